@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Shape of a Llama-architecture checkpoint, read from a Hugging Face config or named by a preset."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Mapping
+
+SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
+SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
+
+
+class UnsupportedModelError(ValueError):
+    """The checkpoint is not one this project can run; the message names the field and its value."""
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """RoPE frequency scaling. `linear` divides all frequencies by `factor`; `llama3` blends by wavelength
+    (Llama 3.1 release notes; fields named as in Hugging Face's `rope_scaling`)."""
+
+    rope_type: str = "default"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_position_embeddings: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.rope_type not in SUPPORTED_ROPE_TYPES:
+            raise UnsupportedModelError(
+                f"RoPE scaling type {self.rope_type!r} is not supported; supported: {', '.join(SUPPORTED_ROPE_TYPES)}"
+            )
+        if self.factor < 1.0:
+            raise UnsupportedModelError(f"RoPE scaling factor must be at least 1, got {self.factor}")
+        if self.rope_type == "llama3" and self.high_freq_factor <= self.low_freq_factor:
+            raise UnsupportedModelError(
+                f"llama3 RoPE scaling needs high_freq_factor > low_freq_factor, "
+                f"got {self.high_freq_factor} and {self.low_freq_factor}"
+            )
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Shapes and constants of one checkpoint. Field names are Hugging Face's.
+
+    `head_dim` is explicit (Llama 3.2 1B has hidden 2048 and 32 heads of 64). `eos_token_ids` may hold several
+    ids: Llama 3.1 Instruct ends a turn with three different ones.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 10000.0
+    rope_scaling: RopeScaling = field(default_factory=RopeScaling)
+    tie_word_embeddings: bool = False
+    bos_token_id: int | None = None
+    eos_token_ids: tuple[int, ...] = ()
+    name: str = "llama"
+
+    def __post_init__(self) -> None:
+        for key in (
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "max_position_embeddings",
+        ):
+            value = getattr(self, key)
+            if not isinstance(value, int) or value < 1:
+                raise UnsupportedModelError(f"{key} must be a positive integer, got {value!r}")
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise UnsupportedModelError(
+                f"num_attention_heads ({self.num_attention_heads}) is not a multiple of "
+                f"num_key_value_heads ({self.num_key_value_heads})"
+            )
+        if self.head_dim % 2:
+            raise UnsupportedModelError(f"head_dim must be even for RoPE, got {self.head_dim}")
+
+    @property
+    def num_query_groups(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.num_attention_heads // self.num_key_value_heads
+
+    def with_layers(self, num_hidden_layers: int) -> LlamaConfig:
+        """The same shapes at another depth, for tests of large models at small cost."""
+        return replace(self, num_hidden_layers=num_hidden_layers)
+
+    @classmethod
+    def from_hf_dict(cls, data: Mapping[str, Any], name: str = "llama") -> LlamaConfig:
+        """From the mapping in a Hugging Face `config.json`.
+
+        Raises UnsupportedModelError for another architecture, biases, another activation, or a RoPE scaling
+        that is not implemented, and for missing fields.
+        """
+        architectures = data.get("architectures") or []
+        unsupported = [a for a in architectures if a not in SUPPORTED_ARCHITECTURES]
+        if unsupported or (not architectures and data.get("model_type") != "llama"):
+            raise UnsupportedModelError(
+                f"architecture {', '.join(unsupported) or data.get('model_type')!r} is not supported; "
+                f"supported: {', '.join(SUPPORTED_ARCHITECTURES)}"
+            )
+        for flag in ("attention_bias", "mlp_bias"):
+            if data.get(flag):
+                raise UnsupportedModelError(f"{flag}={data[flag]} is not supported: Llama has no biases")
+        if data.get("hidden_act", "silu") != "silu":
+            raise UnsupportedModelError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
+        required = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+        missing = [key for key in required if key not in data]
+        if missing:
+            raise UnsupportedModelError(f"config lacks {', '.join(missing)}")
+        # transformers 5 keeps theta and scaling together in `rope_parameters`; older files have two fields.
+        rope = dict(data.get("rope_parameters") or data.get("rope_scaling") or {})
+        theta = float(rope.get("rope_theta", data.get("rope_theta", 10000.0)))
+        eos = data.get("eos_token_id")
+        return cls(
+            vocab_size=data["vocab_size"],
+            hidden_size=data["hidden_size"],
+            intermediate_size=data["intermediate_size"],
+            num_hidden_layers=data["num_hidden_layers"],
+            num_attention_heads=data["num_attention_heads"],
+            num_key_value_heads=data.get("num_key_value_heads") or data["num_attention_heads"],
+            head_dim=data.get("head_dim") or data["hidden_size"] // data["num_attention_heads"],
+            max_position_embeddings=data.get("max_position_embeddings", 2048),
+            rms_norm_eps=float(data.get("rms_norm_eps", 1e-6)),
+            rope_theta=theta,
+            rope_scaling=_rope_scaling(rope),
+            tie_word_embeddings=bool(data.get("tie_word_embeddings", False)),
+            bos_token_id=data.get("bos_token_id"),
+            eos_token_ids=tuple(eos) if isinstance(eos, (list, tuple)) else () if eos is None else (eos,),
+            name=name,
+        )
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> LlamaConfig:
+        """From the `config.json` in a local Hugging Face folder. Raises FileNotFoundError naming the file."""
+        path = Path(folder) / "config.json"
+        if not path.is_file():
+            raise FileNotFoundError(f"no config.json in {folder}: not a Hugging Face model folder")
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise UnsupportedModelError(f"{path} is not valid JSON: {error}") from error
+        return cls.from_hf_dict(data, name=Path(folder).name)
+
+    def to_hf_dict(self) -> dict[str, Any]:
+        """A `config.json` mapping that both this class and transformers read back."""
+        scaling = self.rope_scaling
+        rope: dict[str, Any] | None = None
+        if scaling.rope_type == "linear":
+            rope = {"rope_type": "linear", "factor": scaling.factor}
+        elif scaling.rope_type == "llama3":
+            rope = {
+                "rope_type": "llama3",
+                "factor": scaling.factor,
+                "low_freq_factor": scaling.low_freq_factor,
+                "high_freq_factor": scaling.high_freq_factor,
+                "original_max_position_embeddings": scaling.original_max_position_embeddings,
+            }
+        return {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "mlp_bias": False,
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.num_hidden_layers,
+            "num_attention_heads": self.num_attention_heads,
+            "num_key_value_heads": self.num_key_value_heads,
+            "head_dim": self.head_dim,
+            "max_position_embeddings": self.max_position_embeddings,
+            "rms_norm_eps": self.rms_norm_eps,
+            "rope_theta": self.rope_theta,
+            "rope_scaling": rope,
+            "tie_word_embeddings": self.tie_word_embeddings,
+            "bos_token_id": self.bos_token_id,
+            "eos_token_id": list(self.eos_token_ids) or None,
+        }
+
+
+def _rope_scaling(rope: Mapping[str, Any]) -> RopeScaling:
+    rope_type = rope.get("rope_type", rope.get("type", "default"))
+    if rope_type in ("default", None):
+        return RopeScaling()
+    fields = {k: rope[k] for k in ("factor", "low_freq_factor", "high_freq_factor") if k in rope}
+    if "original_max_position_embeddings" in rope:
+        fields["original_max_position_embeddings"] = int(rope["original_max_position_embeddings"])
+    return RopeScaling(rope_type=rope_type, **fields)
+
+
+_LLAMA31_ROPE = RopeScaling("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+_LLAMA32_ROPE = RopeScaling("llama3", factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0)
+_LLAMA3 = dict(
+    vocab_size=128256,
+    num_key_value_heads=8,
+    max_position_embeddings=131072,
+    rope_theta=500000.0,
+    bos_token_id=128000,
+    eos_token_ids=(128001, 128008, 128009),
+)
+
+
+def _llama3(name: str, hidden: int, ffn: int, layers: int, heads: int, head_dim: int, **extra: Any) -> LlamaConfig:
+    return LlamaConfig(
+        hidden_size=hidden,
+        intermediate_size=ffn,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        head_dim=head_dim,
+        name=name,
+        **{**_LLAMA3, **extra},
+    )
+
+
+PRESETS: dict[str, LlamaConfig] = {
+    "llama-3.1-8b": _llama3("llama-3.1-8b", 4096, 14336, 32, 32, 128, rope_scaling=_LLAMA31_ROPE),
+    "llama-3.1-70b": _llama3("llama-3.1-70b", 8192, 28672, 80, 64, 128, rope_scaling=_LLAMA31_ROPE),
+    "llama-3.2-1b": _llama3(
+        "llama-3.2-1b", 2048, 8192, 16, 32, 64, rope_scaling=_LLAMA32_ROPE, tie_word_embeddings=True
+    ),
+    "llama-3.2-3b": _llama3(
+        "llama-3.2-3b", 3072, 8192, 28, 24, 128, rope_scaling=_LLAMA32_ROPE, tie_word_embeddings=True
+    ),
+    "smollm2-135m": LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        head_dim=64,
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-5,
+        rope_theta=100000.0,
+        tie_word_embeddings=True,
+        bos_token_id=1,
+        eos_token_ids=(2,),
+        name="smollm2-135m",
+    ),
+}
+
+
+def preset(name: str) -> LlamaConfig:
+    """A preset by name. Raises ValueError listing what exists."""
+    if name not in PRESETS:
+        raise ValueError(f"no preset named {name!r}; presets: {', '.join(PRESETS)}")
+    return PRESETS[name]
