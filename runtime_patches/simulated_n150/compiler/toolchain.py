@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the folder that takes the place of the SFPI compiler in a simulated runtime root.
+
+    <toolchain>/compiler/bin/riscv-tt-elf-g++   launcher of compiler/driver.py
+    <toolchain>/include/                        sfpi.h, lltt.h and what they include
+    <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from the wheel's sources
+    <toolchain>/lib/tensix.s                    assembler macros
+    <toolchain>/sources/                        the wheel's device sources that GCC 12 needs rewritten
+
+It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any time.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from runtime_patches.simulated_n150.compiler import driver, sources
+
+HERE = Path(__file__).resolve().parent
+HEADERS = HERE.parent / "sfpi"
+
+# Debian package -> a file it must have put on this machine.
+PACKAGES = {
+    "gcc-riscv64-unknown-elf": driver.COMPILER,
+    "picolibc-riscv64-unknown-elf": f"{driver.PICOLIBC}/lib/rv32im/ilp32/libc.a",
+    "libstdc++-arm-none-eabi-dev": driver.CXX_ROOT,
+}
+
+# Support object -> its source in the wheel.
+SUPPORT_SOURCES = {
+    "substitutes": "tt_metal/hw/toolchain/substitutes.cpp",
+    "tmu-crt0": "tt_metal/hw/toolchain/tmu-crt0.S",
+    "wh-iram-start": "tt_metal/hw/toolchain/wh-iram-start.S",
+    "wh-iram-trampoline": "tt_metal/hw/toolchain/wh-iram-trampoline.S",
+    "noc": "tt_metal/hw/firmware/src/tt-1xx/wormhole/noc.c",
+    "tdma_xmov": "tt_metal/hw/firmware/src/tt-1xx/tdma_xmov.c",
+}
+SUPPORT_INCLUDES = (
+    ".",
+    "tt_metal",
+    "tt_metal/api",
+    "tt_metal/api/tt-metalium",
+    "tt_metal/hw/inc",
+    "tt_metal/hw/inc/debug",
+    "tt_metal/hw/firmware/src/tt-1xx",
+    "tt_metal/hw/inc/internal/tt-1xx",
+    "tt_metal/hw/inc/internal/tt-1xx/wormhole",
+    "tt_metal/hw/inc/internal/tt-1xx/wormhole/wormhole_b0_defines",
+    "tt_metal/hw/inc/internal/tt-1xx/wormhole/noc",
+    "tt_metal/hw/ckernels/wormhole_b0/metal/common",
+    "tt_metal/hw/ckernels/wormhole_b0/metal/llk_io",
+    "tt_metal/tt-llk/tt_llk_wormhole_b0/common/inc",
+    "tt_metal/tt-llk/tt_llk_wormhole_b0/llk_lib",
+)
+SUPPORT_FLAGS = (
+    "-mcpu=tt-wh",
+    "-Os",
+    "-ffast-math",
+    "-fno-use-cxa-atexit",
+    "-fno-tree-loop-distribute-patterns",
+    "-DTENSIX_FIRMWARE",
+    "-DARCH_WORMHOLE",
+    # Bytecode for the LTO links of the data-movement cores, machine code for the links of the TRISCs.
+    "-ffat-lto-objects",
+)
+
+
+class ToolchainError(RuntimeError):
+    """The stand-in compiler cannot be built on this machine; the message says what to do."""
+
+
+def missing_packages() -> list[str]:
+    """Names of the Debian packages that the simulated toolchain needs and this machine lacks."""
+    return [name for name, proof in PACKAGES.items() if not os.path.exists(proof)]
+
+
+def _key(ttnn_dir: Path, python: str) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(p for folder in (HERE, HEADERS) for p in folder.rglob("*") if p.suffix in {".py", ".s", ".h"}):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    compiler = subprocess.run([driver.COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+    for part in (compiler.splitlines()[0], importlib.metadata.version("ttnn"), str(ttnn_dir), python):
+        digest.update(part.encode())
+    return digest.hexdigest()[:16]
+
+
+def _build_support_objects(folder: Path, ttnn_dir: Path, python: str) -> None:
+    compiler = [python, "-I", "-S", str(folder / "compiler" / "driver.py")]
+    includes = [f"-I{ttnn_dir / name}" for name in SUPPORT_INCLUDES]
+    for name, source in SUPPORT_SOURCES.items():
+        command = [*compiler, *SUPPORT_FLAGS, *includes, "-c", "-o", str(folder / "lib" / f"{name}.o")]
+        done = subprocess.run([*command, str(ttnn_dir / source)], capture_output=True, text=True)
+        if done.returncode:
+            raise ToolchainError(f"support object {name}.o could not be built from {source}:\n{done.stderr}")
+
+
+def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
+    for name in ("compiler/bin", "lib", "include", "sources"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(HERE / "driver.py", folder / "compiler" / "driver.py")
+    shutil.copy(HERE / "tensix.s", folder / "lib" / "tensix.s")
+    for header in HEADERS.rglob("*.h"):
+        target = folder / "include" / header.relative_to(HEADERS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(header, target)
+    launcher = folder / "compiler" / "bin" / "riscv-tt-elf-g++"
+    # Absolute paths: the launcher is reached through links, and it starts thousands of times.
+    final_driver = shlex.quote(str(target / "compiler" / "driver.py"))
+    launcher.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} -I -S {final_driver} "$@"\n')
+    launcher.chmod(0o755)
+    for name, text in sources.rewritten_sources(ttnn_dir).items():
+        target = folder / "sources" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8", errors="surrogateescape")
+    _build_support_objects(folder, ttnn_dir, python)
+
+
+def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
+    """Folder of the stand-in toolchain for the ttnn package at `ttnn_dir`, built on first use.
+
+    Safe under concurrent use: it is built under a temporary name and renamed; who comes second uses the first's.
+
+    Args:
+        cache_dir: the project's cache folder; the toolchain goes to `<cache_dir>/toolchain/<key>`.
+        ttnn_dir: the installed ttnn package (the folder that holds tt_metal/).
+        python: interpreter that runs the driver.
+
+    Raises:
+        ToolchainError: Debian packages are missing, or a support object does not compile.
+    """
+    missing = missing_packages()
+    if missing:
+        raise ToolchainError(
+            f"the simulated toolchain needs Debian packages that are not installed: {', '.join(missing)}; "
+            f"install them with: apt-get install {' '.join(missing)}"
+        )
+    ttnn_dir = Path(ttnn_dir).resolve()
+    if not (ttnn_dir / "tt_metal" / "hw" / "toolchain").is_dir():
+        raise ToolchainError(f"{ttnn_dir} holds no tt_metal/hw/toolchain: not an installed ttnn package")
+    target = Path(cache_dir).resolve() / "toolchain" / _key(ttnn_dir, python)
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        building.chmod(0o755)
+        _fill(building, target, ttnn_dir, python)
+        try:
+            building.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return target
+
+
+def overlay_files(toolchain_dir: Path) -> dict[str, Path]:
+    """Path relative to the runtime root -> the file of the toolchain that belongs there."""
+    toolchain_dir = Path(toolchain_dir)
+    files = {"runtime/sfpi/compiler/bin/riscv-tt-elf-g++": toolchain_dir / "compiler" / "bin" / "riscv-tt-elf-g++"}
+    for name in SUPPORT_SOURCES:
+        files[f"runtime/hw/lib/wormhole/{name}.o"] = toolchain_dir / "lib" / f"{name}.o"
+    for header in sorted((toolchain_dir / "include").rglob("*.h")):
+        files[f"runtime/sfpi/include/{header.relative_to(toolchain_dir / 'include').as_posix()}"] = header
+    for source in sorted((toolchain_dir / "sources").rglob("*")):
+        if source.is_file():
+            files[source.relative_to(toolchain_dir / "sources").as_posix()] = source
+    return files
