@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Text to token ids and back, chat templates, and streaming of whole characters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Sequence
+
+import jinja2
+import jinja2.ext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer as _Backend
+
+from .errors import ModelLoadError
+
+_SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+_REPLACEMENT = "\ufffd"
+
+
+class Tokenizer:
+    """A `tokenizers` tokenizer with what a Llama chat model needs around it.
+
+    `vocab_size` counts added tokens. `bos_token_id` is None when there is no such token, `adds_bos` tells whether
+    plain text begins with it. `eos_token_ids`: ids that end a turn.
+    """
+
+    def __init__(
+        self,
+        backend: _Backend,
+        *,
+        eos_token_ids: Sequence[int] = (),
+        special_tokens: Mapping[str, str] | None = None,
+        chat_template: str | None = None,
+    ) -> None:
+        self._backend = backend
+        self.special_tokens = dict(special_tokens or {})
+        self.chat_template = chat_template
+        bos = self.special_tokens.get("bos_token")
+        self.bos_token_id: int | None = backend.token_to_id(bos) if bos else None
+        # The post-processor in tokenizer.json decides; what it puts before a word is the rule.
+        ids = backend.encode("a", add_special_tokens=True).ids
+        self.adds_bos = self.bos_token_id is not None and bool(ids) and ids[0] == self.bos_token_id
+        own_eos = backend.token_to_id(self.special_tokens.get("eos_token", ""))
+        ends = list(eos_token_ids) + ([] if own_eos is None else [own_eos])
+        self.eos_token_ids: tuple[int, ...] = tuple(dict.fromkeys(ends))
+
+    @classmethod
+    def from_folder(cls, folder: str | Path, eos_token_ids: Sequence[int] = ()) -> Tokenizer:
+        """From tokenizer.json, tokenizer_config.json and chat_template.jinja in a Hugging Face folder.
+
+        Raises FileNotFoundError or ModelLoadError naming the file.
+        """
+        folder = Path(folder)
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise FileNotFoundError(f"no tokenizer.json in {folder}: slow (SentencePiece) tokenizers must be converted")
+        try:
+            backend = _Backend.from_file(str(path))
+        except Exception as error:  # the Rust library raises bare Exception
+            raise ModelLoadError(f"{path} is not a tokenizer: {error}") from error
+        config: dict[str, Any] = {}
+        config_path = folder / "tokenizer_config.json"
+        if config_path.is_file():
+            try:
+                config = json.loads(config_path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise ModelLoadError(f"{config_path} is not valid JSON: {error}") from error
+        template_path = folder / "chat_template.jinja"
+        template = template_path.read_text(encoding="utf-8") if template_path.is_file() else config.get("chat_template")
+        if isinstance(template, list):  # several named templates; "default" is the one for chat
+            template = {item["name"]: item["template"] for item in template}.get("default")
+        special = {name: _content(config[name]) for name in _SPECIAL_NAMES if config.get(name)}
+        return cls(backend, eos_token_ids=eos_token_ids, special_tokens=special, chat_template=template)
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest id, added tokens included."""
+        return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
+
+    def encode(self, text: str, add_bos: bool | None = None) -> list[int]:
+        """Token ids of `text`; special tokens written in it count as themselves. `add_bos` None: the model's custom.
+
+        Raises ValueError when asked for a BOS that the model does not have.
+        """
+        if add_bos and self.bos_token_id is None:
+            raise ValueError("this tokenizer has no BOS token")
+        ids = self._backend.encode(text, add_special_tokens=False).ids
+        if self.adds_bos if add_bos is None else add_bos:
+            return [self.bos_token_id, *ids]
+        return ids
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Text of `ids`; bytes that are no UTF-8 become U+FFFD."""
+        return self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+    def token(self, token_id: int) -> str | None:
+        """The vocabulary entry of one id, None when there is none."""
+        return self._backend.id_to_token(token_id)
+
+    def render_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
+        """The chat template filled with `messages` ({"role", "content"} each), as transformers renders it.
+
+        Raises ValueError when the model has no template or the template refuses the messages.
+        """
+        if not self.chat_template:
+            raise ValueError("this model has no chat template: use plain text")
+        try:
+            template = _environment().from_string(self.chat_template)
+            return template.render(
+                messages=[dict(message) for message in messages],
+                add_generation_prompt=add_generation_prompt,
+                tools=None,
+                documents=None,
+                **self.special_tokens,
+            )
+        except jinja2.TemplateError as error:
+            raise ValueError(f"the chat template refuses these messages: {error}") from error
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> list[int]:
+        """Token ids of `render_chat`; the template itself writes the BOS where the model wants one."""
+        return self.encode(self.render_chat(messages, add_generation_prompt), add_bos=False)
+
+    def stream(self, skip_special_tokens: bool = True) -> StreamDecoder:
+        """A new incremental decoder for one sequence."""
+        return StreamDecoder(self, skip_special_tokens)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the vocabulary in id order: equal for two models whose token ids mean the same."""
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        ordered = sorted((index, token) for token, index in vocabulary.items())
+        return hashlib.sha256(json.dumps(ordered, ensure_ascii=True).encode()).hexdigest()
+
+
+class StreamDecoder:
+    """Text of a growing sequence, piece by piece, whole characters only.
+
+    A character may span tokens; its bytes are held back until it is complete. The pieces of `push`, and `flush` at
+    the end, joined, are `decode` of all ids.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True) -> None:
+        self._tokenizer = tokenizer
+        self._skip = skip_special_tokens
+        # Tokens of the piece before the pending ones: decoders that treat the first word of a text apart need them.
+        self._context: list[int] = []
+        self._pending: list[int] = []
+
+    def push(self, token_id: int) -> str:
+        """Take one more token; returns the text that became complete, often none."""
+        self._pending.append(token_id)
+        text = self._new_text()
+        if not text or text.endswith(_REPLACEMENT):
+            return ""
+        self._context, self._pending = self._pending, []
+        return text
+
+    def flush(self) -> str:
+        """The text still held back at the end of the sequence; an incomplete character shows as U+FFFD."""
+        text = self._new_text()
+        self._context, self._pending = self._pending or self._context, []
+        return text
+
+    def _new_text(self) -> str:
+        before = self._tokenizer.decode(self._context, self._skip)
+        return self._tokenizer.decode(self._context + self._pending, self._skip)[len(before) :]
+
+
+def _content(token: Any) -> str:
+    """tokenizer_config.json holds a special token as a string or as an AddedToken object."""
+    return token["content"] if isinstance(token, dict) else str(token)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """Templates come with the weights and are not trusted: they run in jinja2's sandbox."""
+
+    def raise_exception(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    def to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **options: Any) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
+    return environment
