@@ -122,3 +122,33 @@ class AttentionLatency:
     def to_dict(self) -> dict[str, float]:
         """The parameters, for machines."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class PublishedCheck:
+    """A published 64K run beside the model: tokens/s/user, and the model's error relative to the published figure."""
+
+    model: str
+    board: str
+    chips: int
+    published_tokens_per_s: float
+    predicted_tokens_per_s: float
+    relative_error: float
+
+
+def published_checks(attention: AttentionLatency) -> list[PublishedCheck]:
+    """Predict each published 64K speed from the same board's short-context speed and the modelled flash decode.
+
+    Only flash decode is assumed to grow with the context (appendix F). The seven runs are also what the head rate
+    is fitted to; the spread of the errors is the test of the model's one-parameter shape.
+    """
+    checks = []
+    for run in long_context_runs():
+        added_ns = attention.flash_decode_ns(_LONG_RUN_CONTEXT, run.chips)
+        added_ns -= attention.flash_decode_ns(_SHORT_RUN_CONTEXT, run.chips)
+        predicted = 1 / (1 / run.short_tokens_per_s + run.layers * added_ns * 1e-9)
+        error = predicted / run.long_tokens_per_s - 1
+        checks.append(
+            PublishedCheck(run.model, run.board, run.chips, run.long_tokens_per_s, predicted, error)
+        )
+    return checks
