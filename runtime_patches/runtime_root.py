@@ -83,6 +83,14 @@ def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | by
     return merged
 
 
+def overlay_digests(overlays: Mapping[str, Path | bytes]) -> dict[str, str]:
+    """{path: SHA-256 of the content, with ``x:`` before it for an executable} of every file, sorted by path."""
+    found: dict[str, str] = {}
+    for path, content in overlays.items():
+        found.update(_digests(_checked_path(path), content))
+    return dict(sorted(found.items()))
+
+
 def build_runtime_root(
     overlays: Mapping[str, Path | bytes],
     *,
@@ -111,18 +119,17 @@ def build_runtime_root(
             f"Install a supported one: pip install ttnn=={supported_versions[0]}"
         )
     files: dict[str, Path | bytes] = {}
-    digests: dict[str, str] = {}
     for path, content in overlays.items():
         key = _checked_path(path)
         for name, leaf in _leaves(key, content):
             if name in files:
                 raise RuntimeRootError(f"{name} is named by more than one overlay")
             files[name] = leaf
-        digests.update(_digests(key, content))
     _check_nesting(files, {})
     _check_against_package(files, source)
+    digests = overlay_digests(files)
 
-    digest = hashlib.sha256(json.dumps([version, str(source), sorted(digests.items())]).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([version, str(source), list(digests.items())]).encode()).hexdigest()
     home = project_cache_dir(cache_dir) / "runtime_roots"
     root = home / f"ttnn-{version}-{digest[:20]}"
     if (root / MANIFEST).is_file():

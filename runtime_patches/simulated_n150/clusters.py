@@ -35,6 +35,15 @@ def check_shape(shape: tuple[int, int]) -> tuple[int, int]:
     return rows_columns
 
 
+def parse_shape(text: str) -> tuple[int, int]:
+    """(rows, columns) of a mesh written ``"2x4"``; ValueError when it is not written so or not described."""
+    try:
+        rows, columns = (int(n) for n in text.lower().split("x"))
+    except ValueError:
+        raise ValueError(f"a mesh is written ROWSxCOLUMNS, for example 1x2; got {text!r}") from None
+    return check_shape((rows, columns))
+
+
 def links(shape: tuple[int, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """The Ethernet links of a mesh, each a pair of (chip, channel). Chips are numbered row by row."""
     rows, columns = check_shape(shape)

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m runtime_patches.simulated_n150 doctor`` and ``... run [--grid WxH | --mock RxC] -- command``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+from runtime_patches.simulated_n150 import doctor
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("doctor", help="say what is found, what is missing, and the line that mends it")
+    check.add_argument("--json", action="store_true", help="print the findings as JSON")
+    check.add_argument("--install", action="store_true", help="install missing Debian packages if this user may")
+    run = commands.add_parser("run", help="run a ttnn program on the simulated chip or on a mock mesh")
+    where = run.add_mutually_exclusive_group()
+    where.add_argument("--grid", metavar="WxH", default="1x1", help="compute cores, columns x rows (default 1x1)")
+    where.add_argument("--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ...")
+    run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
+    run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command line of the program")
+    options = parser.parse_args(argv)
+    if options.command == "doctor":
+        return _doctor(options)
+    program = options.program[1:] if options.program[:1] == ["--"] else options.program
+    if not program:
+        run.error("name the program to run, after --")
+    if options.timeout is not None and options.timeout <= 0:
+        run.error(f"--timeout is a number of seconds above 0, not {options.timeout:g}")
+    return _run(options, program)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    if options.install:
+        doctor.install_packages()
+    found = doctor.findings()
+    ready = not any(doctor.why_not(mode, found) for mode in ("simulator", "mock mesh"))
+    print(json.dumps(doctor.as_json(found), indent=1) if options.json else doctor.as_table(found))
+    return 0 if ready else 1
+
+
+def _run(options: argparse.Namespace, program: list[str]) -> int:
+    # A program that is not there, or a part of the chip, is reported before anything is built.
+    if reason := doctor.why_not("mock mesh" if options.mock else "simulator"):
+        print(f"cannot run: {reason}", file=sys.stderr)
+        return 1
+    from runtime_patches.runtime_root import RuntimeRootError
+    from runtime_patches.simulated_n150 import environment
+    from runtime_patches.simulated_n150.clusters import parse_shape
+
+    try:
+        if options.mock:
+            variables = environment.mock_environment(parse_shape(options.mock))
+        else:
+            variables = environment.simulated_environment(options.grid)
+    except (ValueError, RuntimeRootError) as error:
+        print(f"cannot run: {error}", file=sys.stderr)
+        return 1
+    try:
+        process = subprocess.Popen(
+            program, env=environment.process_environment(variables), start_new_session=options.timeout is not None
+        )
+    except OSError as error:
+        print(f"cannot run {shlex.join(program)}: {error.strerror}", file=sys.stderr)
+        return 127
+    try:
+        code = process.wait(options.timeout)
+    except subprocess.TimeoutExpired:
+        print(f"{shlex.join(program)} did not end within {options.timeout:g} s: stopped", file=sys.stderr)
+        os.killpg(process.pid, signal.SIGKILL)  # the simulator runs in the program's session
+        process.wait()
+        return 124
+    except KeyboardInterrupt:
+        process.wait()
+        return 130
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

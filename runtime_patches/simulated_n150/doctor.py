@@ -1,0 +1,193 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What of the simulated N150 is on this machine, what is missing, and the exact line that mends it.
+
+Nothing here imports ttnn or opens a device, so that it answers in a moment and everywhere.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from loguru import logger
+
+from runtime_patches.runtime_root import SUPPORTED_VERSIONS, RuntimeRootError, find_ttnn_dir, project_cache_dir, ttnn_version
+from runtime_patches.simulated_n150.environment import SYSTEM_SFPI, real_sfpi
+
+WOLFPINE_VERSION = "2.2"
+PYTHONS = ((3, 10), (3, 12))  # ttnn has wheels for these two
+MODES = ("simulator", "mock mesh", "silicon")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part: whether it is there, what was found, the line that mends it, and the modes that need it."""
+
+    part: str
+    ok: bool
+    found: str
+    mend: str = ""
+    needed_for: tuple[str, ...] = ("simulator", "mock mesh")
+
+
+def findings() -> list[Finding]:
+    """Every part of the simulated N150, the mock meshes and silicon on this machine, in the order to mend them."""
+    return [_interpreter(), _machine(), _ttnn(), _torch(), _wolfpine(), *_compiler(), _cache(), _sfpi(), _boards()]
+
+
+def why_not(mode: str, found: list[Finding] | None = None) -> str | None:
+    """Why `mode` (one of :data:`MODES`) cannot run here, with the lines that mend it; None when it can."""
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
+    lacking = [f for f in (findings() if found is None else found) if mode in f.needed_for and not f.ok]
+    return "; ".join(f"{f.part}: {f.found} ({f.mend})" for f in lacking) or None
+
+
+def missing_packages() -> list[str]:
+    """Debian packages of the stand-in compiler that are not installed."""
+    from runtime_patches.simulated_n150.compiler import toolchain
+
+    return list(toolchain.missing_packages())
+
+
+def install_packages() -> bool:
+    """Install the missing Debian packages if this user may; True when none is missing afterwards.
+
+    Needs apt-get, and root or a sudo that asks no password. Every outcome is logged.
+    """
+    missing = missing_packages()
+    if not missing:
+        return True
+    line = f"apt-get install -y {' '.join(missing)}"
+    if shutil.which("apt-get") is None:
+        logger.warning("{} cannot be installed: this machine has no apt-get", ", ".join(missing))
+        return False
+    if os.geteuid() == 0:
+        prefix: list[str] = []
+    elif shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
+        prefix = ["sudo", "-n"]
+    else:
+        logger.warning("not root and no passwordless sudo; run: sudo {}", line)
+        return False
+    install = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", *missing]
+    for command in (install, [*prefix, "apt-get", "update", "-qq"], install):
+        # The package lists of a fresh image are empty or old: one update, then once more.
+        done = subprocess.run(command, capture_output=True, text=True)
+        if command is install and done.returncode == 0:
+            break
+    else:
+        logger.warning("{} failed: {}", line, (done.stderr or done.stdout).strip()[-800:])
+    return not missing_packages()
+
+
+def as_table(found: list[Finding]) -> str:
+    """The findings for a terminal: one line a part, and below it the line that mends it."""
+    width = max(len(f.part) for f in found)
+    lines = []
+    for f in found:
+        required = any(mode in f.needed_for for mode in ("simulator", "mock mesh"))
+        mark = "ok" if f.ok else ("MISSING" if required else "absent")
+        lines.append(f"{mark:<8}{f.part:<{width}}  {f.found}")
+        if not f.ok:
+            lines.append(f"{'':<8}{'':<{width}}  -> {f.mend}")
+    for mode in MODES:
+        lines.append(f"{mode}: {'not ready' if why_not(mode, found) else 'ready'}")
+    return "\n".join(lines)
+
+
+def as_json(found: list[Finding]) -> dict:
+    """The findings and, for each mode, None or the reason it cannot run, for programs."""
+    return {"findings": [asdict(f) for f in found], "why_not": {mode: why_not(mode, found) for mode in MODES}}
+
+
+def _interpreter() -> Finding:
+    here = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
+    ok = sys.version_info[:2] in PYTHONS and sys.implementation.name == "cpython"
+    return Finding("Python", ok, here, "use CPython 3.12 or 3.10: make PYTHON=/path/to/python3.12 setup-test", MODES)
+
+
+def _machine() -> Finding:
+    system, machine = platform.system(), platform.machine()
+    ok = (system, machine) == ("Linux", "x86_64")
+    return Finding("machine", ok, f"{system} {machine}", "ttnn has wheels for Linux on x86_64 only", MODES)
+
+
+def _ttnn() -> Finding:
+    wanted = f"pip install ttnn=={SUPPORTED_VERSIONS[0]}"
+    try:
+        folder = find_ttnn_dir()
+        version = ttnn_version(folder)
+    except RuntimeRootError:
+        return Finding("ttnn", False, "not installed", wanted, MODES)
+    return Finding("ttnn", version in SUPPORTED_VERSIONS, f"{version} in {folder}", wanted, MODES)
+
+
+def _torch() -> Finding:
+    return _distribution("torch", None, "pip install torch", MODES)
+
+
+def _wolfpine() -> Finding:
+    return _distribution("wolfpine", WOLFPINE_VERSION, f"pip install wolfpine=={WOLFPINE_VERSION}", ("simulator",))
+
+
+def _distribution(name: str, version: str | None, mend: str, needed_for: tuple[str, ...]) -> Finding:
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, False, "not installed", mend, needed_for)
+    return Finding(name, version is None or found == version, found, mend, needed_for)
+
+
+def _compiler() -> list[Finding]:
+    """The Debian packages; a mock mesh does without them where a real SFPI compiler is installed."""
+    from runtime_patches.simulated_n150.compiler import toolchain
+
+    sfpi = _ttnn().ok and real_sfpi()
+    needed = ("simulator",) if sfpi else ("simulator", "mock mesh")
+    missing = set(toolchain.missing_packages())
+    every = " ".join(sorted(missing))
+    return [
+        Finding(name, name not in missing, "missing" if name in missing else proof, f"apt-get install -y {every}", needed)
+        for name, proof in toolchain.PACKAGES.items()
+    ]
+
+
+def _cache() -> Finding:
+    folder = project_cache_dir()
+    mend = "set LLAMA_ALSPEC_CACHE to a folder that can be written"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ok = os.access(folder, os.W_OK)
+    except OSError as error:
+        return Finding("cache folder", False, f"{folder}: {error.strerror}", mend)
+    return Finding("cache folder", ok, str(folder) if ok else f"{folder} cannot be written", mend)
+
+
+def _sfpi() -> Finding:
+    folder = real_sfpi() if _ttnn().ok else None
+    return Finding(
+        "SFPI compiler",
+        folder is not None,
+        str(folder) if folder else "not installed (only silicon needs it)",
+        f"install Tenstorrent's SFPI release to {SYSTEM_SFPI}; its version stands in ttnn/tt_metal/sfpi-version",
+        ("silicon",),
+    )
+
+
+def _boards() -> Finding:
+    boards = sorted(p.name for p in Path("/dev/tenstorrent").glob("[0-9]*"))
+    return Finding(
+        "Tenstorrent boards",
+        bool(boards),
+        f"{len(boards)} in /dev/tenstorrent" if boards else "none",
+        "install a board and the tt-kmd driver",
+        ("silicon",),
+    )

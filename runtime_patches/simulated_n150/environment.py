@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The environment variables that put ttnn on a simulated N150, on a mock mesh, or on real boards.
+
+They must be set before ttnn is imported, so these functions return them and change nothing: a program that needs
+a device is started in a process of its own with ``process_environment(simulated_environment("2x2"))``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from runtime_patches.runtime_root import (
+    RuntimeRootError,
+    build_runtime_root,
+    find_ttnn_dir,
+    merge_overlays,
+    project_cache_dir,
+)
+from runtime_patches.simulated_n150 import clusters
+from runtime_patches.simulated_n150.grids import CORE_DESCRIPTOR, core_descriptor, grid_name, parse_grid
+
+# Whatever of these a shell holds would send the runtime elsewhere than asked.
+CONFLICTING = (
+    "TT_METAL_SIMULATOR",
+    "TT_METAL_MOCK_CLUSTER_DESC_PATH",
+    "TT_MESH_GRAPH_DESC_PATH",
+    "TT_METAL_SLOW_DISPATCH_MODE",
+    "TT_METAL_RUNTIME_ROOT",
+    "TT_METAL_HOME",
+    "TT_METAL_CACHE",
+    "TT_METAL_EMULE_MODE",
+    "TT_METAL_VISIBLE_DEVICES",
+    "TT_METAL_CORE_GRID_OVERRIDE_TODEPRECATE",
+    "TT_METAL_DISABLE_SFPLOADMACRO",
+)
+# Debian's RISC-V compiler stands in for the SFPI compiler only where none of these holds a real one.
+SFPI_COMPILER = "compiler/bin/riscv-tt-elf-g++"
+SYSTEM_SFPI = Path("/opt/tenstorrent/sfpi")
+
+Overlays = Mapping[str, "Path | bytes"]
+
+
+def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
+    """The folder of an installed SFPI compiler: the wheel's ``runtime/sfpi`` or the system's; None without one."""
+    package = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)
+    for folder in (package / "runtime" / "sfpi", SYSTEM_SFPI):
+        if os.access(folder / SFPI_COMPILER, os.X_OK):
+            return folder
+    return None
+
+
+def simulated_environment(
+    grid: str | tuple[int, int] = "1x1", overlays: Overlays | None = None, *, cache_dir: Path | None = None
+) -> dict[str, str]:
+    """Variables for one simulated N150 with a compute grid of `grid` (columns x rows) cores.
+
+    overlays: further files to replace in the runtime root (for example the SGDC stubs).
+    Errors: ValueError for a grid that does not fit; RuntimeRootError when a part is missing or does not fit.
+    """
+    from runtime_patches.simulated_n150.simulator import simulator_dir
+
+    name = grid_name(grid)
+    ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
+    root = build_runtime_root(
+        merge_overlays(
+            simulated_n150=_toolchain_overlays(cache, ttnn_dir),
+            grid={CORE_DESCRIPTOR: core_descriptor(ttnn_dir, name)},
+            caller=overlays or {},
+        ),
+        ttnn_dir=ttnn_dir,
+        cache_dir=cache,
+    )
+    simulator = simulator_dir(cache / "simulators", parse_grid(name), Path(sys.executable))
+    variables = _root_variables(cache, root)
+    variables |= {
+        "TT_METAL_SIMULATOR": str(simulator),
+        "TT_METAL_SLOW_DISPATCH_MODE": "1",  # the only dispatch wolfpine models
+        "TT_METAL_DISABLE_SFPLOADMACRO": "1",
+        "WOLFPINE_PYTHON": sys.executable,
+    }
+    if (descriptor := simulator / "cluster_descriptor.yaml").is_file():
+        # With translated NoC coordinates, the way boards ship; host and simulator read the same file.
+        variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(descriptor)
+    return variables
+
+
+def mock_environment(
+    mesh_shape: tuple[int, int], overlays: Overlays | None = None, *, cache_dir: Path | None = None
+) -> dict[str, str]:
+    """Variables for a mesh of full-size N150 that is validated, allocated and compiled for, but never executes.
+
+    mesh_shape: (rows, columns), one of :data:`clusters.SHAPES`. A real SFPI compiler is used where there is one.
+    Errors: ValueError for another shape; RuntimeRootError when a part is missing or does not fit.
+    """
+    rows, columns = clusters.check_shape(mesh_shape)
+    ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
+    real = real_sfpi(ttnn_dir)
+    toolchain = {} if real else _toolchain_overlays(cache, ttnn_dir)
+    root = build_runtime_root(
+        merge_overlays(simulated_n150=toolchain, caller=overlays or {}), ttnn_dir=ttnn_dir, cache_dir=cache
+    )
+    variables = _root_variables(cache, root)
+    if not real:
+        variables["TT_METAL_DISABLE_SFPLOADMACRO"] = "1"
+    folder = cache / "clusters"
+    variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(
+        _written(folder, f"n150_{rows}x{columns}", ".yaml", clusters.cluster_descriptor((rows, columns)))
+    )
+    variables["TT_MESH_GRAPH_DESC_PATH"] = str(
+        _written(folder, f"n150_{rows}x{columns}", ".textproto", clusters.mesh_graph_descriptor((rows, columns)))
+    )
+    return variables
+
+
+def silicon_environment(overlays: Overlays | None = None, *, cache_dir: Path | None = None) -> dict[str, str]:
+    """Variables for real boards: none, unless files of the runtime are to be replaced by `overlays`.
+
+    Errors: RuntimeRootError when no SFPI compiler is installed; the stand-in is not meant for silicon.
+    """
+    ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
+    if real_sfpi(ttnn_dir) is None:
+        raise RuntimeRootError(
+            f"kernels for a real board need Tenstorrent's SFPI compiler in {SYSTEM_SFPI} or "
+            f"{ttnn_dir / 'runtime' / 'sfpi'}; install the release named in {ttnn_dir / 'tt_metal' / 'sfpi-version'}"
+        )
+    if not overlays:
+        return {}
+    return _root_variables(cache, build_runtime_root(merge_overlays(caller=overlays), ttnn_dir=ttnn_dir, cache_dir=cache))
+
+
+def process_environment(variables: Mapping[str, str], base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A whole environment for a child process: `base` (default this process's) without what would conflict."""
+    kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in CONFLICTING}
+    return kept | dict(variables)
+
+
+def _toolchain_overlays(cache: Path, ttnn_dir: Path) -> dict[str, Path]:
+    from runtime_patches.simulated_n150.compiler import toolchain
+
+    if missing := toolchain.missing_packages():
+        raise RuntimeRootError(
+            "the stand-in compiler needs Debian packages that are not installed: "
+            f"apt-get install -y {' '.join(missing)}"
+        )
+    # The launcher among the overlays names the toolchain's own folder, which is keyed by all it was made from.
+    return toolchain.overlay_files(toolchain.build_toolchain(cache, ttnn_dir, sys.executable))
+
+
+def _root_variables(cache: Path, root: Path) -> dict[str, str]:
+    """The root's name carries the content of toolchain and patches, so kernel caches of two roots never mix."""
+    jit, logs = cache / "jit" / root.name, cache / "logs"
+    jit.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(parents=True, exist_ok=True)
+    return {
+        "TT_METAL_RUNTIME_ROOT": str(root),
+        "TT_METAL_HOME": str(root),
+        "TT_METAL_CACHE": str(jit),
+        "TT_METAL_LOGS_PATH": str(logs),  # the inspector would write into the working directory
+        "TT_METAL_DISABLE_BACKTRACE": "1",  # addresses in stripped libraries say nothing
+        "TT_LOGGER_LEVEL": os.environ.get("TT_LOGGER_LEVEL", "WARN"),
+    }
+
+
+def _written(folder: Path, stem: str, suffix: str, text: str) -> Path:
+    """A file named after its content, so that a program that reads an older one is not disturbed."""
+    path = folder / f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:12]}{suffix}"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as draft:
+            draft.write(text)
+        os.chmod(draft.name, 0o644)
+        os.replace(draft.name, path)
+    return path

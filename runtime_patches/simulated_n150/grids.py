@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Chips with a small compute grid, made by an edit of the runtime's core descriptor.
+
+The runtime lets ops use every core of ``compute_with_storage_grid_range``. A Python simulator runs a few cores at
+a bearable speed, so the range is cut to the size a test needs. Nothing else of the chip changes: the full 8x10
+array of Tensix tiles, the DRAM banks and the coordinates stay, only the number of cores ops spread over shrinks.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+CORE_DESCRIPTOR = "tt_metal/core_descriptors/wormhole_b0_80_arch.yaml"
+MAX_COLUMNS, MAX_ROWS = 8, 8  # what fast dispatch leaves to ops on an N150
+
+
+def parse_grid(grid: str | tuple[int, int]) -> tuple[int, int]:
+    """(columns, rows) of a grid given as ``"4x2"`` (width x height) or as a pair.
+
+    Errors: ValueError naming the grid when it is not one to 8 columns by one to 8 rows.
+    """
+    if isinstance(grid, str):
+        match = re.fullmatch(r"\s*(\d+)\s*[xX]\s*(\d+)\s*", grid)
+        if match is None:
+            raise ValueError(f"a grid is written WIDTHxHEIGHT, for example 4x2; got {grid!r}")
+        grid = (int(match[1]), int(match[2]))
+    columns, rows = (int(n) for n in grid)
+    if not (1 <= columns <= MAX_COLUMNS and 1 <= rows <= MAX_ROWS):
+        raise ValueError(
+            f"the grid {columns}x{rows} does not fit an N150: 1 to {MAX_COLUMNS} columns and 1 to {MAX_ROWS} rows"
+        )
+    return columns, rows
+
+
+def grid_name(grid: str | tuple[int, int]) -> str:
+    """The canonical spelling of a grid, ``"4x2"``."""
+    columns, rows = parse_grid(grid)
+    return f"{columns}x{rows}"
+
+
+def core_descriptor(ttnn_dir: Path, grid: str | tuple[int, int]) -> bytes:
+    """The runtime's own Wormhole core descriptor with the compute range of every product cut to `grid`."""
+    columns, rows = parse_grid(grid)
+    descriptor = yaml.safe_load((Path(ttnn_dir) / CORE_DESCRIPTOR).read_text())
+    cut = 0
+    for product in descriptor.values():
+        for axis in product.values():
+            for config in axis.values():
+                config["compute_with_storage_grid_range"] = {"start": [0, 0], "end": [columns - 1, rows - 1]}
+                cut += 1
+    if not cut:
+        raise ValueError(f"no compute range was found in {CORE_DESCRIPTOR} of {ttnn_dir}")
+    return yaml.safe_dump(descriptor, default_flow_style=None, sort_keys=False).encode()

@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options, skips and the device fixtures. Nothing here, and nothing at collection, imports ttnn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from sim_worker import DeviceWorker, WorkerPool
+
+from runtime_patches.runtime_root import overlay_digests, project_cache_dir
+from runtime_patches.simulated_n150 import doctor
+from runtime_patches.simulated_n150.clusters import check_shape
+from runtime_patches.simulated_n150.environment import (
+    mock_environment,
+    process_environment,
+    silicon_environment,
+    simulated_environment,
+)
+from runtime_patches.simulated_n150.grids import grid_name
+
+# A simulated chip or a mesh of eight is a process of up to a gigabyte.
+LIVE_WORKERS = 2
+MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("llama-alspec")
+    group.addoption(
+        "--device",
+        choices=("sim", "n150"),
+        default="sim",
+        help="where tests marked sim run: on the simulated N150 (default) or on the board of this machine",
+    )
+    group.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--device") == "n150" and (reason := _why_not("silicon")):
+        raise pytest.UsageError(f"--device n150: {reason}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--run-slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: give --run-slow"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    on_board = item.config.getoption("--device") == "n150"
+    modes = dict(MODE_OF_MARKER, sim="silicon" if on_board else "simulator")
+    for marker, mode in modes.items():
+        if item.get_closest_marker(marker) and (reason := _why_not(mode)):
+            pytest.skip(f"{mode} not ready: {reason}")
+    if item.get_closest_marker("silicon") and not on_board:
+        pytest.skip("runs on a board only: give --device n150")
+
+
+@lru_cache(maxsize=None)
+def _why_not(mode: str) -> str | None:
+    return doctor.why_not(mode)
+
+
+@pytest.fixture(scope="session")
+def _workers() -> Iterator[WorkerPool]:
+    pool = WorkerPool(LIVE_WORKERS)
+    yield pool
+    pool.stop()
+
+
+@pytest.fixture(scope="session")
+def on_silicon(request: pytest.FixtureRequest) -> bool:
+    """Whether `sim_device` is a real board (``--device n150``)."""
+    return request.config.getoption("--device") == "n150"
+
+
+@pytest.fixture(scope="session")
+def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWorker]:
+    """``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
+
+    grid: columns x rows of compute cores. On silicon the chip has its full grid, of which a test uses that part.
+    overlays: files to replace in the runtime root (path: bytes or Path), for example the SGDC stubs.
+    variables: further environment variables, for example ``{"TT_SIM_COST_MODEL": "1"}``.
+    options: keyword arguments of ``ttnn.open_device``.
+    """
+
+    def device(
+        grid: str = "1x1",
+        *,
+        overlays: Mapping[str, Path | bytes] | None = None,
+        variables: Mapping[str, str] | None = None,
+        options: Mapping | None = None,
+    ) -> DeviceWorker:
+        name = grid_name(grid)
+        opening = {"mesh": None, "fabric": None, "options": dict(options or {})}
+        if on_silicon:
+            # One process holds the board; the pool's other workers have none of it.
+            make, title = (lambda: silicon_environment(overlays)), "the N150"
+        else:
+            make, title = (lambda: simulated_environment(name, overlays)), f"the simulated N150 {name}"
+        return _worker(_workers, title, make, opening, overlays, variables)
+
+    return device
+
+
+@pytest.fixture(scope="session")
+def mock_mesh(_workers: WorkerPool) -> Callable[..., DeviceWorker]:
+    """``mock_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on a mesh of full-size mock N150.
+
+    Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing.
+    shape: (rows, columns): 1x1, 1x2, 2x2, 1x4, 2x4 or 1x8. fabric: name of a ttnn.FabricConfig; the default is
+    FABRIC_1D for more than one chip. overlays, variables, options: as of `sim_device`.
+    """
+
+    def mesh(
+        shape: tuple[int, int],
+        *,
+        fabric: str | None = "FABRIC_1D",
+        overlays: Mapping[str, Path | bytes] | None = None,
+        variables: Mapping[str, str] | None = None,
+        options: Mapping | None = None,
+    ) -> DeviceWorker:
+        rows, columns = check_shape(shape)
+        fabric = fabric if rows * columns > 1 else None
+        opening = {"mesh": (rows, columns), "fabric": fabric, "options": dict(options or {})}
+        title = f"the mock mesh {rows}x{columns}"
+        return _worker(
+            _workers, title, lambda: mock_environment((rows, columns), overlays), opening, overlays, variables
+        )
+
+    return mesh
+
+
+def _worker(
+    pool: WorkerPool,
+    title: str,
+    make_environment: Callable[[], dict[str, str]],
+    opening: Mapping,
+    overlays: Mapping[str, Path | bytes] | None,
+    variables: Mapping[str, str] | None,
+) -> DeviceWorker:
+    key = (title, repr(opening), repr(overlay_digests(overlays or {})), repr(sorted((variables or {}).items())))
+
+    def start() -> DeviceWorker:
+        environment = process_environment(make_environment() | dict(variables or {}))
+        environment.setdefault("OMP_NUM_THREADS", "2")
+        return DeviceWorker(title, environment, opening, project_cache_dir() / "workers")
+
+    return pool.get(key, start)
+
+
