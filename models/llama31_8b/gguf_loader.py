@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from .config import LlamaConfig, RopeScaling, UnsupportedModelError
 from .errors import ModelLoadError
+from .reference.state_dict import StateDictError, check_state_dict
 
 _TOP_LEVEL = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -184,10 +185,8 @@ class GgufModel:
                     f"low_freq_factor 1, high_freq_factor 4 and original context {original}"
                 )
             return scaling
-        if kind in ("none", "") or (kind == "linear" and factor == 1.0):
+        if kind in ("none", "", "linear"):
             return RopeScaling() if factor == 1.0 else RopeScaling("linear", factor=factor)
-        if kind == "linear":
-            return RopeScaling("linear", factor=factor)
         raise UnsupportedModelError(f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3")
 
     def _map_names(self) -> dict[str, str]:
@@ -207,7 +206,18 @@ class GgufModel:
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ModelLoadError(f"{self.path}: tensor {missing[0]}{more} is missing")
+        # GGUF lists dimensions fastest first.
+        shapes = {hf: [int(n) for n in reversed(self._tensors[name].shape)] for hf, name in mapped.items()}
+        check_header(self.config, shapes, self.path)
         return mapped
+
+
+def check_header(config: LlamaConfig, shapes: Mapping[str, Sequence[int]], source: Path) -> None:
+    """Check names and shapes a file's header promises, before any weight is read. Raises ModelLoadError."""
+    try:
+        check_state_dict(config, {name: torch.empty(shape, device="meta") for name, shape in shapes.items()})
+    except StateDictError as error:
+        raise ModelLoadError(f"{source}: {error}") from error
 
 
 def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:

@@ -19,7 +19,8 @@ from safetensors import SafetensorError, safe_open
 from .config import LlamaConfig
 from .conversion_cache import converted_folder
 from .errors import ModelLoadError
-from .tensor_shapes import LM_HEAD, check_shapes
+from .gguf_loader import check_header
+from .reference.state_dict import IGNORED_SUFFIXES
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ def load_state_dict(folder: str | Path, config: LlamaConfig | None = None) -> di
         if absent:
             raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
         shapes.update(found)
-    check_shapes(config, shapes, str(folder))
-    skip = LM_HEAD if config.tie_word_embeddings else None
+    check_header(config, shapes, folder)
+    skip = "lm_head.weight" if config.tie_word_embeddings else None
     state: dict[str, torch.Tensor] = {}
     for file in files:
         with _open(file) as tensors:
@@ -195,8 +196,7 @@ def _download(hub_id: str, revision: str | None) -> Path:
 
 
 def _is_weight(name: str) -> bool:
-    """Llama 2 checkpoints also store the RoPE frequencies, which are computed here."""
-    return not name.endswith("rotary_emb.inv_freq")
+    return not name.endswith(IGNORED_SUFFIXES)
 
 
 def _weight_files(folder: Path) -> dict[Path, list[str]]:
