@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The geometry of one forward: which cache slots every query sees, worked out once for all layers."""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple, Protocol, Sequence
+
+import torch
+
+# Masks are built for this many queries at a time, so a mask is never larger than QUERY_BLOCK x cached tokens.
+QUERY_BLOCK = 256
+
+
+class TokenTreeLike(Protocol):
+    """Intervals of a depth-first walk: node j is i itself or its ancestor iff enter[j] <= enter[i] and
+    leave[j] >= leave[i]. All integer tensors [T] or [batch, T]; depth is 0 for the nodes that follow the cached text."""
+
+    enter: torch.Tensor
+    leave: torch.Tensor
+    depth: torch.Tensor
+
+
+class UserGroup(NamedTuple):
+    """Neighbouring users with equally many committed tokens: batch rows [start, end), whose cache rows follow one
+    another from `storage`."""
+
+    start: int
+    end: int
+    storage: int
+    length: int
+
+
+class DecodeStep:
+    """T new tokens for each of the users of a cache: positions, groups of equal length, and masks.
+
+    cached: int64 [batch, T], tokens each query attends to along its own path, itself included: its logical
+    position + 1. eligible: bool [batch, T], cached >= 2S; the rest is bypassed by speculation.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        users: Sequence[int],
+        tokens: int,
+        tree: TokenTreeLike | None = None,
+        chunk_size: int = 128,
+        tail_alignment: int = 32,
+    ) -> None:
+        """Raises ValueError when the tree's tensors do not fit [batch, T]."""
+        self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
+        self.chunk_size, self.tail_alignment = chunk_size, tail_alignment
+        self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
+        start = torch.tensor(self.lengths)[:, None]
+        self.positions = start + (torch.arange(tokens)[None, :] if tree is None else self.tree[2])
+        self.cached = self.positions + 1
+        self.eligible = self.cached >= 2 * chunk_size
+        self.groups = self._group()
+        self._mask_cache: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def cut(self, cached: int) -> tuple[int, int] | None:
+        """(end of the first S, start of the last S) keys for a query with this many cached tokens, or None when
+        it has fewer than 2S."""
+        if cached < 2 * self.chunk_size:
+            return None
+        return self.chunk_size, -(-cached // self.tail_alignment) * self.tail_alignment - self.chunk_size
+
+    def blocks(self) -> Iterator[slice]:
+        """Query blocks of at most QUERY_BLOCK tokens."""
+        for start in range(0, self.tokens, QUERY_BLOCK):
+            yield slice(start, min(start + QUERY_BLOCK, self.tokens))
+
+    def masks(self, row: int, block: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie in the first or
+        last S of its logical positions. n is the last slot any of them sees, plus one."""
+        key = (row, block.start)
+        if key in self._mask_cache:
+            return self._mask_cache[key]
+        masks = self.visible(row, block), self._ends(row, block)
+        if self.tokens <= QUERY_BLOCK:  # one block: keep it for the other layers
+            self._mask_cache[key] = masks
+        return masks
+
+    def slots(self, row: int, block: slice) -> int:
+        """Cache slots that the block's queries can see: in a chain nothing after the block, in a tree everything."""
+        return self.lengths[row] + (block.stop if self.tree is None else self.tokens)
+
+    def visible(self, row: int, block: slice) -> torch.Tensor:
+        """bool [t, n]: which cache slots each query of the block sees."""
+        length, slots = self.lengths[row], self.slots(row, block)
+        visible = torch.ones((block.stop - block.start, slots), dtype=torch.bool)
+        if self.tree is None:
+            queries = torch.arange(block.start, block.stop)[:, None]
+            torch.le(torch.arange(slots - length)[None, :], queries, out=visible[:, length:])
+        else:
+            enter, leave, _ = (values[row] for values in self.tree)
+            inside = (enter[None, :] <= enter[block, None]) & (leave[None, :] >= leave[block, None])
+            visible[:, length:] = inside
+        return visible
+
+    def _ends(self, row: int, block: slice) -> torch.Tensor:
+        length, slots = self.lengths[row], self.slots(row, block)
+        keys = torch.arange(slots)
+        if self.tree is not None:
+            keys[length:] = self.positions[row]
+        cached = self.cached[row, block, None]
+        align = self.tail_alignment
+        last = (cached + align - 1) // align * align - self.chunk_size
+        return (keys < self.chunk_size) | (keys >= last)
+
+    def _group(self) -> list[UserGroup]:
+        groups: list[UserGroup] = []
+        for row, (user, length) in enumerate(zip(self.users, self.lengths)):
+            last = groups[-1] if groups else None
+            if last and length == last.length and user == last.storage + row - last.start:
+                groups[-1] = last._replace(end=row + 1)
+            else:
+                groups.append(UserGroup(row, row + 1, user, length))
+        return groups
+
+
+def _tree_tensors(tree: TokenTreeLike, batch: int, tokens: int) -> tuple[torch.Tensor, ...]:
+    tensors = []
+    for name in ("enter", "leave", "depth"):
+        values = torch.as_tensor(getattr(tree, name)).to(torch.int64)
+        if tuple(values.shape) not in ((tokens,), (batch, tokens)):
+            raise ValueError(
+                f"tree.{name} has shape {list(values.shape)}; expected [{tokens}] or [{batch}, {tokens}] as the tokens"
+            )
+        tensors.append(values.expand(batch, tokens))
+    return tuple(tensors)
