@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator
 
 import numpy as np
 import torch
 
 from .config import LlamaConfig, RopeScaling, UnsupportedModelError
 from .errors import ModelLoadError
-from .reference.state_dict import StateDictError, check_state_dict
+from .tensor_shapes import check_shapes
 
 _TOP_LEVEL = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -207,17 +207,9 @@ class GgufModel:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ModelLoadError(f"{self.path}: tensor {missing[0]}{more} is missing")
         # GGUF lists dimensions fastest first.
-        shapes = {hf: [int(n) for n in reversed(self._tensors[name].shape)] for hf, name in mapped.items()}
-        check_header(self.config, shapes, self.path)
+        shapes = {hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()}
+        check_shapes(self.config, shapes, str(self.path))
         return mapped
-
-
-def check_header(config: LlamaConfig, shapes: Mapping[str, Sequence[int]], source: Path) -> None:
-    """Check names and shapes a file's header promises, before any weight is read. Raises ModelLoadError."""
-    try:
-        check_state_dict(config, {name: torch.empty(shape, device="meta") for name, shape in shapes.items()})
-    except StateDictError as error:
-        raise ModelLoadError(f"{source}: {error}") from error
 
 
 def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:

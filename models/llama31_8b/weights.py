@@ -19,8 +19,7 @@ from safetensors import SafetensorError, safe_open
 from .config import LlamaConfig
 from .conversion_cache import converted_folder
 from .errors import ModelLoadError
-from .gguf_loader import check_header
-from .reference.state_dict import IGNORED_SUFFIXES
+from .tensor_shapes import LM_HEAD, check_shapes, is_weight
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -124,17 +123,17 @@ def load_state_dict(folder: str | Path, config: LlamaConfig | None = None) -> di
     shapes: dict[str, tuple[int, ...]] = {}
     for file, listed in files.items():
         with _open(file) as tensors:
-            found = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if _is_weight(name)}
-        absent = [name for name in listed if name not in found and _is_weight(name)]
+            found = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if is_weight(name)}
+        absent = [name for name in listed if name not in found and is_weight(name)]
         if absent:
             raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
         shapes.update(found)
-    check_header(config, shapes, folder)
-    skip = "lm_head.weight" if config.tie_word_embeddings else None
+    check_shapes(config, shapes, str(folder))
+    skip = LM_HEAD if config.tie_word_embeddings else None
     state: dict[str, torch.Tensor] = {}
     for file in files:
         with _open(file) as tensors:
-            state.update({n: tensors.get_tensor(n) for n in tensors.keys() if _is_weight(n) and n != skip})
+            state.update({n: tensors.get_tensor(n) for n in tensors.keys() if is_weight(n) and n != skip})
     return state
 
 
@@ -193,10 +192,6 @@ def _download(hub_id: str, revision: str | None) -> Path:
             "give a local folder or a .gguf file with --model or HF_MODEL"
         ) from error
     return Path(folder)
-
-
-def _is_weight(name: str) -> bool:
-    return not name.endswith(IGNORED_SUFFIXES)
 
 
 def _weight_files(folder: Path) -> dict[Path, list[str]]:
