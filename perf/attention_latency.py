@@ -17,10 +17,11 @@ compared with what the model predicts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from perf.tables import chip_table, long_context_runs
+from perf.tables import CHIP_COUNTS, chip_table, long_context_runs
 
 KV_HEADS = 8
 HEAD_DIM = 128
@@ -70,11 +71,11 @@ class AttentionLatency:
         if self.head_bytes_per_s is None:
             object.__setattr__(self, "head_bytes_per_s", fitted_head_rate())
         for name in ("dram_bytes_per_s", "head_bytes_per_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         for name in ("verify_ns", "hop_ns"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
 
     def _ns_per_position(self, tp_chips: int) -> float:
         heads = KV_HEADS / tp_chips
@@ -107,14 +108,17 @@ class AttentionLatency:
 
     def assumptions(self) -> list[str]:
         """One sentence for each assumption, with its number."""
-        rates = ", ".join(f"{n}: {self.achieved_bytes_per_s(n) / 1e9:.0f}" for n in (1, 2, 4, 8))
+        rates = ", ".join(f"{self.achieved_bytes_per_s(chips) / 1e9:.0f}" for chips in CHIP_COUNTS)
+        dram = "specification" if self.dram_bytes_per_s == DRAM_BYTES_PER_S else "given"
+        fitted = self.head_bytes_per_s == fitted_head_rate()
+        source = f"fitted to {len(long_context_runs())} published 64K runs" if fitted else "given"
         return [
             "per-layer and fixed kernel times and FD(1K): measured, paper's tables 4 to 7; no host or dispatch time",
             f"KV cache bfloat8_b, {BYTES_PER_POSITION_AND_HEAD} B per position and KV head, "
             f"{KV_HEADS} heads split over the chips",
-            f"beyond 1K: {self.dram_bytes_per_s / 1e9:.0f} GB/s DRAM (specification) and "
-            f"{self.head_bytes_per_s / 1e9:.1f} GB/s a head (fitted to 7 published 64K runs); "
-            f"GB/s a chip reaches by chips: {rates}",
+            f"beyond 1K: {self.dram_bytes_per_s / 1e9:.0f} GB/s DRAM ({dram}) and "
+            f"{self.head_bytes_per_s / 1e9:.1f} GB/s a head ({source}); GB/s each chip reaches on 1, 2, 4, 8 chips: "
+            f"{rates} (no published run on 4)",
             f"sender: flash decode + {self.verify_ns / 1000:.1f} us of verification (assumed)",
             f"receiver: launch, two chunks on one core, {self.hop_ns / 1000:.1f} us for one hop (assumed)",
         ]

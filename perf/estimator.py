@@ -23,6 +23,11 @@ H100_HIT_RATE = 0.65
 BEST_CONTEXT, BEST_HIT_RATE, BEST_SPEEDUP = 98304, 0.875, 1.65
 
 
+def context_label(context: int) -> str:
+    """98304 as 96K; a number that is no multiple of 1024 as it is."""
+    return f"{context // 1024}K" if context % 1024 == 0 else str(context)
+
+
 def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
     """(hits, misses): floor(layers * r) and ceil(layers * (1 - r)), appendix F; they add up to `layers`.
 
