@@ -105,13 +105,13 @@ def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     weight 0 is never returned. Raises ValueError for a row without mass.
     """
     cumulative = weights.double().cumsum(-1)
-    total = cumulative[:, -1]
+    total = cumulative[:, -1].contiguous()
     if not bool((total > 0).all()):
         raise ValueError(f"no probability mass to draw from in rows {(~(total > 0)).nonzero().flatten().tolist()}")
     target = (uniforms.double() * total).unsqueeze(-1)
     drawn = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
     # uniform * total may round up to total: then the last token that has mass is meant.
-    last = torch.searchsorted(cumulative, total.unsqueeze(-1)).squeeze(-1)
+    last = torch.searchsorted(cumulative, total.unsqueeze(-1).contiguous()).squeeze(-1)
     return torch.minimum(drawn, last)
 
 
