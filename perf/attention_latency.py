@@ -2,24 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of (speculative) flash decode on N150 chips, where the ALSpec paper prints none.
 
-The paper prints FD(1K) for 1, 2, 4 and 8 chips (tables 4 to 7) and shows the rest only as figure 12. This model
-goes through those measured points and adds what a longer KV cache costs:
+The paper prints FD(1K) for 1, 2, 4 and 8 chips (tables 4 to 7) and shows the rest only as figure 12. This
+model goes through those measured points and adds what a longer KV cache costs:
 
     FD(K) = FD(1K) + (K - 1024) * bytes_per_position_and_head * (heads / DRAM rate + 1 / head rate)
 
-Heads are split over the chips, so a chip streams `heads` = 8 / chips heads at the DRAM rate; the second term is
-what each head costs however few share a chip (its cores' chunks, their gather and reduction over the NoC), and is
-why splitting attention by head yields less and less (appendix D). The DRAM rate is the chip's specification. The
-head rate is the one fitted number: least squares over seven published pairs of short-context and 64K-context
-decode speeds (perf/data/published_64k.csv). No number of the paper beyond 1K enters, so that its best case can be
-compared with what the model predicts.
+Heads are split over the chips, so a chip streams `heads` = 8 / chips heads at the DRAM rate; the second term
+is what each head costs however few share a chip (its cores' chunks, their gather and reduction over the NoC),
+and is why splitting attention by head yields less and less (appendix D). The DRAM rate is the chip's
+specification. The head rate is the one fitted number: least squares over seven published pairs of
+short-context and 64K-context decode speeds (perf/data/published_64k.csv). No number of the paper beyond 1K
+enters, so that its best case can be compared with what the model predicts.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache
 
 from perf.tables import CHIP_COUNTS, chip_table, long_context_runs
 
@@ -28,7 +28,7 @@ HEAD_DIM = 128
 # bfloat8_b: a tile of 1024 elements takes 1024 mantissa bytes and 64 shared exponents.
 BYTES_PER_POSITION_AND_HEAD = 2 * HEAD_DIM * 1088 // 1024
 ANCHOR_CONTEXT = 1024
-# At 1K the anchor's 16 workers a head hold one chunk of at most this many positions each (figure 7's chunk size).
+# At 1K each worker of the anchor holds at most one chunk of this many positions (figure 7's chunk size).
 ANCHOR_CHUNK = 256
 CORES_PER_HEAD = 16
 DRAM_BYTES_PER_S = 288e9
@@ -36,13 +36,13 @@ _SHORT_RUN_CONTEXT = 512 + 100
 _LONG_RUN_CONTEXT = 65536 + 100
 
 
-@lru_cache(maxsize=None)
+@cache
 def fitted_head_rate(dram_bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
     """Bytes/s of one KV head's share that explain the published 64K runs best, given the DRAM rate.
 
-    A run's extra time per layer, long against short, is bytes * (heads / dram + 1 / head rate); the least-squares
-    solution for 1 / head rate is the mean of what each run leaves over. A context is a run's prefill plus half of
-    its 200 decoded tokens.
+    A run's extra time per layer, long against short, is bytes * (heads / dram + 1 / head rate); the
+    least-squares solution for 1 / head rate is the mean of what each run leaves over. A context is a run's
+    prefill plus half of its 200 decoded tokens.
     """
     size = (_LONG_RUN_CONTEXT - _SHORT_RUN_CONTEXT) * BYTES_PER_POSITION_AND_HEAD
     left_over = [
@@ -58,7 +58,7 @@ class AttentionLatency:
     """The model's parameters; latencies in nanoseconds, rates in bytes/s.
 
     dram_bytes_per_s: a Wormhole's GDDR6 specification. head_bytes_per_s: see `fitted_head_rate`.
-    verify_ns: sender's overhead over flash decode, two L2 norms over 32 x 128 values (paper: "almost no overhead").
+    verify_ns: sender's overhead over flash decode, two L2 norms over 32 x 128 values (paper: "almost no").
     hop_ns: sending the 8 KiB guess one Ethernet hop. The last two are assumptions, not measurements.
     """
 
@@ -98,8 +98,9 @@ class AttentionLatency:
     def receiver_ns(self, context: int, tp_chips: int, chunk_size: int) -> float:
         """SFD_R(K): until the guess has arrived; the time for launch, two chunks on one core, and one hop.
 
-        FD(1K) is launch, one chunk of 256 a core, and a reduction (which the guess spares, so this errs upwards);
-        the rest of the two chunks goes at one core's share of the head rate. Never more than the sender's time.
+        FD(1K) is launch, one chunk of 256 a core, and a reduction (which the guess spares, so this errs
+        upwards); the rest of the two chunks goes at one core's share of the head rate. Never more than the
+        sender's time.
         """
         rest = max(2 * chunk_size - ANCHOR_CHUNK, 0) * BYTES_PER_POSITION_AND_HEAD
         core_rate = self.head_bytes_per_s / CORES_PER_HEAD
@@ -111,13 +112,13 @@ class AttentionLatency:
         rates = ", ".join(f"{self.achieved_bytes_per_s(chips) / 1e9:.0f}" for chips in CHIP_COUNTS)
         dram = "specification" if self.dram_bytes_per_s == DRAM_BYTES_PER_S else "given"
         fitted = self.head_bytes_per_s == fitted_head_rate()
-        source = f"fitted to {len(long_context_runs())} published 64K runs" if fitted else "given"
+        source = f"fitted to {len(long_context_runs())} published 64K runs at 288 GB/s" if fitted else "given"
         return [
-            "per-layer and fixed kernel times and FD(1K): measured, paper's tables 4 to 7; no host or dispatch time",
+            "per-layer and fixed kernel times and FD(1K): measured, paper's tables 4 to 7; no host time",
             f"KV cache bfloat8_b, {BYTES_PER_POSITION_AND_HEAD} B per position and KV head, "
             f"{KV_HEADS} heads split over the chips",
             f"beyond 1K: {self.dram_bytes_per_s / 1e9:.0f} GB/s DRAM ({dram}) and "
-            f"{self.head_bytes_per_s / 1e9:.1f} GB/s a head ({source}); GB/s each chip reaches on 1, 2, 4, 8 chips: "
+            f"{self.head_bytes_per_s / 1e9:.1f} GB/s a head ({source}); GB/s per chip on 1, 2, 4, 8 chips: "
             f"{rates} (no published run on 4)",
             f"sender: flash decode + {self.verify_ns / 1000:.1f} us of verification (assumed)",
             f"receiver: launch, two chunks on one core, {self.hop_ns / 1000:.1f} us for one hop (assumed)",
@@ -130,7 +131,7 @@ class AttentionLatency:
 
 @dataclass(frozen=True)
 class PublishedCheck:
-    """A published 64K run beside the model: tokens/s/user, and the model's error relative to the published figure."""
+    """A published 64K run beside the model, in tokens/s/user; the error is relative to the published."""
 
     model: str
     board: str
@@ -141,10 +142,10 @@ class PublishedCheck:
 
 
 def published_checks(attention: AttentionLatency) -> list[PublishedCheck]:
-    """Predict each published 64K speed from the same board's short-context speed and the modelled flash decode.
+    """Predict each published 64K speed from the board's short-context speed and the modelled flash decode.
 
-    Only flash decode is assumed to grow with the context (appendix F). The seven runs are also what the head rate
-    is fitted to; the spread of the errors is the test of the model's one-parameter shape.
+    Only flash decode is assumed to grow with the context (appendix F). The seven runs are also what the head
+    rate is fitted to; the spread of the errors is the test of the model's one-parameter shape.
     """
     checks = []
     for run in long_context_runs():

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decode latency of Llama 3.1 8B on N150 chips: tensor parallelism against speculative + tensor parallelism.
 
-The formulas are appendix F of the ALSpec paper over its tables 4 to 7; `perf.attention_latency` supplies flash
-decode beyond the one context the paper prints. `python -m perf.estimator --help` for the command.
+The formulas are appendix F of the ALSpec paper over its tables 4 to 7; `perf.attention_latency` supplies
+flash decode beyond the one context the paper prints. `python -m perf.estimator --help` for the command.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ def token_latency(
 ) -> float:
     """Latency of one decoded token by appendix F, in the unit of its arguments (ns, cycles, ...).
 
-    fixed: outside the layers; per_layer: a layer without attention; fd: flash decode; sfd_s, sfd_r: speculative
-    flash decode at the sender and at the receiver. Without a hit rate it is full tensor parallelism, which needs
-    fd; with one it is SP+TP, which needs sfd_s and sfd_r. A hit costs the receiver's wait and then the longer of
-    the sender's rest and the layer; a miss costs the sender and the layer one after the other.
+    fixed: outside the layers; per_layer: a layer without attention; fd: flash decode; sfd_s, sfd_r:
+    speculative flash decode at the sender and at the receiver. Without a hit rate it is full tensor
+    parallelism, which needs fd; with one it is SP+TP, which needs sfd_s and sfd_r. A hit costs the receiver's
+    wait and then the longer of the sender's rest and the layer; a miss costs the sender and the layer one
+    after the other.
 
     ValueError for a missing or negative time, a hit rate outside 0..1, or a receiver slower than its sender.
     """
@@ -82,8 +83,9 @@ def token_latency(
 class Estimate:
     """One point of figure 7. Times in nanoseconds of device kernels; attention times are those of one layer.
 
-    tp_chips is the size of a tensor-parallel group, whose table gives per_layer_ns and fixed_ns: all chips with
-    full TP, half of them with SP+TP. hit_rate, hits, misses, sender_ns and receiver_ns are None with full TP.
+    tp_chips is the size of a tensor-parallel group, whose table gives per_layer_ns and fixed_ns: all chips
+    with full TP, half of them with SP+TP. hit_rate, hits, misses, sender_ns and receiver_ns are None with
+    full TP.
     """
 
     mode: str
@@ -131,10 +133,10 @@ def estimate(
 ) -> Estimate:
     """Estimate one decoded token of Llama 3.1 8B, batch 1.
 
-    context: cached positions, MIN_CONTEXT..MAX_CONTEXT (1K = 1024). hit_rate: 0..1, needed by "sp+tp" and unused
-    by "tp". chips: 1, 2, 4 or 8 N150; mode "tp" (all chips one group) or "sp+tp" (two groups of chips / 2, so
-    2 chips at least). chunk_size: S, 128, 256 or 512. attention: other parameters of the attention model.
-    ValueError names any of these that is out of range.
+    context: cached positions, MIN_CONTEXT..MAX_CONTEXT (1K = 1024). hit_rate: 0..1, needed by "sp+tp" and
+    unused by "tp". chips: 1, 2, 4 or 8 N150; mode "tp" (all chips one group) or "sp+tp" (two groups of chips
+    / 2, so 2 chips at least). chunk_size: S, 128, 256 or 512. attention: other parameters of the attention
+    model. ValueError names any of these that is out of range.
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
@@ -181,13 +183,14 @@ def estimate(
 def project_h100(row: H100Row, hit_rate: float = H100_HIT_RATE, layers: int = LAYERS) -> float:
     """Projected ALSpec tokens/s on 8 H100 as SP + TP4, section 5.3 and table 3.
 
-    Table 3 gives what SGLang measured on 4 GPUs: whole-token tokens/s, and attention and the rest per layer. In a
-    hit layer ALSpec hides the shorter of the two behind the longer, so a token takes
+    Table 3 gives what SGLang measured on 4 GPUs: whole-token tokens/s, and attention and the rest per layer.
+    In a hit layer ALSpec hides the shorter of the two behind the longer, so a token takes
 
         1 / tp4_tokens_per_s - layers * hit_rate * min(attention, non_attention).
 
-    The paper does not print its formula; this one gives all five of its numbers to 0.1 % with r * layers kept as
-    20.8 expected hit layers (not rounded down as in appendix F), SFD_R taken as 0, and no verification cost.
+    The paper does not print its formula; this one gives all five of its numbers to 0.1 % with r * layers kept
+    as 20.8 expected hit layers (not rounded down as in appendix F), SFD_R taken as 0, and no verification
+    cost.
     """
     check_hit_rate(hit_rate)
     hidden_us = layers * hit_rate * min(row.attention_us, row.non_attention_us)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -35,7 +36,9 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 def _context(text: str) -> int:
     number, factor = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
     if not number.isdigit() or not MIN_CONTEXT <= int(number) * factor <= MAX_CONTEXT:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number or e.g. 96K, from 1K to 128K ({MAX_CONTEXT})")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: a whole number or e.g. 96K, from 1K to 128K ({MAX_CONTEXT})"
+        )
     return int(number) * factor
 
 
@@ -60,25 +63,31 @@ def _plot_path(text: str) -> Path:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m perf.estimator",
-        description="Decode latency and tokens/s/user of Llama 3.1 8B on N150 chips, full tensor parallelism (TP) "
+        description="Decode latency and tokens/s/user of Llama 3.1 8B on N150 chips, tensor parallelism (TP) "
         "against attention-level speculation (SP+TP), after appendix F of the ALSpec paper.",
     )
     parser.add_argument("--context", type=_context, nargs="+", default=FIGURE_CONTEXTS, metavar="K")
-    parser.add_argument("--hit-rate", type=_hit_rate, nargs="+", default=None, metavar="R", help="0.875 or 87.5%%")
+    parser.add_argument(
+        "--hit-rate", type=_hit_rate, nargs="+", default=None, metavar="R", help="0.875 or 87.5%%"
+    )
     parser.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
     parser.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=256, help="S (default 256)")
     parser.add_argument("--task", help="use the hit rate the paper measured for this task (tables 1 and 2)")
     parser.add_argument("--threshold", type=float, default=0.10, help="lambda for --task (default 0.10)")
-    parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9, help="a chip's DRAM rate")
+    parser.add_argument(
+        "--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9, help="a chip's DRAM rate"
+    )
     parser.add_argument("--head-gb-per-s", type=float, help="rate of one KV head (default: fitted)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--plot", type=_plot_path, default=Path("generated/estimator_scaling.png"), metavar="FILE")
+    parser.add_argument(
+        "--plot", type=_plot_path, default=Path("generated/estimator_scaling.png"), metavar="FILE"
+    )
     parser.add_argument("--no-plot", action="store_true", help="save no plot")
     return parser
 
 
 def paper_claims(attention: AttentionLatency, chunk_size: int = 256) -> list[dict[str, object]]:
-    """What the paper states about long contexts, each beside the model's figure. Nothing here is fitted to them."""
+    """What the paper states about long contexts, beside the model, which is not fitted to it."""
 
     def pair(context: int, hit_rate: float = BEST_HIT_RATE) -> tuple[Estimate, Estimate]:
         tp = estimate(context, None, 8, "tp", chunk_size, attention)
@@ -173,7 +182,10 @@ def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[
     for claim in paper_claims(attention, args.chunk_size):
         stated = f"{claim['paper']:.2f}x" if claim["paper"] else "-"
         lines.append(f"  - {claim['claim']}: paper {stated}, model {claim['model']:.2f}x ({claim['note']})")
-    lines += ["", "published 64K decode speeds beside the model (short-context speed + modelled flash decode)"]
+    lines += [
+        "",
+        "published 64K decode speeds beside the model (short-context speed + modelled flash decode)",
+    ]
     lines += [
         f"  - {check.model} on {check.board} ({check.chips} chip{'s' if check.chips > 1 else ''}): published "
         f"{check.published_tokens_per_s:.1f}, model {check.predicted_tokens_per_s:.1f} tokens/s/user "
@@ -182,8 +194,8 @@ def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[
     ]
     lines += ["", "8 x H100, SP@65% + TP4 (section 5.3, table 3), tokens/s"]
     lines += [
-        f"  {context_label(row['context']):>5}: TP4 {row['tp4_tokens_per_s']}, TP8 {row['tp8_tokens_per_s']}, "
-        f"ALSpec {row['alspec_tokens_per_s']:.1f} (paper {row['paper_alspec_tokens_per_s']})"
+        f"  {context_label(row['context']):>5}: TP4 {row['tp4_tokens_per_s']}, TP8 {row['tp8_tokens_per_s']} "
+        f"-> ALSpec {row['alspec_tokens_per_s']:.1f} (paper {row['paper_alspec_tokens_per_s']})"
         for row in h100_projections()
     ]
     return "\n".join(lines)
@@ -196,8 +208,17 @@ def _cell(point: Estimate, tp: Estimate) -> str:
     return f"{text} {tp.token_latency_ns / point.token_latency_ns:5.2f}x".center(25)
 
 
+def _print(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; the flush at exit must not fail on it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; 0 on success. Bad options end with status 2 and a message before anything is computed."""
+    """Run the command; 0 on success. Bad options end with status 2 and a message before any work."""
     parser = _parser()
     args = parser.parse_args(argv)
     try:
@@ -231,8 +252,6 @@ def main(argv: list[str] | None = None) -> int:
             "h100_projection": h100_projections(),
             "plot": None if plot is None else str(plot),
         }
-        print(json.dumps(report, indent=2))
-        return 0
+        return _print(json.dumps(report, indent=2))
     text = _report(args, attention, points)
-    print(text if plot is None else f"{text}\n\nscaling plot: {plot}")
-    return 0
+    return _print(text if plot is None else f"{text}\n\nscaling plot: {plot}")

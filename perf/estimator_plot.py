@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The estimator's scaling plot, after figure 7 of the ALSpec paper: a panel per context, a line per strategy."""
+"""The estimator's scaling plot, after the ALSpec paper's figure 7: a panel a context, a line a strategy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,10 +19,10 @@ COLUMNS = 5
 
 
 def save_scaling_plot(estimates: Sequence[Estimate], path: Path) -> Path:
-    """Draw tokens/s/user over chips and save it to `path` (.png, .svg or .pdf), making its folder; returns `path`.
+    """Draw tokens/s/user over chips into `path` (.png, .svg or .pdf), making its folder; returns `path`.
 
-    The x axis is logarithmic with a tick per chip count; all panels share the y axis. ValueError when `estimates`
-    is empty, OSError when the file cannot be written.
+    The x axis is logarithmic with a tick per chip count; all panels share the y axis. ValueError when
+    `estimates` is empty, OSError when the file cannot be written.
     """
     if not estimates:
         raise ValueError("nothing to plot: no estimates were given")
@@ -37,8 +37,15 @@ def save_scaling_plot(estimates: Sequence[Estimate], path: Path) -> Path:
     colours = [to_hex(palette(0.85 - 0.75 * i / max(len(rates) - 1, 1))) for i in range(len(rates))]
     for panel, context in zip(panels.flat, contexts):
         of_context = [point for point in estimates if point.context == context]
-        _line(panel, [p for p in of_context if p.mode == "tp"], "full TP", color="black", linestyle="--", marker="s")
-        for rate, colour in zip(rates, colours):
+        _line(
+            panel,
+            [p for p in of_context if p.mode == "tp"],
+            "full TP",
+            color="black",
+            linestyle="--",
+            marker="s",
+        )
+        for rate, colour in zip(rates, colours, strict=True):
             points = [p for p in of_context if p.hit_rate == rate]
             _line(panel, points, f"SP@{100 * rate:.4g}% + TP", color=colour, marker="o")
         panel.set_title(f"{context_label(context)} context", fontsize=10)
@@ -55,7 +62,9 @@ def save_scaling_plot(estimates: Sequence[Estimate], path: Path) -> Path:
         row[0].set_ylabel("tokens/s/user")
     panels[0][0].set_ylim(0, 1.1 * max(point.tokens_per_s_per_user for point in estimates))
     handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False, fontsize=9)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False, fontsize=9
+    )
     figure.suptitle("Llama 3.1 8B decode, batch 1: estimated scaling (device kernel time only)", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -41,7 +41,7 @@ class Op:
 
 @dataclass(frozen=True)
 class ChipTable:
-    """Tables 4 to 7 of the ALSpec paper: Llama 3.1 8B decode with tensor parallelism on `chips` N150, context 1K.
+    """Tables 4 to 7 of the ALSpec paper: Llama 3.1 8B decode, tensor parallel on `chips` N150, context 1K.
 
     `per_layer` holds a decoder layer's ops in order, flash decode among them; `fixed` embedding and LM head.
     """
@@ -66,7 +66,7 @@ class ChipTable:
         return sum(op.ns for op in self.fixed)
 
 
-@lru_cache(maxsize=None)
+@cache
 def chip_table(chips: int) -> ChipTable:
     """The op table of `chips` N150 with full tensor parallelism; ValueError when the paper has none."""
     if chips not in _OP_TABLES:
@@ -79,7 +79,7 @@ def chip_table(chips: int) -> ChipTable:
 
 @dataclass(frozen=True)
 class H100Row:
-    """A row of table 3: Llama 3 8B on H100s. Latencies in microseconds per layer on 4 GPUs, rates in tokens/s."""
+    """A row of table 3: Llama 3 8B on H100s. Latencies in us per layer on 4 GPUs, rates in tokens/s."""
 
     context: int
     attention_us: float
@@ -89,7 +89,7 @@ class H100Row:
     alspec_tokens_per_s: float
 
 
-@lru_cache(maxsize=None)
+@cache
 def h100_table() -> tuple[H100Row, ...]:
     """Table 3, shortest context first."""
     names = [name for name in H100Row.__dataclass_fields__ if name != "context"]
@@ -101,7 +101,7 @@ def h100_table() -> tuple[H100Row, ...]:
 
 @dataclass(frozen=True)
 class LongContextRun:
-    """A published pair of decode speeds (tokens/s/user) of one model and board, at a short and at 64K context."""
+    """Published decode speeds (tokens/s/user) of one model and board, at a short and at 64K context."""
 
     model: str
     board: str
@@ -111,7 +111,7 @@ class LongContextRun:
     long_tokens_per_s: float
 
 
-@lru_cache(maxsize=None)
+@cache
 def long_context_runs() -> tuple[LongContextRun, ...]:
     """tt-metal's published 64K-context runs beside the same boards' short-context runs."""
     return tuple(
@@ -137,7 +137,9 @@ def measured_hit_rate(task: str, threshold: float, model: str = "llama-3.1-8b") 
         raise ValueError(f"no hit rates for model {model!r}: the paper has llama-3.1-8b and llama-3.1-70b")
     of_task = {float(row["threshold"]): float(row["hit_rate"]) for row in rows if row["task"] == task.upper()}
     if not of_task:
-        raise ValueError(f"no hit rates for task {task!r}: {', '.join(sorted({row['task'] for row in rows}))}")
+        raise ValueError(
+            f"no hit rates for task {task!r}: {', '.join(sorted({row['task'] for row in rows}))}"
+        )
     if threshold not in of_task:
         raise ValueError(f"no hit rate for threshold {threshold}: {', '.join(map(str, sorted(of_task)))}")
     return of_task[threshold]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The estimator's formulas against the ALSpec paper's tables and against a version written independently here."""
+"""The estimator's formulas against the ALSpec paper's tables and a version written independently here."""
 
 import math
 
@@ -54,7 +54,9 @@ def test_hit_rates_are_those_the_paper_quotes():
     assert len(read_rows("hit_rates.csv")) == 12 * 6 + 3 * 6
     by_task = {}
     for row in read_rows("hit_rates.csv"):
-        by_task.setdefault((row["model"], row["task"]), []).append((float(row["threshold"]), float(row["hit_rate"])))
+        by_task.setdefault((row["model"], row["task"]), []).append(
+            (float(row["threshold"]), float(row["hit_rate"]))
+        )
     for curve in by_task.values():
         rates = [rate for _, rate in sorted(curve)]
         assert rates[0] == 0 and rates == sorted(rates)
@@ -121,7 +123,14 @@ def test_token_latency_formula(layers, hit_rate, fixed, per_layer, receiver, res
 
 @pytest.mark.parametrize(
     "layers, rate, expected",
-    [(32, 0.875, (28, 4)), (32, 0.65, (20, 12)), (30, 0.7, (21, 9)), (32, 0, (0, 32)), (32, 1, (32, 0)), (1, 0.99, (0, 1))],
+    [
+        (32, 0.875, (28, 4)),
+        (32, 0.65, (20, 12)),
+        (30, 0.7, (21, 9)),
+        (32, 0, (0, 32)),
+        (32, 1, (32, 0)),
+        (1, 0.99, (0, 1)),
+    ],
 )
 def test_hits_are_rounded_down(layers, rate, expected):
     assert split_layers(layers, rate) == expected
