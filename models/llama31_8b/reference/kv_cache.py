@@ -118,20 +118,26 @@ class KVCache:
         other._written = [self._written[row] for row in self.rows]
         return other
 
-    def reserve(self, tokens: int) -> list[int]:
+    def reserve(self, tokens: int, behind: int = 0) -> list[int]:
         """Committed lengths, after checking that `tokens` more entries fit for each user, and noting them written.
 
-        Raises ContextLengthError naming the user, the lengths and the capacity.
+        behind: uncommitted entries of an earlier step that they follow. Raises ContextLengthError naming the user, the
+        lengths and the capacity, and ValueError when fewer than `behind` entries were written.
         """
         lengths = self._lengths.tolist()
         lengths = lengths if len(self.rows) == len(lengths) else [lengths[row] for row in self.rows]
         for row, length in zip(self.rows, lengths):
-            if length + tokens > self.capacity:
+            if length + behind + tokens > self.capacity:
                 raise ContextLengthError(
-                    f"user {row}: {length} cached + {tokens} new tokens exceed the cache capacity of {self.capacity}"
+                    f"user {row}: {length} cached + {behind + tokens} new tokens exceed the cache capacity of "
+                    f"{self.capacity}"
+                )
+            if behind and self._written[row] < length + behind:
+                raise ValueError(
+                    f"user {row}: {behind} uncommitted entries expected, {self._written[row] - length} were written"
                 )
         for row, length in zip(self.rows, lengths):
-            self._written[row] = length + tokens
+            self._written[row] = length + behind + tokens
         return lengths
 
     def _set_lengths(self, lengths: Sequence[int]) -> None:

@@ -131,7 +131,8 @@ class ReferenceLlama(nn.Module):
 
         tokens: int64 [batch, T]. Positions are length + t, or length + depth in a tree.
         policy: the attention policy of a decode step; None (and prefill) is plain exact attention in one softmax.
-        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens.
+        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens. With more
+        nodes than tokens, the tokens are its last nodes, written behind the entries of the earlier ones.
         layer_groups: consecutive layers whose attentions all read the hidden state that enters the group, MLPs
         staying sequential (EasySpec, algorithm 2); must cover all layers once, in order.
         commit: False leaves cache.lengths, for KVCache.keep or commit to advance.
@@ -146,7 +147,8 @@ class ReferenceLlama(nn.Module):
         groups = self._check_groups(layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
-        lengths = cache.reserve(count)
+        behind = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
+        lengths = cache.reserve(count, behind)
         chunk = (policy.chunk_size, policy.tail_alignment) if policy is not None else (1, 1)
         step = DecodeStep(lengths, cache.rows, count, tree, *chunk)
         cos, sin = self._rotary_rows(step)
@@ -182,7 +184,8 @@ class ReferenceLlama(nn.Module):
         for group in step.groups:
             users = slice(group.start, group.end)
             rows = slice(group.storage, group.storage + group.end - group.start)
-            slots = slice(group.length, group.length + count)
+            start = group.length + step.behind
+            slots = slice(start, start + count)
             keys[rows, :, slots] = rotated[users, :, heads:].transpose(1, 2)
             values[rows, :, slots] = qkv[users, :, heads + kv_heads :].transpose(1, 2)
         query = rotated[:, :, :heads]

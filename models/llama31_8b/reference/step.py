@@ -14,7 +14,10 @@ QUERY_BLOCK = 256
 
 class TokenTreeLike(Protocol):
     """Intervals of a depth-first walk: node j is i itself or its ancestor iff enter[j] <= enter[i] and
-    leave[j] >= leave[i]. All integer tensors [T] or [batch, T]; depth is 0 for the nodes that follow the cached text."""
+    leave[j] >= leave[i]. All integer tensors [N] or [batch, N]; depth is 0 for the nodes that follow the cached text.
+
+    N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the entries of
+    the N - T earlier ones stand, uncommitted, behind the committed tokens."""
 
     enter: torch.Tensor
     leave: torch.Tensor
@@ -35,7 +38,8 @@ class DecodeStep:
     """T new tokens for each of the users of a cache: positions, groups of equal length, and masks.
 
     cached: int64 [batch, T], tokens each query attends to along its own path, itself included: its logical
-    position + 1. eligible: bool [batch, T], cached >= 2S; the rest is bypassed by speculation.
+    position + 1. eligible: bool [batch, T], cached >= 2S; the rest is bypassed by speculation. behind: nodes of the
+    tree written by earlier steps.
     """
 
     def __init__(
@@ -51,8 +55,9 @@ class DecodeStep:
         self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
         self.chunk_size, self.tail_alignment = chunk_size, tail_alignment
         self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
+        self.behind = 0 if tree is None else self.tree[0].shape[1] - tokens
         start = torch.tensor(self.lengths)[:, None]
-        self.positions = start + (torch.arange(tokens)[None, :] if tree is None else self.tree[2])
+        self.positions = start + (torch.arange(tokens)[None, :] if tree is None else self.tree[2][:, self.behind :])
         self.cached = self.positions + 1
         self.eligible = self.cached >= 2 * chunk_size
         self.groups = self._group()
@@ -83,7 +88,7 @@ class DecodeStep:
 
     def slots(self, row: int, block: slice) -> int:
         """Cache slots that the block's queries can see: in a chain nothing after the block, in a tree everything."""
-        return self.lengths[row] + (block.stop if self.tree is None else self.tokens)
+        return self.lengths[row] + (block.stop if self.tree is None else self.behind + self.tokens)
 
     def visible(self, row: int, block: slice) -> torch.Tensor:
         """bool [t, n]: which cache slots each query of the block sees."""
@@ -94,7 +99,8 @@ class DecodeStep:
             torch.le(torch.arange(slots - length)[None, :], queries, out=visible[:, length:])
         else:
             enter, leave, _ = (values[row] for values in self.tree)
-            inside = (enter[None, :] <= enter[block, None]) & (leave[None, :] >= leave[block, None])
+            own = slice(self.behind + block.start, self.behind + block.stop)
+            inside = (enter[None, :] <= enter[own, None]) & (leave[None, :] >= leave[own, None])
             visible[:, length:] = inside
         return visible
 
@@ -102,7 +108,7 @@ class DecodeStep:
         length, slots = self.lengths[row], self.slots(row, block)
         keys = torch.arange(slots)
         if self.tree is not None:
-            keys[length:] = self.positions[row]
+            keys[length:] = length + self.tree[2][row]
         cached = self.cached[row, block, None]
         align = self.tail_alignment
         last = (cached + align - 1) // align * align - self.chunk_size
@@ -123,9 +129,13 @@ def _tree_tensors(tree: TokenTreeLike, batch: int, tokens: int) -> tuple[torch.T
     tensors = []
     for name in ("enter", "leave", "depth"):
         values = torch.as_tensor(getattr(tree, name)).to(torch.int64)
-        if tuple(values.shape) not in ((tokens,), (batch, tokens)):
+        nodes = values.shape[-1] if values.ndim else 0
+        if nodes < tokens or tuple(values.shape) not in ((nodes,), (batch, nodes)):
             raise ValueError(
-                f"tree.{name} has shape {list(values.shape)}; expected [{tokens}] or [{batch}, {tokens}] as the tokens"
+                f"tree.{name} has shape {list(values.shape)}; expected [{tokens}] or [{batch}, {tokens}] as the tokens, "
+                "or more nodes when earlier ones are in the cache"
             )
-        tensors.append(values.expand(batch, tokens))
+        if tensors and nodes != tensors[0].shape[1]:
+            raise ValueError(f"tree.{name} has {nodes} nodes and tree.enter {tensors[0].shape[1]}")
+        tensors.append(values.expand(batch, nodes))
     return tuple(tensors)
