@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulator leaves behind when a program fails or hangs on it.
+
+The file named by SIMULATED_N150_DIAGNOSIS holds, newest last: the reports of the deadlock watch, an uncaught
+exception of the simulator with its traceback, and for each core where it stood. The test fixture prints it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+VARIABLE = "SIMULATED_N150_DIAGNOSIS"
+_KEEP = 20_000
+
+# Where firmware and kernels keep the four-letter waypoints, from tt-metal's dev_msgs.h: mailbox base 0x10 of L1.
+_CORES = (
+    ("BRISC", "brisc"),
+    ("NCRISC", "ncrisc"),
+    ("TRISC0", "trisc0"),
+    ("TRISC1", "trisc1"),
+    ("TRISC2", "trisc2"),
+)
+
+
+class Diagnosis:
+    """Collects reports and writes them to the file; without a file every call does nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._reports: list[str] = []
+        self._device = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+
+    @classmethod
+    def from_environment(cls) -> "Diagnosis":
+        path = os.environ.get(VARIABLE)
+        return cls(Path(path) if path else None)
+
+    def watch(self, device) -> None:
+        """Remember the simulated device, whose cores are listed with each report."""
+        self._device = device
+
+    def report(self, title: str, text: str) -> None:
+        """Append a report and rewrite the file, keeping the newest 20 000 characters."""
+        if self.path is None:
+            return
+        self._reports.append(f"== {title}\n{text.rstrip()}\n{self.cores()}")
+        while len(self._reports) > 1 and sum(map(len, self._reports)) > _KEEP:
+            del self._reports[0]
+        temporary = self.path.with_name(self.path.name + ".new")
+        temporary.write_text("\n".join(self._reports)[-_KEEP:])
+        os.replace(temporary, self.path)
+
+    def cores(self) -> str:
+        """One line for each core out of reset: tile, core, program counter, parked or not."""
+        tiles = getattr(self._device, "tensix_tiles", None) or ()
+        lines = []
+        for tile in tiles:
+            coordinate = getattr(tile, "coord_pair", None) or getattr(tile, "coordinate", "?")
+            for label, attribute in _CORES:
+                core = getattr(tile, attribute, None)
+                if core is None or not core.soft_active:
+                    continue
+                counter = core.pc_register.read_uint()
+                parked = ", parked in a poll loop" if core.spin_parked else ""
+                lines.append(f"  tile {coordinate} {label} pc {counter:#x}{parked}")
+        return "\n".join(lines)
+
+    @contextlib.contextmanager
+    def catch(self) -> Iterator[None]:
+        """Record an exception that escapes the block, and let it pass."""
+        try:
+            yield
+        except Exception as error:
+            self.report(f"{type(error).__name__} in the simulator", traceback.format_exc())
+            raise
+
+    def listen_to_deadlock_watch(self, detector_class) -> None:
+        """Record what the deadlock watch prints, besides printing it."""
+        for name in ("_report", "_report_unit_stall", "_report_unit_wedged"):
+            original = getattr(detector_class, name)
+
+            def recording(detector, *arguments, _original=original, **named):
+                printed = io.StringIO()
+                try:
+                    with contextlib.redirect_stderr(printed):
+                        return _original(detector, *arguments, **named)
+                finally:
+                    text = printed.getvalue()
+                    sys.stderr.write(text)
+                    self.report("deadlock watch", text)
+
+            setattr(detector_class, name, recording)

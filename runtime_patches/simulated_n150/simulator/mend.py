@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a mend of the simulator is, and how a list of them is applied.
+
+A mend replaces parts of the installed simulator in the memory of the running server; no installed file is
+written. Each names the code it replaces and the SHA-256 of that code's source. When the installed code is not
+the code the mend was written for, nothing is replaced and the server does not start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+SIMULATOR_PACKAGE = "wolfpine"
+SIMULATOR_VERSION = "2.2"
+
+
+class MendRefused(RuntimeError):
+    """The installed simulator is not the one the mends were written for."""
+
+
+@dataclass(frozen=True)
+class Mend:
+    """One mend.
+
+    name: short, shown in the server's log.
+    rule: the rule of the hardware that the simulator breaks, in one sentence.
+    source: the public document that states the rule.
+    targets: dotted path of each class, function or module that is replaced -> the first 16 hex digits of the
+        SHA-256 of its source text.
+    apply: performs the replacement; called once, before the simulated device is built.
+    """
+
+    name: str
+    rule: str
+    source: str
+    targets: Mapping[str, str]
+    apply: Callable[[], None]
+
+
+def resolve(path: str):
+    """The object a dotted path names: a module, or a class or function (also of a class) inside one."""
+    parts = path.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[split:]:
+            found = inspect.getattr_static(found, name)
+        return found
+    raise MendRefused(f"nothing is named {path!r} in the installed simulator")
+
+
+def fingerprint(path: str) -> str:
+    """First 16 hex digits of the SHA-256 of the source text of what `path` names."""
+    target = resolve(path)
+    if isinstance(target, (classmethod, staticmethod)):
+        target = target.__func__
+    return hashlib.sha256(inspect.getsource(target).encode()).hexdigest()[:16]
+
+
+def check(mends: Iterable[Mend]) -> None:
+    """Raise MendRefused, naming every difference, unless each mend's targets are exactly as it expects."""
+    try:
+        version = importlib.metadata.version(SIMULATOR_PACKAGE)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise MendRefused(
+            f"{SIMULATOR_PACKAGE} is not installed; pip install {SIMULATOR_PACKAGE}=={SIMULATOR_VERSION}"
+        ) from error
+    if version != SIMULATOR_VERSION:
+        raise MendRefused(
+            f"the mends are for {SIMULATOR_PACKAGE} {SIMULATOR_VERSION}, but {version} is installed; "
+            f"pip install {SIMULATOR_PACKAGE}=={SIMULATOR_VERSION}"
+        )
+    differences = []
+    for mend in mends:
+        for path, expected in mend.targets.items():
+            try:
+                found = fingerprint(path)
+            except (AttributeError, OSError, MendRefused) as error:
+                differences.append(f"{mend.name}: {path} cannot be read ({error})")
+                continue
+            if found != expected:
+                differences.append(f"{mend.name}: {path} has source {found}, expected {expected}")
+    if differences:
+        raise MendRefused("the installed simulator differs from the one mended:\n  " + "\n  ".join(differences))
+
+
+def apply_all(mends: Iterable[Mend]) -> list[str]:
+    """Check all mends first, then apply them in order; returns their names."""
+    mends = list(mends)
+    check(mends)
+    for mend in mends:
+        mend.apply()
+    return [mend.name for mend in mends]

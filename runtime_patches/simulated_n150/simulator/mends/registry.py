@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""All mends in the order they are applied."""
+
+from __future__ import annotations
+
+from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.mends import data_format, integer_division, packer, unpacker, vector
+
+
+def all_mends() -> list[Mend]:
+    """Every mend; the data formats come before the units that read them."""
+    return [
+        integer_division.MEND,
+        data_format.MEND,
+        vector.MEND,
+        unpacker.MEND,
+        packer.MEND,
+    ]

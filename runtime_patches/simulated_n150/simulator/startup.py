@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starts wolfpine's Wormhole server in this process, after mending it.
+
+tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-mends` only
+checks the mends against the installed simulator and lists them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from loguru import logger
+
+from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
+from runtime_patches.simulated_n150.simulator.mend import MendRefused, apply_all
+from runtime_patches.simulated_n150.simulator.mends.registry import all_mends
+
+
+def _watch_device(diagnosis: Diagnosis) -> None:
+    """Let the diagnosis know the device the server builds."""
+    from framework.sim.wormhole import wh_device
+
+    make_device = wh_device.make_device
+
+    def making(*arguments, **named):
+        device = make_device(*arguments, **named)
+        diagnosis.watch(device.tt_device)
+        return device
+
+    wh_device.make_device = making
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    diagnosis = Diagnosis.from_environment()
+    try:
+        with diagnosis.catch():
+            names = apply_all(all_mends())
+    except MendRefused as refusal:
+        logger.error("{}", refusal)
+        return 3
+    if "--list-mends" in arguments:
+        print("\n".join(f"{mend.name}: {mend.rule} ({mend.source})" for mend in all_mends()))
+        return 0
+    print(f"[server] mended: {', '.join(names)}", file=sys.stderr, flush=True)
+
+    from framework.device.deadlock import DeadlockDetector
+    from framework.sim.wormhole.__main__ import main as serve
+
+    diagnosis.listen_to_deadlock_watch(DeadlockDetector)
+    _watch_device(diagnosis)
+    with diagnosis.catch():
+        return serve(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
