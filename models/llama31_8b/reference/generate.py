@@ -149,19 +149,23 @@ def generate(
     on_token: TokenCallback | None = None,
     on_prefill: Callable[[int, int], None] | None = None,
     prefill_chunk: int = 512,
+    cache: KVCache | None = None,
 ) -> GenerationResult:
     """Continue each prompt (one id list a user, lengths may differ).
 
     sampling: greedy by default. policy: attention of the decode steps, ExactAttention by default; prefill is exact.
     on_token streams ids in the order they are made; on_prefill(done, total) counts prompt tokens.
+    cache: continue behind what it holds (a chat's earlier turns) instead of in a new one; its capacity limits the
+    text. The last new token is not in it afterwards.
     A text ends at an eos or stop id, after max_new_tokens, or when the model's context is full; the others go on.
     Raises as open_streams and ReferenceLlama.prefill do, before any work.
     """
     sampling = sampling if sampling is not None else SamplingParams()
     policy = policy if policy is not None else ExactAttention()
-    streams = open_streams(model, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token)
+    room = None if cache is None else cache.capacity - int(cache.lengths.max())
+    streams = open_streams(model, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, room)
     generators = make_generators(sampling, len(prompts))
-    cache = cache_for(model, prompts, max_new_tokens)
+    cache = cache_for(model, prompts, max_new_tokens) if cache is None else cache
 
     start = time.perf_counter()
     logits = model.prefill(prompts, cache, prefill_chunk, progress=on_prefill)
