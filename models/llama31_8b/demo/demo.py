@@ -1,0 +1,252 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The demo: stream text for a prompt, or chat, and report how often attention-level speculation hit.
+
+`python -m models.llama31_8b.demo --help`; exit codes: 0 done, 2 a request that cannot be met (one line says why),
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Sequence, TextIO
+
+from loguru import logger
+from tqdm import tqdm
+
+from .options import AUTO, DemoOptions, UserError, parse
+
+if TYPE_CHECKING:
+    from ..reference.attention import AttentionPolicy
+    from ..reference.generate import GenerationResult
+    from ..reference.kv_cache import KVCache
+    from ..weights import LoadedModel
+    from .report import RunReport
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demo with these arguments (default: the command line's); returns the exit code."""
+    logger.remove()
+    logger.add(sys.stderr, format="<dim>{message}</dim>", level="INFO")
+    try:
+        return _run(parse(argv))
+    except (UserError, FileNotFoundError) as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`| head`): say nothing, and keep the interpreter from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(options: DemoOptions) -> int:
+    text = options.prompt_text()
+    # Torch takes seconds to import: nothing above needs it but the option values.
+    from ..config import UnsupportedModelError
+    from ..errors import ModelLoadError
+    from ..reference.kv_cache import ContextLengthError
+    from ..weights import load_model
+
+    try:
+        loaded = load_model(options.model)
+        loaded = limit_context(loaded, options.max_context)
+        policy = make_policy(loaded, options)
+        if text is None:
+            from .chat import chat
+
+            return chat(loaded, options, policy)
+        ids = encode_prompt(loaded, options, text)
+        return run_once(loaded, options, policy, ids)
+    except (ModelLoadError, UnsupportedModelError, ContextLengthError) as error:
+        return _fail(error)
+
+
+def run_once(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, ids: list[int]) -> int:
+    """Generate once for the prompt `ids` and print text and report, or the JSON object."""
+    logger.info("{}: {} prompt tokens, {} attention", loaded.source, len(ids), options.attention)
+    printer = TextPrinter(loaded, None if options.json else sys.stdout)
+    result = generate_text(loaded, options, policy, ids, on_token=printer.push)
+    printer.finish()
+
+    from .report import print_report
+
+    report = make_report(loaded, options, policy, [result], context=len(ids) + len(result.token_ids[0]))
+    if options.json:
+        print(json.dumps(to_json(loaded, options, result, report), ensure_ascii=False, allow_nan=False))
+        return 0
+    from rich.console import Console
+
+    print_report(report, Console(file=sys.stdout))
+    return 0
+
+
+def generate_text(
+    loaded: LoadedModel,
+    options: DemoOptions,
+    policy: AttentionPolicy,
+    ids: Sequence[int],
+    on_token: Callable[[int], None],
+    cache: KVCache | None = None,
+) -> GenerationResult:
+    """One user's text after the prompt `ids`, behind what `cache` holds. Progress of the prefill on standard error."""
+    from ..reference.generate import generate
+
+    bar = tqdm(total=len(ids), desc="prefill", unit="token", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
+
+    def prefilled(done: int, total: int) -> None:
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+
+    try:
+        return generate(
+            loaded.model,
+            [list(ids)],
+            max_new_tokens=options.max_new_tokens,
+            sampling=options.sampling(),
+            policy=policy,
+            eos_token_ids=loaded.tokenizer.eos_token_ids,
+            on_token=lambda user, token: on_token(token),
+            on_prefill=prefilled,
+            cache=cache,
+        )
+    finally:
+        bar.close()
+
+
+class TextPrinter:
+    """Writes tokens to a stream as whole characters, as they come. Ends of turn are not shown."""
+
+    def __init__(self, loaded: LoadedModel, stream: TextIO | None) -> None:
+        self._decoder = loaded.tokenizer.stream()
+        self._stream = stream
+        # A model can write escape sequences; a terminal must not obey them.
+        self._plain = stream is not None and stream.isatty()
+        self._last = "\n"
+
+    def push(self, token: int) -> None:
+        self._write(self._decoder.push(token))
+
+    def finish(self) -> None:
+        """Write what is held back, and a line end if there is none."""
+        self._write(self._decoder.flush())
+        if self._stream is not None and not self._last.endswith("\n"):
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        if self._stream is None or not text:
+            return
+        self._last = text
+        if self._plain:
+            text = "".join(c for c in text if c in "\n\t" or c.isprintable() or c in "\u200d\ufe0f")
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def encode_prompt(loaded: LoadedModel, options: DemoOptions, text: str) -> list[int]:
+    """The prompt's ids, in the chat template unless there is none or --raw was given.
+
+    Raises UserError for a prompt that has no tokens, or is longer than the context.
+    """
+    tokenizer = loaded.tokenizer
+    if options.chat_template and tokenizer.chat_template:
+        try:
+            ids = tokenizer.apply_chat_template([{"role": "user", "content": text}])
+        except ValueError as error:
+            raise UserError(f"{error}; --raw continues the prompt as plain text") from error
+    else:
+        if options.chat_template:
+            logger.info("{} has no chat template: continuing the prompt as plain text", loaded.source)
+        ids = tokenizer.encode(text)
+    limit = loaded.config.max_position_embeddings
+    if not ids:
+        raise UserError("the prompt is empty: it has no tokens")
+    if len(ids) > limit:
+        raise UserError(f"the prompt has {len(ids)} tokens, the context of {loaded.source} is {limit}")
+    return ids
+
+
+def limit_context(loaded: LoadedModel, max_context: int | None) -> LoadedModel:
+    """The same model with a lower context limit. Raises UserError when the limit is above the model's."""
+    if max_context is None:
+        return loaded
+    from dataclasses import replace
+
+    own = loaded.config.max_position_embeddings
+    if max_context > own:
+        raise UserError(f"--max-context {max_context} is more than the context of {loaded.source}, {own}")
+    config = replace(loaded.config, max_position_embeddings=max_context)
+    loaded.model.config = config
+    return replace(loaded, config=config)
+
+
+def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
+    """The attention policy, with static layers checked against the model or found by calibration."""
+    if options.attention != "static":
+        return options.policy()
+    if options.static_layers == AUTO:
+        from .calibration import calibrated_layers
+
+        logger.info("choosing static layers by a calibration run")
+        layers = calibrated_layers(loaded, options)
+    else:
+        layers = options.static_layer_set()
+        beyond = [layer for layer in sorted(layers) if layer >= loaded.config.num_hidden_layers]
+        if beyond:
+            raise UserError(
+                f"--static-layers names layer {beyond[0]}, but {loaded.source} has layers 0 to "
+                f"{loaded.config.num_hidden_layers - 1}"
+            )
+    logger.info("static layers: {}", ", ".join(map(str, sorted(layers))) or "none")
+    return options.policy(layers)
+
+
+def make_report(
+    loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, results: Sequence[GenerationResult], context: int
+) -> RunReport:
+    """Sum up the runs made with `policy`."""
+    from .report import RunReport
+
+    statistics = policy.statistics
+    return RunReport(
+        model=loaded.source,
+        attention=options.attention,
+        chunk_size=options.chunk_size,
+        speculates=statistics is not None,
+        context=context,
+        prefill_tokens=sum(result.prefill_tokens for result in results),
+        prefill_seconds=sum(result.prefill_seconds for result in results),
+        decode_tokens=sum(result.decode_tokens for result in results),
+        decode_seconds=sum(result.decode_seconds for result in results),
+        hits=statistics.hits if statistics else 0,
+        misses=statistics.misses if statistics else 0,
+        bypassed=statistics.bypassed_positions if statistics else 0,
+        hit_rate=statistics.hit_rate if statistics else None,
+        hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
+    )
+
+
+def to_json(loaded: LoadedModel, options: DemoOptions, result: GenerationResult, report: RunReport) -> dict[str, Any]:
+    """The object --json prints. `text` leaves out special tokens, `token_ids` holds every generated id.
+
+    An infinite threshold is written as the string "inf": JSON has no number for it.
+    """
+    used = options.to_dict()
+    used["threshold"] = "inf" if options.threshold == float("inf") else options.threshold
+    return {
+        "model": loaded.source,
+        "text": loaded.tokenizer.decode(result.token_ids[0]),
+        "token_ids": result.token_ids[0],
+        "finish_reason": result.finish_reason[0],
+        **report.to_dict(),
+        "options": used,
+    }
+
+
+def _fail(error: Exception) -> int:
+    print(f"llama-alspec: error: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2

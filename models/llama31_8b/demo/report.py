@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run says at its end: speeds, hit rates by layer, and the estimate for Llama 3.1 8B on N150 chips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perf.estimator import CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
+
+CHIPS = (2, 4, 8)
+_BAR_WIDTH = 20
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
+
+    context: cached tokens at the end. bypassed: decoded positions with fewer than 2S cached tokens.
+    speculates: whether the attention policy verifies guesses at all.
+    """
+
+    model: str
+    attention: str
+    chunk_size: int
+    speculates: bool
+    context: int
+    prefill_tokens: int
+    prefill_seconds: float
+    decode_tokens: int
+    decode_seconds: float
+    hits: int
+    misses: int
+    bypassed: int
+    hit_rate: float | None
+    hit_rate_per_layer: list[float | None]
+
+    @property
+    def prefill_tokens_per_s(self) -> float | None:
+        return self.prefill_tokens / self.prefill_seconds if self.prefill_seconds > 0 else None
+
+    @property
+    def decode_tokens_per_s(self) -> float | None:
+        return self.decode_tokens / self.decode_seconds if self.decode_tokens and self.decode_seconds > 0 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The measured part of the --json object."""
+        return {
+            "prefill_tokens": self.prefill_tokens,
+            "prefill_tokens_per_s": self.prefill_tokens_per_s,
+            "decode_tokens": self.decode_tokens,
+            "decode_tokens_per_s": self.decode_tokens_per_s,
+            "hit_rate": self.hit_rate,
+            "hit_rate_per_layer": self.hit_rate_per_layer,
+            "hits": self.hits,
+            "misses": self.misses,
+            "bypassed": self.bypassed,
+            "estimate": predictions(self),
+        }
+
+
+def predictions(report: RunReport) -> list[dict[str, Any]]:
+    """The estimator's tokens/s/user of Llama 3.1 8B for this hit rate, at this context and at 128K.
+
+    One entry for each context and chip count: full tensor parallelism on all chips against speculative parallelism
+    of two halves. A context or chunk size outside the estimator's tables is moved to the nearest inside; the entries
+    say what was used. Empty when nothing was verified.
+    """
+    if report.hit_rate is None:
+        return []
+    chunk = min(CHUNK_SIZES, key=lambda size: abs(size - report.chunk_size))
+    here = min(max(report.context, MIN_CONTEXT), MAX_CONTEXT)
+    rows = []
+    for context in dict.fromkeys((here, MAX_CONTEXT)):
+        for chips in CHIPS:
+            full = estimate(context, None, chips, "tp", chunk_size=chunk).tokens_per_s_per_user
+            speculative = estimate(context, report.hit_rate, chips, "sp+tp", chunk_size=chunk).tokens_per_s_per_user
+            rows.append(
+                {
+                    "context": context,
+                    "chunk_size": chunk,
+                    "chips": chips,
+                    "tp_tokens_per_s": full,
+                    "sp_tp_tokens_per_s": speculative,
+                    "speedup": speculative / full,
+                }
+            )
+    return rows
+
+
+def print_report(report: RunReport, console: Console) -> None:
+    """Print the report; about 30 lines for 30 layers at 80 columns."""
+    console.print()
+    console.rule("[bold]report", align="left")
+    console.print(_speeds(report))
+    if not report.speculates:
+        console.print(f"{report.attention} attention verifies nothing, so there is no hit rate to estimate from.")
+        return
+    if report.hit_rate is None:
+        console.print(
+            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens (2 x chunk size)."
+        )
+        return
+    console.print()
+    console.print("[bold]hit rate by layer[/bold]")
+    console.print(_bars(report.hit_rate_per_layer))
+    console.print()
+    console.print(_estimate_table(report))
+    console.print(
+        "[dim]Device kernels only, by the ALSpec paper's appendix F; python -m perf.estimator prints the assumptions.[/dim]"
+    )
+
+
+def _speeds(report: RunReport) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("model", Text(report.model))
+    table.add_row("prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens)")
+    table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({report.decode_tokens} tokens)")
+    if report.speculates:
+        rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
+        table.add_row("hit rate", f"{rate}  ({report.hits} hits, {report.misses} misses)")
+        table.add_row("bypassed", f"{report.bypassed} positions")
+    return table
+
+
+def _bars(rates: list[float | None]) -> Columns:
+    lines = []
+    for layer, rate in enumerate(rates):
+        line = Text(f"{layer:3d} ")
+        if rate is None:
+            line.append("not verified".ljust(_BAR_WIDTH + 5), style="dim")
+        else:
+            line.append(bar(rate), style="green" if rate >= 0.8 else "yellow" if rate >= 0.5 else "red")
+            line.append(f" {rate:4.0%}")
+        lines.append(line)
+    return Columns(lines, column_first=True, padding=(0, 3))
+
+
+def bar(rate: float, width: int = _BAR_WIDTH) -> str:
+    """A bar of `width` characters, filled to `rate` (0..1) in steps of an eighth."""
+    eighths = round(rate * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
+
+
+def _estimate_table(report: RunReport) -> Table:
+    rows = predictions(report)
+    chunk, here = rows[0]["chunk_size"], rows[0]["context"]
+    title = f"Llama 3.1 8B on N150 at hit rate {report.hit_rate:.1%}, chunk size {chunk}: estimated tokens/s per user"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for heading in ("context", "chips", "tensor parallel", "speculative + tensor", "gain"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        context = f"{row['context']:,}"
+        if row["context"] == here and here != report.context:
+            context += f" (for {report.context:,})"
+        table.add_row(
+            context,
+            str(row["chips"]),
+            f"{row['tp_tokens_per_s']:.2f}",
+            f"{row['sp_tp_tokens_per_s']:.2f}",
+            f"{row['speedup']:.2f}x",
+            end_section=row["chips"] == CHIPS[-1],
+        )
+    return table
+
+
+def _rate(value: float | None) -> str:
+    return "no token" if value is None else f"{value:.1f} tokens/s"
