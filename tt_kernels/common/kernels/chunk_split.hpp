@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which key tiles each worker of a head reads, and in which order (ALSpec paper, algorithm 3, lines 12-19).
+// All units are tiles of 32 cached tokens. Every RISC-V of every core derives its part from the token count alone,
+// so nothing about the split is ever sent. tt_kernels/speculative_flash_decode/work_split.py mirrors it on the host.
+
+#pragma once
+
+#include <cstdint>
+
+namespace attention {
+
+constexpr uint32_t tile_tokens = 32;
+
+// Tiles [begin, end).
+struct Range {
+    uint32_t begin;
+    uint32_t end;
+
+    uint32_t size() const { return end - begin; }
+};
+
+// A worker's part of one head: the guess's two ranges (the speculative worker only), then a slice of the middle.
+struct Part {
+    Range first;
+    Range last;
+    Range middle;
+
+    uint32_t tiles() const { return first.size() + last.size() + middle.size(); }
+};
+
+// Worker 0 of a group is its reducer. Speculation has a worker of its own where there is one.
+constexpr uint32_t reducer = 0;
+constexpr uint32_t speculative_worker(uint32_t workers) { return workers > 1 ? 1 : 0; }
+
+inline uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+// The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the first and the last
+// `chunk` tiles; below two chunks they are all there is. Without speculation the middle is everything.
+// The tiles are dealt so that all workers read about as many; the reducer's slice is empty only if the middle is.
+inline Part part_of(uint32_t tokens, uint32_t chunk, uint32_t worker, uint32_t workers, bool speculate) {
+    const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
+    const uint32_t first_end = speculate ? least(chunk, total) : 0;
+    const uint32_t last_begin = speculate ? (total > 2 * chunk ? total - chunk : first_end) : total;
+    const uint32_t middle = last_begin - first_end;
+    const uint32_t guess = total - middle;
+
+    const bool speculative = speculate && worker == speculative_worker(workers);
+    Part part{{0, 0}, {0, 0}, {first_end, first_end}};
+    if (speculative) {
+        part.first = {0, first_end};
+        part.last = {last_begin, total};
+    }
+
+    // The speculative worker fills up to an even share and takes its slice from the end of the middle.
+    uint32_t speculative_share = 0;
+    if (speculate) {
+        const uint32_t even = (total + workers - 1) / workers;
+        speculative_share = workers == 1 ? middle : (even > guess ? least(even - guess, middle) : 0);
+    }
+    if (speculative) {
+        part.middle = {last_begin - speculative_share, last_begin};
+        return part;
+    }
+    const uint32_t others = speculate ? workers - 1 : workers;
+    const uint32_t index = speculate && worker > speculative_worker(workers) ? worker - 1 : worker;
+    const uint32_t dealt = middle - speculative_share;
+    const uint32_t share = dealt / others;
+    const uint32_t larger = dealt % others;
+    const uint32_t begin = first_end + index * share + least(index, larger);
+    part.middle = {begin, begin + share + (index < larger ? 1 : 0)};
+    return part;
+}
+
+// Columns of the last tile that hold cached tokens: 1 to 32.
+inline uint32_t tokens_in_last_tile(uint32_t tokens) { return (tokens - 1) % tile_tokens + 1; }
+
+}  // namespace attention

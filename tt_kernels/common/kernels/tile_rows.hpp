@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows inside a tile of 32 x 32 two-byte elements: four faces of 16 x 16, row-major, in row-major order.
+
+#pragma once
+
+#include <cstdint>
+
+namespace tile_rows {
+
+constexpr uint32_t face_rows = 16;
+constexpr uint32_t faces_across = 2;
+constexpr uint32_t row_bytes = 16 * 2;  // the part of a row that lies in one face
+constexpr uint32_t face_bytes = face_rows * row_bytes;
+constexpr uint32_t tile_bytes = 4 * face_bytes;
+
+// Calls visit(offset, bytes) for each contiguous piece of rows [begin, end) of a tile.
+template <typename Visit>
+inline void for_each_piece(uint32_t begin, uint32_t end, Visit visit) {
+    while (begin < end) {
+        const uint32_t face_row = begin / face_rows;
+        const uint32_t face_end = (face_row + 1) * face_rows;
+        const uint32_t stop = end < face_end ? end : face_end;
+        for (uint32_t face = 0; face < faces_across; ++face) {
+            visit(
+                (face_row * faces_across + face) * face_bytes + begin % face_rows * row_bytes,
+                (stop - begin) * row_bytes);
+        }
+        begin = stop;
+    }
+}
+
+}  // namespace tile_rows

@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Priorities: which member of a pair holds the right activations (ALSpec paper, algorithm 2).
+
+Each member keeps one row of MAX_USERS words, one a user; the kernels' side of this is `kernels/priority.hpp`.
+A member's own priority is the highest of its users': one rejected user keeps the whole member at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+MAX_USERS = 32
+
+# The values after a layer's verification.
+ACCEPTED = 0  # the sender's guess was accepted: the receiver carries on, the sender may skip
+RECEIVED = 1  # the receiver, which works on the guess
+REJECTED = 2  # the sender's guess was rejected: the sender carries on with the exact result
+BYPASSED = 3  # the sender, at a position with too few cached tokens to guess; exact like REJECTED
+NAMES = {ACCEPTED: "accepted", RECEIVED: "received", REJECTED: "rejected", BYPASSED: "bypassed"}
+
+# Where decoding starts: both hold the same activations, the first member sends.
+INITIAL = (REJECTED, ACCEPTED)
+
+
+def priority_row(values: int | Sequence[int]) -> torch.Tensor:
+    """The contents of one member's priority tensor: int32 [1, 1, 1, MAX_USERS], unused users 0.
+
+    values: one value for all users, or one a user, each of NAMES.
+    """
+    values = [values] * MAX_USERS if isinstance(values, int) else list(values)
+    check_users(len(values))
+    if wrong := [value for value in values if value not in NAMES]:
+        raise ValueError(f"a priority is one of {sorted(NAMES)}, not {wrong[0]}")
+    row = torch.zeros(1, 1, 1, MAX_USERS, dtype=torch.int32)
+    row[..., : len(values)] = torch.tensor(values, dtype=torch.int32)
+    return row
+
+
+def check_users(users: int) -> int:
+    """`users`, after making sure that one row of priorities holds them."""
+    if not isinstance(users, int) or not 1 <= users <= MAX_USERS:
+        raise ValueError(f"users must be from 1 to {MAX_USERS}, not {users!r}")
+    return users
+
+
+def check_priority_tensor(tensor, name: str = "priority") -> None:
+    """Refuse a ttnn tensor that is no row of priorities: uint32, row-major, interleaved, [1, 1, 1, MAX_USERS]."""
+    import ttnn
+
+    shape = tuple(tensor.shape)
+    found = (shape, tensor.dtype, tensor.layout)
+    wanted = ((1, 1, 1, MAX_USERS), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+    if found != wanted or tensor.is_sharded() or tensor.storage_type() != ttnn.StorageType.DEVICE:
+        place = "sharded" if tensor.is_sharded() else str(tensor.storage_type())
+        raise ValueError(
+            f"{name} must be uint32, row-major, interleaved on device, {wanted[0]}; it is "
+            f"{tensor.dtype}, {tensor.layout}, {place}, {shape}"
+        )

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes this core's gate word from its member's own priorities; the member's first core also writes the outcome
+// of the layer into the log. Compiled with FORCE_OPEN it opens the gate and reads nothing.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "internal/sgdc_gate.h"
+#ifndef FORCE_OPEN
+#include "../../common/kernels/priority.hpp"
+#endif
+
+#ifndef SGDC_UNGATED
+#error "the gate writer must be compiled with SGDC_UNGATED, or a closed gate could never open"
+#endif
+
+namespace {
+
+void write_gate(uint32_t value) {
+    volatile tt_l1_ptr uint32_t* gate = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(SGDC_GATE_BASE);
+    *gate = value;
+    // Read back: the word is in L1 before this program reports that it is done.
+    while (*gate != value);
+}
+
+#if defined(OUTCOME_LOG)
+// A row of the log: counters by priority value after a number of layers, then the last layer's priorities.
+template <typename Accessor>
+void log_outcomes(const Accessor& log, uint32_t row, uint32_t scratch, const volatile uint32_t* own, uint32_t users) {
+    constexpr uint32_t counters = 8;
+    constexpr uint32_t row_bytes = counters * sizeof(uint32_t) + priority::row_bytes;
+    const uint64_t address = log.get_noc_addr(row);
+    noc_async_read(address, scratch, row_bytes);
+    noc_async_read_barrier();
+    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
+    words[0] += 1;
+    for (uint32_t user = 0; user < users; ++user) {
+        const uint32_t value = own[user];
+        if (value <= priority::bypassed) {
+            words[1 + value] += 1;
+        } else {
+            words[counters - 1] += 1;
+        }
+        words[counters + user] = value;
+    }
+    noc_async_write(scratch, address, row_bytes);
+    noc_async_write_barrier();
+}
+#endif
+
+}  // namespace
+
+void kernel_main() {
+#if defined(FORCE_OPEN)
+    write_gate(SGDC_GATE_OPEN);
+#else
+    constexpr uint32_t users = get_compile_time_arg_val(0);
+    constexpr uint32_t scratch_cb = get_compile_time_arg_val(1);
+    constexpr auto priority_args = TensorAccessorArgs<2>();
+    const auto priorities = TensorAccessor(priority_args, get_common_arg_val<uint32_t>(0), priority::row_bytes);
+
+    const uint32_t scratch = get_write_ptr(scratch_cb);
+    noc_async_read(priorities.get_noc_addr(0), scratch, priority::row_bytes);
+    noc_async_read_barrier();
+    const volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
+    write_gate(priority::highest(own, users) == priority::accepted ? SGDC_GATE_CLOSED : SGDC_GATE_OPEN);
+
+#if defined(OUTCOME_LOG)
+    const bool logs =
+        get_absolute_logical_x() == get_common_arg_val<uint32_t>(1) && get_absolute_logical_y() == get_common_arg_val<uint32_t>(2);
+    if (logs) {
+        constexpr auto log_args = TensorAccessorArgs<priority_args.next_compile_time_args_offset()>();
+        const auto log = TensorAccessor(log_args, get_common_arg_val<uint32_t>(3));
+        log_outcomes(log, get_common_arg_val<uint32_t>(4), scratch + priority::row_bytes, own, users);
+    }
+#endif
+#endif
+}

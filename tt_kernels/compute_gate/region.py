@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The gated region on the host: ops between chips that would hang a pair are refused while it is active.
+
+In a gated region one member of a pair may skip every kernel. A stock op that waits for the other member would
+then wait for ever, so ttnn's cross-chip ops raise inside the region, by name and before anything is launched,
+however they were imported. Ops along an axis whose chips all share one gate (tensor parallelism inside a member)
+are safe and can be permitted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Stems of the names of ttnn's ops that send to or wait for another chip.
+_CROSS_CHIP = re.compile(
+    r"all_gather|all_reduce|reduce_scatter|all_broadcast|all_to_all|point_to_point|reduce_to_root|reduce_to_one"
+    r"|(^|_)send_(async|direct)|(^|_)recv_(async|direct)|neighbor_pad|slice_reshard|ring_(attention|joint|distributed)"
+    r"|fused_rms_minimal|fused_rms_1_1_32_8192|dit_fused_distributed|moe_compute|moe_gpt|deepseek_moe_reduce"
+    r"|selective_reduce_combine|halo_scatter|rms_allgather"
+)
+# Names that hold such a stem but work on one chip alone.
+_LOCAL = re.compile(r"(pre|post)_all_?gather|_create_\w*buffers?$")
+
+
+class GatedRegionError(RuntimeError):
+    """What was asked cannot be done inside, or outside, a gated region."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """An active region: the axis along which cross-chip ops stay permitted, or None."""
+
+    shared_gate_axis: int | None
+
+
+_active: Region | None = None
+
+
+def active_region() -> Region | None:
+    """The region this process is in, or None."""
+    return _active
+
+
+def is_cross_chip(name: str) -> bool:
+    """Whether the ttnn op of that fully qualified name exchanges data with another chip."""
+    stem = name.rpartition(".")[2]
+    return stem == "broadcast" or bool(_CROSS_CHIP.search(stem) and not _LOCAL.search(stem))
+
+
+def refuse_in_region(name: str, cluster_axis: int | None = None) -> None:
+    """Raise GatedRegionError if a region is active in which the cross-chip op `name` could hang."""
+    if _active is None:
+        return
+    if cluster_axis is not None and cluster_axis == _active.shared_gate_axis:
+        return
+    permitted = "none is" if _active.shared_gate_axis is None else f"only cluster_axis={_active.shared_gate_axis} is"
+    raise GatedRegionError(
+        f"{name} (cluster_axis={cluster_axis}) is a cross-chip op: inside skip_compute it would wait for a chip that "
+        f"skips it, and hang the pair. Call it outside the region; of the mesh's axes {permitted} permitted here"
+    )
+
+
+@contextlib.contextmanager
+def gated_region(shared_gate_axis: int | None = None) -> Iterator[None]:
+    """Mark a region as active. Regions do not nest: leaving the inner one would open the outer one's gate."""
+    global _active
+    if _active is not None:
+        raise GatedRegionError("skip_compute is active already; regions do not nest")
+    _active = Region(shared_gate_axis)
+    try:
+        with _guarded_ops():
+            yield
+    finally:
+        _active = None
+
+
+@contextlib.contextmanager
+def _guarded_ops() -> Iterator[None]:
+    from ttnn import decorators
+
+    originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
+
+    def guarded(original):
+        @functools.wraps(original)
+        def call(self, *args, **kwargs):
+            if is_cross_chip(self.python_fully_qualified_name):
+                refuse_in_region(self.python_fully_qualified_name, kwargs.get("cluster_axis"))
+            return original(self, *args, **kwargs)
+
+        return call
+
+    for kind, original in originals.items():
+        kind.__call__ = guarded(original)
+    try:
+        yield
+    finally:
+        for kind, original in originals.items():
+            kind.__call__ = original
