@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from runtime_patches.simulated_n150.simulator.mend import Mend
-from runtime_patches.simulated_n150.simulator.mends import data_format, integer_division, packer, unpacker, vector
+from runtime_patches.simulated_n150.simulator.mends import data_format, integer_division, noc, packer, unpacker, vector
 
 
 def all_mends() -> list[Mend]:
@@ -16,4 +16,5 @@ def all_mends() -> list[Mend]:
         vector.MEND,
         unpacker.MEND,
         packer.MEND,
+        noc.MEND,
     ]
