@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The cycles each kernel of a program took, by the wall clock register of its core.
+
+Silicon and the simulated N150 count alike: the register counts cycles of the chip, and wolfpine's stands on its
+cost model. The model is deterministic and a floor (see simulated_n150/README.md): ratios between two kernels of one
+run mean something, absolute figures of the simulator do not.
+
+The runtime must be built with :func:`cycle_overlays` and started with :data:`CYCLE_VARIABLES`; then every program,
+stock ops included, is counted without a change to its kernels:
+
+    device = sim_device("1x1", overlays=cycle_overlays(), variables=CYCLE_VARIABLES)
+    ...
+    counts = measure(device, lambda: ttnn.add(a, b))      # in the worker
+    counts[0, 0].math.cycles, counts[0, 0].program.cycles
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime_patches.runtime_root import RuntimeRootError, find_ttnn_dir, read_manifest
+
+HEADER = "tt_metal/hw/inc/api/debug/kernel_profiler.hpp"
+ADDED_HEADER = "tt_metal/hw/inc/api/debug/kernel_cycles.hpp"
+# The firmware in the wheel was compiled without the counts; the cost model is the simulator's.
+CYCLE_VARIABLES = {"TT_METAL_DISABLE_PRECOMPILED_FW": "1", "TT_SIM_COST_MODEL": "1"}
+
+_HERE = Path(__file__).resolve().parent
+_SPANS = ("program", "brisc", "ncrisc", "unpack", "math", "pack")
+_WORDS_A_SPAN = 4
+_PAGE_BYTES = 128
+
+
+@dataclass(frozen=True)
+class Span:
+    """Cycles between two readings of a core's clock.
+
+    cycles: of all runs since the last collection. runs: how often. start, end: the clock's lower 32 bits at the last
+    run, comparable between the cores of a chip.
+    """
+
+    cycles: int
+    runs: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class CoreCycles:
+    """One Tensix core: `program` from the go message until all its RISCs were done, and each kernel that ran.
+
+    None for a RISC that had no kernel. The three of a compute kernel end when the Tensix unit has done what they
+    issued.
+    """
+
+    program: Span | None
+    brisc: Span | None
+    ncrisc: Span | None
+    unpack: Span | None
+    math: Span | None
+    pack: Span | None
+
+    def kernels(self) -> dict[str, Span]:
+        """The kernels that ran on this core, by RISC."""
+        return {name: span for name in _SPANS[1:] if (span := getattr(self, name)) is not None}
+
+
+def cycle_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
+    """Files for a runtime root (see :mod:`runtime_patches.runtime_root`) whose kernels count their cycles."""
+    original = ((find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)) / HEADER).read_bytes()
+    include = b'\n#include "api/debug/kernel_cycles.hpp"\n'
+    return {HEADER: original + include, ADDED_HEADER: (_HERE / "cycles.hpp").read_bytes()}
+
+
+def measure(device, run: Callable[[], object], grid: tuple[int, int] | None = None) -> dict[tuple[int, int], CoreCycles]:
+    """Run `run`, wait for the device, and return the cycles of the programs it launched.
+
+    device: an open device of a process started as the module says. grid: (columns, rows) of the cores to look at,
+    default all compute cores. Returns {(x, y): CoreCycles} of the cores that ran a kernel.
+    Errors: RuntimeRootError when the runtime root of this process does not count cycles.
+    """
+    import ttnn
+
+    _check_root()
+    size = device.compute_with_storage_grid_size()
+    columns, rows = grid or (size.x, size.y)
+    if not (1 <= columns <= size.x and 1 <= rows <= size.y):
+        raise ValueError(f"the grid {columns}x{rows} is not within the device's {size.x}x{size.y}")
+    counts = _Collector(device, columns, rows)
+    counts.collect()  # clears what ran before
+    run()
+    ttnn.synchronize_device(device)
+    return _decode(counts.collect(), columns)
+
+
+def _check_root() -> None:
+    root = os.environ.get("TT_METAL_RUNTIME_ROOT")
+    try:
+        counted = root is not None and ADDED_HEADER in read_manifest(Path(root))["overlays"]
+    except RuntimeRootError:
+        counted = False
+    if not counted:
+        raise RuntimeRootError(
+            f"the kernels of the runtime root {root} do not count cycles: build it with cycle_overlays() and start "
+            "the process with CYCLE_VARIABLES"
+        )
+
+
+class _Collector:
+    """The program that copies the words of every core into a tensor, a page a core, and clears them."""
+
+    def __init__(self, device, columns: int, rows: int):
+        import ttnn
+
+        self._tensor = ttnn.empty(
+            [columns * rows, _PAGE_BYTES // 4], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG
+        )
+        cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))])
+        accessor = ttnn.TensorAccessorArgs(self._tensor).get_compile_time_args()
+        arguments = ttnn.RuntimeArgs()
+        for y in range(rows):
+            for x in range(columns):
+                arguments[x][y] = [self._tensor.buffer_address(), y * columns + x]
+        kernel = ttnn.KernelDescriptor(
+            kernel_source=str(_HERE / "cycles_collect.cpp"),
+            core_ranges=cores,
+            compile_time_args=[_PAGE_BYTES, 0, *accessor],
+            defines=[("KERNEL_CYCLES_OFF", "1")],
+            runtime_args=arguments,
+            config=ttnn.WriterConfigDescriptor(),
+        )
+        page = ttnn.CBFormatDescriptor(buffer_index=0, data_format=ttnn.uint32, page_size=_PAGE_BYTES)
+        buffer = ttnn.CBDescriptor(total_size=_PAGE_BYTES, core_ranges=cores, format_descriptors=[page])
+        self._program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
+
+    def collect(self) -> list[list[int]]:
+        import ttnn
+
+        ttnn.generic_op([self._tensor, self._tensor], self._program)
+        return ttnn.to_torch(self._tensor).tolist()
+
+
+def _decode(pages: list[list[int]], columns: int) -> dict[tuple[int, int], CoreCycles]:
+    """The pages of :class:`_Collector`, row by row of the grid, as counts of the cores that ran a kernel."""
+    found = {}
+    for index, page in enumerate(pages):
+        spans = {}
+        for i, name in enumerate(_SPANS):
+            start, end, cycles, runs = (int(w) & 0xFFFFFFFF for w in page[i * _WORDS_A_SPAN : (i + 1) * _WORDS_A_SPAN])
+            spans[name] = Span(cycles, runs, start, end) if runs else None
+        if any(spans[name] for name in _SPANS[1:]):
+            found[index % columns, index // columns] = CoreCycles(**spans)
+    return found
