@@ -19,9 +19,9 @@ PAPER_SIZES = (2, 3, 4, 5)
 def layer_groups(num_layers: int, size: int) -> list[list[int]]:
     """The strategy of table 6 for `size` layers in parallel, carried over to any number of layers.
 
-    Layer 0 and the last layer stay alone. Where `size` divides the layers between them, all groups have that size;
-    otherwise the first has three layers (as in the table's rows for 32 and 28 layers) and the last takes what is
-    left. size 1 is sequential execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2.
+    Layer 0 and the last layer stay alone. Of the groups between them the first has at most three layers, the others
+    `size`, and the last what is left: the rule behind the table's rows for 32 and 28 layers. size 1 is sequential
+    execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2.
     """
     inner = num_layers - 2
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= max(1, inner):
@@ -31,10 +31,7 @@ def layer_groups(num_layers: int, size: int) -> list[list[int]]:
         )
     if size == 1:
         return [[layer] for layer in range(num_layers)]
-    starts = [0, 1]
-    first = size if inner % size == 0 else min(3, size)
-    starts += range(1 + first, num_layers - 1, size)
-    starts.append(num_layers - 1)
+    starts = [0, 1, *range(1 + min(3, size), num_layers - 1, size), num_layers - 1]
     return [list(range(a, b)) for a, b in zip(starts, [*starts[1:], num_layers])]
 
 
