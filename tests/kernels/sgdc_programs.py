@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Small programs with side effects, for the tests of the gate and the exchange. Imported in workers only."""
+
+from __future__ import annotations
+
+import torch
+import ttnn
+
+from tt_kernels.common.cores import core_set
+from tt_kernels.common.priority import priority_row
+
+UNGATED = [("SGDC_UNGATED", "1")]
+PAGE_WORDS = 64
+PAGE_BYTES = 4 * PAGE_WORDS
+READER = ttnn.DataMovementConfigDescriptor(
+    processor=ttnn.DataMovementProcessor.RISCV_1, noc=ttnn.NOC.RISCV_1_default
+)
+WRITER = ttnn.DataMovementConfigDescriptor(
+    processor=ttnn.DataMovementProcessor.RISCV_0, noc=ttnn.NOC.RISCV_0_default
+)
+
+# Fills a buffer with `seed`, writes it to row `row` of the output with the buffer's address as its first word, and
+# counts in a semaphore on its own core and in one on another core.
+STAMP = """
+#include "api/dataflow/dataflow_api.h"
+void kernel_main() {
+    constexpr uint32_t buffer = get_compile_time_arg_val(0);
+    constexpr uint32_t words = get_compile_time_arg_val(1);
+    constexpr auto output_args = TensorAccessorArgs<2>();
+    const uint32_t row = get_common_arg_val<uint32_t>(1), seed = get_common_arg_val<uint32_t>(2);
+    const uint32_t counter = get_common_arg_val<uint32_t>(3);
+    const auto output = TensorAccessor(output_args, get_common_arg_val<uint32_t>(0), words * 4);
+    cb_reserve_back(buffer, 1);
+    const uint32_t address = get_write_ptr(buffer);
+    volatile tt_l1_ptr uint32_t* data = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(address);
+    for (uint32_t i = 0; i < words; ++i) data[i] = seed + i;
+    data[0] = address;
+    cb_push_back(buffer, 1);
+    noc_async_write(address, output.get_noc_addr(row), words * 4);
+    if (counter) {
+        noc_semaphore_inc(get_noc_addr(counter), 1);
+        noc_semaphore_inc(get_noc_addr(get_common_arg_val<uint32_t>(4), get_common_arg_val<uint32_t>(5), counter), 1);
+        noc_async_atomic_barrier();
+    }
+    noc_async_write_barrier();
+}
+"""
+
+# Copies `bytes` of this core's L1 at `address` to a row of the output.
+PROBE = """
+#include "api/dataflow/dataflow_api.h"
+void kernel_main() {
+    constexpr auto output_args = TensorAccessorArgs<0>();
+    const uint32_t bytes = get_common_arg_val<uint32_t>(2);
+    const auto output = TensorAccessor(output_args, get_common_arg_val<uint32_t>(0), bytes);
+    noc_async_write(get_common_arg_val<uint32_t>(1), output.get_noc_addr(get_common_arg_val<uint32_t>(3)), bytes);
+    noc_async_write_barrier();
+}
+"""
+
+# Copies row `source` of a tensor to row `target`.
+COPY_ROW = """
+#include "api/dataflow/dataflow_api.h"
+void kernel_main() {
+    constexpr auto tensor_args = TensorAccessorArgs<0>();
+    const auto tensor = TensorAccessor(tensor_args, get_common_arg_val<uint32_t>(0));
+    const uint32_t bytes = tensor.get_aligned_page_size();
+    const uint32_t scratch = get_write_ptr(0);
+    noc_async_read(tensor.get_noc_addr(get_common_arg_val<uint32_t>(1)), scratch, bytes);
+    noc_async_read_barrier();
+    noc_async_write(scratch, tensor.get_noc_addr(get_common_arg_val<uint32_t>(2)), bytes);
+    noc_async_write_barrier();
+}
+"""
+
+# Waits for this program's semaphore 0 for a bounded number of polls and reports what it saw: [1, its value].
+WATCH = """
+#include "api/dataflow/dataflow_api.h"
+void kernel_main() {
+    constexpr auto output_args = TensorAccessorArgs<0>();
+    const auto output = TensorAccessor(output_args, get_common_arg_val<uint32_t>(0));
+    volatile tt_l1_ptr uint32_t* semaphore = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(0));
+    for (uint32_t poll = 0; poll < 2000 && *semaphore == 0; ++poll);
+    volatile tt_l1_ptr uint32_t* report = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(0));
+    report[0] = 1;
+    report[1] = *semaphore;
+    noc_async_write(get_write_ptr(0), output.get_noc_addr(get_common_arg_val<uint32_t>(1)), 32);
+    noc_async_write_barrier();
+}
+"""
+
+# Counts once in semaphore 0 of the core (x, y).
+SIGNAL = """
+#include "api/dataflow/dataflow_api.h"
+void kernel_main() {
+    const uint32_t x = get_common_arg_val<uint32_t>(0), y = get_common_arg_val<uint32_t>(1);
+    noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(0)), 1);
+    noc_async_atomic_barrier();
+}
+"""
+
+
+def words(device, rows: int, values: torch.Tensor | int = 0) -> ttnn.Tensor:
+    """A uint32 row-major DRAM tensor [1, 1, rows, PAGE_WORDS]."""
+    if isinstance(values, int):
+        values = torch.full((1, 1, rows, PAGE_WORDS), values, dtype=torch.int32)
+    return ttnn.from_torch(values, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+
+def priorities(device, values) -> ttnn.Tensor:
+    """A member's priority tensor."""
+    return ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+
+def write_priorities(tensor, values) -> None:
+    """New contents at the same address, as the speculative op updates them in place."""
+    host = ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    ttnn.copy_host_to_device_tensor(host, tensor)
+
+
+def _kernel(source, cores, compile_args, common, defines=(), config=None):
+    return ttnn.KernelDescriptor(
+        kernel_source=source,
+        source_type=ttnn.KernelDescriptor.SourceType.SOURCE_CODE,
+        core_ranges=cores,
+        compile_time_args=compile_args,
+        common_runtime_args=common,
+        defines=list(defines),
+        config=config or WRITER,
+    )
+
+
+def _buffer(index: int, cores, size: int):
+    page = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.uint32, page_size=size)
+    return ttnn.CBDescriptor(total_size=size, core_ranges=cores, format_descriptors=[page])
+
+
+def _accessor(tensor) -> list[int]:
+    return list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args())
+
+
+def _run(tensor, kernels, cbs=(), semaphores=()):
+    ttnn.generic_op([tensor, tensor], ttnn.ProgramDescriptor(list(kernels), list(semaphores), list(cbs)))
+
+
+def stamp(output, row: int, seed: int, *, core=(0, 0), counter: int = 0, other=(0, 0), defines=(), config=None):
+    """Run STAMP on one core. Its data lie in the second buffer: the gate writer's scratch lies where the first does."""
+    cores = core_set(core)
+    common = [output.buffer_address(), row, seed, counter, *other]
+    kernel = _kernel(STAMP, cores, [1, PAGE_WORDS, *_accessor(output)], common, defines, config)
+    _run(output, [kernel], [_buffer(0, cores, 4096), _buffer(1, cores, PAGE_BYTES)])
+
+
+def probe(output, address: int, size: int, row: int, core=(0, 0)):
+    """Run PROBE, ungated, on one core."""
+    common = [output.buffer_address(), address, size, row]
+    _run(output, [_kernel(PROBE, core_set(core), _accessor(output), common, UNGATED)])
+
+
+def copy_row(tensor, source: int, target: int, core=(0, 0)):
+    """Run COPY_ROW on one core."""
+    cores = core_set(core)
+    kernel = _kernel(COPY_ROW, cores, _accessor(tensor), [tensor.buffer_address(), source, target])
+    _run(tensor, [kernel], [_buffer(0, cores, PAGE_BYTES)])
+
+
+def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(0, 0), config=None):
+    """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two cores.
+
+    target: the watcher's core in NoC coordinates.
+    """
+    signaller = watcher if signaller is None else signaller
+    cores = core_set(*{watcher, signaller})
+    watch = _kernel(WATCH, core_set(watcher), _accessor(output), [output.buffer_address(), row], UNGATED)
+    signal = _kernel(SIGNAL, core_set(signaller), [], list(target), config=READER)
+    semaphore = ttnn.SemaphoreDescriptor(id=0, core_ranges=cores, initial_value=0)
+    _run(output, [watch, signal], [_buffer(0, cores, PAGE_BYTES)], [semaphore])
