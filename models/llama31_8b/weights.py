@@ -56,7 +56,8 @@ def load_model(
     the context limit, in tokens, to at most this.
 
     Raises FileNotFoundError for a path that does not exist, UnsupportedModelError for another architecture,
-    ModelLoadError for damaged, missing or unreachable files; each names what it is about.
+    ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each names what
+    it is about.
     """
     from .reference.model import ReferenceLlama
 
@@ -64,7 +65,9 @@ def load_model(
     config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
     if max_context is not None:
         if not 1 <= max_context <= config.max_position_embeddings:
-            raise ValueError(f"max_context must be between 1 and {config.max_position_embeddings}, got {max_context}")
+            raise ModelLoadError(
+                f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, got {max_context}"
+            )
         config = replace(config, max_position_embeddings=max_context)
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
     if tokenizer.vocab_size > config.vocab_size:

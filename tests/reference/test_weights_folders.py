@@ -61,7 +61,7 @@ def test_gguf_and_folder_are_the_same_model(tmp_path, monkeypatch):
 def test_max_context(tmp_path):
     write_hf_folder(tmp_path)
     assert weights.load_model(tmp_path, max_context=100).config.max_position_embeddings == 100
-    with pytest.raises(ValueError, match="max_context must be between 1 and 1024, got 2000"):
+    with pytest.raises(ModelLoadError, match="max_context must be between 1 and 1024 for .*, got 2000"):
         weights.load_model(tmp_path, max_context=2000)
 
 

@@ -52,8 +52,7 @@ def _run(options: DemoOptions) -> int:
     from ..weights import load_model
 
     try:
-        loaded = load_model(options.model)
-        loaded = limit_context(loaded, options.max_context)
+        loaded = load_model(options.model, max_context=options.max_context)
         policy = make_policy(loaded, options)
         if text is None:
             from .chat import chat
@@ -168,20 +167,6 @@ def encode_prompt(loaded: LoadedModel, options: DemoOptions, text: str) -> list[
     if len(ids) > limit:
         raise UserError(f"the prompt has {len(ids)} tokens, the context of {loaded.source} is {limit}")
     return ids
-
-
-def limit_context(loaded: LoadedModel, max_context: int | None) -> LoadedModel:
-    """The same model with a lower context limit. Raises UserError when the limit is above the model's."""
-    if max_context is None:
-        return loaded
-    from dataclasses import replace
-
-    own = loaded.config.max_position_embeddings
-    if max_context > own:
-        raise UserError(f"--max-context {max_context} is more than the context of {loaded.source}, {own}")
-    config = replace(loaded.config, max_position_embeddings=max_context)
-    loaded.model.config = config
-    return replace(loaded, config=config)
 
 
 def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:

@@ -114,7 +114,8 @@ def print_report(report: RunReport, console: Console) -> None:
     console.print()
     console.print(_estimate_table(report))
     console.print(
-        "[dim]Device kernels only, by the ALSpec paper's appendix F; python -m perf.estimator prints the assumptions.[/dim]"
+        "[dim]TP: tensor parallel; SP + TP: half of the chips speculate for the other half. Device kernels only, by "
+        "appendix F of the ALSpec paper; python -m perf.estimator prints the assumptions.[/dim]"
     )
 
 
@@ -153,9 +154,9 @@ def bar(rate: float, width: int = _BAR_WIDTH) -> str:
 def _estimate_table(report: RunReport) -> Table:
     rows = predictions(report)
     chunk, here = rows[0]["chunk_size"], rows[0]["context"]
-    title = f"Llama 3.1 8B on N150 at hit rate {report.hit_rate:.1%}, chunk size {chunk}: estimated tokens/s per user"
+    title = f"estimated tokens/s of Llama 3.1 8B on N150 (hit rate {report.hit_rate:.1%}, S = {chunk})"
     table = Table(title=title, title_justify="left", title_style="bold")
-    for heading in ("context", "chips", "tensor parallel", "speculative + tensor", "gain"):
+    for heading in ("cached tokens", "chips", "full TP", "SP + TP", "gain"):
         table.add_column(heading, justify="right")
     for row in rows:
         context = f"{row['context']:,}"
