@@ -5,7 +5,7 @@
 The runtime starts this once for every kernel unit, thousands of times in a cold test suite, so it runs under
 `python -I -S` and imports nothing but `os` and `sys`. It stands in the toolchain folder as
 
-    <toolchain>/compiler/driver.py      this file
+    <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
 
@@ -20,13 +20,14 @@ import sys
 
 HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 COMPILER = "/usr/bin/riscv64-unknown-elf-g++"
+ASSEMBLER = "/usr/bin/riscv64-unknown-elf-as"
 CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
 
 INTEGER_CORE = ["-march=rv32im", "-mabi=ilp32"]
-# f8-f31 stand for no general LREG, so the allocator must never choose them.
-TENSIX_CORE = ["-march=rv32imf", "-mabi=ilp32", "-D__riscv_xtttensixwh=1"] + [f"-ffixed-f{n}" for n in range(8, 32)]
+# The F extension lends its registers to vector values (sfpi_layer/registers.h); no float code is left in the end.
+TENSIX_CORE = ["-march=rv32imf", "-mabi=ilp32", "-D__riscv_xtttensixwh=1"]
 
 COMMON = [
     # Class-type template arguments, constinit and consteval, which the SFPI compiler offers in C++17.
@@ -60,16 +61,47 @@ def is_tensix(arguments):
 
 
 def compile_command(arguments):
-    """Command for one `-c` or `-x c++-header` call."""
+    """Command for one call that compiles, but for the vector instructions of a TRISC unit."""
     kept = [a for a in arguments if not drop(a)]
     command = [COMPILER] + COMMON
     if is_tensix(arguments):
-        command += TENSIX_CORE + [f"-Wa,{HERE}/lib/tensix.s"]
+        command += TENSIX_CORE
         # -O3 overflows the kernel buffer in large kernels, -Os stops the inlining that immediates need.
         kept = ["-O2" if a in ("-O3", "-Os") else a for a in kept]
     else:
         command += INTEGER_CORE + ["-flto=1", "-flto-partition=one"]
     return command + kept + system_includes()
+
+
+def compile_tensix(arguments):
+    """Compiles a TRISC unit to assembly, translates its vector instructions and assembles it."""
+    import subprocess
+
+    sys.path.insert(0, f"{HERE}/compiler")
+    import vector
+
+    output = arguments[arguments.index("-o") + 1]
+    command = compile_command(arguments)
+    command[command.index("-c")] = "-S"
+    assembly = f"{output}.s"
+    command[command.index("-o") + 1] = assembly
+    # The rule in the dependency file is for the object, whose name GCC does not see.
+    done = subprocess.run(command + ["-MT", output] * any(a in ("-MMD", "-MD") for a in arguments))
+    if done.returncode:
+        return done.returncode
+    try:
+        with open(assembly, encoding="utf-8", errors="surrogateescape") as file:
+            text = vector.translate(file.read())
+    except vector.VectorError as error:
+        source = next((a for a in arguments if a.endswith((".cc", ".cpp", ".c"))), "?")
+        print(f"{source}: error: {error} (assembly kept in {assembly})", file=sys.stderr)
+        return 1
+    with open(assembly, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    done = subprocess.run([ASSEMBLER, *INTEGER_CORE, f"{HERE}/lib/tensix.s", assembly, "-o", output])
+    if not done.returncode:
+        os.unlink(assembly)
+    return done.returncode
 
 
 def link_command(arguments):
@@ -93,6 +125,8 @@ def main(arguments):
               file=sys.stderr)
         return 1
     compiles = any(a in ("-c", "-E", "-S", "-fsyntax-only", "c++-header") for a in arguments)
+    if "-c" in arguments and is_tensix(arguments) and "-o" in arguments:
+        return compile_tensix(arguments)
     command = compile_command(arguments) if compiles else link_command(arguments)
     os.execv(command[0], command)
 

@@ -104,12 +104,13 @@ def _build_support_objects(folder: Path, ttnn_dir: Path, python: str) -> None:
 def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
     for name in ("compiler/bin", "lib", "include", "sources"):
         (folder / name).mkdir(parents=True)
-    shutil.copy(HERE / "driver.py", folder / "compiler" / "driver.py")
+    for module in ("driver.py", "vector.py", "allocator.py", "instructions.py"):
+        shutil.copy(HERE / module, folder / "compiler" / module)
     shutil.copy(HERE / "tensix.s", folder / "lib" / "tensix.s")
     for header in HEADERS.rglob("*.h"):
-        target = folder / "include" / header.relative_to(HEADERS)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(header, target)
+        copied = folder / "include" / header.relative_to(HEADERS)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(header, copied)
     launcher = folder / "compiler" / "bin" / "riscv-tt-elf-g++"
     # Absolute paths: the launcher is reached through links, and it starts thousands of times.
     final_driver = shlex.quote(str(target / "compiler" / "driver.py"))

@@ -1,0 +1,6 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+
+#pragma once
+
+#include "sfpi_layer/constants.h"
