@@ -76,4 +76,15 @@ inline Part part_of(uint32_t tokens, uint32_t chunk, uint32_t worker, uint32_t w
 // Columns of the last tile that hold cached tokens: 1 to 32.
 inline uint32_t tokens_in_last_tile(uint32_t tokens) { return (tokens - 1) % tile_tokens + 1; }
 
+// Whether tiles ending at `end` end in a tile that is partly filled.
+inline bool ends_partly(uint32_t end, uint32_t tokens) {
+    return tokens % tile_tokens != 0 && end == tokens / tile_tokens + 1;
+}
+
+// Whether that tile is in `part`, which is not empty.
+inline bool needs_mask(const Part& part, uint32_t tokens) {
+    return ends_partly(part.first.end, tokens) || ends_partly(part.last.end, tokens) ||
+           ends_partly(part.middle.end, tokens);
+}
+
 }  // namespace attention

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waits that end. Whatever waits for another chip, or for another group of cores, waits through here.
+
+#pragma once
+
+#include <cstdint>
+
+#include "risc_common.h"
+
+namespace bounded {
+
+// A point in time, in cycles of this core's clock.
+class Deadline {
+public:
+    explicit Deadline(uint64_t cycles) : start_(get_timestamp()), cycles_(cycles) {}
+    bool passed() const { return get_timestamp() - start_ >= cycles_; }
+
+private:
+    uint64_t start_;
+    uint64_t cycles_;
+};
+
+// Polls `done` until it holds; false when `cycles` went by first.
+template <typename Done>
+inline bool wait(uint64_t cycles, Done done) {
+    const Deadline deadline(cycles);
+    while (!done()) {
+        if (deadline.passed()) {
+            return done();
+        }
+    }
+    return true;
+}
+
+// Whether the counter in L1 has reached `target`. Counters only grow and may wrap.
+inline bool reached(const volatile uint32_t* counter, uint32_t target) {
+    return static_cast<int32_t>(*counter - target) >= 0;
+}
+
+}  // namespace bounded

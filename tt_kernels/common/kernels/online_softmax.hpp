@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention of one tile of queries over chunks of keys, by online softmax; for compute kernels.
+//
+// The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output, behind them one
+// tile of softmax mass, the same in all 32 columns (so normalising needs no broadcast), both float32; and a peak
+// per row in column 0 of a bfloat16 tile. Peaks only have to bound the scores: rounding them is harmless as long as
+// all kernels subtract the same rounded value, which two bytes guarantee on every path of the unpacker.
+//
+// The mass comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
+// is then that of the output, and cancels.
+//
+// Needs a compute configuration with float32 destination registers (4 tiles in half-sync mode). Buffers named `ones`
+// and `scaler` hold the tiles of tile_masks.hpp and are waited for by the caller.
+
+#pragma once
+
+#include <cstdint>
+
+#include "api/compute/bcast.h"
+#include "api/compute/binary_max_min.h"
+#include "api/compute/cb_api.h"
+#include "api/compute/eltwise_binary.h"
+#include "api/compute/eltwise_unary/binop_with_scalar.h"
+#include "api/compute/eltwise_unary/exp.h"
+#include "api/compute/eltwise_unary/recip.h"
+#include "api/compute/matmul.h"
+#include "api/compute/pack.h"
+#include "api/compute/reconfig_data_format.h"
+#include "api/compute/reduce.h"
+#include "api/compute/reg_api.h"
+#include "api/compute/tile_move_copy.h"
+
+namespace online_softmax {
+
+constexpr uint32_t registers = 4;  // destination tiles
+
+inline uint32_t at_most_registers(uint32_t tiles) { return tiles < registers ? tiles : registers; }
+
+// Packs destination tiles [0, tiles) into tiles [first, first + tiles) of `to`, and frees the registers.
+inline void pack_registers(uint32_t to, uint32_t first, uint32_t tiles) {
+    tile_regs_commit();
+    tile_regs_wait();
+    for (uint32_t i = 0; i < tiles; ++i) {
+        pack_tile<true>(i, to, first + i);
+    }
+    tile_regs_release();
+}
+
+// to = from, `tiles` tiles starting at `first`; nothing is popped.
+inline void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t to) {
+    cb_reserve_back(to, tiles);
+    reconfig_data_format_srca(from);
+    copy_init(from);
+    pack_reconfig_data_format(to);
+    for (uint32_t begin = 0; begin < tiles; begin += registers) {
+        const uint32_t batch = at_most_registers(tiles - begin);
+        tile_regs_acquire();
+        for (uint32_t i = 0; i < batch; ++i) {
+            copy_tile(from, first + begin + i, i);
+        }
+        pack_registers(to, begin, batch);
+    }
+    cb_push_back(to, tiles);
+}
+
+// to = from * scale (the bits of a float32), in float32; pops `from`.
+inline void scale_query(uint32_t from, uint32_t to, uint32_t tiles, uint32_t scale) {
+    cb_wait_front(from, tiles);
+    cb_reserve_back(to, tiles);
+    reconfig_data_format_srca(from);
+    copy_init(from);
+    binop_with_scalar_tile_init();
+    pack_reconfig_data_format(to);
+    for (uint32_t begin = 0; begin < tiles; begin += registers) {
+        const uint32_t batch = at_most_registers(tiles - begin);
+        tile_regs_acquire();
+        for (uint32_t i = 0; i < batch; ++i) {
+            copy_tile(from, begin + i, i);
+            mul_unary_tile(i, scale);
+        }
+        pack_registers(to, begin, batch);
+    }
+    cb_push_back(to, tiles);
+    cb_pop_front(from, tiles);
+}
+
+// scores = query @ keys^T for `rows` tiles of keys, popping them; the last row of tiles under the mask if `masked`.
+// `scores` is pushed `capacity` tiles whatever `rows` is, so that its pointers stay at the start.
+template <uint32_t head_tiles>
+inline void score(
+    uint32_t query,
+    uint32_t keys,
+    uint32_t ones,
+    uint32_t mask,
+    uint32_t scores,
+    uint32_t rows,
+    uint32_t capacity,
+    bool masked) {
+    cb_reserve_back(scores, capacity);
+    reconfig_data_format<SrcOrder::Reverse>(query, keys);
+    matmul_init(query, keys, 1);
+    pack_reconfig_data_format(scores);
+    for (uint32_t begin = 0; begin < rows; begin += registers) {
+        const uint32_t batch = at_most_registers(rows - begin);
+        tile_regs_acquire();
+        for (uint32_t i = 0; i < batch; ++i) {
+            cb_wait_front(keys, head_tiles);
+            for (uint32_t k = 0; k < head_tiles; ++k) {
+                matmul_tiles(query, keys, k, k, i);
+            }
+            cb_pop_front(keys, head_tiles);
+        }
+        if (masked && begin + batch == rows) {
+            cb_wait_front(mask, 1);
+            reconfig_data_format<SrcOrder::Reverse>(ones, mask);
+            matmul_tiles(ones, mask, 0, 0, batch - 1);
+            cb_pop_front(mask, 1);
+        }
+        pack_registers(scores, begin, batch);
+    }
+    cb_push_back(scores, capacity);
+}
+
+// peak = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
+inline void raise_peak(
+    uint32_t scores, uint32_t tiles, uint32_t scaler, uint32_t before, bool first, uint32_t peak) {
+    cb_reserve_back(peak, 1);
+    tile_regs_acquire();
+    if (!first) {
+        reconfig_data_format_srca(before);
+        copy_init(before);
+        copy_tile(before, 0, 1);
+    }
+    reconfig_data_format(scores, scaler);
+    pack_reconfig_data_format(peak);
+    reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, scaler, peak);
+    for (uint32_t i = 0; i < tiles; ++i) {
+        reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, scaler, i, 0, 0);
+    }
+    if (!first) {
+        binary_max_tile_init();
+        binary_max_tile(0, 1, 0, VectorMode::C);
+    }
+    pack_registers(peak, 0, 1);
+    reduce_uninit(scores);
+    cb_push_back(peak, 1);
+}
+
+// weights = exp(scores - peak), bfloat16; pops the scores. Both buffers move by `capacity` tiles.
+inline void weigh(uint32_t scores, uint32_t peak, uint32_t weights, uint32_t tiles, uint32_t capacity) {
+    cb_reserve_back(weights, capacity);
+    reconfig_data_format(scores, peak);
+    sub_bcast_cols_init(scores, peak);
+    // The weights are packed to bfloat16, which the exponential of 16-bit registers is made for.
+    exp_tile_init<false, 0x3F800000, InputClamping::ClampToNegative, false>();
+    pack_reconfig_data_format(weights);
+    for (uint32_t begin = 0; begin < tiles; begin += registers) {
+        const uint32_t batch = at_most_registers(tiles - begin);
+        tile_regs_acquire();
+        for (uint32_t i = 0; i < batch; ++i) {
+            sub_tiles_bcast_cols(scores, peak, begin + i, 0, i);
+            exp_tile<false, false, InputClamping::ClampToNegative, 8, false>(i);
+        }
+        pack_registers(weights, begin, batch);
+    }
+    cb_push_back(weights, capacity);
+    cb_pop_front(scores, capacity);
+}
+
+// decay = exp(before - after) of two peaks, tile `index` of `before`, in float32.
+inline void decay_of(uint32_t before, uint32_t index, uint32_t after, uint32_t decay) {
+    cb_reserve_back(decay, 1);
+    reconfig_data_format(before, after);
+    sub_init(before, after);
+    exp_tile_init();
+    pack_reconfig_data_format(decay);
+    tile_regs_acquire();
+    sub_tiles(before, after, index, 0, 0);
+    exp_tile(0, VectorMode::C);
+    pack_registers(decay, 0, 1);
+    cb_push_back(decay, 1);
+}
+
+// Registers [0, tiles) += tiles [first, first + tiles) of `partial`, each row times its `decay`.
+inline void add_decayed(uint32_t partial, uint32_t first, uint32_t tiles, uint32_t decay) {
+    reconfig_data_format(partial, decay);
+    mul_bcast_cols_init(partial, decay);
+    for (uint32_t i = 0; i < tiles; ++i) {
+        mul_tiles_bcast_cols(partial, decay, first + i, 0, i);
+    }
+}
+
+// state = state * decay + weights @ [values | 1] over `rows` tiles of keys; pops values and weights.
+template <uint32_t head_tiles>
+inline void accumulate(
+    uint32_t weights,
+    uint32_t values,
+    uint32_t ones,
+    uint32_t state,
+    uint32_t decay,
+    bool first,
+    uint32_t rows,
+    uint32_t capacity) {
+    static_assert(head_tiles <= registers, "the output of a head must fit the destination registers");
+    constexpr bool mass_fits = head_tiles < registers;
+    cb_reserve_back(state, head_tiles + 1);
+    tile_regs_acquire();
+    if (!first) {
+        add_decayed(state, 0, mass_fits ? head_tiles + 1 : head_tiles, decay);
+    }
+    reconfig_data_format<SrcOrder::Reverse>(weights, values);
+    matmul_init(weights, values, 0);
+    for (uint32_t row = 0; row < rows; ++row) {
+        cb_wait_front(values, head_tiles);
+        for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+            matmul_tiles(weights, values, row, tile, tile);
+        }
+        cb_pop_front(values, head_tiles);
+    }
+    pack_reconfig_data_format(state);
+    uint32_t mass = head_tiles;
+    if constexpr (!mass_fits) {
+        pack_registers(state, 0, head_tiles);
+        tile_regs_acquire();
+        mass = 0;
+        if (!first) {
+            add_decayed(state, head_tiles, 1, decay);
+        }
+        reconfig_data_format<SrcOrder::Reverse>(weights, ones);
+        matmul_init(weights, ones, 0);
+    } else {
+        reconfig_data_format_srca(ones);
+    }
+    for (uint32_t row = 0; row < rows; ++row) {
+        matmul_tiles(weights, ones, row, 0, mass);
+    }
+    if constexpr (mass_fits) {
+        pack_registers(state, 0, head_tiles + 1);
+    } else {
+        pack_registers(state, head_tiles, 1);
+    }
+    if (!first) {
+        cb_pop_front(state, head_tiles + 1);
+    }
+    cb_push_back(state, head_tiles + 1);
+    cb_pop_front(weights, capacity);
+}
+
+// state = state * decay + other * other_decay, `other` being tiles from `first`; pops the state only.
+template <uint32_t head_tiles>
+inline void merge(uint32_t state, uint32_t decay, uint32_t other, uint32_t first, uint32_t other_decay) {
+    cb_reserve_back(state, head_tiles + 1);
+    pack_reconfig_data_format(state);
+    for (uint32_t begin = 0; begin < head_tiles + 1; begin += registers) {
+        const uint32_t batch = at_most_registers(head_tiles + 1 - begin);
+        tile_regs_acquire();
+        add_decayed(state, begin, batch, decay);
+        add_decayed(other, first + begin, batch, other_decay);
+        pack_registers(state, begin, batch);
+    }
+    cb_pop_front(state, head_tiles + 1);
+    cb_push_back(state, head_tiles + 1);
+}
+
+// to = output / mass of the state in tiles from `first` of `state`; pops nothing.
+template <uint32_t head_tiles>
+inline void normalise(uint32_t state, uint32_t first, uint32_t inverse, uint32_t to) {
+    cb_reserve_back(inverse, 1);
+    reconfig_data_format_srca(state);
+    copy_init(state);
+    recip_tile_init();
+    pack_reconfig_data_format(inverse);
+    tile_regs_acquire();
+    copy_tile(state, first + head_tiles, 0);
+    recip_tile(0);
+    pack_registers(inverse, 0, 1);
+    cb_push_back(inverse, 1);
+
+    cb_wait_front(inverse, 1);
+    cb_reserve_back(to, head_tiles);
+    reconfig_data_format(state, inverse);
+    mul_init(state, inverse);
+    pack_reconfig_data_format(to);
+    tile_regs_acquire();
+    for (uint32_t i = 0; i < head_tiles; ++i) {
+        mul_tiles(state, inverse, first + i, 0, i);
+    }
+    pack_registers(to, 0, head_tiles);
+    cb_push_back(to, head_tiles);
+    cb_pop_front(inverse, 1);
+}
+
+}  // namespace online_softmax

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sending to the peer of a pair: over the fabric to the next chip (PEER_LINK_FABRIC), or over the NoC to another core
+// of this chip (PEER_LINK_NOC, the virtual pair). Both have the same members:
+//
+//   PeerLink(next)             read the link's runtime arguments from index `next` on, and advance it
+//   core_address(l1)           where an L1 address of the peer's exchange core lies, for write()
+//   page_address(t, page, o)   where offset `o` of a page lies; `t` accesses the peer's tensor
+//   write(from, to, bytes)     copy local L1 to the peer; at most `max_write` bytes
+//   increment(l1)              add 1 to a word of the peer's exchange core, after all writes have landed
+//   drain()                    wait until the sources of all writes may be reused
+//   close()                    end the connection
+//
+// write() and increment() return false, and send nothing, when the way stays blocked for `timeout` cycles. All
+// addresses given to write() must come from this link. Only one RISC of a core may hold a link.
+
+#pragma once
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "bounded_wait.hpp"
+
+#if defined(PEER_LINK_FABRIC) == defined(PEER_LINK_NOC)
+#error "define one of PEER_LINK_FABRIC and PEER_LINK_NOC"
+#endif
+
+#if defined(PEER_LINK_FABRIC)
+
+#include "tt_metal/fabric/hw/inc/edm_fabric/edm_fabric_worker_adapters.hpp"
+#include "tt_metal/fabric/hw/inc/linear/addrgen_api.h"
+#include "tt_metal/fabric/hw/inc/packet_header_pool.h"
+
+class PeerLink {
+public:
+    // Runtime arguments: x and y of the peer's core, hops, then what ttnn.setup_fabric_connection returned.
+    explicit PeerLink(uint32_t& next, uint64_t timeout) :
+        timeout_(timeout),
+        x_(get_arg_val<uint32_t>(next)),
+        y_(get_arg_val<uint32_t>(next + 1)),
+        hops_(get_arg_val<uint32_t>(next + 2)),
+        header_(PacketHeaderPool::allocate_header()) {
+        std::size_t index = next + 3;
+        sender_ = tt::tt_fabric::WorkerToFabricEdmSender::build_from_args<ProgrammableCoreType::TENSIX>(index);
+        next = index;
+        sender_.open();
+    }
+
+    // Fabric packets carry addresses in the coordinates of NoC 0.
+    uint64_t core_address(uint32_t l1) const { return safe_get_noc_addr(x_, y_, l1, 0); }
+
+    template <typename Accessor>
+    uint64_t page_address(const Accessor& tensor, uint32_t page, uint32_t offset) const {
+        return tt::tt_fabric::linear::addrgen_detail::get_noc_address(tensor, page, offset);
+    }
+
+    bool write(uint32_t from, uint64_t to, uint32_t bytes) {
+        if (!has_slot()) {
+            return false;
+        }
+        header_->to_chip_unicast(hops_);
+        header_->to_noc_unicast_write(tt::tt_fabric::NocUnicastCommandHeader{to}, bytes);
+        sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
+        send_header();
+        return true;
+    }
+
+    bool increment(uint32_t l1) {
+        if (!has_slot()) {
+            return false;
+        }
+        header_->to_chip_unicast(hops_);
+        // The peer's router applies it after the writes it received before.
+        header_->to_noc_unicast_atomic_inc(tt::tt_fabric::NocUnicastAtomicIncCommandHeader{core_address(l1), 1, true});
+        send_header();
+        return true;
+    }
+
+    void drain() { noc_async_writes_flushed(); }
+
+    void close() { sender_.close(); }
+
+private:
+    bool has_slot() {
+        return bounded::wait(timeout_, [this] { return sender_.edm_has_space_for_packet(); });
+    }
+
+    // Blocks until payload and header have left L1: the one header is used again by the next packet.
+    void send_header() {
+        sender_.send_payload_flush_blocking_from_address(reinterpret_cast<uint32_t>(header_), sizeof(PACKET_HEADER_TYPE));
+    }
+
+    uint64_t timeout_;
+    uint32_t x_, y_;
+    uint8_t hops_;
+    volatile tt_l1_ptr PACKET_HEADER_TYPE* header_;
+    tt::tt_fabric::WorkerToFabricEdmSender sender_;
+};
+
+#else  // PEER_LINK_NOC
+
+class PeerLink {
+public:
+    // Runtime arguments: x and y of the peer's core.
+    explicit PeerLink(uint32_t& next, uint64_t) :
+        x_(get_arg_val<uint32_t>(next)), y_(get_arg_val<uint32_t>(next + 1)) {
+        next += 2;
+    }
+
+    uint64_t core_address(uint32_t l1) const { return get_noc_addr(x_, y_, l1); }
+
+    template <typename Accessor>
+    uint64_t page_address(const Accessor& tensor, uint32_t page, uint32_t offset) const {
+        return tensor.get_noc_addr(page, offset);
+    }
+
+    bool write(uint32_t from, uint64_t to, uint32_t bytes) {
+        noc_async_write(from, to, bytes);
+        return true;
+    }
+
+    bool increment(uint32_t l1) {
+        noc_async_write_barrier();
+        noc_semaphore_inc(core_address(l1), 1);
+        return true;
+    }
+
+    void drain() { noc_async_writes_flushed(); }
+
+    void close() { noc_async_atomic_barrier(); }
+
+private:
+    uint32_t x_, y_;
+};
+
+#endif

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call after another between the two members of a pair, so that no two calls can mix.
+//
+// Each member keeps a state in the L1 of its exchange core, for the life of the model. In call n (counted by each
+// member for itself) a member writes its priorities into slot n % 2 of the peer's mailbox and increments the peer's
+// `arrivals`. That also says: my buffers of call n may be written. A member is at most one call ahead, since it
+// cannot leave call n before its peer arrived in it; so the two slots suffice. Data that follow are confirmed by
+// `deliveries`. Counters only grow: nothing is reset between calls, in eager mode or in a trace.
+//
+// A wait that ends without its peer is recorded in `status` and every later call returns at once.
+
+#pragma once
+
+#include <cstdint>
+
+#include "bounded_wait.hpp"
+#include "priority.hpp"
+
+namespace peer {
+
+// tt_kernels/common/peer.py reads the state on the host and must agree on these.
+enum Status : uint32_t {
+    fine = 0,
+    peer_absent = 1,      // the peer did not arrive in this call
+    delivery_absent = 2,  // the peer arrived, but its data did not
+    link_blocked = 3,     // the fabric took no packet
+    out_of_step = 4,      // the peer is in another call
+    nobody = 5,           // both priorities are 0: neither member holds the result
+};
+
+struct Message {
+    uint32_t call;
+    uint32_t padding[7];  // DRAM is read to addresses of its own alignment, 32 bytes
+    uint32_t row[priority::max_users];
+};
+
+struct State {
+    uint32_t arrivals;  // incremented by the peer
+    uint32_t padding0[3];
+    uint32_t deliveries;  // incremented by the peer
+    uint32_t padding1[3];
+    uint32_t calls;
+    uint32_t expected;  // deliveries
+    uint32_t status;
+    uint32_t status_call;
+    uint32_t sent;  // calls in which this member's tensor was taken
+    uint32_t ties;
+    uint32_t padding2[2];
+    Message outgoing;
+    Message mailbox[2];
+};
+static_assert(sizeof(Message) == 160 && sizeof(State) == 64 + 3 * 160);
+
+class Session {
+public:
+    // own, other: L1 addresses of the own state and of the peer's on its core.
+    Session(uint32_t own, uint32_t other, uint64_t timeout) :
+        state_(reinterpret_cast<volatile tt_l1_ptr State*>(own)), other_(other), timeout_(timeout) {}
+
+    volatile tt_l1_ptr State& state() { return *state_; }
+    bool usable() const { return state_->status == fine; }
+    const volatile tt_l1_ptr uint32_t* own_row() const { return state_->outgoing.row; }
+    const volatile tt_l1_ptr uint32_t* other_row() const { return state_->mailbox[state_->calls % 2].row; }
+
+    // Start the next call. `read_row` fills the own priorities at the L1 address it is given.
+    template <typename Link, typename ReadRow>
+    bool arrive(Link& link, ReadRow read_row) {
+        const uint32_t call = state_->calls + 1;
+        state_->calls = call;
+        state_->outgoing.call = call;
+        read_row(address(offsetof(State, outgoing) + offsetof(Message, row)));
+        const uint32_t slot = offsetof(State, mailbox) + (call % 2) * sizeof(Message);
+        const bool sent = link.write(address(offsetof(State, outgoing)), link.core_address(other_ + slot), sizeof(Message)) &&
+                          link.increment(other_ + offsetof(State, arrivals));
+        return sent || fail(link_blocked);
+    }
+
+    // Wait for the peer in the same call; its priorities are in other_row() after that.
+    bool await_peer() {
+        if (!bounded::wait(timeout_, [this] { return bounded::reached(&state_->arrivals, state_->calls); })) {
+            return fail(peer_absent);
+        }
+        return state_->mailbox[state_->calls % 2].call == state_->calls || fail(out_of_step);
+    }
+
+    // Tell the peer that all that was written to it is complete.
+    template <typename Link>
+    bool confirm(Link& link) {
+        return link.increment(other_ + offsetof(State, deliveries)) || fail(link_blocked);
+    }
+
+    bool await_delivery() {
+        const uint32_t target = state_->expected + 1;
+        state_->expected = target;
+        return bounded::wait(timeout_, [this, target] { return bounded::reached(&state_->deliveries, target); }) ||
+               fail(delivery_absent);
+    }
+
+    bool fail(Status status) {
+        state_->status = status;
+        state_->status_call = state_->calls;
+        return false;
+    }
+
+private:
+    uint32_t address(uint32_t offset) const { return reinterpret_cast<uint32_t>(state_) + offset; }
+
+    volatile tt_l1_ptr State* state_;
+    uint32_t other_;
+    uint64_t timeout_;
+};
+
+}  // namespace peer

@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The two members of a pair on the host: where they are, their persistent state, and who gave up on whom.
+
+A pair is two neighbouring chips of a mesh (`ChipPairs`: every pair along one axis) or two cores of one chip
+(`CorePair`, the virtual pair). The kernels' side is `kernels/peer_link.hpp` and `kernels/peer_session.hpp`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tt_kernels.common.cores import core_set
+
+STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
+_STATE_FIELDS = {"calls": 8, "status": 10, "status_call": 11, "sent": 12, "ties": 13}
+_REASONS = {
+    1: "the peer did not arrive",
+    2: "the peer arrived but its data did not",
+    3: "the fabric link took no packet",
+    4: "the peer is in another call",
+    5: "both members have priority 0, so neither holds the result",
+}
+CLOCK_HZ = 1_000_000_000
+
+
+class PeerError(RuntimeError):
+    """An exchange ended without its peer, or with a peer in another state."""
+
+
+@dataclass(frozen=True)
+class MemberState:
+    """What a member's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was one."""
+
+    calls: int
+    sent: int
+    ties: int
+    status: int
+    status_call: int
+
+    @property
+    def failure(self) -> str | None:
+        if self.status == 0:
+            return None
+        return f"gave up in call {self.status_call}: {_REASONS.get(self.status, f'unknown status {self.status}')}"
+
+
+class _Pairs:
+    """What both kinds of pairs have: the state tensor, read and reset by the host."""
+
+    def _make_state(self, device, cores, rows: int) -> None:
+        import ttnn
+
+        shard = ttnn.ShardSpec(cores, [1, STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
+        self._memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+        self._rows, self.device = rows, device
+        self.state = ttnn.from_torch(memory_config=self._memory, device=device, **self._blank())
+        if self.state.buffer_address() % 32:
+            raise RuntimeError(f"the exchange's state lies at {self.state.buffer_address():#x}, not 32-byte aligned")
+
+    def _blank(self) -> dict:
+        import ttnn
+
+        zeros = torch.zeros(1, 1, self._rows, STATE_WORDS, dtype=torch.int32)
+        mapper = ttnn.ReplicateTensorToMesh(self.device)
+        return {"tensor": zeros, "dtype": ttnn.uint32, "layout": ttnn.ROW_MAJOR_LAYOUT, "mesh_mapper": mapper}
+
+    def reset(self) -> None:
+        """Forget calls and failures of both members. No exchange may be under way on either."""
+        import ttnn
+
+        ttnn.synchronize_device(self.device)
+        ttnn.copy_host_to_device_tensor(ttnn.from_torch(**self._blank()), self.state)
+        ttnn.synchronize_device(self.device)
+
+    def states(self) -> list[MemberState]:
+        """The state of every member: chips in row-major order, then the members on a chip. Waits for the device."""
+        import ttnn
+
+        found = []
+        for part in ttnn.get_device_tensors(self.state):
+            for words in ttnn.to_torch(part).reshape(-1, STATE_WORDS).tolist():
+                found.append(MemberState(**{name: words[index] for name, index in _STATE_FIELDS.items()}))
+        return found
+
+    def check(self) -> None:
+        """Raise PeerError that says which member gave up, in which call and why. Waits for the device."""
+        failed = [f"{name} {state.failure}" for name, state in zip(self.names(), self.states(), strict=True) if state.failure]
+        if failed:
+            raise PeerError("; ".join(failed))
+
+
+class ChipPairs(_Pairs):
+    """Every pair of neighbouring chips along `pair_axis` of a mesh; that axis has two chips.
+
+    The chip at index 0 of the axis is member 0. core: (x, y) of the exchange core, the same on every chip.
+    link: which of the ethernet links between the two. Needs FABRIC_1D.
+    """
+
+    defines = [("PEER_LINK_FABRIC", "1")]
+    members_on_a_chip = 1
+
+    def __init__(self, mesh, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0):
+        shape = tuple(mesh.shape)
+        if pair_axis not in range(len(shape)) or shape[pair_axis] != 2:
+            raise ValueError(f"pairs along axis {pair_axis} need a mesh with 2 chips there; its shape is {shape}")
+        _check_core(mesh, core)
+        self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
+        self._make_state(mesh, core_set(core), 1)
+
+    def names(self) -> list[str]:
+        return [f"chip {coordinate}" for coordinate in self.coordinates()]
+
+    def coordinates(self) -> list[tuple[int, ...]]:
+        """All chips, row-major."""
+        return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
+
+    def peer(self, coordinate: tuple[int, ...]) -> tuple[int, ...]:
+        other = list(coordinate)
+        other[self.pair_axis] = 1 - other[self.pair_axis]
+        return tuple(other)
+
+    def member(self, coordinate: tuple[int, ...]) -> int:
+        return coordinate[self.pair_axis]
+
+    def max_write(self) -> int:
+        import ttnn
+
+        return ttnn.get_tt_fabric_max_payload_size_bytes()
+
+    def link_args(self, coordinate: tuple[int, ...], program) -> list[int]:
+        """Runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
+        import ttnn
+
+        core = ttnn.CoreCoord(*self.core)
+        there = self.device.worker_core_from_logical_core(core)
+        nodes = [
+            self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place)) for place in (coordinate, self.peer(coordinate))
+        ]
+        return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, self.link, program, core)]
+
+
+class CorePair(_Pairs):
+    """Two cores of one chip as a pair: member 0 at `cores[0]`, member 1 at `cores[1]`."""
+
+    defines = [("PEER_LINK_NOC", "1")]
+    members_on_a_chip = 2
+
+    def __init__(self, device, cores: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (1, 0))):
+        if len(cores) != 2 or cores[0] == cores[1]:
+            raise ValueError(f"a pair is two different cores, not {cores}")
+        for core in cores:
+            _check_core(device, core)
+        if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
+            raise ValueError(f"member 0 comes first, row by row; got {cores}")  # the order of the state's shards
+        self.cores = tuple(cores)
+        self._make_state(device, core_set(*cores), 2)
+
+    def names(self) -> list[str]:
+        return [f"member {member} (core {core})" for member, core in enumerate(self.cores)]
+
+    def max_write(self) -> int:
+        return 8192  # one NoC packet
+
+    def link_args(self, member: int) -> list[int]:
+        """Runtime arguments of PeerLink on that member's core."""
+        import ttnn
+
+        there = self.device.worker_core_from_logical_core(ttnn.CoreCoord(*self.cores[1 - member]))
+        return [there.x, there.y]
+
+
+def timeout_words(seconds: float) -> list[int]:
+    """`seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first."""
+    cycles = int(seconds * CLOCK_HZ)
+    if not 0 < cycles < 1 << 64:
+        raise ValueError(f"a timeout is a positive number of seconds, not {seconds!r}")
+    return [cycles & 0xFFFFFFFF, cycles >> 32]
+
+
+def _check_core(device, core: tuple[int, int]) -> None:
+    grid = device.compute_with_storage_grid_size()
+    if not (0 <= core[0] < grid.x and 0 <= core[1] < grid.y):
+        raise ValueError(f"core {core} lies outside the grid of {grid.x}x{grid.y} cores")

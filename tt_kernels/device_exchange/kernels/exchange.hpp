@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What reader and writer of the exchange agree on.
+
+#pragma once
+
+#include <cstdint>
+
+#ifndef SGDC_UNGATED
+#error "the exchange must be compiled with SGDC_UNGATED, or a member that skips would leave its peer waiting"
+#endif
+
+namespace exchange {
+
+// The writer's decision, in a semaphore that starts at 0.
+constexpr uint32_t receive = 1;
+constexpr uint32_t send = 2;
+
+// Pieces read before one barrier; the buffer holds two batches.
+constexpr uint32_t batch = 4;
+
+constexpr uint32_t piece_size(uint32_t page_bytes, uint32_t piece_bytes, uint32_t piece) {
+    const uint32_t left = page_bytes - piece * piece_bytes;
+    return left < piece_bytes ? left : piece_bytes;
+}
+
+}  // namespace exchange

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads the own tensor piece by piece into the circular buffer, if the writer decided that this member sends.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "exchange.hpp"
+
+void kernel_main() {
+    constexpr uint32_t pieces_cb = get_compile_time_arg_val(0);
+    constexpr uint32_t decision_semaphore = get_compile_time_arg_val(1);
+    constexpr uint32_t pages = get_compile_time_arg_val(2);
+    constexpr uint32_t page_bytes = get_compile_time_arg_val(3);
+    constexpr uint32_t piece_bytes = get_compile_time_arg_val(4);
+    constexpr auto tensor_args = TensorAccessorArgs<5>();
+    const auto tensor = TensorAccessor(tensor_args, get_arg_val<uint32_t>(0), page_bytes);
+
+    // The writer always decides: its own waits are bounded.
+    volatile tt_l1_ptr uint32_t* decision =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
+    noc_semaphore_wait_min(decision, exchange::receive);
+    if (*decision != exchange::send) {
+        return;
+    }
+
+    constexpr uint32_t pieces = (page_bytes + piece_bytes - 1) / piece_bytes;
+    uint32_t page = 0, piece = 0;
+    for (uint32_t left = pages * pieces; left > 0;) {
+        const uint32_t batch = left < exchange::batch ? left : exchange::batch;
+        cb_reserve_back(pieces_cb, batch);
+        uint32_t to = get_write_ptr(pieces_cb);
+        for (uint32_t i = 0; i < batch; ++i) {
+            const uint32_t offset = piece * piece_bytes;
+            noc_async_read(tensor.get_noc_addr(page, offset), to, exchange::piece_size(page_bytes, piece_bytes, piece));
+            to += piece_bytes;
+            if (++piece == pieces) {
+                piece = 0;
+                ++page;
+            }
+        }
+        noc_async_read_barrier();
+        cb_push_back(pieces_cb, batch);
+        left -= batch;
+    }
+}

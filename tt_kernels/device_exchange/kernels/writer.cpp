@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call of the exchange: tell the peer the own priorities, learn its own, write both to `gathered`, then send the
+// tensor (higher priority) or wait for it. The protocol is in common/kernels/peer_session.hpp.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "exchange.hpp"
+#include "../../common/kernels/peer_link.hpp"
+#include "../../common/kernels/peer_session.hpp"
+#include "../../common/kernels/priority.hpp"
+
+namespace {
+
+template <typename Accessor>
+void write_gathered(const Accessor& gathered, uint32_t member, peer::Session& session) {
+    const uint32_t own = reinterpret_cast<uint32_t>(session.own_row());
+    const uint32_t other = reinterpret_cast<uint32_t>(session.other_row());
+    noc_async_write(own, gathered.get_noc_addr(member), priority::row_bytes);
+    noc_async_write(other, gathered.get_noc_addr(1 - member), priority::row_bytes);
+    noc_async_write_barrier();
+}
+
+// Whether this member sends; fails when neither holds the result.
+bool decide(peer::Session& session, uint32_t member, uint32_t users, bool& sends) {
+    const uint32_t own = priority::highest(session.own_row(), users);
+    const uint32_t other = priority::highest(session.other_row(), users);
+    if (own == other) {
+        session.state().ties = session.state().ties + 1;
+        sends = member == 0;
+        return own != priority::accepted || session.fail(peer::nobody);
+    }
+    sends = own > other;
+    return true;
+}
+
+template <uint32_t pieces_cb, uint32_t pages, uint32_t page_bytes, uint32_t piece_bytes, typename Accessor>
+bool send_tensor(PeerLink& link, const Accessor& target) {
+    constexpr uint32_t pieces = (page_bytes + piece_bytes - 1) / piece_bytes;
+    bool sent = true;
+    for (uint32_t page = 0; page < pages; ++page) {
+        for (uint32_t piece = 0; piece < pieces; ++piece) {
+            cb_wait_front(pieces_cb, 1);
+            const uint64_t to = link.page_address(target, page, piece * piece_bytes);
+            sent = sent && link.write(get_read_ptr(pieces_cb), to, exchange::piece_size(page_bytes, piece_bytes, piece));
+            link.drain();
+            // Popped even if nothing was sent, so that the reader can end.
+            cb_pop_front(pieces_cb, 1);
+        }
+    }
+    return sent;
+}
+
+}  // namespace
+
+void kernel_main() {
+    constexpr uint32_t pieces_cb = get_compile_time_arg_val(0);
+    constexpr uint32_t decision_semaphore = get_compile_time_arg_val(1);
+    constexpr uint32_t pages = get_compile_time_arg_val(2);
+    constexpr uint32_t page_bytes = get_compile_time_arg_val(3);
+    constexpr uint32_t piece_bytes = get_compile_time_arg_val(4);
+    constexpr uint32_t users = get_compile_time_arg_val(5);
+    constexpr auto tensor_args = TensorAccessorArgs<6>();
+    constexpr auto priority_args = TensorAccessorArgs<tensor_args.next_compile_time_args_offset()>();
+    constexpr auto gathered_args = TensorAccessorArgs<priority_args.next_compile_time_args_offset()>();
+
+    uint32_t next = 0;
+    const uint32_t member = get_arg_val<uint32_t>(next++);
+    const uint32_t own_state = get_arg_val<uint32_t>(next++);
+    const uint32_t other_state = get_arg_val<uint32_t>(next++);
+    const uint64_t low = get_arg_val<uint32_t>(next++);
+    const uint64_t timeout = low | static_cast<uint64_t>(get_arg_val<uint32_t>(next++)) << 32;
+    const auto target = TensorAccessor(tensor_args, get_arg_val<uint32_t>(next++), page_bytes);
+    const auto priorities = TensorAccessor(priority_args, get_arg_val<uint32_t>(next++), priority::row_bytes);
+    const auto gathered = TensorAccessor(gathered_args, get_arg_val<uint32_t>(next++), priority::row_bytes);
+
+    volatile tt_l1_ptr uint32_t* decision =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
+    peer::Session session(own_state, other_state, timeout);
+    if (!session.usable()) {
+        *decision = exchange::receive;
+        return;
+    }
+
+    PeerLink link(next, timeout);
+    bool sends = false;
+    bool running = session.arrive(link, [&](uint32_t to) {
+        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
+        noc_async_read_barrier();
+    });
+    running = running && session.await_peer() && decide(session, member, users, sends);
+    *decision = running && sends ? exchange::send : exchange::receive;
+    if (running) {
+        if (sends) {
+            session.state().sent = session.state().sent + 1;
+            const bool sent = send_tensor<pieces_cb, pages, page_bytes, piece_bytes>(link, target);
+            running = sent ? session.confirm(link) : session.fail(peer::link_blocked);
+        }
+        write_gathered(gathered, member, session);
+        if (!sends) {
+            session.await_delivery();
+        }
+    }
+    link.drain();
+    link.close();
+}

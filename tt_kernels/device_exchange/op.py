@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Both members of a pair end with the tensor of the higher priority (ALSpec paper, algorithm 2: the sync).
+
+    exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
+    gathered = exchange(residual, priority)       # residual is updated in place on the chips with the lower priority
+    exchange.check()                              # when the host wants to know: did a member give up on its peer?
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from tt_kernels.common.cores import core_set
+from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
+from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
+from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
+from tt_kernels.compute_gate.region import refuse_in_region
+
+if TYPE_CHECKING:
+    import ttnn
+
+KERNELS = Path(__file__).parent / "kernels"
+_PIECES_CB = 0
+_DECISION_SEMAPHORE = 0
+_PIECES_IN_BUFFER = 8  # two batches of exchange.hpp
+DEFAULT_TIMEOUT_S = 2.0
+
+
+class DeviceExchange:
+    """The exchange of one kind of pairs; it keeps their `gathered` priorities at a fixed address.
+
+    pairs: ChipPairs or CorePair. users: entries of a row that count, 1 to MAX_USERS.
+    timeout_s: how long a member waits for its peer before it gives up, in seconds at 1 GHz.
+
+    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row m holds the priorities of member m. One tensor for
+    ChipPairs, a list of two for CorePair.
+    """
+
+    def __init__(self, pairs: ChipPairs | CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
+        self.pairs, self.users = pairs, check_users(users)
+        self._timeout = timeout_words(timeout_s)
+        self._gathered = [self._make_gathered() for _ in range(pairs.members_on_a_chip)]
+        self.gathered = self._gathered if pairs.members_on_a_chip == 2 else self._gathered[0]
+
+    def __call__(self, tensor, priority):
+        """Exchange `tensor`, in place; returns `gathered`.
+
+        tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1; for CorePair a
+            pair of tensors of equal specification, one a member.
+        priority: each member's own row, uint32 [1, 1, 1, MAX_USERS]; for CorePair two of them.
+
+        The member with the highest priority over its users sends; on a tie above 0, member 0. Both 0 means that
+        nobody holds the result: nothing is copied and `check` raises. A member that gave up once does nothing
+        any more until `pairs.reset()`. Errors: ValueError, and GatedRegionError inside skip_compute.
+        """
+        import ttnn
+
+        refuse_in_region("device_exchange", getattr(self.pairs, "pair_axis", None))
+        tensors, priorities = self._checked(tensor, priority)
+        if isinstance(self.pairs, CorePair):
+            program = self.core_pair_program(tensors, priorities)
+        else:
+            program = self.mesh_program(tensors[0], priorities[0])
+        ttnn.generic_op([*tensors, *priorities, *self._gathered], program)
+        return self.gathered
+
+    def check(self) -> None:
+        """Raise PeerError if a member gave up. Waits for the device."""
+        self.pairs.check()
+
+    def mesh_program(self, tensor, priority):
+        """The ttnn.MeshProgramDescriptor of a call between chips."""
+        import ttnn
+
+        programs = ttnn.MeshProgramDescriptor()
+        for place in self.pairs.coordinates():
+            program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[])
+            arguments = self._arguments(
+                self.pairs.member(place), tensor, tensor, priority, self._gathered[0], self.pairs.link_args(place, program)
+            )
+            self._add_kernels(program, {self.pairs.core: arguments}, tensor, priority)
+            here = ttnn.MeshCoordinate(*place)
+            programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
+        return programs
+
+    def core_pair_program(self, tensors, priorities, members=(0, 1)):
+        """The ttnn.ProgramDescriptor of a call between two cores; with one member, its peer stays silent."""
+        import ttnn
+
+        arguments = {}
+        for member in members:
+            core = self.pairs.cores[member]
+            own, other = tensors[member], tensors[1 - member]
+            link = self.pairs.link_args(member)
+            arguments[core] = self._arguments(member, own, other, priorities[member], self._gathered[member], link)
+        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[])
+        self._add_kernels(program, arguments, tensors[0], priorities[0])
+        return require_ungated(program, "device_exchange")
+
+    def _arguments(self, member, own, other, priority, gathered, link) -> tuple[list[int], list[int]]:
+        """Runtime arguments of one member's reader and writer."""
+        state = self.pairs.state.buffer_address()
+        addresses = [other.buffer_address(), priority.buffer_address(), gathered.buffer_address()]
+        return [own.buffer_address()], [member, state, state, *self._timeout, *addresses, *link]
+
+    def _add_kernels(self, program, arguments: dict, tensor, priority) -> None:
+        import ttnn
+
+        cores = core_set(*arguments)
+        page_bytes = tensor.buffer_aligned_page_size()
+        piece_bytes = min(page_bytes, self.pairs.max_write() // 64 * 64)
+        shape = [tensor.buffer_num_pages(), page_bytes, piece_bytes]
+        accessors = [list(ttnn.TensorAccessorArgs(part).get_compile_time_args()) for part in (tensor, priority)]
+        gathered = list(ttnn.TensorAccessorArgs(self._gathered[0]).get_compile_time_args())
+        defines = [UNGATED_DEFINE, *self.pairs.defines]
+        common = {"core_ranges": cores, "defines": defines}
+        runtime = ttnn.RuntimeArgs(), ttnn.RuntimeArgs()
+        for (x, y), (reader, writer) in arguments.items():
+            runtime[0][x][y], runtime[1][x][y] = reader, writer
+        program.kernels = [
+            ttnn.KernelDescriptor(
+                kernel_source=str(KERNELS / "reader.cpp"),
+                compile_time_args=[_PIECES_CB, _DECISION_SEMAPHORE, *shape, *accessors[0]],
+                runtime_args=runtime[0],
+                config=ttnn.ReaderConfigDescriptor(),
+                **common,
+            ),
+            ttnn.KernelDescriptor(
+                kernel_source=str(KERNELS / "writer.cpp"),
+                compile_time_args=[
+                    _PIECES_CB, _DECISION_SEMAPHORE, *shape, self.users, *accessors[0], *accessors[1], *gathered,
+                ],
+                runtime_args=runtime[1],
+                config=ttnn.WriterConfigDescriptor(),
+                **common,
+            ),
+        ]  # fmt: skip
+        page = ttnn.CBFormatDescriptor(buffer_index=_PIECES_CB, data_format=ttnn.uint32, page_size=piece_bytes)
+        size = _PIECES_IN_BUFFER * piece_bytes
+        program.cbs = [ttnn.CBDescriptor(total_size=size, core_ranges=cores, format_descriptors=[page])]
+
+    def _semaphores(self, cores):
+        import ttnn
+
+        return [ttnn.SemaphoreDescriptor(id=_DECISION_SEMAPHORE, core_ranges=cores, initial_value=0)]
+
+    def _make_gathered(self):
+        import ttnn
+
+        device = self.pairs.device
+        return ttnn.from_torch(
+            torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32),
+            dtype=ttnn.uint32,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            device=device,
+            mesh_mapper=ttnn.ReplicateTensorToMesh(device),
+        )
+
+    def _checked(self, tensor, priority) -> tuple[list[ttnn.Tensor], list[ttnn.Tensor]]:
+        import ttnn
+
+        wanted = self.pairs.members_on_a_chip
+        tensors, priorities = ([x] if isinstance(x, ttnn.Tensor) else list(x) for x in (tensor, priority))
+        for name, given in (("tensor", tensors), ("priority", priorities)):
+            if len(given) != wanted:
+                raise ValueError(f"{type(self.pairs).__name__} takes {wanted} of {name}, not {len(given)}")
+            for part in given:
+                if part.storage_type() != ttnn.StorageType.DEVICE:
+                    raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
+        for part in priorities:
+            check_priority_tensor(part)
+        specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in tensors]
+        if specs[0] != specs[-1]:
+            raise ValueError(f"the members' tensors differ: {specs[0]} and {specs[-1]}")
+        if any(t.buffer_address() == tensors[0].buffer_address() for t in tensors[1:]):
+            raise ValueError("the members of a core pair need a tensor each; the same one was given twice")
+        return tensors, priorities
