@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The circular buffers of the op: their place in L1, and whether all of them fit. See README.md for the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tt_kernels.common.priority import MAX_USERS
+from tt_kernels.speculative_flash_decode.checks import Problem, UnsupportedError
+
+TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}
+CONTROL_BYTES = 64
+LINE_BYTES = 4 * MAX_USERS
+SCRATCH_LINES = 3
+MAX_BUFFERS = 32
+
+WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """`pages` pages of `page_bytes`, on the cores of `roles`. dtype: name of ttnn's."""
+
+    index: int
+    dtype: str
+    page_bytes: int
+    pages: int
+    roles: frozenset[str]
+
+    @property
+    def bytes(self) -> int:
+        return self.page_bytes * self.pages
+
+
+def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool) -> dict[str, Buffer]:
+    """Every circular buffer by its name in kernels/config.hpp.
+
+    Those that other cores write into come first and have the same pages on all their cores, so that they lie at the
+    same address there: the gathered results of all users.
+    """
+    head, chunk, users = problem.head_tiles, problem.chunk_tiles, problem.users
+    partial, others = head + 1, workers - 1
+    results = users * head if speculate else 2 * head
+    worker, output, exchange = {WORKER}, {OUTPUT}, {EXCHANGE}
+    rows: list[tuple[str, str, int, set[str]]] = []
+    if speculate:
+        rows.append(("cb_guess", "BFLOAT16", results, worker | output))
+    rows.append(("cb_exact", "BFLOAT16", results, worker | output if speculate else worker))
+    if peer:
+        rows.append(("cb_outgoing", "BFLOAT16", results, worker | exchange))
+    if others:
+        rows += [
+            ("cb_gathered", "FLOAT32", others * partial, worker),
+            ("cb_gathered_peak", "BFLOAT16", others, worker),
+            ("cb_partial", "FLOAT32", partial, worker),
+            ("cb_partial_peak", "BFLOAT16", 1, worker),
+        ]
+    rows += [
+        ("cb_query", "BFLOAT16", head, worker),
+        ("cb_keys", problem.cache_dtype, 2 * chunk * head, worker),
+        ("cb_values", problem.cache_dtype, 2 * chunk * head, worker),
+        ("cb_mask", "BFLOAT16", 1, worker),
+        ("cb_ones", "BFLOAT16", 1, worker | output if speculate else worker),
+        ("cb_scaler", "BFLOAT16", 1, worker),
+        ("cb_scaled_query", "FLOAT32", head, worker),
+        ("cb_scores", "FLOAT32", chunk, worker),
+        ("cb_weights", "BFLOAT16", chunk, worker),
+        ("cb_state", "FLOAT32", 2 * partial, worker),
+        ("cb_peak_a", "BFLOAT16", 1, worker),
+        ("cb_peak_b", "BFLOAT16", 1, worker),
+        ("cb_decay", "FLOAT32", 1, worker),
+        ("cb_decay_other", "FLOAT32", 1, worker),
+        ("cb_inverse", "FLOAT32", 1, worker),
+    ]
+    if speculate:
+        rows += [
+            ("cb_difference", "FLOAT32", head, output),
+            ("cb_squares", "FLOAT32", 2, output),
+            ("cb_verdict", "FLOAT32", 3, output),
+        ]
+    found = {
+        name: Buffer(i, dtype, TILE_BYTES[dtype], pages, frozenset(roles))
+        for i, (name, dtype, pages, roles) in enumerate(rows)
+    }
+    everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
+    scratch = max(SCRATCH_LINES * LINE_BYTES, 0 if speculate else head * TILE_BYTES["BFLOAT16"])
+    for name, size in (("cb_control", CONTROL_BYTES), ("cb_control_writer", CONTROL_BYTES), ("cb_scratch", scratch)):
+        found[name] = Buffer(len(found), "UINT32", size, 1, everywhere)
+    assert len(found) <= MAX_BUFFERS
+    return found
+
+
+def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
+    """L1 a core of each role needs. The runtime places buffers in order, each above all that its cores hold yet."""
+    tops: dict[str, int] = {}
+    for buffer in sorted(buffers.values(), key=lambda buffer: buffer.index):
+        top = max(tops.get(role, 0) for role in buffer.roles) + buffer.bytes
+        tops.update(dict.fromkeys(buffer.roles, top))
+    return tops
+
+
+def check_l1(buffers: dict[str, Buffer], available: int, problem: Problem, workers: int) -> None:
+    """Errors: UnsupportedError when a core needs more than `available` bytes of L1."""
+    for role, needed in l1_bytes(buffers).items():
+        if needed > available:
+            largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
+            parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
+            raise UnsupportedError(
+                f"chunk_size {problem.chunk_size} with head_dim {problem.head_dim}, {problem.users} user(s) and "
+                f"{workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which {available} are "
+                f"free (largest buffers: {parts}); choose a smaller chunk_size or fewer workers_a_head"
+            )

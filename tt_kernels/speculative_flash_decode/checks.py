@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the op refuses, on plain values, so that it is tested without ttnn. Every message names the values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tt_kernels.speculative_flash_decode.work_split import TILE
+
+MAX_USERS = 8  # a semaphore of the output core each
+MAX_QUERY_HEADS = 32  # one tile of query rows a user
+HEAD_DIMS = (64, 128)
+CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
+FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
+
+
+class UnsupportedError(ValueError):
+    """A combination of inputs the op does not support."""
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """shape; dtype, layout: names of ttnn's; on_device; interleaved."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = "TILE"
+    on_device: bool = True
+    interleaved: bool = True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shapes of one call."""
+
+    users: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    max_tokens: int
+    cache_dtype: str
+    chunk_size: int
+
+    @property
+    def items(self) -> int:
+        return self.users * self.kv_heads
+
+    @property
+    def head_tiles(self) -> int:
+        return self.head_dim // TILE
+
+    @property
+    def chunk_tiles(self) -> int:
+        return self.chunk_size // TILE
+
+
+def check_problem(
+    q: TensorFacts, k: TensorFacts, v: TensorFacts, cur_pos: TensorFacts, chunk_size: int
+) -> Problem:
+    """The Problem of these inputs. Errors: UnsupportedError."""
+    for name, tensor in (("q", q), ("k", k), ("v", v), ("cur_pos", cur_pos)):
+        if not tensor.on_device:
+            raise UnsupportedError(f"{name} must be on device, it is in host memory")
+        if not tensor.interleaved:
+            raise UnsupportedError(f"{name} must be interleaved, it is sharded")
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.layout != "TILE":
+            raise UnsupportedError(f"{name} must have layout TILE, it has {tensor.layout}")
+        if len(tensor.shape) != 4:
+            raise UnsupportedError(f"{name} must have 4 dimensions, its shape is {tensor.shape}")
+    if q.dtype != "BFLOAT16":
+        raise UnsupportedError(f"q must be BFLOAT16, it is {q.dtype}")
+    if k.shape != v.shape or k.dtype != v.dtype:
+        raise UnsupportedError(f"k is {k.dtype} {k.shape}, v is {v.dtype} {v.shape}: they must be alike")
+    if k.dtype not in CACHE_DTYPES:
+        raise UnsupportedError(f"the caches must be one of {', '.join(CACHE_DTYPES)}, they are {k.dtype}")
+    one, users, query_heads, head_dim = q.shape
+    cache_users, kv_heads, max_tokens, cache_dim = k.shape
+    if one != 1:
+        raise UnsupportedError(f"q must be [1, users, heads, head_dim] with one token a user, its shape is {q.shape}")
+    if cache_users != users:
+        raise UnsupportedError(f"q has {users} users {q.shape}, the caches have {cache_users} {k.shape}")
+    if cache_dim != head_dim:
+        raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
+    if not 1 <= users <= MAX_USERS:
+        raise UnsupportedError(f"1 to {MAX_USERS} users are supported, q has {users}")
+    if head_dim not in HEAD_DIMS:
+        raise UnsupportedError(f"head_dim must be one of {HEAD_DIMS}, it is {head_dim}")
+    if not 1 <= query_heads <= MAX_QUERY_HEADS:
+        raise UnsupportedError(f"1 to {MAX_QUERY_HEADS} query heads are supported, q has {query_heads}")
+    if kv_heads < 1 or query_heads % kv_heads:
+        raise UnsupportedError(f"{query_heads} query heads cannot be shared evenly by {kv_heads} key/value heads")
+    if max_tokens < TILE or max_tokens % TILE:
+        raise UnsupportedError(f"the caches must hold a multiple of {TILE} tokens, they hold {max_tokens}")
+    check_chunk(chunk_size, max_tokens)
+    check_positions(cur_pos, users)
+    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size)
+
+
+def check_chunk(chunk_size: int, max_tokens: int) -> None:
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < TILE or chunk_size % TILE:
+        raise UnsupportedError(f"chunk_size must be a positive multiple of {TILE}, got {chunk_size!r}")
+    if chunk_size > max_tokens:
+        raise UnsupportedError(f"chunk_size {chunk_size} exceeds the {max_tokens} tokens the caches hold")
+
+
+def check_positions(cur_pos: TensorFacts, users: int) -> None:
+    wanted = ((users,), "INT32", "ROW_MAJOR")
+    if (cur_pos.shape, cur_pos.dtype, cur_pos.layout) != wanted:
+        raise UnsupportedError(
+            f"cur_pos must be {wanted[1]} {wanted[2]} {wanted[0]}, it is {cur_pos.dtype} {cur_pos.layout} {cur_pos.shape}"
+        )
+
+
+def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:
+    """(threshold, scale) as floats, the default scale filled in."""
+    if not math.isfinite(threshold) or threshold < 0:
+        raise UnsupportedError(f"threshold must be finite and at least 0, got {threshold}")
+    scale = 1 / math.sqrt(head_dim) if scale is None else scale
+    if not math.isfinite(scale) or scale == 0:
+        raise UnsupportedError(f"scale must be finite and not 0, got {scale}")
+    return float(threshold), float(scale)
+
+
+def check_fidelity(name: str) -> str:
+    if name not in FIDELITIES:
+        raise UnsupportedError(f"math_fidelity must be one of {', '.join(FIDELITIES)}, got {name!r}")
+    return name

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the host fixes when it builds the program, by the names op.py gives it (program.py, `constants`).
+
+#pragma once
+
+#include <cstdint>
+
+namespace config {
+
+// Shapes. A group of `workers` cores shares one head of one user at a time.
+constexpr uint32_t users = get_named_compile_time_arg_val("users");
+constexpr uint32_t kv_heads = get_named_compile_time_arg_val("kv_heads");
+constexpr uint32_t query_heads = get_named_compile_time_arg_val("query_heads");
+constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
+constexpr uint32_t cache_tiles = get_named_compile_time_arg_val("cache_tiles");
+constexpr uint32_t chunk_tiles = get_named_compile_time_arg_val("chunk_tiles");
+constexpr uint32_t workers = get_named_compile_time_arg_val("workers");
+constexpr uint32_t rows_a_head = query_heads / kv_heads;  // rows of the query tile that belong to one KV head
+constexpr uint32_t items = users * kv_heads;
+
+constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
+constexpr bool has_priority = get_named_compile_time_arg_val("has_priority") == 1;
+constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
+
+// Circular buffers. The partial result of a head is its head_tiles of output and one tile of softmax mass.
+constexpr uint32_t partial_tiles = head_tiles + 1;
+constexpr uint32_t cb_query = get_named_compile_time_arg_val("cb_query");
+constexpr uint32_t cb_keys = get_named_compile_time_arg_val("cb_keys");
+constexpr uint32_t cb_values = get_named_compile_time_arg_val("cb_values");
+constexpr uint32_t cb_mask = get_named_compile_time_arg_val("cb_mask");
+constexpr uint32_t cb_ones = get_named_compile_time_arg_val("cb_ones");
+constexpr uint32_t cb_scaler = get_named_compile_time_arg_val("cb_scaler");
+constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
+constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
+constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
+constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
+constexpr uint32_t cb_gathered_peak = get_named_compile_time_arg_val("cb_gathered_peak");
+constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
+constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");
+constexpr uint32_t cb_partial = get_named_compile_time_arg_val("cb_partial");
+constexpr uint32_t cb_partial_peak = get_named_compile_time_arg_val("cb_partial_peak");
+constexpr uint32_t cb_scaled_query = get_named_compile_time_arg_val("cb_scaled_query");
+constexpr uint32_t cb_scores = get_named_compile_time_arg_val("cb_scores");
+constexpr uint32_t cb_weights = get_named_compile_time_arg_val("cb_weights");
+constexpr uint32_t cb_state = get_named_compile_time_arg_val("cb_state");
+constexpr uint32_t cb_peak_a = get_named_compile_time_arg_val("cb_peak_a");
+constexpr uint32_t cb_peak_b = get_named_compile_time_arg_val("cb_peak_b");
+constexpr uint32_t cb_decay = get_named_compile_time_arg_val("cb_decay");
+constexpr uint32_t cb_decay_other = get_named_compile_time_arg_val("cb_decay_other");
+constexpr uint32_t cb_inverse = get_named_compile_time_arg_val("cb_inverse");
+// On the output core.
+constexpr uint32_t cb_difference = get_named_compile_time_arg_val("cb_difference");
+constexpr uint32_t cb_squares = get_named_compile_time_arg_val("cb_squares");
+constexpr uint32_t cb_verdict = get_named_compile_time_arg_val("cb_verdict");
+// On the exchange core.
+constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
+
+// Semaphores.
+constexpr uint32_t sem_arrived = get_named_compile_time_arg_val("sem_arrived");
+constexpr uint32_t sem_credit = get_named_compile_time_arg_val("sem_credit");
+constexpr uint32_t sem_outgoing = get_named_compile_time_arg_val("sem_outgoing");
+constexpr uint32_t sem_user = get_named_compile_time_arg_val("sem_user");  // and one for each further user
+
+// Heads add this to a user's semaphore on the output core when their part has landed there.
+constexpr uint32_t guess_landed = 1;
+constexpr uint32_t exact_landed = 1 << 16;
+
+}  // namespace config

@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run depends on that only the device knows: the role of this member and every user's cached tokens. A
+// core's reader fetches it once and hands it to the core's other kernels in a page of words.
+
+#pragma once
+
+#include <cstdint>
+
+#include "config.hpp"
+
+namespace control {
+
+constexpr uint32_t page_bytes = 64;
+constexpr uint32_t receiving = 0;     // word: 1 on the receiver of a pair, else 0
+constexpr uint32_t first_tokens = 1;  // words: cached tokens of each user, 0 for one to skip
+static_assert((first_tokens + config::users) * sizeof(uint32_t) <= page_bytes);
+
+}  // namespace control

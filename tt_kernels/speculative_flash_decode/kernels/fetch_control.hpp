@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reader's side of control.hpp. Positions are int32 [users], a priority row is priority.hpp's.
+
+#pragma once
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "control.hpp"
+#include "tt_kernels/common/kernels/priority.hpp"
+
+namespace control {
+
+struct Sources {
+    uint32_t positions;
+    uint32_t priority;
+    uint32_t peer_priority;
+    bool first_member;  // of a pair: sends when both have the same priority
+};
+
+// Each source lands in a line of its own of cb_scratch.
+constexpr uint32_t line_bytes = priority::row_bytes;
+constexpr uint32_t scratch_bytes = 3 * line_bytes;
+
+// The highest priority among users that are not skipped.
+inline uint32_t highest(const volatile tt_l1_ptr uint32_t* row, const volatile tt_l1_ptr uint32_t* tokens) {
+    uint32_t found = 0;
+    for (uint32_t user = 0; user < config::users; ++user) {
+        if (tokens[user] > 0 && row[user] > found) {
+            found = row[user];
+        }
+    }
+    return found;
+}
+
+// Writes the page at `page`. Positions past the cache count as its last one.
+template <typename PositionsArgs, typename PriorityArgs>
+inline void fetch(
+    const Sources& from, uint32_t page, const PositionsArgs& positions_args, const PriorityArgs& priority_args) {
+    const uint32_t scratch = get_write_ptr(config::cb_scratch);
+    const auto positions = TensorAccessor(positions_args, from.positions);
+    noc_async_read(positions.get_noc_addr(0), scratch, config::users * sizeof(uint32_t));
+    if constexpr (config::has_peer) {
+        const auto own = TensorAccessor(priority_args, from.priority);
+        const auto peer = TensorAccessor(priority_args, from.peer_priority);
+        noc_async_read(own.get_noc_addr(0), scratch + line_bytes, priority::row_bytes);
+        noc_async_read(peer.get_noc_addr(0), scratch + 2 * line_bytes, priority::row_bytes);
+    }
+    noc_async_read_barrier();
+
+    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
+    const volatile tt_l1_ptr int32_t* position = reinterpret_cast<const volatile tt_l1_ptr int32_t*>(scratch);
+    constexpr int32_t last = config::cache_tiles * 32 - 1;
+    for (uint32_t user = 0; user < config::users; ++user) {
+        const int32_t at = position[user] < last ? position[user] : last;
+        words[first_tokens + user] = at < 0 ? 0 : at + 1;
+    }
+    words[receiving] = 0;
+    if constexpr (config::has_peer) {
+        const uint32_t own = highest(
+            reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(scratch + line_bytes), words + first_tokens);
+        const uint32_t peer = highest(
+            reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(scratch + 2 * line_bytes), words + first_tokens);
+        words[receiving] = own < peer || (own == peer && !from.first_member);
+    }
+}
+
+// Fetches the page and hands a copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
+// readable at the start of cb_control, which nothing else is pushed to.
+template <typename PositionsArgs, typename PriorityArgs>
+inline void share(const Sources& from, const PositionsArgs& positions_args, const PriorityArgs& priority_args) {
+    cb_reserve_back(config::cb_control, 1);
+    cb_reserve_back(config::cb_control_writer, 1);
+    const uint32_t page = get_write_ptr(config::cb_control);
+    fetch(from, page, positions_args, priority_args);
+    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
+    volatile tt_l1_ptr uint32_t* copy =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
+    for (uint32_t i = 0; i < page_bytes / sizeof(uint32_t); ++i) {
+        copy[i] = words[i];
+    }
+    cb_push_back(config::cb_control, 1);
+    cb_push_back(config::cb_control_writer, 1);
+}
+
+}  // namespace control

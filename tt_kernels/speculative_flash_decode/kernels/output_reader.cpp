@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The output core's reader (NCRISC): waits until the heads of a user have landed here, hands them to compute for
+// verification and writes them to DRAM.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "control.hpp"
+#include "fetch_control.hpp"
+#include "tt_kernels/common/kernels/tile_masks.hpp"
+#include "tt_kernels/common/kernels/tile_rows.hpp"
+
+namespace {
+
+constexpr uint32_t head_tiles = config::head_tiles;
+
+// Rows of a tile that belong to no query head; the heads' rows are never touched, they may have landed already.
+void clear_unused_rows(uint32_t base) {
+    for (uint32_t tile = 0; tile < config::users * head_tiles; ++tile) {
+        tile_rows::for_each_piece(config::query_heads, 32, [&](uint32_t offset, uint32_t bytes) {
+            tile_masks::fill(base + tile * tile_rows::tile_bytes + offset, bytes, 0);
+        });
+    }
+}
+
+template <typename Accessor>
+void emit(uint32_t cb, uint32_t user, const Accessor& output) {
+    cb_reserve_back(cb, head_tiles);
+    const uint32_t from = get_write_ptr(cb);
+    cb_push_back(cb, head_tiles);
+    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+        noc_async_write_page(user * head_tiles + tile, output, from + tile * tile_rows::tile_bytes);
+    }
+}
+
+void wait_for_heads(uint32_t user, uint32_t unit) {
+    volatile tt_l1_ptr uint32_t* landed =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_user + user));
+    while ((*landed / unit & 0xFFFF) < config::kv_heads) {
+        invalidate_l1_cache();
+    }
+}
+
+}  // namespace
+
+void kernel_main() {
+    uint32_t arg = 0;
+    control::Sources sources;
+    sources.positions = get_arg_val<uint32_t>(arg++);
+    sources.priority = get_arg_val<uint32_t>(arg++);
+    sources.peer_priority = get_arg_val<uint32_t>(arg++);
+    sources.first_member = get_arg_val<uint32_t>(arg++) == 1;
+    const uint32_t exact_address = get_arg_val<uint32_t>(arg++);
+    const uint32_t guess_address = get_arg_val<uint32_t>(arg++);
+    constexpr auto output_args = TensorAccessorArgs<0>();
+    constexpr auto positions_args = TensorAccessorArgs<output_args.next_compile_time_args_offset()>();
+    constexpr auto priority_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
+    const auto exact = TensorAccessor(output_args, exact_address);
+    const auto guess = TensorAccessor(output_args, guess_address);
+
+    const volatile tt_l1_ptr uint32_t* words =
+        reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
+    control::share(sources, positions_args, priority_args);
+    if (words[control::receiving]) {
+        return;
+    }
+    const uint32_t guesses = get_write_ptr(config::cb_guess);
+    const uint32_t exacts = get_write_ptr(config::cb_exact);
+    clear_unused_rows(guesses);
+    clear_unused_rows(exacts);
+    cb_reserve_back(config::cb_ones, 1);
+    tile_masks::ones(get_write_ptr(config::cb_ones));
+    cb_push_back(config::cb_ones, 1);
+
+    constexpr uint32_t user_bytes = head_tiles * tile_rows::tile_bytes;
+    for (uint32_t user = 0; user < config::users; ++user) {
+        const bool skipped = words[control::first_tokens + user] == 0;
+        if (skipped) {
+            tile_masks::fill(guesses + user * user_bytes, user_bytes, 0);
+            tile_masks::fill(exacts + user * user_bytes, user_bytes, 0);
+        } else {
+            wait_for_heads(user, config::guess_landed);
+        }
+        emit(config::cb_guess, user, guess);
+        if (!skipped) {
+            wait_for_heads(user, config::exact_landed);
+        }
+        emit(config::cb_exact, user, exact);
+    }
+    noc_async_write_barrier();
+}

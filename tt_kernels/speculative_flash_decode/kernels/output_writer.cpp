@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The output core's writer (BRISC): accepts or rejects each user's guess and writes distances, norms and this
+// member's priorities.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "control.hpp"
+#include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/priority.hpp"
+
+namespace {
+
+constexpr uint32_t infinity = 0x7F800000;
+constexpr uint32_t fewest_tokens = 2 * config::chunk_tiles * attention::tile_tokens;  // below: bypassed
+constexpr uint32_t line_bytes = priority::row_bytes;
+
+// Squares are not negative, so their bits order as they do; of a NaN or an infinity nothing is accepted.
+bool less(uint32_t distance, uint32_t bound) { return bound < infinity && distance < bound; }
+
+}  // namespace
+
+void kernel_main() {
+    uint32_t arg = 0;
+    const uint32_t distance_address = get_arg_val<uint32_t>(arg++);
+    const uint32_t norm_address = get_arg_val<uint32_t>(arg++);
+    const uint32_t priority_address = get_arg_val<uint32_t>(arg++);
+    constexpr auto norm_args = TensorAccessorArgs<0>();
+    constexpr auto priority_args = TensorAccessorArgs<norm_args.next_compile_time_args_offset()>();
+
+    cb_wait_front(config::cb_control_writer, 1);
+    const volatile tt_l1_ptr uint32_t* words =
+        reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
+    if (words[control::receiving]) {
+        return;
+    }
+    // The reader is done with its lines of the scratch: the control page came after them.
+    const uint32_t scratch = get_write_ptr(config::cb_scratch);
+    volatile tt_l1_ptr uint32_t* distance = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
+    volatile tt_l1_ptr uint32_t* norm = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + line_bytes);
+    volatile tt_l1_ptr uint32_t* outcome = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + 2 * line_bytes);
+    for (uint32_t user = config::users; user < priority::max_users; ++user) {
+        outcome[user] = priority::accepted;
+    }
+    const uint32_t verdict_bytes = get_tile_size(config::cb_verdict);
+    for (uint32_t user = 0; user < config::users; ++user) {
+        cb_wait_front(config::cb_verdict, 3);
+        const uint32_t verdict = get_read_ptr(config::cb_verdict);
+        const auto value = [&](uint32_t tile) {
+            return *reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(verdict + tile * verdict_bytes);
+        };
+        distance[user] = value(0);
+        norm[user] = value(1);
+        const uint32_t tokens = words[control::first_tokens + user];
+        if (tokens == 0) {
+            outcome[user] = priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
+        } else if (tokens < fewest_tokens) {
+            outcome[user] = priority::bypassed;
+        } else {
+            outcome[user] = less(distance[user], value(2)) ? priority::accepted : priority::rejected;
+        }
+        cb_pop_front(config::cb_verdict, 3);
+    }
+    const auto distances = TensorAccessor(norm_args, distance_address);
+    const auto norms = TensorAccessor(norm_args, norm_address);
+    noc_async_write(scratch, distances.get_noc_addr(0), config::users * sizeof(uint32_t));
+    noc_async_write(scratch + line_bytes, norms.get_noc_addr(0), config::users * sizeof(uint32_t));
+    if constexpr (config::has_priority) {
+        const auto priorities = TensorAccessor(priority_args, priority_address);
+        noc_async_write(scratch + 2 * line_bytes, priorities.get_noc_addr(0), priority::row_bytes);
+    }
+    noc_async_write_barrier();
+}

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's compute kernel (ALSpec paper, algorithm 3): the guess first where this worker owns it, then its slice
+// of the middle; on the reducer the merge of all partial results.
+
+#include <cstdint>
+
+#include "api/compute/compute_kernel_hw_startup.h"
+#include "config.hpp"
+#include "control.hpp"
+#include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/online_softmax.hpp"
+
+namespace {
+
+using attention::Range;
+using namespace online_softmax;
+
+constexpr uint32_t head_tiles = config::head_tiles;
+constexpr uint32_t chunk_tiles = config::chunk_tiles;
+
+// The state of one head's attention on this core; see online_softmax.hpp.
+struct State {
+    uint32_t peak = config::cb_peak_a;
+    uint32_t other_peak = config::cb_peak_b;
+    bool empty = true;
+
+    void swap_peaks() {
+        const uint32_t held = peak;
+        peak = other_peak;
+        other_peak = held;
+    }
+
+    // Attends to the key tiles of `range`, a chunk at a time.
+    void attend(const Range& range, uint32_t tokens) {
+        for (uint32_t begin = range.begin; begin < range.end; begin += chunk_tiles) {
+            const uint32_t end = attention::least(begin + chunk_tiles, range.end);
+            attend_chunk(end - begin, attention::ends_partly(end, tokens));
+        }
+    }
+
+    void attend_chunk(uint32_t rows, bool masked) {
+        score<head_tiles>(
+            config::cb_scaled_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
+            chunk_tiles, masked);
+        cb_wait_front(config::cb_scores, chunk_tiles);
+        raise_peak(config::cb_scores, rows, config::cb_scaler, peak, empty, other_peak);
+        cb_wait_front(other_peak, 1);
+        weigh(config::cb_scores, other_peak, config::cb_weights, rows, chunk_tiles);
+        if (!empty) {
+            decay_of(peak, 0, other_peak, config::cb_decay);
+            cb_pop_front(peak, 1);
+            cb_wait_front(config::cb_decay, 1);
+        }
+        cb_wait_front(config::cb_weights, chunk_tiles);
+        accumulate<head_tiles>(
+            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_decay, empty, rows,
+            chunk_tiles);
+        if (!empty) {
+            cb_pop_front(config::cb_decay, 1);
+        }
+        cb_wait_front(config::cb_state, config::partial_tiles);
+        swap_peaks();
+        empty = false;
+    }
+
+    // Merges the partial result in slot `slot` of the gathered ones.
+    void merge_slot(uint32_t slot) {
+        cb_reserve_back(other_peak, 1);
+        reconfig_data_format_srca(peak);
+        copy_init(peak);
+        binary_max_tile_init();
+        pack_reconfig_data_format(other_peak);
+        tile_regs_acquire();
+        copy_tile(peak, 0, 0);
+        copy_tile(config::cb_gathered_peak, slot, 1);
+        binary_max_tile(0, 1, 0, VectorMode::C);
+        pack_registers(other_peak, 0, 1);
+        cb_push_back(other_peak, 1);
+
+        cb_wait_front(other_peak, 1);
+        decay_of(peak, 0, other_peak, config::cb_decay);
+        decay_of(config::cb_gathered_peak, slot, other_peak, config::cb_decay_other);
+        cb_wait_front(config::cb_decay, 1);
+        cb_wait_front(config::cb_decay_other, 1);
+        merge<head_tiles>(
+            config::cb_state, config::cb_decay, config::cb_gathered, slot * config::partial_tiles,
+            config::cb_decay_other);
+        cb_wait_front(config::cb_state, config::partial_tiles);
+        cb_pop_front(config::cb_decay, 1);
+        cb_pop_front(config::cb_decay_other, 1);
+        cb_pop_front(peak, 1);
+        swap_peaks();
+    }
+
+    void send_to_reducer() {
+        copy_tiles(config::cb_state, 0, config::partial_tiles, config::cb_partial);
+        copy_tiles(peak, 0, 1, config::cb_partial_peak);
+    }
+
+    void drop() {
+        if (!empty) {
+            cb_pop_front(config::cb_state, config::partial_tiles);
+            cb_pop_front(peak, 1);
+            empty = true;
+        }
+    }
+};
+
+void reduce_head(State& state, uint32_t tokens) {
+    constexpr uint32_t others = config::workers - 1;
+    if constexpr (others > 0) {
+        cb_wait_front(config::cb_gathered, others * config::partial_tiles);
+        cb_wait_front(config::cb_gathered_peak, others);
+    }
+    if (state.empty) {
+        // The guess was everything there is: its worker's partial result is the head's.
+        normalise<head_tiles>(
+            config::cb_gathered, (attention::speculative_worker(config::workers) - 1) * config::partial_tiles,
+            config::cb_inverse, config::cb_exact);
+    } else {
+        for (uint32_t slot = 0; slot < others; ++slot) {
+            if (attention::part_of(tokens, chunk_tiles, slot + 1, config::workers, config::speculate).tiles() > 0) {
+                state.merge_slot(slot);
+            }
+        }
+        normalise<head_tiles>(config::cb_state, 0, config::cb_inverse, config::cb_exact);
+    }
+    if constexpr (others > 0) {
+        cb_pop_front(config::cb_gathered, others * config::partial_tiles);
+        cb_pop_front(config::cb_gathered_peak, others);
+    }
+}
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t group = get_arg_val<uint32_t>(0);
+    const uint32_t groups = get_arg_val<uint32_t>(1);
+    const uint32_t worker = get_arg_val<uint32_t>(2);
+    const uint32_t scale = get_arg_val<uint32_t>(3);
+
+    cb_wait_front(config::cb_control, 1);
+    if (read_tile_value(config::cb_control, 0, control::receiving)) {
+        return;
+    }
+    compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
+    cb_wait_front(config::cb_ones, 1);
+    cb_wait_front(config::cb_scaler, 1);
+
+    State state;
+    for (uint32_t item = group; item < config::items; item += groups) {
+        const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + item / config::kv_heads);
+        if (tokens == 0) {
+            continue;
+        }
+        const auto part =
+            attention::part_of(tokens, chunk_tiles, worker, config::workers, config::speculate);
+        if (part.tiles() > 0) {
+            scale_query(config::cb_query, config::cb_scaled_query, head_tiles, scale);
+            cb_wait_front(config::cb_scaled_query, head_tiles);
+            state.attend(part.first, tokens);
+            state.attend(part.last, tokens);
+            if (config::speculate && worker == attention::speculative_worker(config::workers)) {
+                normalise<head_tiles>(config::cb_state, 0, config::cb_inverse, config::cb_guess);
+            }
+            state.attend(part.middle, tokens);
+            cb_pop_front(config::cb_scaled_query, head_tiles);
+        }
+        if (worker == attention::reducer) {
+            reduce_head(state, tokens);
+        } else if (part.tiles() > 0) {
+            state.send_to_reducer();
+        }
+        state.drop();
+    }
+}

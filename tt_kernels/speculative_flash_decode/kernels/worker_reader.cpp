@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A worker's reader (NCRISC): constants, control, queries and this worker's part of the keys and values of each
+// head its group owns; on the reducer also the partial results of the others.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "control.hpp"
+#include "fetch_control.hpp"
+#include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/tile_masks.hpp"
+
+namespace {
+
+using attention::Range;
+
+constexpr uint32_t head_tiles = config::head_tiles;
+constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
+
+void push_constant_tiles() {
+    cb_reserve_back(config::cb_ones, 1);
+    tile_masks::ones(get_write_ptr(config::cb_ones));
+    cb_push_back(config::cb_ones, 1);
+    cb_reserve_back(config::cb_scaler, 1);
+    tile_masks::reduce_scaler(get_write_ptr(config::cb_scaler));
+    cb_push_back(config::cb_scaler, 1);
+}
+
+// Rows of head_tiles cache tiles, row r from tile base + r * head_tiles. A push is one row, which divides the
+// buffer's size, so rows never wrap around; those in flight may lie on both sides of its end.
+template <typename Accessor>
+void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& rows) {
+    const uint32_t tile_bytes = get_tile_size(cb);
+    const uint32_t row_bytes = head_tiles * tile_bytes;
+    const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
+    for (uint32_t row = rows.begin; row < rows.end;) {
+        const uint32_t batch = attention::least(rows_in_flight, rows.end - row);
+        cb_reserve_back(cb, batch * head_tiles);
+        uint32_t to = get_write_ptr(cb);
+        for (uint32_t i = 0; i < batch; ++i) {
+            for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+                noc_async_read_page(base + (row + i) * head_tiles + tile, cache, to + tile * tile_bytes);
+            }
+            to += row_bytes;
+            if (to >= limit) {
+                to -= get_local_cb_interface(cb).fifo_size;
+            }
+        }
+        noc_async_read_barrier();
+        for (uint32_t i = 0; i < batch; ++i) {
+            cb_push_back(cb, head_tiles);
+        }
+        row += batch;
+    }
+}
+
+// The reducer lets the others write the partial results of the next head only into slots compute has popped.
+struct Reduction {
+    uint32_t arrived = 0;
+    uint32_t heads = 0;
+
+    void open(uint32_t first_worker_arg) {
+        cb_reserve_back(config::cb_gathered, (config::workers - 1) * config::partial_tiles);
+        cb_reserve_back(config::cb_gathered_peak, config::workers - 1);
+        if (heads++ == 0) {
+            return;  // the slots start free
+        }
+        for (uint32_t worker = 1; worker < config::workers; ++worker) {
+            const uint32_t arg = first_worker_arg + 2 * worker;
+            noc_semaphore_inc(
+                get_noc_addr(
+                    get_arg_val<uint32_t>(arg), get_arg_val<uint32_t>(arg + 1), get_semaphore(config::sem_credit)),
+                1);
+        }
+    }
+
+    void gather(uint32_t tokens) {
+        for (uint32_t worker = 1; worker < config::workers; ++worker) {
+            arrived += attention::part_of(
+                           tokens, config::chunk_tiles, worker, config::workers, config::speculate)
+                               .tiles() > 0;
+        }
+        noc_semaphore_wait_min(
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_arrived)), arrived);
+        cb_push_back(config::cb_gathered, (config::workers - 1) * config::partial_tiles);
+        cb_push_back(config::cb_gathered_peak, config::workers - 1);
+    }
+};
+
+}  // namespace
+
+void kernel_main() {
+    uint32_t arg = 0;
+    const uint32_t group = get_arg_val<uint32_t>(arg++);
+    const uint32_t groups = get_arg_val<uint32_t>(arg++);
+    const uint32_t worker = get_arg_val<uint32_t>(arg++);
+    const uint32_t query_address = get_arg_val<uint32_t>(arg++);
+    const uint32_t keys_address = get_arg_val<uint32_t>(arg++);
+    const uint32_t values_address = get_arg_val<uint32_t>(arg++);
+    control::Sources sources;
+    sources.positions = get_arg_val<uint32_t>(arg++);
+    sources.priority = get_arg_val<uint32_t>(arg++);
+    sources.peer_priority = get_arg_val<uint32_t>(arg++);
+    sources.first_member = get_arg_val<uint32_t>(arg++) == 1;
+    const uint32_t first_worker_arg = arg;  // NoC x and y of each worker of the group
+
+    constexpr auto query_args = TensorAccessorArgs<0>();
+    constexpr auto cache_args = TensorAccessorArgs<query_args.next_compile_time_args_offset()>();
+    constexpr auto positions_args = TensorAccessorArgs<cache_args.next_compile_time_args_offset()>();
+    constexpr auto priority_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
+    const auto query = TensorAccessor(query_args, query_address);
+    const auto keys = TensorAccessor(cache_args, keys_address);
+    const auto values = TensorAccessor(cache_args, values_address);
+
+    const volatile tt_l1_ptr uint32_t* words =
+        reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
+    control::share(sources, positions_args, priority_args);
+    if (words[control::receiving]) {
+        return;
+    }
+    push_constant_tiles();
+
+    Reduction reduction;
+    for (uint32_t item = group; item < config::items; item += groups) {
+        const uint32_t user = item / config::kv_heads;
+        const uint32_t tokens = words[control::first_tokens + user];
+        const auto part =
+            attention::part_of(tokens, config::chunk_tiles, worker, config::workers, config::speculate);
+        if (part.tiles() > 0) {
+            cb_reserve_back(config::cb_query, head_tiles);
+            const uint32_t to = get_write_ptr(config::cb_query);
+            for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+                noc_async_read_page(user * head_tiles + tile, query, to + tile * tile_rows::tile_bytes);
+            }
+            if (attention::needs_mask(part, tokens)) {
+                cb_reserve_back(config::cb_mask, 1);
+                tile_masks::key_mask(get_write_ptr(config::cb_mask), attention::tokens_in_last_tile(tokens));
+                cb_push_back(config::cb_mask, 1);
+            }
+            noc_async_read_barrier();
+            cb_push_back(config::cb_query, head_tiles);
+
+            const uint32_t base = item * config::cache_tiles * head_tiles;
+            for (const Range& range : {part.first, part.last, part.middle}) {
+                for (uint32_t begin = range.begin; begin < range.end; begin += config::chunk_tiles) {
+                    const Range chunk{begin, attention::least(begin + config::chunk_tiles, range.end)};
+                    read_rows(config::cb_keys, keys, base, chunk);
+                    read_rows(config::cb_values, values, base, chunk);
+                }
+            }
+        }
+        if (config::workers > 1 && worker == attention::reducer && tokens > 0) {
+            reduction.open(first_worker_arg);
+            reduction.gather(tokens);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ttnn program of the op: kernels, circular buffers, semaphores and their arguments."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime_patches.sgdc import UNGATED_DEFINE
+from tt_kernels.common.cores import core_set
+from tt_kernels.common.ungated import require_ungated
+from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, OUTPUT, WORKER, Buffer
+from tt_kernels.speculative_flash_decode.checks import Problem
+from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan
+
+KERNELS = Path(__file__).parent / "kernels"
+# Kernels include each other's headers by their path in this repository.
+INCLUDE_PATH = Path(__file__).parents[2]
+MAX_SEMAPHORES = 16
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The device tensors of one member. guess, distance_sq and norm_sq are None without speculation, the
+    priorities where there are none."""
+
+    q: Any
+    k: Any
+    v: Any
+    cur_pos: Any
+    exact: Any
+    guess: Any = None
+    distance_sq: Any = None
+    norm_sq: Any = None
+    priority: Any = None
+    peer_priority: Any = None
+
+    def all(self) -> list[Any]:
+        names = ("q", "k", "v", "cur_pos", "priority", "peer_priority", "guess", "distance_sq", "norm_sq", "exact")
+        return [tensor for name in names if (tensor := getattr(self, name)) is not None]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One side of a pair, or the only one: its tensors and cores. first: sends when the priorities are equal."""
+
+    tensors: Tensors
+    plan: CorePlan
+    first: bool = True
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Numbers of a run: threshold, scale; and how it is built."""
+
+    threshold: float
+    scale: float
+    speculate: bool
+    math_fidelity: str
+
+
+def float_bits(value: float) -> int:
+    return struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+def constants(problem: Problem, plan: CorePlan, buffers: dict[str, Buffer], settings: Settings, member: Member, peer: bool):
+    """The named compile-time arguments of every kernel; kernels/config.hpp reads them."""
+    unused = MAX_BUFFER_INDEX
+    names = (
+        "query keys values mask ones scaler control control_writer scratch gathered gathered_peak guess exact partial "
+        "partial_peak scaled_query scores weights state peak_a peak_b decay decay_other inverse difference squares "
+        "verdict outgoing"
+    )
+    values = {
+        "users": problem.users,
+        "kv_heads": problem.kv_heads,
+        "query_heads": problem.query_heads,
+        "head_tiles": problem.head_tiles,
+        "cache_tiles": problem.max_tokens // TILE,
+        "chunk_tiles": problem.chunk_tiles,
+        "workers": plan.workers_a_group,
+        "speculate": int(settings.speculate),
+        "has_priority": int(member.tensors.priority is not None),
+        "has_peer": int(peer),
+    }
+    values |= {f"cb_{name}": buffers[f"cb_{name}"].index if f"cb_{name}" in buffers else unused for name in names.split()}
+    return list((values | semaphore_ids()).items())
+
+
+MAX_BUFFER_INDEX = 31
+
+
+def semaphore_ids() -> dict[str, int]:
+    return {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_user": 3}
+
+
+def build_program(
+    problem: Problem,
+    settings: Settings,
+    members: Sequence[Member],
+    buffers: dict[str, Buffer],
+    noc_core,
+):
+    """The ttnn.ProgramDescriptor that runs every member of `members` on its own cores of one chip.
+
+    noc_core: Core -> (x, y) on the NoC.
+    """
+    import ttnn
+
+    first = members[0]
+    named = constants(problem, first.plan, buffers, settings, first, peer=first.plan.exchange is not None)
+    workers = [core for member in members for core in member.plan.workers]
+    kernels = [
+        _kernel("worker_reader.cpp", workers, named, _worker_reader_accessors(first), ttnn.ReaderConfigDescriptor(),
+                _per_core(members, _worker_reader_args, noc_core)),
+        _kernel("worker_writer.cpp", workers, named, _accessor(first.tensors.exact), ttnn.WriterConfigDescriptor(),
+                _per_core(members, _worker_writer_args, noc_core)),
+        _kernel("worker_compute.cpp", workers, named, [], _compute_config(settings),
+                _per_core(members, lambda m, g, w, noc: [g, len(m.plan.groups), w, float_bits(settings.scale)], noc_core)),
+    ]  # fmt: skip
+    if settings.speculate:
+        kernels += _output_kernels(members, named, settings)
+    cores = {
+        WORKER: workers,
+        OUTPUT: [member.plan.output for member in members if member.plan.output],
+        EXCHANGE: [member.plan.exchange for member in members if member.plan.exchange],
+    }
+    program = ttnn.ProgramDescriptor(
+        kernels=kernels,
+        semaphores=_semaphores(problem, [core for member in members for core in member.plan.cores]),
+        cbs=[_circular_buffer(buffer, cores) for buffer in sorted(buffers.values(), key=lambda b: b.index)],
+    )
+    return require_ungated(program, "speculative_flash_decode")
+
+
+def _output_kernels(members: Sequence[Member], named, settings: Settings) -> list:
+    import ttnn
+
+    first = members[0].tensors
+    cores = [member.plan.output for member in members]
+
+    def per_member(args):
+        return [(member.plan.output, args(member)) for member in members]
+
+    reader = per_member(
+        lambda m: [*_source_args(m), m.tensors.exact.buffer_address(), m.tensors.guess.buffer_address()]
+    )
+    writer = per_member(
+        lambda m: [m.tensors.distance_sq.buffer_address(), m.tensors.norm_sq.buffer_address(), _address(m.tensors.priority)]
+    )
+    bound = per_member(lambda m: [float_bits(settings.threshold**2)])
+    return [
+        _kernel("output_reader.cpp", cores, named,
+                _accessor(first.exact) + _accessor(first.cur_pos) + _accessor(first.priority or first.cur_pos),
+                ttnn.ReaderConfigDescriptor(), reader),
+        _kernel("output_writer.cpp", cores, named,
+                _accessor(first.distance_sq) + _accessor(first.priority or first.distance_sq),
+                ttnn.WriterConfigDescriptor(), writer),
+        _kernel("output_compute.cpp", cores, named, [], _compute_config(settings), bound),
+    ]  # fmt: skip
+
+
+def _address(tensor) -> int:
+    return 0 if tensor is None else tensor.buffer_address()
+
+
+def _accessor(tensor) -> list[int]:
+    import ttnn
+
+    return list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args())
+
+
+def _source_args(member: Member) -> list[int]:
+    tensors = member.tensors
+    return [
+        tensors.cur_pos.buffer_address(),
+        _address(tensors.priority),
+        _address(tensors.peer_priority),
+        int(member.first),
+    ]
+
+
+def _worker_reader_accessors(member: Member) -> list[int]:
+    tensors = member.tensors
+    priority = tensors.priority if tensors.priority is not None else tensors.cur_pos
+    return _accessor(tensors.q) + _accessor(tensors.k) + _accessor(tensors.cur_pos) + _accessor(priority)
+
+
+def _worker_reader_args(member: Member, group: int, worker: int, noc_core) -> list[int]:
+    tensors = member.tensors
+    args = [group, len(member.plan.groups), worker]
+    args += [tensor.buffer_address() for tensor in (tensors.q, tensors.k, tensors.v)]
+    args += _source_args(member)
+    return args + [value for core in member.plan.groups[group] for value in noc_core(core)]
+
+
+def _worker_writer_args(member: Member, group: int, worker: int, noc_core) -> list[int]:
+    plan = member.plan
+    args = [group, len(plan.groups), worker, member.tensors.exact.buffer_address()]
+    for core in (plan.groups[group][0], plan.output, plan.exchange):
+        args += noc_core(core) if core else (0, 0)
+    return args
+
+
+def _per_core(members: Iterable[Member], args, noc_core) -> list[tuple[Core, list[int]]]:
+    return [
+        (core, args(member, group, worker, noc_core))
+        for member in members
+        for group, cores in enumerate(member.plan.groups)
+        for worker, core in enumerate(cores)
+    ]
+
+
+def _compute_config(settings: Settings):
+    import ttnn
+
+    return ttnn.ComputeConfigDescriptor(
+        math_fidelity=getattr(ttnn.MathFidelity, settings.math_fidelity), fp32_dest_acc_en=True
+    )
+
+
+def _kernel(source: str, cores: list[Core], named, accessors: list[int], config, per_core):
+    import ttnn
+
+    arguments = ttnn.RuntimeArgs()
+    for (x, y), values in per_core:
+        arguments[x][y] = values
+    return ttnn.KernelDescriptor(
+        kernel_source=str(KERNELS / source),
+        core_ranges=core_set(*cores),
+        compile_time_args=accessors,
+        named_compile_time_args=named,
+        defines=[UNGATED_DEFINE],
+        runtime_args=arguments,
+        config=config,
+        compiler_include_paths=[str(INCLUDE_PATH)],
+    )
+
+
+def _semaphores(problem: Problem, cores: list[Core]) -> list:
+    import ttnn
+
+    ids = semaphore_ids()
+    count = ids["sem_user"] + problem.users
+    assert count <= MAX_SEMAPHORES
+    return [ttnn.SemaphoreDescriptor(id=i, core_ranges=core_set(*cores), initial_value=0) for i in range(count)]
+
+
+def _circular_buffer(buffer: Buffer, cores: dict[str, list[Core]]):
+    import ttnn
+
+    names = {"BFLOAT16": ttnn.bfloat16, "BFLOAT8_B": ttnn.bfloat8_b, "FLOAT32": ttnn.float32, "UINT32": ttnn.uint32}
+    page = ttnn.CBFormatDescriptor(
+        buffer_index=buffer.index, data_format=names[buffer.dtype], page_size=buffer.page_bytes
+    )
+    on = [core for role in sorted(buffer.roles) for core in cores[role]]
+    return ttnn.CBDescriptor(total_size=buffer.bytes, core_ranges=core_set(*on), format_descriptors=[page])
