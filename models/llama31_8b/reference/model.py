@@ -15,6 +15,7 @@ from ..config import LlamaConfig
 from ..tensor_shapes import check_shapes
 from .attention import AttentionPolicy, decode_attention, dense_attention
 from .kv_cache import ContextLengthError, KVCache
+from .projection import Projection
 from .random_weights import random_state_dict
 from .rope import RotaryTable, rotate
 from .step import DecodeStep, TokenTreeLike
@@ -26,10 +27,10 @@ class LlamaLayer(nn.Module):
     def __init__(self, weights: Mapping[str, torch.Tensor], prefix: str) -> None:
         super().__init__()
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
-        self.qkv = _frozen(torch.cat([weights[f"{attention}.{name}_proj.weight"] for name in "qkv"]))
-        self.o = _frozen(weights[f"{attention}.o_proj.weight"])
-        self.gate_up = _frozen(torch.cat([weights[f"{mlp}.{name}_proj.weight"] for name in ("gate", "up")]))
-        self.down = _frozen(weights[f"{mlp}.down_proj.weight"])
+        self.qkv = Projection(torch.cat([weights[f"{attention}.{name}_proj.weight"] for name in "qkv"]))
+        self.o = Projection(weights[f"{attention}.o_proj.weight"])
+        self.gate_up = Projection(torch.cat([weights[f"{mlp}.{name}_proj.weight"] for name in ("gate", "up")]))
+        self.down = Projection(weights[f"{mlp}.down_proj.weight"])
         self.attention_norm = _frozen(weights[f"{prefix}.input_layernorm.weight"])
         self.mlp_norm = _frozen(weights[f"{prefix}.post_attention_layernorm.weight"])
 
@@ -45,12 +46,13 @@ class ReferenceLlama(nn.Module):
         """weights: checked Hugging Face names and shapes, all of one dtype; use from_state_dict."""
         super().__init__()
         self.config = config
-        self.embedding = _frozen(weights["model.embed_tokens.weight"])
+        tied = config.tie_word_embeddings
+        self.head = Projection(weights["model.embed_tokens.weight" if tied else "lm_head.weight"])
+        self.embedding = self.head.weight if tied else _frozen(weights["model.embed_tokens.weight"])
         self.layers = nn.ModuleList(
             LlamaLayer(weights, f"model.layers.{index}") for index in range(config.num_hidden_layers)
         )
         self.norm = _frozen(weights["model.norm.weight"])
-        self.head = self.embedding if config.tie_word_embeddings else _frozen(weights["lm_head.weight"])
         self.dtype = self.embedding.dtype
         self.rotary = RotaryTable(config, self.dtype)
         self._layers = list(self.layers)  # nn.ModuleList indexing is slow enough to show in decoding
@@ -163,9 +165,9 @@ class ReferenceLlama(nn.Module):
             for index in group:
                 layer = self._layers[index]
                 attended = self._attention(index, layer, entry, cache, step, cos, sin, policy)
-                x = x + F.linear(attended, layer.o)
-                gate, up = F.linear(self._rms_norm(x, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-                x = x + F.linear(F.silu(gate).mul_(up), layer.down)
+                x = x + layer.o(attended)
+                gate, up = layer.gate_up(self._rms_norm(x, layer.mlp_norm)).chunk(2, dim=-1)
+                x = x + layer.down(F.silu(gate).mul_(up))
         if commit:
             cache.commit(count)
         if logits == "none" and not hidden:
@@ -177,7 +179,7 @@ class ReferenceLlama(nn.Module):
     def _attention(self, index, layer, x, cache, step, cos, sin, policy) -> torch.Tensor:
         config, batch, count = self.config, len(step.users), step.tokens
         heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
-        qkv = F.linear(self._rms_norm(x, layer.attention_norm), layer.qkv)
+        qkv = layer.qkv(self._rms_norm(x, layer.attention_norm))
         qkv = qkv.view(batch, count, heads + 2 * kv_heads, head_dim)
         rotated = rotate(qkv[:, :, : heads + kv_heads], cos, sin)
         keys, values = cache.keys[index], cache.values[index]
@@ -201,9 +203,9 @@ class ReferenceLlama(nn.Module):
         return (wide * scale).to(x.dtype) * weight
 
     def _logits(self, states: torch.Tensor) -> torch.Tensor:
-        if states.shape[:2] == (1, 1):
-            return F.linear(states[0, 0], self.head).float()[None, None]
-        return F.linear(states, self.head).float()
+        rows = states.flatten(0, 1)
+        scores = self.head(rows[0] if len(rows) == 1 else rows).float()
+        return scores.view(*states.shape[:2], -1)
 
     def _rotary_rows(self, step: DecodeStep) -> tuple[torch.Tensor, torch.Tensor]:
         """cos and sin [batch or 1, T, 1, head_dim] for a step's positions, within the model's context."""
