@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files converted once into Hugging Face folders in the user's cache.
 
-An entry appears whole or not at all: it is written beside its final place and renamed. It carries a manifest of its
-files' sizes, and digests of the small ones; an entry that does not match is rebuilt.
+An entry appears whole or not at all: it is written beside its final place and renamed. It carries a manifest
+of its files' sizes, and digests of the small ones; an entry that does not match is rebuilt.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from filelock import FileLock
@@ -44,10 +45,10 @@ def cache_folder() -> Path:
 
 
 def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None] | None = None) -> Path:
-    """The Hugging Face folder (config.json, tokenizer.json, safetensors) of a GGUF file, converted if need be.
+    """The Hugging Face folder of a GGUF file (config, tokenizer, safetensors), converted if need be.
 
-    `verify_source` is called with the file before a conversion, to refuse a wrong one. Progress goes to standard
-    error. A second process that wants the same file waits for the first.
+    `verify_source` is called with the file before a conversion, to refuse a wrong one. Progress goes to
+    standard error. A second process that wants the same file waits for the first.
 
     Raises what `GgufModel` raises, and ModelLoadError when the disk is too small for the result.
     """
@@ -78,7 +79,7 @@ def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None
 
 
 def _key(path: Path) -> str:
-    """Sixteen hex digits of the version, size, time and the first and last megabyte: cheap for files of any size."""
+    """Sixteen hex digits of version, size, time, first and last megabyte: cheap for files of any size."""
     stat = path.stat()
     digest = hashlib.sha256(f"{CONVERTER_VERSION} {stat.st_size} {stat.st_mtime_ns}".encode())
     with path.open("rb") as file:
@@ -95,8 +96,8 @@ def _convert(path: Path, folder: Path) -> None:
     needed, free = source.stored_bytes(), shutil.disk_usage(folder).free
     if needed > free:
         raise ModelLoadError(
-            f"{path.name} takes {needed / 1e9:.1f} GB once dequantised, but {folder.parent} has {free / 1e9:.1f} GB "
-            "free; set LLAMA_ALSPEC_CACHE to a folder on a larger disk"
+            f"{path.name} takes {needed / 1e9:.1f} GB once dequantised, but {folder.parent} has "
+            f"{free / 1e9:.1f} GB free; set LLAMA_ALSPEC_CACHE to a folder on a larger disk"
         )
     _write_json(folder / "config.json", source.config.to_hf_dict())
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -123,7 +124,13 @@ def _write_shards(source: GgufModel, folder: Path) -> None:
             shards.append(list(pending))
             pending, size = {}, 0
 
-    bar = tqdm(source.tensors(), total=len(source.names), desc=f"dequantise {source.path.name}", unit="tensor", file=sys.stderr)
+    bar = tqdm(
+        source.tensors(),
+        total=len(source.names),
+        desc=f"dequantise {source.path.name}",
+        unit="tensor",
+        file=sys.stderr,
+    )
     for name, tensor in bar:
         if size + tensor.nbytes > _SHARD_BYTES:
             flush()
@@ -139,7 +146,9 @@ def _write_shards(source: GgufModel, folder: Path) -> None:
         (folder / f"shard-{number}.safetensors").rename(folder / final)
         weight_map.update({name: final for name in names})
     total = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+    _write_json(
+        folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map}
+    )
 
 
 def _is_whole(entry: Path) -> bool:

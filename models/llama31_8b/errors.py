@@ -4,4 +4,4 @@
 
 
 class ModelLoadError(ValueError):
-    """Weights or tokenizer files are missing, damaged or out of reach; the message names the file or tensor."""
+    """Weights or tokenizer files are missing, damaged or out of reach; the message names which."""

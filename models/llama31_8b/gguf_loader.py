@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Llama-architecture GGUF file as Hugging Face tensors: names, dtypes, shapes and the q/k row order.
 
-llama.cpp stores q and k projections with the rows of each head interleaved (its RoPE rotates neighbouring pairs);
-Hugging Face rotates the two halves of a head. `GgufModel.tensor` returns the half-split layout.
+llama.cpp stores q and k projections with the rows of each head interleaved (its RoPE rotates neighbouring
+pairs); Hugging Face rotates the two halves of a head. `GgufModel.tensor` returns the half-split layout.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,8 +49,8 @@ class GgufModel:
     `config`: LlamaConfig from the metadata. `names`: Hugging Face tensor names in file order.
     `metadata`: plain Python values by GGUF key.
 
-    Raises FileNotFoundError for a missing file, ModelLoadError for a truncated or damaged one or one that lacks
-    a tensor, UnsupportedModelError for another architecture or an unknown tensor; all name the file.
+    Raises FileNotFoundError for a missing file, ModelLoadError for a truncated or damaged one or one that
+    lacks a tensor, UnsupportedModelError for another architecture or an unknown tensor; all name the file.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -69,12 +70,12 @@ class GgufModel:
         return list(self._source_names)
 
     def stored_bytes(self) -> int:
-        """Bytes all tensors take once dequantised: F16 and BF16 keep two bytes a weight, the rest take four."""
+        """Bytes all tensors take once dequantised: two a weight for F16 and BF16, four for the rest."""
         tensors = (self._tensors[name] for name in self._source_names.values())
         return sum(int(t.n_elements) * (2 if t.tensor_type.name in ("F16", "BF16") else 4) for t in tensors)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """One tensor by its Hugging Face name: `[out, in]` or `[hidden]`, float32 unless stored as F16 or BF16."""
+        """One tensor by its Hugging Face name, `[out, in]` or `[hidden]`; float32 unless F16 or BF16."""
         import gguf
 
         source = self._tensors[self._source_names[name]]
@@ -83,10 +84,13 @@ class GgufModel:
             value = torch.from_numpy(np.array(source.data))
         else:
             try:
-                value = torch.from_numpy(np.array(gguf.dequantize(source.data, source.tensor_type), dtype=np.float32))
+                value = torch.from_numpy(
+                    np.array(gguf.dequantize(source.data, source.tensor_type), dtype=np.float32)
+                )
             except NotImplementedError as error:
                 raise UnsupportedModelError(
-                    f"{self.path}: tensor {source.name} is stored as {kind}, which the gguf library cannot dequantise"
+                    f"{self.path}: tensor {source.name} is stored as {kind}, which the gguf "
+                    "library cannot dequantise"
                 ) from error
             if kind == "BF16":
                 value = value.to(torch.bfloat16)
@@ -147,7 +151,9 @@ class GgufModel:
         return LlamaConfig(
             vocab_size=int(self._tensors["token_embd.weight"].shape[1]),
             hidden_size=hidden,
-            intermediate_size=self._uniform("llama.feed_forward_length", self._required("llama.feed_forward_length")),
+            intermediate_size=self._uniform(
+                "llama.feed_forward_length", self._required("llama.feed_forward_length")
+            ),
             num_hidden_layers=int(self._required("llama.block_count")),
             num_attention_heads=heads,
             num_key_value_heads=self._uniform("llama.attention.head_count_kv", kv_heads),
@@ -165,7 +171,11 @@ class GgufModel:
 
     def _eos_token_ids(self) -> tuple[int, ...]:
         keys = ("eos_token_id", "eot_token_id", "eom_token_id")
-        ids = [int(self.metadata[f"tokenizer.ggml.{key}"]) for key in keys if f"tokenizer.ggml.{key}" in self.metadata]
+        ids = [
+            int(self.metadata[f"tokenizer.ggml.{key}"])
+            for key in keys
+            if f"tokenizer.ggml.{key}" in self.metadata
+        ]
         if self.metadata.get("tokenizer.ggml.pre") in ("llama-bpe", "llama3", "llama-v3"):
             tokens = self.metadata.get("tokenizer.ggml.tokens", ())
             ids += [index for index, token in enumerate(tokens) if token in _LLAMA3_ENDS]
@@ -187,7 +197,9 @@ class GgufModel:
             return scaling
         if kind in ("none", "", "linear"):
             return RopeScaling() if factor == 1.0 else RopeScaling("linear", factor=factor)
-        raise UnsupportedModelError(f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3")
+        raise UnsupportedModelError(
+            f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3"
+        )
 
     def _map_names(self) -> dict[str, str]:
         layers = self.config.num_hidden_layers
@@ -199,7 +211,9 @@ class GgufModel:
             elif block and block[2] in _IN_BLOCK and int(block[1]) < layers:
                 mapped[f"model.layers.{block[1]}.{_IN_BLOCK[block[2]]}.weight"] = name
             elif name != ROPE_FREQS:
-                raise UnsupportedModelError(f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers")
+                raise UnsupportedModelError(
+                    f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers"
+                )
         expected = ["token_embd.weight", "output_norm.weight"]
         expected += [f"blk.{layer}.{part}.weight" for layer in range(layers) for part in _IN_BLOCK]
         missing = [name for name in expected if name not in self._tensors]
@@ -207,13 +221,15 @@ class GgufModel:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ModelLoadError(f"{self.path}: tensor {missing[0]}{more} is missing")
         # GGUF lists dimensions fastest first.
-        shapes = {hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()}
+        shapes = {
+            hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()
+        }
         check_shapes(self.config, shapes, str(self.path))
         return mapped
 
 
 def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
-    """llama.cpp's interleaved rows of each head, `[n_heads * head_dim, in]`, in Hugging Face's half-split order.
+    """llama.cpp's interleaved rows of each head, [n_heads * head_dim, in], in Hugging Face's order.
 
     Row 2i of a head goes to i and row 2i + 1 to head_dim / 2 + i.
     """
@@ -223,9 +239,9 @@ def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
 
 
 def llama3_frequency_factors(scaling: RopeScaling, theta: float, head_dim: int) -> np.ndarray:
-    """What llama3 scaling divides each base frequency by: float64 `[head_dim / 2]` (llama.cpp's rope_freqs)."""
+    """What llama3 scaling divides each base frequency by, float64 [head_dim / 2]: llama.cpp's rope_freqs."""
     frequencies = theta ** -(np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-    # Whole turns a frequency makes over the original context: many turns stay, few are divided, between blends.
+    # Turns a frequency makes over the original context: with many it stays, with few it is divided.
     turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)
     smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
     smooth = np.clip(smooth, 0.0, 1.0)
@@ -233,8 +249,8 @@ def llama3_frequency_factors(scaling: RopeScaling, theta: float, head_dim: int) 
 
 
 def llama3_scaling_of(factors: np.ndarray, theta: float, head_dim: int, original: int) -> RopeScaling | None:
-    """The llama3 RopeScaling whose frequency factors are `factors` [head_dim / 2], or None if there is none with
-    low_freq_factor 1 and high_freq_factor 4 (those of every released Llama 3.x)."""
+    """The llama3 RopeScaling whose frequency factors are `factors` [head_dim / 2], or None if there is none
+    with low_freq_factor 1 and high_freq_factor 4 (those of every released Llama 3.x)."""
     if factors.shape != (head_dim // 2,) or not np.isfinite(factors).all() or factors.max() < 1.0:
         return None
     if np.all(factors == 1.0):

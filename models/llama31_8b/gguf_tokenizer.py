@@ -9,8 +9,9 @@ supported here are those of the models' own tokenizer.json.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
@@ -52,8 +53,8 @@ _PRE_TOKENIZERS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
 def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     """(tokenizer, tokenizer_config) from the `tokenizer.*` metadata of the GGUF file `path`.
 
-    Raises UnsupportedModelError for a vocabulary that is not byte-level BPE or an unknown pre-tokenizer name, and
-    ModelLoadError for missing or inconsistent tables.
+    Raises UnsupportedModelError for a vocabulary that is not byte-level BPE or an unknown pre-tokenizer name,
+    and ModelLoadError for missing or inconsistent tables.
     """
     kind = metadata.get("tokenizer.ggml.model")
     if kind != "gpt2":
@@ -64,8 +65,8 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
     pre = metadata.get("tokenizer.ggml.pre", "default")
     if pre not in _PRE_TOKENIZERS:
         raise UnsupportedModelError(
-            f"{path}: pre-tokenizer {pre!r} is not supported in GGUF; supported: {', '.join(_PRE_TOKENIZERS)}. "
-            "Load the model from its Hugging Face folder instead"
+            f"{path}: pre-tokenizer {pre!r} is not supported in GGUF; supported: "
+            f"{', '.join(_PRE_TOKENIZERS)}. Load the model from its Hugging Face folder instead"
         )
     tokens = _table(metadata, "tokenizer.ggml.tokens", path)
     merges = _table(metadata, "tokenizer.ggml.merges", path)
@@ -87,9 +88,18 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
     tokenizer.pre_tokenizer = _PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
     for wanted, add in ((_CONTROL, tokenizer.add_special_tokens), (_USER_DEFINED, tokenizer.add_tokens)):
-        add([AddedToken(t, normalized=False, special=wanted == _CONTROL) for t, k in zip(tokens, types) if k == wanted])
+        add(
+            [
+                AddedToken(t, normalized=False, special=wanted == _CONTROL)
+                for t, k in zip(tokens, types)
+                if k == wanted
+            ]
+        )
 
-    special = {name: _token(metadata, f"tokenizer.ggml.{key}_token_id", tokens, path) for name, key in _SPECIAL.items()}
+    special = {
+        name: _token(metadata, f"tokenizer.ggml.{key}_token_id", tokens, path)
+        for name, key in _SPECIAL.items()
+    }
     # Llama 3 files older than the add_bos_token key rely on the pre-tokenizer's name.
     add_bos = bool(metadata.get("tokenizer.ggml.add_bos_token", llama3)) and special["bos_token"] is not None
     if add_bos:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from collections.abc import Mapping
 
 from .config import LlamaConfig
 from .errors import ModelLoadError
@@ -18,7 +18,7 @@ def is_weight(name: str) -> bool:
 
 
 def tensor_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
-    """Hugging Face name -> shape (`[out, in]` for projections) of every tensor; `lm_head` only when untied."""
+    """Hugging Face name -> shape (`[out, in]` for projections) of every tensor; lm_head only if untied."""
     hidden, ffn = config.hidden_size, config.intermediate_size
     query = config.num_attention_heads * config.head_dim
     key_value = config.num_key_value_heads * config.head_dim
@@ -45,8 +45,8 @@ def tensor_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
 def check_shapes(config: LlamaConfig, found: Mapping[str, tuple[int, ...]], source: str) -> None:
     """Compare a checkpoint's header with what the config asks for.
 
-    A stored `lm_head` beside tied embeddings is allowed (the loader leaves it out). Raises ModelLoadError naming
-    the first missing, misshapen or unexpected tensor and how many more there are.
+    A stored `lm_head` beside tied embeddings is allowed (the loader leaves it out). Raises ModelLoadError
+    naming the first missing, misshapen or unexpected tensor and how many more there are.
     """
     wanted = tensor_shapes(config)
     missing = [name for name in wanted if name not in found]
@@ -60,7 +60,9 @@ def check_shapes(config: LlamaConfig, found: Mapping[str, tuple[int, ...]], sour
             f"the config needs {list(wanted[wrong[0]])}{_more(wrong)}"
         )
     if extra:
-        raise ModelLoadError(f"{source}: unexpected tensor {extra[0]}: not part of a Llama model{_more(extra)}")
+        raise ModelLoadError(
+            f"{source}: unexpected tensor {extra[0]}: not part of a Llama model{_more(extra)}"
+        )
 
 
 def _more(names: list[str]) -> str:

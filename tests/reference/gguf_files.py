@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import gguf
 import numpy as np
@@ -32,7 +33,8 @@ TINY = LlamaConfig(
     name="tiny",
 )
 CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% "
+    "endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
@@ -45,7 +47,7 @@ def byte_letters() -> list[str]:
 
 
 def tiny_vocabulary(size: int = 320) -> tuple[list[str], list[int], list[str]]:
-    """(tokens, token types, merges) of a byte-level BPE: 4 control tokens, 256 bytes, a few merges, padding."""
+    """(tokens, token types, merges) of a byte-level BPE: control tokens, bytes, merges, padding."""
     control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|spare|>"]
     merges = ["t h", "th e", "i n", "Ġ the", "1 2", "12 3", "\u010a \u010a", "a n", "an d"]
     tokens = control + byte_letters() + [merge.replace(" ", "") for merge in merges]
@@ -55,7 +57,7 @@ def tiny_vocabulary(size: int = 320) -> tuple[list[str], list[int], list[str]]:
 
 
 def interleaved_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
-    """Half-split rows of each head, [n_heads * d, in], in llama.cpp's order: row 2i is i, row 2i + 1 is d / 2 + i."""
+    """Half-split rows of each head in llama.cpp's order: row 2i is i, row 2i + 1 is d / 2 + i."""
     d = weight.shape[0] // n_heads
     order = [h * d + half * (d // 2) + i for h in range(n_heads) for i in range(d // 2) for half in (0, 1)]
     return weight[order]
@@ -64,10 +66,16 @@ def interleaved_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
 def gguf_names(config: LlamaConfig, state: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
     """A Hugging Face state dict under llama.cpp's names and row order."""
     parts = {
-        "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
-        "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-    }  # fmt: skip
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
     top = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
     result = {}
     for name, tensor in state.items():
@@ -76,7 +84,10 @@ def gguf_names(config: LlamaConfig, state: Mapping[str, torch.Tensor]) -> dict[s
             result[f"{top[stem]}.weight"] = tensor.numpy()
             continue
         _, _, layer, part = stem.split(".", 3)
-        heads = {"self_attn.q_proj": config.num_attention_heads, "self_attn.k_proj": config.num_key_value_heads}.get(part)
+        heads = {
+            "self_attn.q_proj": config.num_attention_heads,
+            "self_attn.k_proj": config.num_key_value_heads,
+        }.get(part)
         value = interleaved_rows(tensor, heads) if heads else tensor
         result[f"blk.{layer}.{parts[part]}.weight"] = value.contiguous().numpy()
     return result
@@ -162,7 +173,12 @@ def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
 
 
 def write_hf_folder(
-    folder: Path, config: LlamaConfig = TINY, *, shards: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32
+    folder: Path,
+    config: LlamaConfig = TINY,
+    *,
+    shards: int = 1,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
 ) -> dict[str, torch.Tensor]:
     """Write config.json, tokenizer files and safetensors; returns the state dict."""
     from models.llama31_8b.gguf_tokenizer import build_tokenizer
@@ -171,8 +187,16 @@ def write_hf_folder(
     state = {name: tensor.to(dtype) for name, tensor in random_state_dict(config, seed).items()}
     (folder / "config.json").write_text(json.dumps(config.to_hf_dict()))
     tokens, types, merges = tiny_vocabulary(config.vocab_size)
-    tables = {"tokens": tokens, "token_type": types, "merges": merges, "model": "gpt2", "pre": "smollm",
-              "bos_token_id": 1, "eos_token_id": 2, "add_bos_token": False}  # fmt: skip
+    tables = {
+        "tokens": tokens,
+        "token_type": types,
+        "merges": merges,
+        "model": "gpt2",
+        "pre": "smollm",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "add_bos_token": False,
+    }
     metadata = {f"tokenizer.ggml.{key}": value for key, value in tables.items()}
     metadata["tokenizer.chat_template"] = CHAT_TEMPLATE
     tokenizer, tokenizer_config = build_tokenizer(metadata, folder)
@@ -187,7 +211,9 @@ def write_hf_folder(
         mine = names[shard::shards]
         save_file({name: state[name] for name in mine}, folder / file)
         weight_map.update({name: file for name in mine})
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": weight_map})
+    )
     return state
 
 

@@ -14,7 +14,13 @@ from models.llama31_8b.tensor_shapes import tensor_shapes
 
 BASE = PRESETS["smollm2-135m"].to_hf_dict()
 # Published parameter counts, in millions.
-PARAMETERS = {"llama-3.1-8b": 8030, "llama-3.1-70b": 70554, "llama-3.2-1b": 1236, "llama-3.2-3b": 3213, "smollm2-135m": 134.5}
+PARAMETERS = {
+    "llama-3.1-8b": 8030,
+    "llama-3.1-70b": 70554,
+    "llama-3.2-1b": 1236,
+    "llama-3.2-3b": 3213,
+    "smollm2-135m": 134.5,
+}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -38,37 +44,61 @@ def test_transformers_reads_and_writes_the_same(name, tmp_path):
     theirs.architectures = ["LlamaForCausalLM"]
     theirs.save_pretrained(tmp_path)
     back = LlamaConfig.from_pretrained(tmp_path)
-    assert back.with_layers(1) == LlamaConfig.from_hf_dict(config.to_hf_dict(), name=tmp_path.name).with_layers(1)
+    assert back.with_layers(1) == LlamaConfig.from_hf_dict(
+        config.to_hf_dict(), name=tmp_path.name
+    ).with_layers(1)
     assert back.num_hidden_layers == config.num_hidden_layers
 
 
 def test_older_and_newer_rope_fields():
-    assert LlamaConfig.from_hf_dict({**BASE, "rope_scaling": {"type": "linear", "factor": 2.0}}).rope_scaling == RopeScaling("linear", 2.0)
+    assert LlamaConfig.from_hf_dict(
+        {**BASE, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    ).rope_scaling == RopeScaling("linear", 2.0)
     new = {**BASE, "rope_parameters": {"rope_type": "default", "rope_theta": 7e5}}
     del new["rope_theta"]
     assert LlamaConfig.from_hf_dict(new).rope_theta == 7e5
 
 
 def test_defaults_of_missing_fields():
-    data = {key: value for key, value in BASE.items() if key not in ("num_key_value_heads", "head_dim", "eos_token_id")}
+    data = {
+        key: value
+        for key, value in BASE.items()
+        if key not in ("num_key_value_heads", "head_dim", "eos_token_id")
+    }
     config = LlamaConfig.from_hf_dict(data)
     assert (config.num_key_value_heads, config.head_dim, config.eos_token_ids) == (9, 64, ())
     assert LlamaConfig.from_hf_dict({**BASE, "eos_token_id": [5, 6]}).eos_token_ids == (5, 6)
 
 
 REFUSED = {
-    "architecture": ({"architectures": ["MistralForCausalLM"]}, "'MistralForCausalLM' is not supported; supported: LlamaForCausalLM"),
+    "architecture": (
+        {"architectures": ["MistralForCausalLM"]},
+        "'MistralForCausalLM' is not supported; supported: LlamaForCausalLM",
+    ),
     "model type": ({"architectures": None, "model_type": "gpt2"}, "'gpt2'.* is not supported|gpt2"),
     "bias": ({"attention_bias": True}, "attention_bias=True is not supported"),
     "mlp bias": ({"mlp_bias": True}, "mlp_bias=True is not supported"),
     "activation": ({"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
-    "rope": ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "RoPE scaling type 'yarn' is not supported"),
+    "rope": (
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        "RoPE scaling type 'yarn' is not supported",
+    ),
     "rope factor": ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, "at least 1, got 0.5"),
     "rope blend": (
-        {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 1.0}},
+        {
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 4.0,
+                "high_freq_factor": 1.0,
+            }
+        },
         "high_freq_factor > low_freq_factor, got 1.0 and 4.0",
     ),
-    "heads": ({"num_key_value_heads": 4}, r"num_attention_heads \(9\) is not a multiple of num_key_value_heads \(4\)"),
+    "heads": (
+        {"num_key_value_heads": 4},
+        r"num_attention_heads \(9\) is not a multiple of num_key_value_heads \(4\)",
+    ),
     "odd head": ({"head_dim": 63}, "head_dim must be even for RoPE, got 63"),
     "no layers": ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, got 0"),
     "text": ({"hidden_size": "576"}, "hidden_size must be a positive integer, got '576'"),

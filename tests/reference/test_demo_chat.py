@@ -49,12 +49,18 @@ def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
     first = talk.reply("the 12 and the end", printer)
     second = talk.reply("and then?", printer)
     messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
-    assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3]["content"] == second
+    assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3][
+        "content"
+    ] == second
     ids = talk.loaded.tokenizer.apply_chat_template(messages)
     # The reply's random bytes may be tokenized otherwise when rendered again; the first prompt never is.
     already = talk.results[0].prefill_tokens
-    assert talk.results[1].prefill_tokens <= len(ids) - already, "the second turn prefilled the first prompt again"
-    fresh = generate(talk.loaded.model, [ids], max_new_tokens=6, eos_token_ids=talk.loaded.tokenizer.eos_token_ids)
+    assert talk.results[1].prefill_tokens <= len(ids) - already, (
+        "the second turn prefilled the first prompt again"
+    )
+    fresh = generate(
+        talk.loaded.model, [ids], max_new_tokens=6, eos_token_ids=talk.loaded.tokenizer.eos_token_ids
+    )
     assert talk.loaded.tokenizer.decode(fresh.token_ids[0]) == second
     assert talk.cached_ids == (ids + fresh.token_ids[0])[: int(talk.cache.lengths[0])]
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests the demo cannot meet: one line on standard error, exit code 2, and no model loaded for bad values."""
+"""Requests the demo cannot meet: one line on standard error, exit code 2, no model loaded for bad values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def no_model(monkeypatch):
 
 
 def fails(capsys, *arguments: str) -> str:
-    """Run, check exit code 2 with one line on standard error and nothing on standard output; returns the line."""
+    """Run; check exit code 2, one line on standard error, nothing on standard output. Returns the line."""
     try:
         code = main(list(arguments))
     except SystemExit as stop:
@@ -56,8 +56,10 @@ NONSENSE = {
     "--attention fast": "no attention 'fast'; available: exact, sink, static, alspec",
     "--device n300": "no device 'n300'; available: ",
     "--attention static --static-layers 3-1": "--static-layers: '3-1' is not a range of layers",
-    "--attention static --static-layers 1,,2": "--static-layers takes 'auto' or layers such as 0,4,10-12; got '1,,2'",
-    "--attention static --static-layers all": "--static-layers takes 'auto' or layers such as 0,4,10-12; got 'all'",
+    "--attention static --static-layers 1,,2": "--static-layers takes 'auto' or layers such as 0,4,10-12; "
+    "got '1,,2'",
+    "--attention static --static-layers all": "--static-layers takes 'auto' or layers such as 0,4,10-12; "
+    "got 'all'",
     "--static-layers 1": "--static-layers needs --attention static, got --attention alspec",
     "--prompt-file x": "argument --prompt-file: not allowed with argument --prompt",
     "--speed 9": "unrecognized arguments: --speed 9",
@@ -76,12 +78,17 @@ def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):
     file.write_text("\n")
     assert fails(capsys, "--prompt-file", str(file)) == f"the prompt file {file} is empty"
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert fails(capsys).startswith("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal")
+    assert fails(capsys).startswith(
+        "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal"
+    )
 
 
 def test_prompt_files_that_cannot_be_read(tmp_path, capsys, no_model):
     absent = tmp_path / "absent.txt"
-    assert fails(capsys, "--prompt-file", str(absent)) == f"cannot read the prompt file {absent}: No such file or directory"
+    assert (
+        fails(capsys, "--prompt-file", str(absent))
+        == f"cannot read the prompt file {absent}: No such file or directory"
+    )
     assert "Is a directory" in fails(capsys, "--prompt-file", str(tmp_path))
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
     assert "latin.txt is not UTF-8 text" in fails(capsys, "--prompt-file", str(tmp_path / "latin.txt"))
@@ -103,7 +110,9 @@ def test_models_that_cannot_be_loaded(tmp_path, capsys, monkeypatch):
     weights = tmp_path / "cut" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
     write_hf_folder(tmp_path / "foreign")
-    (tmp_path / "foreign" / "config.json").write_text(json.dumps({**TINY.to_hf_dict(), "architectures": ["GemmaForCausalLM"]}))
+    (tmp_path / "foreign" / "config.json").write_text(
+        json.dumps({**TINY.to_hf_dict(), "architectures": ["GemmaForCausalLM"]})
+    )
     for model, message in {
         "absent": "no model {}: neither a folder, nor a .gguf file",
         "absent.gguf": "no GGUF file {}",
@@ -128,18 +137,30 @@ def test_requests_the_model_cannot_meet(tmp_path, capsys):
     layers = fails(capsys, *model, "--prompt", "y", "--attention", "static", "--static-layers", "0,2")
     assert layers == f"--static-layers names layer 2, but {tmp_path} has layers 0 to 1"
     short = fails(capsys, *model, "--prompt", "y", "--attention", "static", "--chunk-size", "512")
-    assert short.startswith("choosing static layers needs 1056 tokens of context for chunk size 512, the limit is 1024")
+    assert short.startswith(
+        "choosing static layers needs 1056 tokens of context for chunk size 512, the limit is 1024"
+    )
 
 
 def test_the_commands_themselves(tmp_path):
     """`python -m` and the console script's function, in processes of their own."""
     bad = subprocess.run(
         [sys.executable, "-m", "models.llama31_8b.demo", "--prompt", "x", "--top-p", "7"],
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "llama-alspec: error: top_p must be in (0, 1], got 7.0\n")
-    script = "import sys; from models.llama31_8b.demo.demo import main; code = main(); assert 'torch' not in sys.modules"
-    help_text = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=300)
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (bad.returncode, bad.stdout, bad.stderr) == (
+        2,
+        "",
+        "llama-alspec: error: top_p must be in (0, 1], got 7.0\n",
+    )
+    script = (
+        "import sys; from models.llama31_8b.demo.demo import main; main(); assert 'torch' not in sys.modules"
+    )
+    help_text = subprocess.run(
+        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=300
+    )
     assert help_text.returncode == 0
     for word in ("--prompt-file", "--static-layers", "HF_MODEL", "--json", "attention of decode steps"):
         assert word in help_text.stdout

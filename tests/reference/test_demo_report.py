@@ -14,10 +14,21 @@ from models.llama31_8b.demo.report import RunReport, bar, predictions, print_rep
 from perf.estimator import estimate
 
 REPORT = RunReport(
-    model="m", attention="alspec", chunk_size=256, speculates=True, context=40000, prefill_tokens=100, prefill_seconds=0.5,
-    decode_tokens=30, decode_seconds=2.0, hits=60, misses=20, bypassed=3, hit_rate=0.75,
+    model="m",
+    attention="alspec",
+    chunk_size=256,
+    speculates=True,
+    context=40000,
+    prefill_tokens=100,
+    prefill_seconds=0.5,
+    decode_tokens=30,
+    decode_seconds=2.0,
+    hits=60,
+    misses=20,
+    bypassed=3,
+    hit_rate=0.75,
     hit_rate_per_layer=[1.0, 0.5, None, 0.0],
-)  # fmt: skip
+)
 
 
 def shown(report: RunReport, width: int = 80) -> str:
@@ -32,14 +43,18 @@ def test_rates():
     assert none.decode_tokens_per_s is None and "no token" in shown(none)
 
 
-@pytest.mark.parametrize("rate, text", [(0, "····"), (1, "████"), (0.5, "██··"), (0.53125, "██▏·"), (0.97, "███▉"), (0.01, "····")])
+@pytest.mark.parametrize(
+    "rate, text", [(0, "····"), (1, "████"), (0.5, "██··"), (0.53125, "██▏·"), (0.97, "███▉"), (0.01, "····")]
+)
 def test_bars(rate, text):
     assert bar(rate, 4) == text
 
 
 def test_predictions_are_the_estimators():
     rows = predictions(REPORT)
-    assert [(row["context"], row["chips"]) for row in rows] == [(c, n) for c in (40000, 131072) for n in (2, 4, 8)]
+    assert [(row["context"], row["chips"]) for row in rows] == [
+        (c, n) for c in (40000, 131072) for n in (2, 4, 8)
+    ]
     for row in rows:
         full = estimate(row["context"], None, row["chips"], "tp", chunk_size=256)
         half = estimate(row["context"], 0.75, row["chips"], "sp+tp", chunk_size=256)
@@ -61,14 +76,21 @@ def test_report_text():
     text = shown(REPORT)
     assert "200.0 tokens/s  (100 tokens)" in text and "15.0 tokens/s  (30 tokens)" in text
     assert "75.0%  (60 hits, 20 misses)" in text and "3 positions" in text
-    for line in ("  0 ████████████████████ 100%", "  1 ██████████··········  50%", "  2 not verified", "  3 ····················   0%"):
+    for line in (
+        "  0 ████████████████████ 100%",
+        "  1 ██████████··········  50%",
+        "  2 not verified",
+        "  3 ····················   0%",
+    ):
         assert line in text
     assert f"{predictions(REPORT)[2]['sp_tp_tokens_per_s']:.2f}" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_without_speculation_or_verification():
-    assert "exact attention verifies nothing" in shown(replace(REPORT, attention="exact", speculates=False, hit_rate=None))
+    assert "exact attention verifies nothing" in shown(
+        replace(REPORT, attention="exact", speculates=False, hit_rate=None)
+    )
     bypassed = shown(replace(REPORT, hit_rate=None, hits=0, misses=0, hit_rate_per_layer=[None] * 4))
     assert "speculation starts at 512 cached tokens" in bypassed and "none verified" in bypassed
     assert predictions(replace(REPORT, hit_rate=None)) == []

@@ -43,9 +43,22 @@ def run_json(capsys, model: str, *arguments: str) -> dict:
 def test_json_schema(model, capsys):
     got = run_json(capsys, model, *SMALL, "--threshold", "0.9")
     assert set(got) == {
-        "model", "text", "token_ids", "finish_reason", "prefill_tokens", "prefill_tokens_per_s", "decode_tokens",
-        "decode_tokens_per_s", "hit_rate", "hit_rate_per_layer", "hits", "misses", "bypassed", "estimate", "options",
-    }  # fmt: skip
+        "model",
+        "text",
+        "token_ids",
+        "finish_reason",
+        "prefill_tokens",
+        "prefill_tokens_per_s",
+        "decode_tokens",
+        "decode_tokens_per_s",
+        "hit_rate",
+        "hit_rate_per_layer",
+        "hits",
+        "misses",
+        "bypassed",
+        "estimate",
+        "options",
+    }
     tokenizer = weights.load_model(model).tokenizer
     assert got["model"] == model and got["finish_reason"] == "length"
     assert len(got["token_ids"]) == 8 and got["decode_tokens"] == 7
@@ -55,10 +68,23 @@ def test_json_schema(model, capsys):
     # Two layers, seven decode steps, all past 2S tokens.
     assert got["hits"] + got["misses"] == 14 and got["bypassed"] == 0
     assert got["hit_rate"] == pytest.approx(got["hits"] / 14)
-    assert got["hit_rate"] == pytest.approx(sum(got["hit_rate_per_layer"]) / 2) and len(got["hit_rate_per_layer"]) == 2
-    assert got["options"] == {**DemoOptions().to_dict(), "model": model, "json": True, "chunk_size": 32, "threshold": 0.9,
-                              "prompt": PROMPT, "chat_template": False, "max_new_tokens": 8}  # fmt: skip
-    assert [(row["context"], row["chips"]) for row in got["estimate"]] == [(c, n) for c in (1024, 131072) for n in (2, 4, 8)]
+    assert (
+        got["hit_rate"] == pytest.approx(sum(got["hit_rate_per_layer"]) / 2)
+        and len(got["hit_rate_per_layer"]) == 2
+    )
+    assert got["options"] == {
+        **DemoOptions().to_dict(),
+        "model": model,
+        "json": True,
+        "chunk_size": 32,
+        "threshold": 0.9,
+        "prompt": PROMPT,
+        "chat_template": False,
+        "max_new_tokens": 8,
+    }
+    assert [(row["context"], row["chips"]) for row in got["estimate"]] == [
+        (c, n) for c in (1024, 131072) for n in (2, 4, 8)
+    ]
     for row in got["estimate"]:
         assert row["speedup"] == pytest.approx(row["sp_tp_tokens_per_s"] / row["tp_tokens_per_s"])
 
@@ -99,7 +125,8 @@ def test_static_layers(model, capsys):
     sink = run_json(capsys, model, *SMALL, "--attention", "sink")["token_ids"]
     static = ("--attention", "static", "--static-layers")
     assert run_json(capsys, model, *SMALL, *static, "0-1")["token_ids"] == sink
-    # No guess is within nothing, every guess is within infinity: calibration then names no layer, or all of them.
+    # No guess is within nothing, every guess is within infinity: calibration then names no layer, or all of
+    # them.
     assert run_json(capsys, model, *SMALL, *static, "auto", "--threshold", "0")["token_ids"] == exact
     # The sample is longer than this model's context: calibration cuts it.
     assert run_json(capsys, model, *SMALL, *static, "auto", "--threshold", "inf")["token_ids"] == sink
@@ -135,7 +162,9 @@ def test_end_of_turn_and_full_context(model, capsys, tmp_path):
     (tmp_path / "m").mkdir()
     write_hf_folder(tmp_path / "m", untied(eos_token_ids=(token,)))
     ended = run_json(capsys, str(tmp_path / "m"), *SMALL)
-    assert ended["finish_reason"] == "eos" and ended["token_ids"][-1] == token and len(ended["token_ids"]) <= 3
+    assert (
+        ended["finish_reason"] == "eos" and ended["token_ids"][-1] == token and len(ended["token_ids"]) <= 3
+    )
     limit = str(len(weights.load_model(model).tokenizer.encode(PROMPT)) + 2)
     full = run_json(capsys, model, *SMALL, "--max-context", limit)
     assert full["finish_reason"] == "context" and len(full["token_ids"]) == 3
@@ -146,7 +175,9 @@ def test_a_model_without_a_template_gets_plain_text(tmp_path, capsys):
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     del config["chat_template"]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    assert demo.main(["--model", str(tmp_path), "--json", "--prompt", "the end", "--max-new-tokens", "2"]) == 0
+    assert (
+        demo.main(["--model", str(tmp_path), "--json", "--prompt", "the end", "--max-new-tokens", "2"]) == 0
+    )
     shown = capsys.readouterr()
     assert json.loads(shown.out)["prefill_tokens"] == 5
     assert "has no chat template: continuing the prompt as plain text" in shown.err
@@ -187,7 +218,7 @@ def test_interrupt_ends_with_130(model, monkeypatch, capsys):
 
 @pytest.mark.model
 def test_the_default_run_speculates(capsys, monkeypatch):
-    """The sample prompt on the trained model: long enough for two chunks, hits in some layers, misses in others."""
+    """The sample prompt on the trained model: two chunks long, hits in some layers, misses in others."""
     monkeypatch.delenv("HF_MODEL", raising=False)
     assert demo.main(["--prompt-file", str(SAMPLE_PROMPT), "--json", "--max-new-tokens", "12"]) == 0
     got = json.loads(capsys.readouterr().out)

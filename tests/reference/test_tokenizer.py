@@ -24,8 +24,16 @@ SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 def tables(**changes) -> dict:
     tokens, types, merges = tiny_vocabulary()
-    values = {"model": "gpt2", "pre": "smollm", "tokens": tokens, "token_type": types, "merges": merges,
-              "bos_token_id": 1, "eos_token_id": 2, **changes}  # fmt: skip
+    values = {
+        "model": "gpt2",
+        "pre": "smollm",
+        "tokens": tokens,
+        "token_type": types,
+        "merges": merges,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **changes,
+    }
     return {f"tokenizer.ggml.{key}": value for key, value in values.items() if value is not None}
 
 
@@ -64,7 +72,10 @@ def test_llama3_words_are_those_of_its_pattern():
     backend, _ = build_tokenizer(tables(pre="llama-bpe"), Path("test.gguf"))
     rng = random.Random(7)
     for _ in range(300):
-        text = "".join(rng.choice(["a", "Zoe", "'ll", "'D", "12", "7", " ", "  ", "\n", "\r\n", "\t", "!?", "("]) for _ in range(12))
+        text = "".join(
+            rng.choice(["a", "Zoe", "'ll", "'D", "12", "7", " ", "  ", "\n", "\r\n", "\t", "!?", "("])
+            for _ in range(12)
+        )
         words = [text[start:end] for _, (start, end) in backend.pre_tokenizer.pre_tokenize_str(text)]
         assert words == re.findall(pattern, text), repr(text)
 
@@ -88,15 +99,27 @@ def test_bos_is_added_where_the_model_wants_it():
 
 
 REFUSED = {
-    "sentencepiece": (dict(model="llama"), UnsupportedModelError, "tokenizer model 'llama' is not supported in GGUF"),
-    "pre-tokenizer": (dict(pre="qwen2"), UnsupportedModelError, "pre-tokenizer 'qwen2' is not supported in GGUF; supported: default, gpt-2"),
+    "sentencepiece": (
+        dict(model="llama"),
+        UnsupportedModelError,
+        "tokenizer model 'llama' is not supported in GGUF",
+    ),
+    "pre-tokenizer": (
+        dict(pre="qwen2"),
+        UnsupportedModelError,
+        "pre-tokenizer 'qwen2' is not supported in GGUF; supported: default, gpt-2",
+    ),
     "no tokens": (dict(tokens=None), ModelLoadError, "metadata lacks tokenizer.ggml.tokens"),
     "no merges": (dict(merges=None), ModelLoadError, "metadata lacks tokenizer.ggml.merges"),
     "types too short": (dict(token_type=[1, 1]), ModelLoadError, "320 tokens but 2 token types"),
     "token twice": (dict(tokens=["a", "b", "a"], token_type=[1] * 3), ModelLoadError, "holds 1 tokens twice"),
     "merge of one": (dict(merges=["th"]), ModelLoadError, "'th' in tokenizer.ggml.merges is not a pair"),
     "merge of nothing": (dict(merges=["x yz"]), ModelLoadError, "inconsistent tokens and merges"),
-    "special out of range": (dict(eos_token_id=999), ModelLoadError, "eos_token_id is 999 but there are 320 tokens"),
+    "special out of range": (
+        dict(eos_token_id=999),
+        ModelLoadError,
+        "eos_token_id is 999 but there are 320 tokens",
+    ),
 }
 
 
@@ -111,7 +134,10 @@ def test_refused_by_name(case):
 def test_chat_template():
     tokenizer = make()
     messages = [{"role": "user", "content": "the <b> & 'x'"}]
-    assert tokenizer.render_chat(messages) == "<|im_start|>user\nthe <b> & 'x'<|im_end|>\n<|im_start|>assistant\n"
+    assert (
+        tokenizer.render_chat(messages)
+        == "<|im_start|>user\nthe <b> & 'x'<|im_end|>\n<|im_start|>assistant\n"
+    )
     assert tokenizer.decode(tokenizer.apply_chat_template(messages), False) == tokenizer.render_chat(messages)
     assert not tokenizer.render_chat(messages, add_generation_prompt=False).endswith("assistant\n")
 
@@ -121,13 +147,18 @@ def test_templates_of_the_field_agree_with_transformers(tmp_path):
     from transformers import AutoTokenizer
 
     template = (
-        "{{- bos_token }}{%- if not date_string is defined %}\n    {%- set date_string = strftime_now('%Y') %}\n{%- endif %}\n"
+        "{{- bos_token }}{%- if not date_string is defined %}\n    {%- set date_string = strftime_now('%Y') "
+        "%}\n{%- endif %}\n"
         "{{ date_string }}{% for m in messages %}\n  {% if m.role == 'skip' %}{% continue %}{% endif %}\n"
         "{{ m | tojson }}{{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}{{ tools is none }}"
     )
     write_hf_folder(tmp_path)
     (tmp_path / "chat_template.jinja").write_text(template)
-    messages = [{"role": "user", "content": " é <a> "}, {"role": "skip", "content": "no"}, {"role": "user", "content": "b"}]
+    messages = [
+        {"role": "user", "content": " é <a> "},
+        {"role": "skip", "content": "no"},
+        {"role": "user", "content": "b"},
+    ]
     expected = AutoTokenizer.from_pretrained(tmp_path).apply_chat_template(messages, tokenize=False)
     assert Tokenizer.from_folder(tmp_path).render_chat(messages, add_generation_prompt=False) == expected
     assert "skip" not in expected and "é" in expected
@@ -192,7 +223,11 @@ def test_streaming_keeps_the_spaces_of_sentencepiece_decoders(tmp_path):
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     tokenizer = Tokenizer(backend)
     stream = tokenizer.stream()
-    assert "".join(stream.push(token) for token in (0, 1, 2, 3)) == tokenizer.decode([0, 1, 2, 3]) == "once upon atime"
+    assert (
+        "".join(stream.push(token) for token in (0, 1, 2, 3))
+        == tokenizer.decode([0, 1, 2, 3])
+        == "once upon atime"
+    )
 
 
 def test_fingerprint_tells_vocabularies_apart():

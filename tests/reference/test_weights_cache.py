@@ -124,7 +124,9 @@ def test_a_full_disk_is_noticed_before_writing(tmp_path, conversions, monkeypatc
     write_gguf(tmp_path / "m.gguf")
     usage = conversion_cache.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(conversion_cache.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(ModelLoadError, match=r"m.gguf takes 0.0 GB once dequantised, but .* free; set LLAMA_ALSPEC_CACHE"):
+    with pytest.raises(
+        ModelLoadError, match=r"m.gguf takes 0.0 GB once dequantised, but .* free; set LLAMA_ALSPEC_CACHE"
+    ):
         conversion_cache.converted_folder(tmp_path / "m.gguf")
 
 

@@ -15,7 +15,16 @@ from models.llama31_8b.errors import ModelLoadError
 from models.llama31_8b.gguf_loader import GgufModel, half_split_rows
 
 # Largest error of a weight against the largest weight of its block of 32, by the bits a type keeps.
-STEPS = {"F32": 0.0, "F16": 2**-11, "BF16": 2**-8, "Q8_0": 1 / 127, "Q5_0": 1 / 15, "Q5_1": 1 / 15, "Q4_0": 1 / 7, "Q4_1": 1 / 7}
+STEPS = {
+    "F32": 0.0,
+    "F16": 2**-11,
+    "BF16": 2**-8,
+    "Q8_0": 1 / 127,
+    "Q5_0": 1 / 15,
+    "Q5_1": 1 / 15,
+    "Q4_0": 1 / 7,
+    "Q4_1": 1 / 7,
+}
 
 
 @pytest.mark.parametrize("quantisation", STEPS)
@@ -35,7 +44,9 @@ def test_tensors_come_back_within_the_step_of_their_type(tmp_path, quantisation)
         assert error.max() <= STEPS[quantisation] * 1.001, f"{name}: {error.max()}"
 
 
-@pytest.mark.parametrize("quantisation, dtype", [("F16", torch.float16), ("BF16", torch.bfloat16), ("Q8_0", torch.float32)])
+@pytest.mark.parametrize(
+    "quantisation, dtype", [("F16", torch.float16), ("BF16", torch.bfloat16), ("Q8_0", torch.float32)]
+)
 def test_half_precision_stays_half(tmp_path, quantisation, dtype):
     write_gguf(tmp_path / "m.gguf", quantisation=quantisation)
     model = GgufModel(tmp_path / "m.gguf")
@@ -44,18 +55,24 @@ def test_half_precision_stays_half(tmp_path, quantisation, dtype):
     assert model.stored_bytes() == kept
 
 
-@pytest.mark.parametrize("kind", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ3_S", "TQ1_0"])
+@pytest.mark.parametrize(
+    "kind", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ3_S", "TQ1_0"]
+)
 def test_types_only_llama_cpp_writes(tmp_path, kind):
-    """Blocks of arbitrary bits with small scales: the loader must agree with the library, rows put back in order."""
+    """Blocks of arbitrary bits with small scales: as the library reads them, rows put back in order."""
     qtype = gguf.GGMLQuantizationType[kind]
     block, size = gguf.GGML_QUANT_SIZES[qtype]
     rng = np.random.default_rng(3)
-    raw = rng.integers(0, 60, (TINY.num_attention_heads * TINY.head_dim, TINY.hidden_size // block * size), dtype=np.uint8)
+    raw = rng.integers(
+        0, 60, (TINY.num_attention_heads * TINY.head_dim, TINY.hidden_size // block * size), dtype=np.uint8
+    )
     write_gguf(tmp_path / "m.gguf", raw={"blk.0.attn_q.weight": (raw, qtype)})
     expected = torch.from_numpy(gguf.dequantize(raw, qtype)).reshape(4, 32, 2, 256)
     expected = torch.cat([expected[:, :, 0], expected[:, :, 1]], dim=1).reshape(256, 256)
     assert torch.isfinite(expected).all() and expected.std() > 0
-    assert torch.equal(GgufModel(tmp_path / "m.gguf").tensor("model.layers.0.self_attn.q_proj.weight"), expected)
+    assert torch.equal(
+        GgufModel(tmp_path / "m.gguf").tensor("model.layers.0.self_attn.q_proj.weight"), expected
+    )
 
 
 def test_row_order_by_hand():
@@ -96,7 +113,12 @@ def _llama3_factors(scaling: dict, theta: float, head_dim: int) -> np.ndarray:
     from transformers import LlamaConfig as HfConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    hf = HfConfig(head_dim=head_dim, rope_theta=theta, max_position_embeddings=131072, rope_scaling={"rope_type": "llama3", **scaling})
+    hf = HfConfig(
+        head_dim=head_dim,
+        rope_theta=theta,
+        max_position_embeddings=131072,
+        rope_scaling={"rope_type": "llama3", **scaling},
+    )
     hf.standardize_rope_params()
     scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](hf, device="cpu")
     base = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
@@ -105,7 +127,9 @@ def _llama3_factors(scaling: dict, theta: float, head_dim: int) -> np.ndarray:
 
 @pytest.mark.parametrize("factor", [8.0, 32.0])
 def test_llama3_rope_scaling_is_recovered(tmp_path, factor):
-    scaling = dict(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
+    scaling = dict(
+        factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
+    )
     factors = _llama3_factors(scaling, 500000.0, 64)
     write_gguf(tmp_path / "m.gguf", untied(rope_theta=500000.0), extra={"rope_freqs.weight": factors})
     assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling("llama3", **scaling)
@@ -119,7 +143,9 @@ def test_foreign_frequency_factors_are_refused(tmp_path):
 
 
 def test_linear_rope_scaling(tmp_path):
-    write_gguf(tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0})
+    write_gguf(
+        tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
+    )
     assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling("linear", factor=4.0)
 
 
@@ -128,10 +154,22 @@ REFUSED = {
     "experts": (dict(metadata={"llama.expert_count": 8}), "mixture of 8 experts"),
     "partial rotary": (dict(metadata={"llama.rope.dimension_count": 32}), "RoPE on 32 of 64 dimensions"),
     "split": (dict(metadata={"split.count": 3}), "split into 3 GGUF files"),
-    "per-layer heads": (dict(metadata={"llama.attention.head_count_kv": [2, 4]}), r"head_count_kv differs by layer"),
-    "bias": (dict(extra={"blk.0.attn_q.bias": np.zeros(256, np.float32)}), "unexpected tensor blk.0.attn_q.bias"),
-    "layer too many": (dict(extra={"blk.2.attn_norm.weight": np.ones(256, np.float32)}), "unexpected tensor blk.2.attn_norm"),
-    "architecture": (dict(architecture="qwen2"), "GGUF architecture 'qwen2' is not supported; supported: 'llama'"),
+    "per-layer heads": (
+        dict(metadata={"llama.attention.head_count_kv": [2, 4]}),
+        r"head_count_kv differs by layer",
+    ),
+    "bias": (
+        dict(extra={"blk.0.attn_q.bias": np.zeros(256, np.float32)}),
+        "unexpected tensor blk.0.attn_q.bias",
+    ),
+    "layer too many": (
+        dict(extra={"blk.2.attn_norm.weight": np.ones(256, np.float32)}),
+        "unexpected tensor blk.2.attn_norm",
+    ),
+    "architecture": (
+        dict(architecture="qwen2"),
+        "GGUF architecture 'qwen2' is not supported; supported: 'llama'",
+    ),
 }
 
 
@@ -166,7 +204,7 @@ def test_incomplete_files(tmp_path, case):
 
 @pytest.mark.parametrize("keep", [6, 20, 100, 3000, 0.5, -1])
 def test_truncated_files(tmp_path, keep):
-    """Cut inside the magic's neighbours, the metadata, the tensor list, the data, and one byte before the end."""
+    """Cut inside the header, the metadata, the tensor list, the data, and before the last byte."""
     write_gguf(tmp_path / "whole.gguf")
     data = (tmp_path / "whole.gguf").read_bytes()
     end = int(len(data) * keep) if isinstance(keep, float) else keep

@@ -60,8 +60,18 @@ def test_every_tensor_is_identical(ours, theirs):
 
 def test_config_agrees(ours, theirs):
     mine, other = ours[0], theirs[0]
-    for field in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                  "num_key_value_heads", "head_dim", "max_position_embeddings", "tie_word_embeddings", "bos_token_id"):  # fmt: skip
+    for field in (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "max_position_embeddings",
+        "tie_word_embeddings",
+        "bos_token_id",
+    ):
         assert getattr(mine, field) == getattr(other, field), field
     assert mine.rms_norm_eps == pytest.approx(other.rms_norm_eps, rel=1e-6)
     assert mine.rope_theta == other.rope_parameters["rope_theta"]
@@ -73,7 +83,9 @@ def test_tokenizer_agrees(ours, their_tokenizer, text):
     text, mine = TEXTS[text], ours[2]
     ids = their_tokenizer.encode(text, add_special_tokens=False)
     assert mine.encode(text) == ids
-    assert mine.decode(ids) == their_tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    assert mine.decode(ids) == their_tokenizer.decode(
+        ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
 
 
 def test_chat_template_agrees(ours, their_tokenizer):
@@ -81,12 +93,18 @@ def test_chat_template_agrees(ours, their_tokenizer):
     for messages in (
         [{"role": "user", "content": "Why is the sky blue? 🌈"}],
         [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{ not a template }}"}],
-        [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c\n"}],
+        [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c\n"},
+        ],
     ):
         for prompt in (True, False):
             text = their_tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
             assert mine.render_chat(messages, add_generation_prompt=prompt) == text
-            ids = their_tokenizer.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False)
+            ids = their_tokenizer.apply_chat_template(
+                messages, add_generation_prompt=prompt, return_dict=False
+            )
             assert mine.apply_chat_template(messages, add_generation_prompt=prompt) == ids
 
 
@@ -97,8 +115,9 @@ def test_special_ids(ours):
 
 
 def test_every_digit_of_the_model_is_split(ours):
-    """SmolLM2 splits each numeric character, fractions and Roman numerals too. transformers' reading of the GGUF file
-    loses that rule (it shows on ' ½' only, as no merge holds an ASCII digit), so it is no oracle here."""
+    """SmolLM2 splits each numeric character, fractions and Roman numerals too. transformers' reading of the
+    GGUF file loses that rule (it shows on ' ½' only, as no merge holds an ASCII digit), so it is no oracle
+    here."""
     tokenizer = ours[2]
     space = tokenizer.encode("a ")[-1]
     for numeral in "½²Ⅷ7":

@@ -13,12 +13,12 @@ from .options import DemoOptions, UserError
 
 SAMPLE_PROMPT = Path(__file__).with_name("sample_prompt.txt")
 CALIBRATION_TOKENS = 32
-# A layer is fixed to the guess when the guess passes on more than this share of the tokens (figure 3b, p = 0.8).
+# A layer is fixed to the guess when that passes on more than this share of tokens (figure 3b, p = 0.8).
 LIKELIHOOD = 0.8
 
 
 def calibrated_layers(loaded: LoadedModel, options: DemoOptions) -> frozenset[int]:
-    """Layers whose guess passes `options.threshold` on more than 80% of 32 greedy tokens after the sample prompt.
+    """Layers whose guess passes `options.threshold` on over 80% of 32 greedy tokens after the sample prompt.
 
     The text is repeated until the speculation's 2S tokens are cached. Independent of the user's own prompt.
     Raises UserError when the model's context is too short for 2S tokens.

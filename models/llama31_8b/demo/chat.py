@@ -28,7 +28,9 @@ class Conversation:
     def __init__(self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy) -> None:
         self.loaded, self.options, self.policy = loaded, options, policy
         limit = loaded.config.max_position_embeddings
-        self.cache = loaded.model.new_cache(capacity=limit if options.max_context else min(limit, DEFAULT_CONTEXT))
+        self.cache = loaded.model.new_cache(
+            capacity=limit if options.max_context else min(limit, DEFAULT_CONTEXT)
+        )
         self.results: list[GenerationResult] = []
         self.messages: list[dict[str, str]] = []
         self.cached_ids: list[int] = []
@@ -48,9 +50,11 @@ class Conversation:
         message = {"role": "user", "content": text}
         ids = tokenizer.apply_chat_template([*self.messages, message])
         if len(ids) > self.cache.capacity:
-            raise ContextLengthError(f"the conversation has {len(ids)} tokens, the limit is {self.cache.capacity}")
-        # The template may render earlier turns otherwise than they were generated: keep what still agrees, and
-        # always compute the last token, whose logits are needed.
+            raise ContextLengthError(
+                f"the conversation has {len(ids)} tokens, the limit is {self.cache.capacity}"
+            )
+        # The template may render earlier turns otherwise than they were generated: keep what still agrees,
+        # and always compute the last token, whose logits are needed.
         self._keep(min(_common_prefix(ids, self.cached_ids), len(ids) - 1))
         new: list[int] = []
 
@@ -84,8 +88,8 @@ def chat(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy) -> 
         raise UserError(f"{loaded.source} has no chat template to chat with; give --prompt for plain text")
     _enable_line_editing()
     conversation = Conversation(loaded, options, policy)
-    console = Console(file=sys.stdout)
-    console.print(f"[bold]{loaded.source}[/bold] with {options.attention} attention. {HELP}", highlight=False)
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(f"[bold]{loaded.source}[/bold] with {options.attention} attention. {HELP}")
     while True:
         try:
             line = input("\n> ").strip()

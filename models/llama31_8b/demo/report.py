@@ -48,7 +48,7 @@ class RunReport:
 
     @property
     def decode_tokens_per_s(self) -> float | None:
-        return self.decode_tokens / self.decode_seconds if self.decode_tokens and self.decode_seconds > 0 else None
+        return self.decode_tokens / self.decode_seconds if self.decode_tokens else None
 
     def to_dict(self) -> dict[str, Any]:
         """The measured part of the --json object."""
@@ -69,9 +69,9 @@ class RunReport:
 def predictions(report: RunReport) -> list[dict[str, Any]]:
     """The estimator's tokens/s/user of Llama 3.1 8B for this hit rate, at this context and at 128K.
 
-    One entry for each context and chip count: full tensor parallelism on all chips against speculative parallelism
-    of two halves. A context or chunk size outside the estimator's tables is moved to the nearest inside; the entries
-    say what was used. Empty when nothing was verified.
+    One entry for each context and chip count: full tensor parallelism on all chips against speculative
+    parallelism of two halves. A context or chunk size outside the estimator's tables is moved to the nearest
+    inside; the entries say what was used. Empty when nothing was verified.
     """
     if report.hit_rate is None:
         return []
@@ -81,7 +81,8 @@ def predictions(report: RunReport) -> list[dict[str, Any]]:
     for context in dict.fromkeys((here, MAX_CONTEXT)):
         for chips in CHIPS:
             full = estimate(context, None, chips, "tp", chunk_size=chunk).tokens_per_s_per_user
-            speculative = estimate(context, report.hit_rate, chips, "sp+tp", chunk_size=chunk).tokens_per_s_per_user
+            both = estimate(context, report.hit_rate, chips, "sp+tp", chunk_size=chunk)
+            speculative = both.tokens_per_s_per_user
             rows.append(
                 {
                     "context": context,
@@ -101,21 +102,28 @@ def print_report(report: RunReport, console: Console) -> None:
     console.rule("[bold]report", align="left")
     console.print(_speeds(report))
     if not report.speculates:
-        console.print(f"{report.attention} attention verifies nothing, so there is no hit rate to estimate from.")
+        console.print(
+            f"{report.attention} attention verifies nothing, so there is no hit rate to estimate from."
+        )
         return
     if report.hit_rate is None:
         console.print(
-            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens (2 x chunk size)."
+            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens, 2S."
         )
         return
     console.print()
     console.print("[bold]hit rate by layer[/bold]")
     console.print(_bars(report.hit_rate_per_layer))
     console.print()
-    console.print(_estimate_table(report))
+    rows = predictions(report)
     console.print(
-        "[dim]TP: tensor parallel; SP + TP: half of the chips speculate for the other half. Device kernels only, by "
-        "appendix F of the ALSpec paper; python -m perf.estimator prints the assumptions.[/dim]"
+        f"[bold]estimated tokens/s of Llama 3.1 8B on N150[/bold] "
+        f"(hit rate {report.hit_rate:.1%}, S = {rows[0]['chunk_size']})"
+    )
+    console.print(_estimate_table(report, rows))
+    console.print(
+        "[dim]TP: tensor parallel; SP + TP: half of the chips speculate for the other half. Device kernels "
+        "only, by appendix F of the ALSpec paper; python -m perf.estimator prints the assumptions.[/dim]"
     )
 
 
@@ -151,11 +159,9 @@ def bar(rate: float, width: int = _BAR_WIDTH) -> str:
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
 
 
-def _estimate_table(report: RunReport) -> Table:
-    rows = predictions(report)
-    chunk, here = rows[0]["chunk_size"], rows[0]["context"]
-    title = f"estimated tokens/s of Llama 3.1 8B on N150 (hit rate {report.hit_rate:.1%}, S = {chunk})"
-    table = Table(title=title, title_justify="left", title_style="bold")
+def _estimate_table(report: RunReport, rows: list[dict[str, Any]]) -> Table:
+    here = rows[0]["context"]
+    table = Table()
     for heading in ("cached tokens", "chips", "full TP", "SP + TP", "gain"):
         table.add_column(heading, justify="right")
     for row in rows:
