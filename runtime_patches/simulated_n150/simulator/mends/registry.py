@@ -5,7 +5,15 @@
 from __future__ import annotations
 
 from runtime_patches.simulated_n150.simulator.mend import Mend
-from runtime_patches.simulated_n150.simulator.mends import data_format, integer_division, noc, packer, unpacker, vector
+from runtime_patches.simulated_n150.simulator.mends import (
+    address_counters,
+    data_format,
+    integer_division,
+    noc,
+    packer,
+    unpacker,
+    vector,
+)
 
 
 def all_mends() -> list[Mend]:
@@ -16,5 +24,6 @@ def all_mends() -> list[Mend]:
         vector.MEND,
         unpacker.MEND,
         packer.MEND,
+        address_counters.MEND,
         noc.MEND,
     ]

@@ -8,6 +8,9 @@ datums may be 8, 4 or 2 bits; they become BF16 (or half precision for the format
 
 The simulator knew no exponent section for bfloat8_b and bfloat4_b, could not address datums below a byte, and had no
 conversion for either. Decoded datums are handed to its ordinary path as 16-bit ones.
+
+Rule, same page, last lines: an UNPACR that keeps its bank advances the row it writes at by 16 only where
+Unpack_Src_Reg_Set_Upd is set. The simulator always advanced it, which scrambled SrcB in the fast tilize of tt-metal.
 """
 
 from __future__ import annotations
@@ -34,18 +37,23 @@ class _DecodedMemory:
 
 
 class BlockFloatUnpacker(UnPackerUnit):
-    """The installed unpacker with the block-float formats added."""
+    """The installed unpacker with the block-float formats added and the row advance made conditional."""
 
     def __init__(self, backend, unpacker_id):
         super().__init__(backend, unpacker_id)
         self._first_exponent = (0, 0)
         self._forced_exponent = None
+        self._advances_row = False
 
     def generate_input_addresses_and_sizes(
         self, issue_thread, stateID, multiContextMode, whichContext, whichADC, rowSearch
     ):
         addressed = super().generate_input_addresses_and_sizes(
             issue_thread, stateID, multiContextMode, whichContext, whichADC, rowSearch
+        )
+        # Latched here with the rest of the configuration: the bank may be given up much later.
+        self._advances_row = bool(
+            self.getConfigValue(stateID, f"THCON_SEC{self.unpacker_id}_REG2_Unpack_Src_Reg_Set_Upd")
         )
         in_format = DataFormat(addressed[-1])
         if not in_format.isBFPFormat():
@@ -135,6 +143,10 @@ class BlockFloatUnpacker(UnPackerUnit):
         finally:
             self.backend.addressable_memory = memory
 
+    def flip_src_banks(self, flipSrc, issue_thread, outDataFormat=None):
+        if flipSrc or self._advances_row:
+            super().flip_src_banks(flipSrc, issue_thread, outDataFormat)
+
 
 def _apply() -> None:
     import framework.pe.tensix.backend as backend
@@ -143,8 +155,8 @@ def _apply() -> None:
 
 
 MEND = Mend(
-    name="block floats in the unpackers",
-    rule="16 datums of 8, 4 or 2 bits share the exponent byte that stands before the datums of the tile",
+    name="unpackers",
+    rule="16 datums of 8, 4 or 2 bits share an exponent byte; the row advances only where Unpack_Src_Reg_Set_Upd is set",
     source="tt-isa-documentation, UNPACR_Regular.md and FloatBitPatterns.md",
     targets={"framework.pe.tensix.backends.unpacker": "a53b680bcd4c9e4d"},
     apply=_apply,
