@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Small models and trees that the tests of the reference share, and a dense attention written from the definitions."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import torch
+
+from models.llama31_8b.config import LlamaConfig
+
+
+def tiny_config(**changes) -> LlamaConfig:
+    """Three layers, two query heads a key/value head, 256 tokens of context."""
+    fields = dict(
+        vocab_size=89,
+        hidden_size=32,
+        intermediate_size=56,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=256,
+        name="tiny",
+    )
+    return LlamaConfig(**{**fields, **changes})
+
+
+def random_tokens(count: int, seed: int = 0, vocab: int = 89) -> list[int]:
+    return torch.randint(0, vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def tree_of(parents: list[int]) -> SimpleNamespace:
+    """Enter, leave and depth of a parent array (-1: child of the cached text), by a recursive walk."""
+    enter, leave, depth = ([0] * len(parents) for _ in range(3))
+    clock = 0
+
+    def walk(node: int, level: int) -> None:
+        nonlocal clock
+        enter[node], depth[node] = clock, level
+        clock += 1
+        for child in (index for index, parent in enumerate(parents) if parent == node):
+            walk(child, level + 1)
+        leave[node] = clock - 1
+
+    for root in (index for index, parent in enumerate(parents) if parent == -1):
+        walk(root, 0)
+    return SimpleNamespace(
+        **{name: torch.tensor(values, dtype=torch.int32) for name, values in zip(("enter", "leave", "depth"), (enter, leave, depth))}
+    )
+
+
+def path_to(parents: list[int], node: int) -> list[int]:
+    """Nodes from the root to `node`."""
+    path = []
+    while node != -1:
+        path.append(node)
+        node = parents[node]
+    return path[::-1]
+
+
+def guess_positions(cached: int, chunk_size: int, alignment: int) -> list[int]:
+    """Positions the guess reads: the first S, and the S that end at the next multiple of the alignment."""
+    end = math.ceil(cached / alignment) * alignment
+    return [p for p in range(cached) if p < chunk_size or end - chunk_size <= p < end]
+
+
+def dense_attention_of(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: list[int]) -> torch.Tensor:
+    """Softmax attention in float64 of one query [h, d] (scaled) over some slots of keys/values [kv, n, d]: [h * d]."""
+    heads, share = query.shape[0], query.shape[0] // keys.shape[0]
+    outs = []
+    for head in range(heads):
+        k, v = keys[head // share, slots].double(), values[head // share, slots].double()
+        weights = torch.exp(k @ query[head].double() - (k @ query[head].double()).max())
+        outs.append((weights / weights.sum()) @ v)
+    return torch.cat(outs)
