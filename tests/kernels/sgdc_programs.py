@@ -176,3 +176,98 @@ def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(
     signal = _kernel(SIGNAL, core_set(signaller), [], list(target), config=READER)
     semaphore = ttnn.SemaphoreDescriptor(id=0, core_ranges=cores, initial_value=0)
     _run(output, [watch, signal], [_buffer(0, cores, PAGE_BYTES)], [semaphore])
+
+
+# Member 1 of a pair that only arrives, after skipping `skipped` calls, and ends.
+HALF_PEER = """
+#include "COMMON/peer_link.hpp"
+#include "COMMON/peer_session.hpp"
+void kernel_main() {
+    const uint32_t state = get_arg_val<uint32_t>(0);
+    peer::Session session(state, state, 20000);
+    session.state().calls = session.state().calls + get_arg_val<uint32_t>(1);
+    const uint32_t value = get_arg_val<uint32_t>(2);
+    uint32_t next = 3;
+    PeerLink link(next, 20000);
+    session.arrive(link, [&](uint32_t to) { *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to) = value; });
+    // One more arrival for each skipped call, or member 0 would wait for it in vain.
+    for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(state + offsetof(peer::State, arrivals));
+    link.close();
+}
+"""
+
+# Many calls of a session in one kernel. In call n member (n * 7 / 3) % 2 sends a payload of 8 words that name call
+# and member; delays differ by member and call. Reports [calls done, wrong rows, wrong payloads, status].
+STRESS = """
+#include "COMMON/peer_link.hpp"
+#include "COMMON/peer_session.hpp"
+void kernel_main() {
+    const uint32_t member = get_arg_val<uint32_t>(0), state = get_arg_val<uint32_t>(1);
+    const uint32_t calls = get_arg_val<uint32_t>(2), output_address = get_arg_val<uint32_t>(3);
+    constexpr auto output_args = TensorAccessorArgs<0>();
+    const auto output = TensorAccessor(output_args, output_address);
+    uint32_t next = 4;
+    PeerLink link(next, 1000000);
+    peer::Session session(state, state, 1000000);
+    const uint32_t inbox = get_write_ptr(0), outbox = inbox + 64, report = inbox + 128;
+    volatile tt_l1_ptr uint32_t* received = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(inbox);
+    volatile tt_l1_ptr uint32_t* sent = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(outbox);
+    volatile tt_l1_ptr uint32_t* found = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(report);
+    uint32_t wrong_rows = 0, wrong_payloads = 0, done = 0;
+    for (uint32_t call = 1; call <= calls; ++call) {
+        for (volatile uint32_t delay = (call * (member ? 37 : 11)) % 64; delay > 0; delay = delay - 1);
+        bool ok = session.arrive(link, [&](uint32_t to) {
+            volatile tt_l1_ptr uint32_t* row = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to);
+            for (uint32_t i = 0; i < 8; ++i) row[i] = call * 100 + member * 10 + i;
+        });
+        ok = ok && session.await_peer();
+        if (!ok) break;
+        for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.other_row()[i] != call * 100 + (1 - member) * 10 + i;
+        const uint32_t sender = (call * 7 / 3) % 2;
+        if (sender == member) {
+            for (uint32_t i = 0; i < 8; ++i) sent[i] = call * 1000 + member * 100 + i;
+            ok = link.write(outbox, link.core_address(inbox), 32) && session.confirm(link);
+            link.drain();
+        } else {
+            ok = session.await_delivery();
+            for (uint32_t i = 0; i < 8; ++i) wrong_payloads += received[i] != call * 1000 + sender * 100 + i;
+        }
+        if (!ok) break;
+        ++done;
+    }
+    link.close();
+    found[0] = done; found[1] = wrong_rows; found[2] = wrong_payloads; found[3] = session.state().status;
+    noc_async_write(report, output.get_noc_addr(member), 32);
+    noc_async_write_barrier();
+}
+"""
+
+
+def _with_common(source: str) -> str:
+    import tt_kernels.common as common
+
+    return source.replace("COMMON", f"{list(common.__path__)[0]}/kernels")
+
+
+def add_half_peer(program, pairs, link_args, row_value: int, skipped: int) -> None:
+    """Add HALF_PEER as member 1 to a program of member 0."""
+    cores = core_set(pairs.cores[1])
+    kernel = _kernel(_with_common(HALF_PEER), cores, [], [], [*UNGATED, *pairs.defines])
+    arguments = ttnn.RuntimeArgs()
+    arguments[pairs.cores[1][0]][pairs.cores[1][1]] = [pairs.state.buffer_address(), skipped, row_value, *link_args]
+    kernel.runtime_args = arguments
+    program.kernels = [*program.kernels, kernel]
+
+
+def stress_sessions(device, pairs, calls: int) -> list[list[int]]:
+    """Run STRESS on both members; each one's report."""
+    output = words(device, 2)
+    cores = core_set(*pairs.cores)
+    kernel = _kernel(_with_common(STRESS), cores, _accessor(output), [], [*UNGATED, *pairs.defines])
+    arguments = ttnn.RuntimeArgs()
+    for member, (x, y) in enumerate(pairs.cores):
+        address = pairs.state.buffer_address()
+        arguments[x][y] = [member, address, calls, output.buffer_address(), *pairs.link_args(member)]
+    kernel.runtime_args = arguments
+    _run(output, [kernel], [_buffer(0, cores, PAGE_BYTES)])
+    return ttnn.to_torch(output)[0, 0, :, :4].tolist()
