@@ -28,7 +28,7 @@ from .gguf_loader import GgufModel
 from .gguf_tokenizer import build_tokenizer
 
 # Part of every key: raise it when the converted files change.
-CONVERTER_VERSION = 1
+CONVERTER_VERSION = 2
 _MANIFEST = "conversion.json"
 _SHARD_BYTES = 2 * 1024**3
 _SAMPLE_BYTES = 1024 * 1024

@@ -75,7 +75,7 @@ REFUSED = {
         {"architectures": ["MistralForCausalLM"]},
         "'MistralForCausalLM' is not supported; supported: LlamaForCausalLM",
     ),
-    "model type": ({"architectures": None, "model_type": "gpt2"}, "'gpt2'.* is not supported|gpt2"),
+    "model type": ({"architectures": None, "model_type": "gpt2"}, "architecture 'gpt2' is not supported"),
     "bias": ({"attention_bias": True}, "attention_bias=True is not supported"),
     "mlp bias": ({"mlp_bias": True}, "mlp_bias=True is not supported"),
     "activation": ({"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),

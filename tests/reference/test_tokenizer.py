@@ -60,9 +60,23 @@ def test_pre_tokenizers_differ_where_they_should():
     """smollm splits every digit, llama3 takes three at a time, gpt-2 any number."""
     assert pieces(make(pre="smollm"), "1234") == ["1", "2", "3", "4"]
     assert pieces(make(pre="llama-bpe"), "1234") == ["123", "4"]
-    assert pieces(make(pre="default"), "4123") == ["4", "123"]
+    assert pieces(make(pre="gpt-2"), "4123") == ["4", "123"]
     assert pieces(make(pre="llama-bpe"), "4123") == ["4", "12", "3"]
-    assert pieces(make(pre=None), "4123") == pieces(make(pre="gpt-2"), "4123")
+    assert pieces(make(pre="gpt-2"), "4123") != pieces(make(pre="llama-bpe"), "4123")
+
+
+def test_a_file_without_a_pre_tokenizer_is_read_with_a_warning():
+    from loguru import logger
+
+    said: list[str] = []
+    sink = logger.add(said.append, level="WARNING", format="{message}")
+    try:
+        assert pieces(make(pre=None), "4123") == pieces(make(pre="gpt-2"), "4123")
+    finally:
+        logger.remove(sink)
+    assert said == [
+        "test.gguf names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong\n"
+    ]
 
 
 def test_llama3_words_are_those_of_its_pattern():
@@ -99,15 +113,17 @@ def test_bos_is_added_where_the_model_wants_it():
 
 
 REFUSED = {
-    "sentencepiece": (
-        dict(model="llama"),
+    "word pieces": (
+        dict(model="bert"),
         UnsupportedModelError,
-        "tokenizer model 'llama' is not supported in GGUF",
+        "tokenizer model 'bert' is not supported in GGUF; supported: 'gpt2' .* and 'llama'",
     ),
+    "no scores": (dict(model="llama"), ModelLoadError, "metadata lacks tokenizer.ggml.scores"),
+    "too few scores": (dict(model="llama", scores=[0.0]), ModelLoadError, "320 tokens but 1 scores"),
     "pre-tokenizer": (
         dict(pre="qwen2"),
         UnsupportedModelError,
-        "pre-tokenizer 'qwen2' is not supported in GGUF; supported: default, gpt-2",
+        "pre-tokenizer 'qwen2' is not supported in GGUF; supported: gpt-2, smollm",
     ),
     "no tokens": (dict(tokens=None), ModelLoadError, "metadata lacks tokenizer.ggml.tokens"),
     "no merges": (dict(merges=None), ModelLoadError, "metadata lacks tokenizer.ggml.merges"),
