@@ -113,7 +113,6 @@ def _launch(tensors: Tensors, chunk_size: int, settings: Settings, config: Progr
         _cores(device, config),
         problem.items,
         speculate=settings.speculate,
-        peer=False,
         workers_a_head=config.workers_a_head,
     )
     buffers = plan_buffers(problem, plan.workers_a_group, speculate=settings.speculate, peer=False)

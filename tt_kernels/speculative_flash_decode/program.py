@@ -13,7 +13,7 @@ from typing import Any
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.ungated import require_ungated
-from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, OUTPUT, WORKER, Buffer
+from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, MAX_BUFFERS, OUTPUT, TILE_BYTES, WORKER, Buffer
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan
 
@@ -21,6 +21,8 @@ KERNELS = Path(__file__).parent / "kernels"
 # Kernels include each other's headers by their path in this repository.
 INCLUDE_PATH = Path(__file__).parents[2]
 MAX_SEMAPHORES = 16
+# The last is the first of one a user.
+SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_user": 3}
 
 
 @dataclass(frozen=True)
@@ -37,20 +39,35 @@ class Tensors:
     distance_sq: Any = None
     norm_sq: Any = None
     priority: Any = None
-    peer_priority: Any = None
+    gathered: Any = None
 
     def all(self) -> list[Any]:
-        names = ("q", "k", "v", "cur_pos", "priority", "peer_priority", "guess", "distance_sq", "norm_sq", "exact")
+        names = ("q", "k", "v", "cur_pos", "priority", "gathered", "guess", "distance_sq", "norm_sq", "exact")
         return [tensor for name in names if (tensor := getattr(self, name)) is not None]
 
 
 @dataclass(frozen=True)
+class PeerArgs:
+    """What a member's exchange core needs of its peer. state: address of the session state, the same on both;
+    exact: the peer's output tensor; timeout: two words of cycles; link: runtime arguments of its PeerLink."""
+
+    defines: Sequence[tuple[str, str]]
+    max_write: int
+    state: int
+    exact: Any
+    timeout: Sequence[int]
+    link: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Member:
-    """One side of a pair, or the only one: its tensors and cores. first: sends when the priorities are equal."""
+    """One side of a pair, or the only one: its tensors and cores. index: member of the pair; member 0 sends when the
+    priorities are equal."""
 
     tensors: Tensors
     plan: CorePlan
-    first: bool = True
+    index: int = 0
+    peer: PeerArgs | None = None
 
 
 @dataclass(frozen=True)
@@ -67,9 +84,8 @@ def float_bits(value: float) -> int:
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
-def constants(problem: Problem, plan: CorePlan, buffers: dict[str, Buffer], settings: Settings, member: Member, peer: bool):
+def constants(problem: Problem, buffers: dict[str, Buffer], settings: Settings, member: Member) -> list[tuple[str, int]]:
     """The named compile-time arguments of every kernel; kernels/config.hpp reads them."""
-    unused = MAX_BUFFER_INDEX
     names = (
         "query keys values mask ones scaler control control_writer scratch gathered gathered_peak guess exact partial "
         "partial_peak scaled_query scores weights state peak_a peak_b decay decay_other inverse difference squares "
@@ -82,20 +98,15 @@ def constants(problem: Problem, plan: CorePlan, buffers: dict[str, Buffer], sett
         "head_tiles": problem.head_tiles,
         "cache_tiles": problem.max_tokens // TILE,
         "chunk_tiles": problem.chunk_tiles,
-        "workers": plan.workers_a_group,
+        "workers": member.plan.workers_a_group,
         "speculate": int(settings.speculate),
         "has_priority": int(member.tensors.priority is not None),
-        "has_peer": int(peer),
+        "has_peer": int(member.peer is not None),
     }
-    values |= {f"cb_{name}": buffers[f"cb_{name}"].index if f"cb_{name}" in buffers else unused for name in names.split()}
-    return list((values | semaphore_ids()).items())
-
-
-MAX_BUFFER_INDEX = 31
-
-
-def semaphore_ids() -> dict[str, int]:
-    return {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_user": 3}
+    # No kernel of the program touches a buffer it does not have; the last index stands for all of them.
+    places = {name: buffer.index for name, buffer in buffers.items()}
+    values |= {f"cb_{name}": places.get(f"cb_{name}", MAX_BUFFERS - 1) for name in names.split()}
+    return list((values | SEMAPHORES).items())
 
 
 def build_program(
@@ -112,7 +123,7 @@ def build_program(
     import ttnn
 
     first = members[0]
-    named = constants(problem, first.plan, buffers, settings, first, peer=first.plan.exchange is not None)
+    named = constants(problem, buffers, settings, first)
     workers = [core for member in members for core in member.plan.workers]
     kernels = [
         _kernel("worker_reader.cpp", workers, named, _worker_reader_accessors(first), ttnn.ReaderConfigDescriptor(),
@@ -124,6 +135,8 @@ def build_program(
     ]  # fmt: skip
     if settings.speculate:
         kernels += _output_kernels(members, named, settings)
+    if first.peer is not None:
+        kernels.append(_exchange_kernel(members, named))
     cores = {
         WORKER: workers,
         OUTPUT: [member.plan.output for member in members if member.plan.output],
@@ -155,13 +168,41 @@ def _output_kernels(members: Sequence[Member], named, settings: Settings) -> lis
     bound = per_member(lambda m: [float_bits(settings.threshold**2)])
     return [
         _kernel("output_reader.cpp", cores, named,
-                _accessor(first.exact) + _accessor(first.cur_pos) + _accessor(first.priority or first.cur_pos),
+                _accessor(first.exact) + _accessor(first.cur_pos) + _accessor(_present(first.gathered, first.cur_pos)),
                 ttnn.ReaderConfigDescriptor(), reader),
         _kernel("output_writer.cpp", cores, named,
-                _accessor(first.distance_sq) + _accessor(first.priority or first.distance_sq),
+                _accessor(first.distance_sq) + _accessor(_present(first.priority, first.distance_sq)),
                 ttnn.WriterConfigDescriptor(), writer),
         _kernel("output_compute.cpp", cores, named, [], _compute_config(settings), bound),
     ]  # fmt: skip
+
+
+def _exchange_kernel(members: Sequence[Member], named):
+    import ttnn
+
+    tensors, peer = members[0].tensors, members[0].peer
+    parts = (tensors.exact, tensors.distance_sq, tensors.cur_pos, tensors.gathered, tensors.priority)
+    return _kernel(
+        "exchange.cpp",
+        [member.plan.exchange for member in members],
+        named,
+        [value for tensor in parts for value in _accessor(tensor)],
+        ttnn.WriterConfigDescriptor(),
+        [(member.plan.exchange, _exchange_args(member)) for member in members],
+        [*peer.defines, ("PEER_MAX_WRITE", str(min(peer.max_write, TILE_BYTES["BFLOAT16"])))],
+    )
+
+
+def _exchange_args(member: Member) -> list[int]:
+    tensors, peer = member.tensors, member.peer
+    outputs = (peer.exact, tensors.exact, tensors.guess, tensors.distance_sq, tensors.norm_sq, tensors.priority)
+    addresses = [tensor.buffer_address() for tensor in outputs]
+    return [*_source_args(member), peer.state, peer.state, *peer.timeout, *addresses, *peer.link]
+
+
+def _present(tensor, otherwise):
+    """`tensor`, or where the program has none another to describe to a kernel that will not read it."""
+    return otherwise if tensor is None else tensor
 
 
 def _address(tensor) -> int:
@@ -176,18 +217,13 @@ def _accessor(tensor) -> list[int]:
 
 def _source_args(member: Member) -> list[int]:
     tensors = member.tensors
-    return [
-        tensors.cur_pos.buffer_address(),
-        _address(tensors.priority),
-        _address(tensors.peer_priority),
-        int(member.first),
-    ]
+    return [tensors.cur_pos.buffer_address(), _address(tensors.gathered), member.index]
 
 
 def _worker_reader_accessors(member: Member) -> list[int]:
     tensors = member.tensors
-    priority = tensors.priority if tensors.priority is not None else tensors.cur_pos
-    return _accessor(tensors.q) + _accessor(tensors.k) + _accessor(tensors.cur_pos) + _accessor(priority)
+    gathered = _present(tensors.gathered, tensors.cur_pos)
+    return _accessor(tensors.q) + _accessor(tensors.k) + _accessor(tensors.cur_pos) + _accessor(gathered)
 
 
 def _worker_reader_args(member: Member, group: int, worker: int, noc_core) -> list[int]:
@@ -223,7 +259,7 @@ def _compute_config(settings: Settings):
     )
 
 
-def _kernel(source: str, cores: list[Core], named, accessors: list[int], config, per_core):
+def _kernel(source: str, cores: list[Core], named, accessors: list[int], config, per_core, defines=()):
     import ttnn
 
     arguments = ttnn.RuntimeArgs()
@@ -234,7 +270,7 @@ def _kernel(source: str, cores: list[Core], named, accessors: list[int], config,
         core_ranges=core_set(*cores),
         compile_time_args=accessors,
         named_compile_time_args=named,
-        defines=[UNGATED_DEFINE],
+        defines=[UNGATED_DEFINE, *defines],
         runtime_args=arguments,
         config=config,
         compiler_include_paths=[str(INCLUDE_PATH)],
@@ -244,8 +280,7 @@ def _kernel(source: str, cores: list[Core], named, accessors: list[int], config,
 def _semaphores(problem: Problem, cores: list[Core]) -> list:
     import ttnn
 
-    ids = semaphore_ids()
-    count = ids["sem_user"] + problem.users
+    count = SEMAPHORES["sem_user"] + problem.users
     assert count <= MAX_SEMAPHORES
     return [ttnn.SemaphoreDescriptor(id=i, core_ranges=core_set(*cores), initial_value=0) for i in range(count)]
 

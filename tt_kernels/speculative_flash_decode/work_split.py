@@ -79,29 +79,34 @@ class CorePlan:
 
 
 def plan_cores(
-    cores: list[Core], items: int, *, speculate: bool, peer: bool, workers_a_head: int | None = None
+    cores: list[Core],
+    items: int,
+    *,
+    speculate: bool,
+    exchange: Core | None = None,
+    workers_a_head: int | None = None,
 ) -> CorePlan:
     """Assign `cores` (in order) to the roles for `items` heads of all users.
 
-    The last core verifies and writes the outputs of a speculative program, the one before speaks to the peer.
-    workers_a_head: default as many as take the shortest time; see `_best_group`.
+    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. The last of the others
+    verifies and writes the outputs of a speculative program. workers_a_head: default as many as take the shortest
+    time; see `_best_group`.
     Errors: ValueError with both numbers when the cores do not suffice.
     """
-    special = int(speculate) + int(speculate and peer)
-    available = len(cores) - special
-    wanted = 1 if workers_a_head is None else workers_a_head
-    if wanted < 1:
+    if workers_a_head is not None and workers_a_head < 1:
         raise ValueError(f"workers_a_head must be at least 1, got {workers_a_head}")
+    rest = [core for core in cores if core != exchange]
+    wanted, special = workers_a_head or 1, int(speculate)
+    available = len(rest) - special
     if available < wanted:
         raise ValueError(
-            f"{wanted} worker(s) a head and {special} core(s) for output and exchange need {wanted + special} cores, "
-            f"the grid has {len(cores)}"
+            f"{wanted} worker(s) a head and {special} output core(s) need {wanted + special} cores, the grid has "
+            f"{len(rest)} for them"
         )
     workers = workers_a_head or _best_group(available, items)
     groups = min(items, available // workers)
-    members = [tuple(cores[g * workers : (g + 1) * workers]) for g in range(groups)]
-    output = cores[-1] if speculate else None
-    return CorePlan(tuple(members), output, cores[-2] if speculate and peer else None)
+    members = [tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups)]
+    return CorePlan(tuple(members), rest[-1] if speculate else None, exchange)
 
 
 # What a head costs its group however many share it (merging, sending), against one worker doing all of it.

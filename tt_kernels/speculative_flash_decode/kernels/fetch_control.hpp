@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader's side of control.hpp. Positions are int32 [users], a priority row is priority.hpp's.
+// The reader's side of control.hpp. Positions are int32 [users], a row of priorities is priority.hpp's.
 
 #pragma once
 
@@ -16,14 +16,12 @@ namespace control {
 
 struct Sources {
     uint32_t positions;
-    uint32_t priority;
-    uint32_t peer_priority;
-    bool first_member;  // of a pair: sends when both have the same priority
+    uint32_t gathered;  // both members' priorities, page m those of member m
+    uint32_t member;    // which of the two this is; member 0 sends when both have the same priority
 };
 
 // Each source lands in a line of its own of cb_scratch.
 constexpr uint32_t line_bytes = priority::row_bytes;
-constexpr uint32_t scratch_bytes = 3 * line_bytes;
 
 // The highest priority among users that are not skipped.
 inline uint32_t highest(const volatile tt_l1_ptr uint32_t* row, const volatile tt_l1_ptr uint32_t* tokens) {
@@ -37,17 +35,16 @@ inline uint32_t highest(const volatile tt_l1_ptr uint32_t* row, const volatile t
 }
 
 // Writes the page at `page`. Positions past the cache count as its last one.
-template <typename PositionsArgs, typename PriorityArgs>
+template <typename PositionsArgs, typename GatheredArgs>
 inline void fetch(
-    const Sources& from, uint32_t page, const PositionsArgs& positions_args, const PriorityArgs& priority_args) {
+    const Sources& from, uint32_t page, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     const auto positions = TensorAccessor(positions_args, from.positions);
     noc_async_read(positions.get_noc_addr(0), scratch, config::users * sizeof(uint32_t));
     if constexpr (config::has_peer) {
-        const auto own = TensorAccessor(priority_args, from.priority);
-        const auto peer = TensorAccessor(priority_args, from.peer_priority);
-        noc_async_read(own.get_noc_addr(0), scratch + line_bytes, priority::row_bytes);
-        noc_async_read(peer.get_noc_addr(0), scratch + 2 * line_bytes, priority::row_bytes);
+        const auto gathered = TensorAccessor(gathered_args, from.gathered);
+        noc_async_read(gathered.get_noc_addr(from.member), scratch + line_bytes, priority::row_bytes);
+        noc_async_read(gathered.get_noc_addr(1 - from.member), scratch + 2 * line_bytes, priority::row_bytes);
     }
     noc_async_read_barrier();
 
@@ -64,18 +61,18 @@ inline void fetch(
             reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(scratch + line_bytes), words + first_tokens);
         const uint32_t peer = highest(
             reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(scratch + 2 * line_bytes), words + first_tokens);
-        words[receiving] = own < peer || (own == peer && !from.first_member);
+        words[receiving] = own < peer || (own == peer && from.member != 0);
     }
 }
 
 // Fetches the page and hands a copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
 // readable at the start of cb_control, which nothing else is pushed to.
-template <typename PositionsArgs, typename PriorityArgs>
-inline void share(const Sources& from, const PositionsArgs& positions_args, const PriorityArgs& priority_args) {
+template <typename PositionsArgs, typename GatheredArgs>
+inline void share(const Sources& from, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
     cb_reserve_back(config::cb_control, 1);
     cb_reserve_back(config::cb_control_writer, 1);
     const uint32_t page = get_write_ptr(config::cb_control);
-    fetch(from, page, positions_args, priority_args);
+    fetch(from, page, positions_args, gathered_args);
     const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
     volatile tt_l1_ptr uint32_t* copy =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
@@ -84,6 +81,15 @@ inline void share(const Sources& from, const PositionsArgs& positions_args, cons
     }
     cb_push_back(config::cb_control, 1);
     cb_push_back(config::cb_control_writer, 1);
+}
+
+// Reads the sources from the runtime arguments at `arg`, and advances it.
+inline Sources sources_arg(uint32_t& arg) {
+    Sources sources;
+    sources.positions = get_arg_val<uint32_t>(arg++);
+    sources.gathered = get_arg_val<uint32_t>(arg++);
+    sources.member = get_arg_val<uint32_t>(arg++);
+    return sources;
 }
 
 }  // namespace control

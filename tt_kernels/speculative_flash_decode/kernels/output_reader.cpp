@@ -12,19 +12,11 @@
 #include "fetch_control.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
+#include "unused_rows.hpp"
 
 namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
-
-// Rows of a tile that belong to no query head; the heads' rows are never touched, they may have landed already.
-void clear_unused_rows(uint32_t base) {
-    for (uint32_t tile = 0; tile < config::users * head_tiles; ++tile) {
-        tile_rows::for_each_piece(config::query_heads, 32, [&](uint32_t offset, uint32_t bytes) {
-            tile_masks::fill(base + tile * tile_rows::tile_bytes + offset, bytes, 0);
-        });
-    }
-}
 
 template <typename Accessor>
 void emit(uint32_t cb, uint32_t user, const Accessor& output) {
@@ -48,39 +40,34 @@ void wait_for_heads(uint32_t user, uint32_t unit) {
 
 void kernel_main() {
     uint32_t arg = 0;
-    control::Sources sources;
-    sources.positions = get_arg_val<uint32_t>(arg++);
-    sources.priority = get_arg_val<uint32_t>(arg++);
-    sources.peer_priority = get_arg_val<uint32_t>(arg++);
-    sources.first_member = get_arg_val<uint32_t>(arg++) == 1;
+    const control::Sources sources = control::sources_arg(arg);
     const uint32_t exact_address = get_arg_val<uint32_t>(arg++);
     const uint32_t guess_address = get_arg_val<uint32_t>(arg++);
     constexpr auto output_args = TensorAccessorArgs<0>();
     constexpr auto positions_args = TensorAccessorArgs<output_args.next_compile_time_args_offset()>();
-    constexpr auto priority_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
+    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
     const auto exact = TensorAccessor(output_args, exact_address);
     const auto guess = TensorAccessor(output_args, guess_address);
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(sources, positions_args, priority_args);
+    control::share(sources, positions_args, gathered_args);
     if (words[control::receiving]) {
         return;
     }
     const uint32_t guesses = get_write_ptr(config::cb_guess);
     const uint32_t exacts = get_write_ptr(config::cb_exact);
-    clear_unused_rows(guesses);
-    clear_unused_rows(exacts);
+    unused_rows::clear(guesses);
+    unused_rows::clear(exacts);
     cb_reserve_back(config::cb_ones, 1);
     tile_masks::ones(get_write_ptr(config::cb_ones));
     cb_push_back(config::cb_ones, 1);
 
-    constexpr uint32_t user_bytes = head_tiles * tile_rows::tile_bytes;
     for (uint32_t user = 0; user < config::users; ++user) {
         const bool skipped = words[control::first_tokens + user] == 0;
         if (skipped) {
-            tile_masks::fill(guesses + user * user_bytes, user_bytes, 0);
-            tile_masks::fill(exacts + user * user_bytes, user_bytes, 0);
+            unused_rows::clear_user(guesses, user);
+            unused_rows::clear_user(exacts, user);
         } else {
             wait_for_heads(user, config::guess_landed);
         }

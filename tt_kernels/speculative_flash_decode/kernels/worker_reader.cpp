@@ -100,24 +100,20 @@ void kernel_main() {
     const uint32_t query_address = get_arg_val<uint32_t>(arg++);
     const uint32_t keys_address = get_arg_val<uint32_t>(arg++);
     const uint32_t values_address = get_arg_val<uint32_t>(arg++);
-    control::Sources sources;
-    sources.positions = get_arg_val<uint32_t>(arg++);
-    sources.priority = get_arg_val<uint32_t>(arg++);
-    sources.peer_priority = get_arg_val<uint32_t>(arg++);
-    sources.first_member = get_arg_val<uint32_t>(arg++) == 1;
+    const control::Sources sources = control::sources_arg(arg);
     const uint32_t first_worker_arg = arg;  // NoC x and y of each worker of the group
 
     constexpr auto query_args = TensorAccessorArgs<0>();
     constexpr auto cache_args = TensorAccessorArgs<query_args.next_compile_time_args_offset()>();
     constexpr auto positions_args = TensorAccessorArgs<cache_args.next_compile_time_args_offset()>();
-    constexpr auto priority_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
+    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
     const auto query = TensorAccessor(query_args, query_address);
     const auto keys = TensorAccessor(cache_args, keys_address);
     const auto values = TensorAccessor(cache_args, values_address);
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(sources, positions_args, priority_args);
+    control::share(sources, positions_args, gathered_args);
     if (words[control::receiving]) {
         return;
     }

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The exchange core (BRISC), which alone speaks to the peer. The sender's writes the guesses of all users straight
+// into the peer's `exact` as soon as all heads' rows are here; the receiver's waits for that and does what its idle
+// cores leave undone. Both always tell the other that they are in this call (common/kernels/peer_session.hpp), so a
+// sender writes only into a peer that is waiting, and neither runs more than one call ahead.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "control.hpp"
+#include "fetch_control.hpp"
+#include "tt_kernels/common/kernels/peer_link.hpp"
+#include "tt_kernels/common/kernels/peer_session.hpp"
+#include "tt_kernels/common/kernels/priority.hpp"
+#include "tt_kernels/common/kernels/tile_masks.hpp"
+#include "tt_kernels/common/kernels/tile_rows.hpp"
+#include "unused_rows.hpp"
+
+#ifndef SGDC_UNGATED
+#error "the exchange must be compiled with SGDC_UNGATED, or a member that skips would leave its peer waiting"
+#endif
+
+namespace {
+
+constexpr uint32_t tiles = config::users * config::head_tiles;
+constexpr uint32_t pieces = (tile_rows::tile_bytes + PEER_MAX_WRITE - 1) / PEER_MAX_WRITE;
+constexpr uint32_t piece_bytes = tile_rows::tile_bytes / pieces;
+static_assert(pieces * piece_bytes == tile_rows::tile_bytes);
+
+void wait_for_heads(const volatile tt_l1_ptr uint32_t* words, uint32_t base) {
+    unused_rows::clear(base);
+    uint32_t heads = 0;
+    for (uint32_t user = 0; user < config::users; ++user) {
+        if (words[control::first_tokens + user] == 0) {
+            unused_rows::clear_user(base, user);
+        } else {
+            heads += config::kv_heads;
+        }
+    }
+    // Cores of the same program: they always come.
+    noc_semaphore_wait_min(
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_outgoing)), heads);
+}
+
+template <typename Accessor>
+bool send_guesses(PeerLink& link, uint32_t base, const Accessor& peer_exact) {
+    for (uint32_t tile = 0; tile < tiles; ++tile) {
+        for (uint32_t piece = 0; piece < pieces; ++piece) {
+            const uint32_t offset = piece * piece_bytes;
+            const uint32_t from = base + tile * tile_rows::tile_bytes + offset;
+            if (!link.write(from, link.page_address(peer_exact, tile, offset), piece_bytes)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// The receiver's outputs: the guess that arrived in `exact` is its guess too, at distance 0 of nothing measured.
+template <typename Output, typename Norm, typename Priority>
+void finish_receiver(
+    const volatile tt_l1_ptr uint32_t* words,
+    uint32_t base,
+    const Output& exact,
+    const Output& guess,
+    const Norm& distances,
+    const Norm& norms,
+    const Priority& priorities) {
+    for (uint32_t tile = 0; tile < tiles; ++tile) {
+        noc_async_read_page(tile, exact, base + tile * tile_rows::tile_bytes);
+    }
+    noc_async_read_barrier();
+    for (uint32_t tile = 0; tile < tiles; ++tile) {
+        noc_async_write_page(tile, guess, base + tile * tile_rows::tile_bytes);
+    }
+    const uint32_t scratch = get_write_ptr(config::cb_scratch);
+    tile_masks::fill(scratch, 2 * priority::row_bytes, 0);
+    volatile tt_l1_ptr uint32_t* outcome =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + priority::row_bytes);
+    for (uint32_t user = 0; user < config::users; ++user) {
+        if (words[control::first_tokens + user] > 0) {
+            outcome[user] = priority::received;
+        }
+    }
+    noc_async_write(scratch, distances.get_noc_addr(0), config::users * sizeof(uint32_t));
+    noc_async_write(scratch, norms.get_noc_addr(0), config::users * sizeof(uint32_t));
+    noc_async_write(scratch + priority::row_bytes, priorities.get_noc_addr(0), priority::row_bytes);
+    noc_async_write_barrier();
+}
+
+}  // namespace
+
+void kernel_main() {
+    uint32_t next = 0;
+    const control::Sources sources = control::sources_arg(next);
+    const uint32_t own_state = get_arg_val<uint32_t>(next++);
+    const uint32_t peer_state = get_arg_val<uint32_t>(next++);
+    const uint64_t low = get_arg_val<uint32_t>(next++);
+    const uint64_t timeout = low | static_cast<uint64_t>(get_arg_val<uint32_t>(next++)) << 32;
+    constexpr auto output_args = TensorAccessorArgs<0>();
+    constexpr auto norm_args = TensorAccessorArgs<output_args.next_compile_time_args_offset()>();
+    constexpr auto positions_args = TensorAccessorArgs<norm_args.next_compile_time_args_offset()>();
+    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
+    constexpr auto priority_args = TensorAccessorArgs<gathered_args.next_compile_time_args_offset()>();
+    const auto peer_exact = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
+    const auto exact = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
+    const auto guess = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
+    const auto distances = TensorAccessor(norm_args, get_arg_val<uint32_t>(next++));
+    const auto norms = TensorAccessor(norm_args, get_arg_val<uint32_t>(next++));
+    const auto priorities = TensorAccessor(priority_args, get_arg_val<uint32_t>(next++));
+
+    peer::Session session(own_state, peer_state, timeout);
+    if (!session.usable()) {
+        return;
+    }
+    const uint32_t page = get_write_ptr(config::cb_control);
+    control::fetch(sources, page, positions_args, gathered_args);
+    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
+    const uint32_t base = get_write_ptr(config::cb_outgoing);
+    const bool sends = !words[control::receiving];
+
+    PeerLink link(next, timeout);
+    bool running = session.arrive(link, [&](uint32_t to) {
+        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
+        noc_async_read_barrier();
+    });
+    if (sends) {
+        wait_for_heads(words, base);
+        running = running && session.await_peer();
+        if (running) {
+            session.state().sent = session.state().sent + 1;
+            running = send_guesses(link, base, peer_exact) ? session.confirm(link) : session.fail(peer::link_blocked);
+        }
+    } else if (running && session.await_peer() && session.await_delivery()) {
+        finish_receiver(words, base, exact, guess, distances, norms, priorities);
+    }
+    link.drain();
+    link.close();
+}
