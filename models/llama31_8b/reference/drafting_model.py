@@ -83,6 +83,8 @@ class ModelDrafter(Drafter):
         self.sampled = (shape.width == 1) if sampled is None else sampled
         self.fingerprint, self.target_fingerprint = fingerprint, target_fingerprint
         self.step_cost = 0.0
+        self.cache: KVCache | None = None
+        self._history: list[list[int]] = []  # of each user, the tokens whose entries the draft cache holds
 
     def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
         super().check(target, prompts, max_new_tokens)
@@ -118,9 +120,17 @@ class ModelDrafter(Drafter):
         self._open_cache(prompts, target_cache, capacity)
 
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
-        limit = self.model.config.max_position_embeddings
-        self.cache = self.model.new_cache(len(prompts), min(capacity, limit))
-        self.model.prefill(prompts, self.cache)
+        """A new cache, or the one of an earlier text cut to what both begin with (the turns of a chat)."""
+        capacity = min(capacity, self.model.config.max_position_embeddings)
+        if self.cache is None or self.cache.batch != len(prompts) or self.cache.capacity < capacity:
+            self.cache = self.model.new_cache(len(prompts), capacity)
+            self._history = [[] for _ in prompts]
+        # Prefill wants at least one token a user.
+        shared = [min(_common_prefix(old, new), len(new) - 1) for old, new in zip(self._history, prompts)]
+        self.cache.truncate(shared)
+        self._history = [list(prompt[:n]) for prompt, n in zip(prompts, shared)]
+        self.model.prefill([list(prompt[n:]) for prompt, n in zip(prompts, shared)], self.cache)
+        self._history = [list(prompt) for prompt in prompts]
 
     def draft(self, users: Sequence[int], committed: Sequence[Sequence[int]], shape: DraftShape) -> Draft:
         view = self.cache.view(users)
@@ -172,8 +182,9 @@ class ModelDrafter(Drafter):
                     for row, tokens in enumerate(missing)
                 ]
             )
-        for user in users:
+        for user, tokens in zip(users, committed):
             self._kept[user] = 0
+            self._history[user] += tokens
         return logits
 
     def _uniforms(self, users: Sequence[int], count: int) -> torch.Tensor:
@@ -200,7 +211,6 @@ class ModelDrafter(Drafter):
                 logits = self.model.forward(following, view, policy=self.policy, layer_groups=self.layer_groups)[:, 0]
         self._is_chain = True
         self._slots = torch.tensor([-1, *range(length - 1), -1]).expand(batch, -1)
-        self._after_drafting(view)
         trees = TokenTreeBatch.shared(TokenTree.chain(length + 1), batch)
         return Draft(trees, tokens, recorder.probabilities, recorder.logits, length)
 
@@ -235,7 +245,6 @@ class ModelDrafter(Drafter):
                 logits = self._tree_pass(view, tokens[:, following], forest, slot_of[following[-1]] + 1)
         self._is_chain = False
         self._slots = torch.tensor([slot_of.get(node, -1) for node in range(nodes)]).expand(batch, -1)
-        self._after_drafting(view)
         trees = TokenTreeBatch.shared(form.tree, batch)
         return Draft(trees, tokens, recorder.probabilities, recorder.logits, shape.length)
 
@@ -266,7 +275,6 @@ class ModelDrafter(Drafter):
         hits = kept.unsqueeze(-1) == passed.unsqueeze(1)
         self._slots = torch.where(hits.any(-1), hits.int().argmax(-1) - 1, -1)
         self._is_chain = False
-        self._after_drafting(view)
         raw = None
         if self.keep_logits:
             nodes, values = (torch.cat(parts, dim=1) for parts in zip(*by_node))
@@ -289,9 +297,6 @@ class ModelDrafter(Drafter):
             commit=False,
             logits="all",
         )
-
-    def _after_drafting(self, view: KVCache) -> None:
-        """Hook: the target's own cache is put back here."""
 
 
 class SelfDrafter(ModelDrafter):
@@ -320,15 +325,23 @@ class SelfDrafter(ModelDrafter):
         self.cache = target_cache
 
     def _catch_up(self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]) -> torch.Tensor:
-        self._target_lengths = view.lengths.clone()
         roots = torch.tensor([[tokens[-1]] for tokens in committed])
         return self.model.forward(roots, view, policy=self.policy)[:, 0]
 
-    def _after_drafting(self, view: KVCache) -> None:
-        view.truncate(self._target_lengths)
+    def draft(self, users: Sequence[int], committed: Sequence[Sequence[int]], shape: DraftShape) -> Draft:
+        view = self.cache.view(users)
+        before = view.lengths.tolist()
+        try:
+            return super().draft(users, committed, shape)
+        finally:  # also when interrupted: the target's cache must never keep a guess
+            view.truncate(before)
 
     def accept(self, users: Sequence[int], verified: Verification) -> None:
         """Nothing to do: the verification pass has written and kept the entries."""
+
+
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
 def _weights_read(config: LlamaConfig) -> int:

@@ -51,33 +51,41 @@ def speculative_generate(
     on_token: TokenCallback | None = None,
     on_prefill: Callable[[int, int], None] | None = None,
     prefill_chunk: int = 512,
+    cache: KVCache | None = None,
+    context: Sequence[Sequence[int]] | None = None,
 ) -> SpeculativeResult:
     """Continue each prompt as `generate` does, several tokens a target step.
 
     drafter: who guesses ahead, and in which shape. adaptive: vary the draft length up to the shape's, and turn
     drafting off while it does not pay; False always drafts the full length. lossy: verify by the sigmoid
     approximation (needs temperature > 0 and a drafter with logits); None is exact.
+    cache: continue behind what it holds, as in `generate`; context: the ids it holds, which the drafter must know.
     An end-of-text or stop token inside an accepted block ends the text there, as does on_token returning True.
-    With a fixed length a user's tokens depend on its prompt and seed alone; with an adaptive one the batch shares the
-    draft length, so sampled tokens (never their distribution) depend on it too.
+    With a fixed length a user's sampled tokens depend on its prompt and seed alone, until drafts shrink at the end of
+    a context; with an adaptive one the batch shares the draft length, so its tokens (never their distribution)
+    depend on the batch too.
     Raises as generate does, and ValueError for what the drafter or verifier cannot serve, before any work.
     """
     sampling = sampling if sampling is not None else SamplingParams()
     policy = policy if policy is not None else ExactAttention()
-    streams = open_streams(model, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token)
-    drafter.check(model.config, prompts, max_new_tokens)
+    texts = _whole_texts(prompts, cache, context)
+    capacity = None if cache is None else cache.capacity - int(cache.lengths.max())
+    streams = open_streams(model, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, capacity)
+    drafter.check(model.config, texts, max_new_tokens)
     if lossy is not None:
         _check_lossy(lossy, sampling, drafter)
     shape = drafter.shape
     extra = max(shape.budget, shape.width * shape.length + 1)
     generators = make_generators(sampling, len(prompts))
-    cache = cache_for(model, prompts, max_new_tokens, extra)
+    cache = cache_for(model, prompts, max_new_tokens, extra) if cache is None else cache
     metrics = SpeculativeMetrics()
 
     start = time.perf_counter()
     logits = model.prefill(prompts, cache, prefill_chunk, progress=on_prefill)
-    drafter.start(prompts, cache, sampling, generators, cache.capacity, keep_logits=lossy is not None)
+    drafter.start(texts, cache, sampling, generators, cache.capacity, keep_logits=lossy is not None)
     lengths = _length_rule(drafter, sampling, adaptive)
+    # Drafting less near the end of the longest text would let it decide where its neighbours' draws are spent.
+    frugal = sampling.greedy or adaptive
     tokens = choose_tokens(logits, sampling, generators)
     prefilled = time.perf_counter()
     active = [stream for stream, token in zip(streams, tokens) if stream.push(token)]
@@ -89,7 +97,7 @@ def speculative_generate(
             view = cache.view(users)
         mine = [generators[user] for user in users]
         began = time.perf_counter()
-        draft = _draft(drafter, lengths.next_length(), view, users, committed, active)
+        draft = _draft(drafter, lengths.next_length(), view, users, committed, active if frugal else [])
         drafted = time.perf_counter()
         verified = _target_step(model, view, policy, draft, sampling, mine, lossy)
         accepted = []
@@ -99,9 +107,11 @@ def speculative_generate(
             metrics.num_output_tokens += len(used)
             committed[stream.user] += used
             if draft.trees.width > 1:
-                view.keep(row, [0, *nodes])
+                # What follows the end of a text inside an accepted block is neither kept nor counted.
+                queries = [0, *nodes][: len(used)]
+                view.keep(row, queries)
                 if policy.statistics is not None:
-                    policy.statistics.keep_queries(row, [0, *nodes][: len(used)])
+                    policy.statistics.keep_queries(row, queries)
             drafted_nodes = int(draft.trees.counts[row]) - 1
             if drafted_nodes:
                 depth = int(draft.trees.depth[row].max())
@@ -130,9 +140,25 @@ def speculative_generate(
     )
 
 
+def _whole_texts(
+    prompts: Sequence[Sequence[int]], cache: KVCache | None, context: Sequence[Sequence[int]] | None
+) -> list[list[int]]:
+    """What each user's cache will hold after prefill. Raises ValueError unless `context` is what `cache` holds now."""
+    if cache is None:
+        if context is not None:
+            raise ValueError("context describes a cache to continue; none is given")
+        return [list(prompt) for prompt in prompts]
+    held, told = cache.lengths.tolist(), [len(ids) for ids in context or []]
+    if held != told or len(held) != len(prompts):
+        raise ValueError(
+            f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, got {told}"
+        )
+    return [[*ids, *prompt] for ids, prompt in zip(context, prompts)]
+
+
 def _check_lossy(lossy: SigmoidApproximation, sampling: SamplingParams, drafter: Drafter) -> None:
     if sampling.greedy:
-        raise ValueError("sigmoid verification needs a temperature above 0; at 0 exact verification compares arg-maxima")
+        raise ValueError("sigmoid verification needs a temperature above 0; at 0 exact verification is an arg-max")
     if not drafter.has_logits:
         raise ValueError(f"sigmoid verification needs a draft model's logits; the {drafter.name} drafter has none")
     lossy.announce()
@@ -147,14 +173,14 @@ def _length_rule(drafter: Drafter, sampling: SamplingParams, adaptive: bool) -> 
 
 
 def _draft(
-    drafter: Drafter, length: int, view: KVCache, users: list[int], committed: list[list[int]], active: list
+    drafter: Drafter, length: int, view: KVCache, users: list[int], committed: list[list[int]], ending: list
 ) -> Draft:
-    """A draft of at most `length` levels, fewer where texts or contexts are about to end; 0 levels are just the
-    roots. Empties `committed` of what the drafter was told."""
+    """A draft of at most `length` levels, fewer where all of the texts in `ending` or a context are about to end; 0
+    levels are just the roots. Empties `committed` of what the drafter was told."""
     room = view.capacity - int(view.lengths.max())
     # Every step yields one token more than it accepts, so drafting the last token is never worth it.
-    left = max(min(stream.max_new_tokens, stream.room) - len(stream.token_ids) for stream in active)
-    length = min(length, left - 1, room - 1)
+    left = [min(stream.max_new_tokens, stream.room) - len(stream.token_ids) for stream in ending]
+    length = min(length, max(left, default=length + 1) - 1, room - 1)
     if length < 1:
         roots = torch.tensor([[committed[user][-1]] for user in users])
         return Draft(TokenTreeBatch.shared(TokenTree.chain(1), len(users)), roots)
