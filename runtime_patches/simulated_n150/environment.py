@@ -162,6 +162,7 @@ def _root_variables(cache: Path, root: Path) -> dict[str, str]:
         "TT_METAL_HOME": str(root),
         "TT_METAL_CACHE": str(jit),
         "TT_METAL_LOGS_PATH": str(logs),  # the inspector would write into the working directory
+        "TT_METAL_INSPECTOR_RPC": "0",  # one port for all processes of a machine
         "TT_METAL_DISABLE_BACKTRACE": "1",  # addresses in stripped libraries say nothing
         "TT_LOGGER_LEVEL": os.environ.get("TT_LOGGER_LEVEL", "WARN"),
     }

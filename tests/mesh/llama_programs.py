@@ -6,12 +6,15 @@ Each function takes the mesh first and runs in a worker (see sim_worker.py). Ten
 data: on a mock mesh contents mean nothing, and 16 GB of weights would have to be made. A shape given to
 ``allocate`` is the shard of one chip. n is the number of chips, one user batch is a tile of 32.
 
-Each returns ``{"shape", "dtype"}`` of its result as one chip holds it, which is what can be wrong here.
+Each returns ``{"shape", "dtype", "programs"}``: the result as one chip holds it, and how many programs the mesh has
+cached.
 """
 
 from __future__ import annotations
 
-HIDDEN, FFN, VOCAB = 4096, 14336, 128256
+import math
+
+LAYERS, HIDDEN, FFN, VOCAB = 32, 4096, 14336, 128256
 HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
 USERS = 32  # a tile
 LM_HEAD_SPLITS = 4  # column blocks of a chip's part of the vocabulary
@@ -43,8 +46,9 @@ def allocate(mesh, shape, dtype="bfloat16", memory="dram"):
     return ttnn.empty(list(shape), getattr(ttnn, dtype), layout, mesh, memory_config)
 
 
-def _told(tensor) -> dict:
-    return {"shape": tuple(tensor.shape), "dtype": str(tensor.dtype).rpartition(".")[2].lower()}
+def _told(mesh, tensor) -> dict:
+    dtype = str(tensor.dtype).rpartition(".")[2].lower()
+    return {"shape": tuple(tensor.shape), "dtype": dtype, "programs": mesh.num_program_cache_entries()}
 
 
 def _fidelity(mesh, dtype):
@@ -65,7 +69,7 @@ def matmul(mesh, name: str) -> dict:
     out = ttnn.linear(
         x, w, dtype=ttnn.bfloat16, memory_config=ttnn.L1_MEMORY_CONFIG, compute_kernel_config=_fidelity(mesh, dtype)
     )
-    return _told(out)
+    return _told(mesh, out)
 
 
 def lm_head(mesh) -> dict:
@@ -85,7 +89,7 @@ def lm_head(mesh) -> dict:
                 compute_kernel_config=_fidelity(mesh, "bfloat8_b"),
             )
         )
-    return _told(ttnn.concat(parts, dim=3))
+    return _told(mesh, ttnn.concat(parts, dim=3))
 
 
 def rms_norm(mesh) -> dict:
@@ -93,7 +97,7 @@ def rms_norm(mesh) -> dict:
     import ttnn
 
     x, weight = allocate(mesh, (1, 1, USERS, HIDDEN), memory="l1"), allocate(mesh, (1, 1, 1, HIDDEN))
-    return _told(ttnn.rms_norm(x, weight=weight, epsilon=1e-5))
+    return _told(mesh, ttnn.rms_norm(x, weight=weight, epsilon=1e-5))
 
 
 def sdpa_decode(mesh, users: int, cached: int) -> dict:
@@ -116,7 +120,7 @@ def sdpa_decode(mesh, users: int, cached: int) -> dict:
         ),
         compute_kernel_config=_fidelity(mesh, "bfloat8_b"),
     )
-    return _told(out)
+    return _told(mesh, out)
 
 
 def all_gather(mesh, axis: int | None, dtype: str) -> dict:
@@ -125,7 +129,7 @@ def all_gather(mesh, axis: int | None, dtype: str) -> dict:
 
     members = mesh.get_num_devices() if axis is None else list(mesh.shape)[axis]
     x = allocate(mesh, (1, 1, USERS, HIDDEN // members), dtype)
-    return _told(ttnn.all_gather(x, dim=3, cluster_axis=axis))
+    return _told(mesh, ttnn.all_gather(x, dim=3, cluster_axis=axis))
 
 
 def reduce_scatter(mesh, axis: int | None, dtype: str) -> dict:
@@ -133,7 +137,7 @@ def reduce_scatter(mesh, axis: int | None, dtype: str) -> dict:
     import ttnn
 
     x = allocate(mesh, (1, 1, USERS, HIDDEN), dtype)
-    return _told(ttnn.reduce_scatter(x, dim=3, cluster_axis=axis, topology=ttnn.Topology.Linear))
+    return _told(mesh, ttnn.reduce_scatter(x, dim=3, cluster_axis=axis, topology=ttnn.Topology.Linear))
 
 
 def point_to_point(mesh, sender: tuple[int, int], receiver: tuple[int, int], dtype: str) -> dict:
@@ -142,7 +146,25 @@ def point_to_point(mesh, sender: tuple[int, int], receiver: tuple[int, int], dty
 
     x = allocate(mesh, (1, 1, USERS, HIDDEN), dtype)
     to, at = ttnn.MeshCoordinate(*receiver), ttnn.MeshCoordinate(*sender)
-    return _told(ttnn.point_to_point(x, at, to, topology=ttnn.Topology.Linear))
+    return _told(mesh, ttnn.point_to_point(x, at, to, topology=ttnn.Topology.Linear))
+
+
+def whole_model(mesh, users: int, cached: int) -> dict:
+    """Allocate a chip's part of all weights and of the KV cache at once: {"tensors", "bytes" of a chip's DRAM}."""
+    n, kept = mesh.get_num_devices(), []
+    for _ in range(LAYERS):
+        kept += [allocate(mesh, (1, 1, rows, columns), dtype) for rows, columns, dtype in (w(n) for w in WEIGHTS.values())]
+        kept += [allocate(mesh, (1, 1, 1, HIDDEN)) for _ in range(2)]
+        kept += [allocate(mesh, (users, KV_HEADS // n, cached, HEAD_DIM), "bfloat8_b") for _ in range(2)]
+    kept += [allocate(mesh, (1, 1, VOCAB, HIDDEN // n)), allocate(mesh, (1, 1, 1, HIDDEN))]
+    kept += [allocate(mesh, (1, 1, HIDDEN, sum(lm_head_columns(n))), "bfloat8_b")]
+    tile_bytes = {"bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576}
+    used = 0
+    for tensor in kept:
+        *rest, rows, columns = tensor.padded_shape
+        dtype = str(tensor.dtype).rpartition(".")[2].lower()
+        used += math.prod(rest) * rows * columns // 1024 * tile_bytes[dtype]
+    return {"tensors": len(kept), "bytes": used}
 
 
 def description(mesh) -> dict:
