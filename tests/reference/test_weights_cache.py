@@ -91,6 +91,16 @@ def test_damaged_entry_is_rebuilt(tmp_path, conversions, case):
     assert torch.equal(weights.load_state_dict(folder)["model.norm.weight"], state["model.norm.weight"])
 
 
+def test_large_files_are_compared_by_size(tmp_path, conversions, monkeypatch):
+    monkeypatch.setattr(conversion_cache, "_DIGEST_LIMIT", 10_000)
+    write_gguf(tmp_path / "m.gguf")
+    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == folder and len(conversions) == 1
+    _cut(folder / "model.safetensors")
+    conversion_cache.converted_folder(tmp_path / "m.gguf")
+    assert len(conversions) == 2 and weights.load_state_dict(folder)
+
+
 def test_an_interrupted_conversion_leaves_nothing(tmp_path, conversions, monkeypatch):
     write_gguf(tmp_path / "m.gguf")
 
