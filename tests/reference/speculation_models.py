@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Small random models for the speculation tests: a target, drafts that resemble it, and one full of near-ties."""
+"""Small random models for the speculation tests: a target, drafts that resemble it, and one full of
+near-ties."""
 
 from dataclasses import replace
 
@@ -41,8 +42,8 @@ def resembling(noise: float, seed: int = 0, **fields) -> ReferenceLlama:
 
 
 def near_ties(gap: float = 2e-7, seed: int = 0) -> ReferenceLlama:
-    """Every token has a twin whose head row differs from its own by a relative `gap`: 2e-7 is about one rounding
-    error, 1e-4 is far above rounding and far below any other difference between logits."""
+    """Every token has a twin whose head row differs from its own by a relative `gap`: 2e-7 is about one
+    rounding error, 1e-4 is far above rounding and far below any other difference between logits."""
     weights = random_state_dict(CONFIG, seed)
     head = weights["lm_head.weight"]
     head[1::2] = head[0::2] * (1 + gap * torch.sign(head[1::2]))
@@ -55,8 +56,9 @@ def prompts(count: int, length: int = 64, seed: int = 0, vocab: int = CONFIG.voc
 
 
 def same_greedy_text(model, texts, plain, speculative, policy=ExactAttention, tie: float = 2e-5) -> int:
-    """Asserts that both outputs are equal token for token. Where one differs, the two logits are shown and must be
-    a tie up to rounding; what follows a broken tie is another text and is not compared. Returns the broken ties."""
+    """Asserts that both outputs are equal token for token. Where one differs, the two logits are shown and
+    must be a tie up to rounding; what follows a broken tie is another text and is not compared. Returns the
+    broken ties."""
     broken = 0
     for user, (expected, got) in enumerate(zip(plain, speculative)):
         if expected == got:

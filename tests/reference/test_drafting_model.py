@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Model drafts: bonus calibration, drift without it, cache bookkeeping, and that q is the law of the tokens."""
+"""Model drafts: bonus calibration, drift without it, cache bookkeeping, and that q is the law of the
+tokens."""
 
 import pytest
 import speculation_models as small
@@ -35,8 +36,9 @@ def deviation(cache, sequential, user, length):
 
 
 def iterate(drafter, rounds=6, seed=0, sampling=SamplingParams(), accept_rate=0.7):
-    """Draft-and-accept rounds with made-up targets, yielding after every draft the drafter's cache beside the cache of
-    a sequential pass over what was decided. Acceptance is random but real: paths of the drafted tree."""
+    """Draft-and-accept rounds with made-up targets, yielding after every draft the drafter's cache beside the
+    cache of a sequential pass over what was decided. Acceptance is random but real: paths of the drafted
+    tree."""
     generator = torch.Generator().manual_seed(seed)
     users = list(range(len(PROMPTS)))
     drafter.start(PROMPTS, None, sampling, make_generators(sampling, 3), 200)
@@ -65,7 +67,9 @@ def iterate(drafter, rounds=6, seed=0, sampling=SamplingParams(), accept_rate=0.
 
 
 @pytest.mark.parametrize("form", SHAPES)
-@pytest.mark.parametrize("fuzzy", [None, 2, 4, [[0, 1, 2], [3], [4, 5]]], ids=["sequential", "2", "4", "custom"])
+@pytest.mark.parametrize(
+    "fuzzy", [None, 2, 4, [[0, 1, 2], [3], [4, 5]]], ids=["sequential", "2", "4", "custom"]
+)
 def test_draft_cache_is_that_of_a_sequential_pass(form, fuzzy):
     drafter = ModelDrafter(small.resembling(0.1), SHAPES[form], fuzzy=fuzzy)
     worst, different = 0.0, set()
@@ -84,26 +88,42 @@ def test_without_calibration_the_cache_drifts(form):
     drafter = ModelDrafter(small.resembling(0.1), SHAPES[form], fuzzy=4, calibrate=False)
     drift = []
     for _, sequential, texts in iterate(drafter, rounds=8):
-        drift.append(max(deviation(drafter.cache, sequential, user, len(text)) for user, text in enumerate(texts)))
-    logger.info("{}: relative error of the uncalibrated draft cache by iteration {}", form, [f"{d:.3f}" for d in drift])
+        drift.append(
+            max(deviation(drafter.cache, sequential, user, len(text)) for user, text in enumerate(texts))
+        )
+    logger.info(
+        "{}: relative error of the uncalibrated draft cache by iteration {}",
+        form,
+        [f"{d:.3f}" for d in drift],
+    )
     assert drift[0] < 1e-5, "nothing fuzzy has been kept yet"
     assert drift[-1] > 0.02 and drift[-1] > 1000 * drift[0]
 
 
 def test_fuzzy_passes_do_change_the_draft():
     """So that the calibration tests compare something."""
-    sequential = next(iterate(ModelDrafter(small.resembling(0.1), DraftShape(6), sampled=True), sampling=SamplingParams(1.0)))[0]
-    fuzzy = next(
-        iterate(ModelDrafter(small.resembling(0.1), DraftShape(6), fuzzy=4, sampled=True), sampling=SamplingParams(1.0))
+    sequential = next(
+        iterate(
+            ModelDrafter(small.resembling(0.1), DraftShape(6), sampled=True), sampling=SamplingParams(1.0)
+        )
     )[0]
-    assert torch.allclose(sequential.probabilities[:, 0], fuzzy.probabilities[:, 0], atol=1e-6), "first token is exact"
+    fuzzy = next(
+        iterate(
+            ModelDrafter(small.resembling(0.1), DraftShape(6), fuzzy=4, sampled=True),
+            sampling=SamplingParams(1.0),
+        )
+    )[0]
+    assert torch.allclose(sequential.probabilities[:, 0], fuzzy.probabilities[:, 0], atol=1e-6), (
+        "first token is exact"
+    )
     assert not torch.allclose(sequential.probabilities[:, 1], fuzzy.probabilities[:, 1], atol=1e-3)
 
 
 @pytest.mark.parametrize("fuzzy", [None, 3])
 @pytest.mark.parametrize("form", ["chain", "tree"])
 def test_draft_laws_are_those_of_the_drafted_paths(form, fuzzy):
-    """Row i of the probabilities is what the draft model, run along the path to node i, says: what exactness needs."""
+    """Row i of the probabilities is what the draft model, run along the path to node i, says: what exactness
+    needs."""
     sampling = SamplingParams(0.8, top_p=0.95)
     drafter = ModelDrafter(small.resembling(0.1), SHAPES[form], fuzzy=fuzzy, sampled=True)
     for draft, sequential, texts in iterate(drafter, rounds=3, sampling=sampling):
@@ -168,7 +188,9 @@ def test_self_draft_leaves_the_targets_cache_as_it_was(form):
     for user in range(2):
         assert all(torch.equal(a, b) for a, b in zip(entries(cache, user, 100), entries(before, user, 100)))
         # The first candidate is the target's own choice over the first and last 32 positions.
-        logits = model.forward(torch.tensor([[5 + user]]), before.user(user), policy=SinkAttention(32), commit=False)
+        logits = model.forward(
+            torch.tensor([[5 + user]]), before.user(user), policy=SinkAttention(32), commit=False
+        )
         assert int(draft.tokens[user, 1]) == int(logits.argmax())
         exact = model.forward(torch.tensor([[5 + user]]), before.user(user), commit=False)
         assert not torch.allclose(logits, exact, atol=1e-3), "the window must matter here"

@@ -5,6 +5,7 @@
 from functools import lru_cache
 
 import pytest
+import speculation_models as small
 from loguru import logger
 
 from models.llama31_8b.reference.attention import ALSpecAttention, ExactAttention
@@ -13,8 +14,6 @@ from models.llama31_8b.reference.drafting_model import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.drafting_ngram import NGramDrafter
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.speculative_generate import speculative_generate
-
-import speculation_models as small
 
 PROMPTS = small.prompts(20, 64)
 NEW_TOKENS = 24
@@ -107,14 +106,15 @@ def test_rounding_ties_differ_only_by_the_tie(name):
 
 @pytest.mark.parametrize("name", ["model-tree-fuzzy3", "self-chain", "ngram-tree"])
 def test_composed_with_alspec(name):
-    """Each drafted token speculates on its own attention by its own position, so the text is that of plain decoding
-    under ALSpec, misses and hits included."""
+    """Each drafted token speculates on its own attention by its own position, so the text is that of plain
+    decoding under ALSpec, misses and hits included."""
     result, broken = check("ordinary", name, alspec)
     assert broken == 0
     statistics = result.statistics
     assert statistics.hits > 0 and statistics.misses > 0
     reference = plain_result("ordinary", alspec).statistics
-    # Only queries whose output was used are counted; the very first token of a text comes from prefill in both.
+    # Only queries whose output was used are counted; the very first token of a text comes from prefill in
+    # both.
     assert statistics.totals_per_user().keys() == reference.totals_per_user().keys()
     assert statistics.hits + statistics.misses == reference.hits + reference.misses
     assert abs(statistics.hit_rate - reference.hit_rate) < 0.01

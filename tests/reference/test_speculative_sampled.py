@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampled speculative output has the target's distribution: real models of eight tokens, chi-squared tests.
 
-The exact law of the next two tokens is computed from the model over all 64 pairs. At 100,000 draws the trees are
-drawn in bulk from the draft model's laws; the whole generation loop, cache and all, is tested on fewer draws.
+The exact law of the next two tokens is computed from the model over all 64 pairs. At 100,000 draws the trees
+are drawn in bulk from the draft model's laws; the whole generation loop, cache and all, is tested on fewer
+draws.
 """
 
 from functools import lru_cache
@@ -53,8 +54,8 @@ def model(name: str) -> ReferenceLlama:
 
 @lru_cache
 def path_logits(name: str, fuzzy: int = 1) -> list[torch.Tensor]:
-    """Logits after the prompt and every path of 0, 1 and 2 tokens: [1, V], [V, V], [V * V, V]; path digits in base V.
-    With fuzzy > 1 the paths are passed layer-parallel, the prompt exactly."""
+    """Logits after the prompt and every path of 0, 1 and 2 tokens: [1, V], [V, V], [V * V, V]; path digits in
+    base V. With fuzzy > 1 the paths are passed layer-parallel, the prompt exactly."""
     llama, levels = model(name), []
     for depth in range(3):
         paths = torch.cartesian_prod(*[torch.arange(VOCAB)] * depth).reshape(-1, depth) if depth else None
@@ -95,7 +96,9 @@ def draw_trees(shape: TokenTree, q: list[torch.Tensor], sampled: bool) -> torch.
             continue
         law = node_laws(q, shape, tokens)[:, node]
         if sampled:
-            tokens[:, children] = sample_without_replacement(law, rand(DRAWS, len(children), seed=node)).clamp(min=0)
+            tokens[:, children] = sample_without_replacement(
+                law, rand(DRAWS, len(children), seed=node)
+            ).clamp(min=0)
         else:
             tokens[:, children] = law.topk(len(children), dim=-1).indices
     return tokens
@@ -120,16 +123,18 @@ def pair_test(form, params, sampled, fuzzy=1):
     tokens = draw_trees(shape, q, sampled)
     trees = TokenTreeBatch.shared(shape, DRAWS)
     draft = node_laws(q, shape, tokens) if sampled else None
-    verified = verify_exact(trees, tokens, node_laws(p, shape, tokens), draft, rand(DRAWS, len(shape), seed=90))
+    verified = verify_exact(
+        trees, tokens, node_laws(p, shape, tokens), draft, rand(DRAWS, len(shape), seed=90)
+    )
     rows = torch.arange(DRAWS)
     output = torch.cat([tokens.gather(1, verified.path.clamp(min=0)), verified.bonus.unsqueeze(1)], dim=1)
     output[rows, verified.lengths] = verified.bonus
     # A second token the step did not yield comes from the target, as the next step would draw it.
-    second = torch.where(verified.lengths > 0, output[:, 1], inverse_cdf(p[1][output[:, 0]], rand(DRAWS, seed=91)))
+    second = torch.where(
+        verified.lengths > 0, output[:, 1], inverse_cdf(p[1][output[:, 0]], rand(DRAWS, seed=91))
+    )
     value = p_value(output[:, 0] * VOCAB + second, p[0][0].unsqueeze(1) * p[1])
     return value, 1 + float(verified.lengths.double().mean())
-
-
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

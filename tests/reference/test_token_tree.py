@@ -23,7 +23,8 @@ def dense_ancestor_mask(parents: list[int]) -> torch.Tensor:
 
 @st.composite
 def parent_arrays(draw, max_nodes=48):
-    """Forests of any form: each node picks any earlier node or none; `reach` bends them to chains or stars."""
+    """Forests of any form: each node picks any earlier node or none; `reach` bends them to chains or
+    stars."""
     n = draw(st.integers(1, max_nodes))
     reach = draw(st.sampled_from([1, 2, 5, max_nodes]))
     roots = draw(st.booleans())

@@ -33,7 +33,8 @@ def test_fixed_shape_invariants(depth, branching, spare):
 
 def test_fixed_shape_prefers_first_candidates():
     shape = fixed_shape(3, 2, budget=6)
-    # Kept to full depth: the spine (3 nodes); then the cheapest others: (1) of cost 2, one of (0,1)/(1,0) of cost 3.
+    # Kept to full depth: the spine (3 nodes); then the cheapest others: (1) of cost 2, one of (0,1)/(1,0) of
+    # cost 3.
     assert shape.tree.parents.tolist() == [-1, 0, 0, 1, 1, 3] and shape.rank.tolist() == [0, 0, 1, 0, 1, 0]
 
 
@@ -64,18 +65,21 @@ def grow(table: torch.Tensor, root: int, depth: int, branching: int, budget: int
 @pytest.mark.parametrize("seed", range(5))
 def test_grown_tree_holds_the_most_probable_paths(seed):
     vocab, depth, branching, budget = 5, 3, 5, 12
-    table = torch.log_softmax(3 * torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(seed)), -1)
+    table = torch.log_softmax(
+        3 * torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(seed)), -1
+    )
     trees, tokens, _ = grow(table, 0, depth, branching, budget)
     paths = {
-        tuple(tokens[0, n] for n in _path(trees.parents[0].tolist(), node)): node for node in range(trees.width)
+        tuple(tokens[0, n] for n in _path(trees.parents[0].tolist(), node)): node
+        for node in range(trees.width)
     }
     assert len(paths) == budget
 
     def score(path):
         return sum(float(table[a, b]) for a, b in zip((0, *path), path))
 
-    # With branching = vocab the first level is complete and each level expands its 5 best, so every path whose
-    # ancestors are all among the 5 best of their level is a candidate: brute force over exactly those.
+    # With branching = vocab the first level is complete and each level expands its 5 best, so every path
+    # whose ancestors are all among the 5 best of their level is a candidate: brute force over exactly those.
     candidates, frontier = [], [()]
     for _ in range(depth):
         level = [(*path, t) for path in frontier for t in range(vocab)]

@@ -38,7 +38,9 @@ def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.T
     return warp_logits(target, params), warp_logits(draft, params)
 
 
-def draft_tree(shape: TokenTree, q: torch.Tensor, kind: str, seed: int) -> tuple[TokenTreeBatch, torch.Tensor]:
+def draft_tree(
+    shape: TokenTree, q: torch.Tensor, kind: str, seed: int
+) -> tuple[TokenTreeBatch, torch.Tensor]:
     """DRAWS trees of one shape: children of every node drawn from q by `kind`. Returns trees and tokens."""
     trees = TokenTreeBatch.shared(shape, DRAWS)
     tokens = torch.full((DRAWS, len(shape)), ROOT)
@@ -66,7 +68,7 @@ def two_tokens(verified, tokens: torch.Tensor, p: torch.Tensor, seed: int) -> to
     rows = torch.arange(len(output))
     output[rows, verified.lengths] = verified.bonus
     first = output[:, 0]
-    drawn = inverse_cdf(p[first], rand(len(output), seed=seed)[:, ])
+    drawn = inverse_cdf(p[first], rand(len(output), seed=seed)[:,])
     second = torch.where(verified.lengths >= 1, output[:, 1], drawn)
     return first * VOCAB + second
 
@@ -134,7 +136,10 @@ def test_merged_sequences_keep_the_distribution(setting):
     index = []
     for row in map(tuple, codes):
         if row not in merged:
-            merged[row] = (len(merged), *merge_sequences(ROOT, [divmod(code, VOCAB) for code in row], budget=7))
+            merged[row] = (
+                len(merged),
+                *merge_sequences(ROOT, [divmod(code, VOCAB) for code in row], budget=7),
+            )
         index.append(merged[row][0])
     unique = TokenTreeBatch.stack([tree for _, tree, _ in merged.values()])
     rows = torch.tensor(index)

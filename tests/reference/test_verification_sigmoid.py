@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The sigmoid approximation against the paper's equations, and how far it is from the target's distribution."""
+"""The sigmoid approximation against the paper's equations, and how far it is from the target's
+distribution."""
 
 import math
 
@@ -59,9 +60,7 @@ def test_matches_the_papers_equations(scale):
     # Half of the rows get uniforms close to 1, where wide scales reject at all.
     uniforms[::2, 1:] = 1 - uniforms[::2, 1:] * 4 / (scale[1] - scale[0])
     trees = TokenTreeBatch.shared(TokenTree.chain(gamma + 1), rows)
-    got = verify_sigmoid(
-        trees, tokens, z_p, z_q, uniforms, SamplingParams(1.0), SigmoidApproximation(*scale)
-    )
+    got = verify_sigmoid(trees, tokens, z_p, z_q, uniforms, SamplingParams(1.0), SigmoidApproximation(*scale))
     for row in range(rows):
         expected = paper_step(
             z_p[row].tolist(), z_q[row].tolist(), tokens[row, 1:].tolist(), uniforms[row].tolist(), *scale
@@ -80,8 +79,9 @@ def first_token_law(verify, q_row, draws, seed):
 
 @pytest.mark.parametrize("scale", [(-1e3, 1e3), (-1e4, 1e4)])
 def test_deviation_from_the_target_is_measured(scale):
-    """Total variation distance of the next token from the target's law, over 100,000 draws, beside the draft's own
-    distance and that of exact verification: the lossy mode lands on the draft's law, not on the target's."""
+    """Total variation distance of the next token from the target's law, over 100,000 draws, beside the
+    draft's own distance and that of exact verification: the lossy mode lands on the draft's law, not on the
+    target's."""
     draws, params = 100_000, SamplingParams(1.0)
     generator = torch.Generator().manual_seed(3)
     z_p = 2 * torch.randn(VOCAB, generator=generator)
@@ -107,8 +107,8 @@ def test_deviation_from_the_target_is_measured(scale):
         return 0.5 * float((law - p.double()).abs().sum())
 
     logger.warning(
-        "sigmoid {}: total variation from the target {:.4f} at acceptance {:.3f}; exact {:.4f} at {:.3f}; the draft "
-        "itself {:.4f}",
+        "sigmoid {}: total variation from the target {:.4f} at acceptance {:.3f}; exact {:.4f} at {:.3f}; "
+        "the draft itself {:.4f}",
         scale,
         distance(lossy),
         lossy_rate,

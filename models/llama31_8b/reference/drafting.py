@@ -24,7 +24,10 @@ class VocabularyMismatchError(ValueError):
 
 
 def check_vocabularies(
-    target: LlamaConfig, draft: LlamaConfig, target_fingerprint: str | None = None, draft_fingerprint: str | None = None
+    target: LlamaConfig,
+    draft: LlamaConfig,
+    target_fingerprint: str | None = None,
+    draft_fingerprint: str | None = None,
 ) -> None:
     """Raises VocabularyMismatchError unless sizes, and fingerprints where both are known, are equal."""
     if target.vocab_size != draft.vocab_size:
@@ -34,8 +37,9 @@ def check_vocabularies(
         )
     if target_fingerprint and draft_fingerprint and target_fingerprint != draft_fingerprint:
         raise VocabularyMismatchError(
-            f"the draft model {draft.name} and the target {target.name} both have {target.vocab_size} token ids, but "
-            f"their vocabularies differ (fingerprints {draft_fingerprint[:12]} and {target_fingerprint[:12]})"
+            f"the draft model {draft.name} and the target {target.name} both have {target.vocab_size} "
+            f"token ids, but their vocabularies differ (fingerprints {draft_fingerprint[:12]} and "
+            f"{target_fingerprint[:12]})"
         )
 
 
@@ -43,8 +47,9 @@ def check_vocabularies(
 class DraftShape:
     """How far and how wide to draft.
 
-    length: tokens ahead (depth of a tree). width: candidates a node (1: a chain). grown: tree grown by confidence
-    instead of a fixed one. budget: rows of one verification pass, the root included. Raises ValueError.
+    length: tokens ahead (depth of a tree). width: candidates a node (1: a chain). grown: tree grown by
+    confidence instead of a fixed one. budget: rows of one verification pass, the root included. Raises
+    ValueError.
     """
 
     length: int = 4
@@ -59,20 +64,25 @@ class DraftShape:
                 raise ValueError(f"draft {name} must be an integer of at least {least}, got {value!r}")
         if self.length >= self.budget:
             raise ValueError(
-                f"draft length {self.length} needs a budget of at least {self.length + 1} rows, got {self.budget}"
+                f"draft length {self.length} needs a budget of at least {self.length + 1} rows, got "
+                f"{self.budget}"
             )
 
     @classmethod
-    def parse(cls, tree: str | None, length: int | None = None, budget: int = DEFAULT_TREE_BUDGET) -> DraftShape:
-        """From the demo's options: tree None, "auto" (grown, 4 candidates a node) or "DEPTHxWIDTH", which sets the
-        length as well. Raises ValueError for other texts, or a depth that contradicts `length`."""
+    def parse(
+        cls, tree: str | None, length: int | None = None, budget: int = DEFAULT_TREE_BUDGET
+    ) -> DraftShape:
+        """From the demo's options: tree None, "auto" (grown, 4 candidates a node) or "DEPTHxWIDTH", which
+        sets the length as well. Raises ValueError for other texts, or a depth that contradicts `length`."""
         if tree is None:
             return cls(4 if length is None else length, 1, False, budget)
         if tree == "auto":
             return cls(5 if length is None else length, 4, True, budget)
         match = re.fullmatch(r"(\d+)x(\d+)", tree)
         if not match or 0 in (depth := int(match[1]), width := int(match[2])):
-            raise ValueError(f"tree must be DEPTHxWIDTH with both at least 1 (such as 4x2) or 'auto', got {tree!r}")
+            raise ValueError(
+                f"tree must be DEPTHxWIDTH with both at least 1 (such as 4x2) or 'auto', got {tree!r}"
+            )
         if length is not None and length != depth:
             raise ValueError(f"tree {tree} has depth {depth}, but the draft length is given as {length}")
         return cls(depth, width, False, budget)
@@ -87,9 +97,9 @@ class DraftShape:
 class Draft:
     """Drafted trees of a batch; node 0 is the root, the last decided token.
 
-    tokens: [batch, N] int64. probabilities: [batch, N, vocab], row i what the children of node i were drawn from,
-    or None when they were picked deterministically. logits: likewise the draft's raw logits, for the sigmoid
-    approximation only. depth: levels below the root that were asked for.
+    tokens: [batch, N] int64. probabilities: [batch, N, vocab], row i what the children of node i were drawn
+    from, or None when they were picked deterministically. logits: likewise the draft's raw logits, for the
+    sigmoid approximation only. depth: levels below the root that were asked for.
     """
 
     trees: TokenTreeBatch
@@ -102,8 +112,8 @@ class Draft:
 class Drafter(ABC):
     """Guesses continuations. The loop calls start once, then draft and accept in turn.
 
-    step_cost: estimate of one drafted level's cost, a plain target step being 1; used to decide whether drafting
-    pays where times may not be measured.
+    step_cost: estimate of one drafted level's cost, a plain target step being 1; used to decide whether
+    drafting pays where times may not be measured.
     """
 
     name: str
@@ -114,12 +124,14 @@ class Drafter(ABC):
     def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
         """Refuses, before any work, a request this drafter cannot serve. Raises ValueError."""
         if self.shape.width > target.vocab_size:
-            raise ValueError(f"draft width {self.shape.width} exceeds the vocabulary of {target.vocab_size} ids")
+            raise ValueError(
+                f"draft width {self.shape.width} exceeds the vocabulary of {target.vocab_size} ids"
+            )
         longest = max(map(len, prompts))
         if longest + self.shape.length > target.max_position_embeddings:
             raise ContextLengthError(
-                f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the context of "
-                f"{target.name}: {target.max_position_embeddings} tokens"
+                f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the context "
+                f"of {target.name}: {target.max_position_embeddings} tokens"
             )
 
     @abstractmethod
@@ -132,12 +144,13 @@ class Drafter(ABC):
         capacity: int,
         keep_logits: bool = False,
     ) -> None:
-        """New texts, one a user. target_cache holds the prompts; capacity: cache entries a user may come to need."""
+        """New texts, one a user. target_cache holds the prompts; capacity: cache entries a user may come to
+        need."""
 
     @abstractmethod
     def draft(self, users: Sequence[int], committed: Sequence[Sequence[int]], shape: DraftShape) -> Draft:
-        """Trees for some users. committed: each one's tokens decided since its last draft (or since the prompt), at
-        least one; the last is the root."""
+        """Trees for some users. committed: each one's tokens decided since its last draft (or since the
+        prompt), at least one; the last is the root."""
 
     def accept(self, users: Sequence[int], verified: Verification) -> None:
         """What of the last draft was accepted."""

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""How far to draft: a fixed length, or the one that pays best by observed acceptance and cost, down to not at all."""
+"""How far to draft: a fixed length, or the one that pays best by observed acceptance and cost, down to not at
+all."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from loguru import logger
 class StepCosts:
     """Costs in units of one plain target step.
 
-    draft_level: one more drafted level. draft_start: what drafting costs besides its levels. verify_row: one more
-    row in the target pass (0 where a pass is bound by reading the weights, as on the device up to 32 rows).
+    draft_level: one more drafted level. draft_start: what drafting costs besides its levels. verify_row: one
+    more row in the target pass (0 where a pass is bound by reading the weights, as on the device up to 32
+    rows).
     """
 
     draft_level: float
@@ -36,27 +38,36 @@ class FixedDraftLength:
     def next_length(self) -> int:
         return self.length
 
-    def observe(self, levels: int, rows: int, accepted: list[tuple[int, int]], draft: float, target: float) -> None:
+    def observe(
+        self, levels: int, rows: int, accepted: list[tuple[int, int]], draft: float, target: float
+    ) -> None:
         """Ignored."""
 
 
 class AdaptiveDraftLength:
     """The length of the best expected tokens per cost; 0, drafting off, when no length beats a plain step.
 
-    Position j has an estimate a_j of P(token j is accepted | those before it are), from decayed counts; a step of k
-    levels is expected to yield 1 + a_1 + a_1 a_2 + ... tokens. While off, one short draft every `probe_every` steps
-    looks whether things have changed, unless drafting could not pay even if all were accepted.
+    Position j has an estimate a_j of P(token j is accepted | those before it are), from decayed counts; a
+    step of k levels is expected to yield 1 + a_1 + a_1 a_2 + ... tokens. While off, one short draft every
+    `probe_every` steps looks whether things have changed, unless drafting could not pay even if all were
+    accepted.
 
-    measured: follow the clock instead of the given costs. Lengths then vary from run to run, which changes nothing in
-    a greedy text but would change which random draw decides what in a sampled one; so the loop measures only when
-    decoding is greedy.
+    measured: follow the clock instead of the given costs. Lengths then vary from run to run, which changes
+    nothing in a greedy text but would change which random draw decides what in a sampled one; so the loop
+    measures only when decoding is greedy.
     """
 
     DECAY = 0.97
     PRIOR = (2.0, 1.6)  # trials, successes: optimistic, so that drafting gets its chance
 
     def __init__(
-        self, maximum: int, costs: StepCosts, rows_per_level: float = 1.0, *, measured: bool = False, probe_every: int = 32
+        self,
+        maximum: int,
+        costs: StepCosts,
+        rows_per_level: float = 1.0,
+        *,
+        measured: bool = False,
+        probe_every: int = 32,
     ) -> None:
         if maximum < 1:
             raise ValueError(f"an adaptive draft needs a maximum length of at least 1, got {maximum}")
@@ -81,8 +92,8 @@ class AdaptiveDraftLength:
         if not self.off_for:
             self.turned_off += 1
             logger.info(
-                "drafting is off: the best draft length would give {:.2f}x of plain decoding (first token accepted "
-                "{:.0%}, a drafted level costs {:.2f} target steps)",
+                "drafting is off: the best draft length would give {:.2f}x of plain decoding (first token "
+                "accepted {:.0%}, a drafted level costs {:.2f} target steps)",
                 gain,
                 self.hits[0] / self.trials[0],
                 self.costs.draft_level,
@@ -90,8 +101,11 @@ class AdaptiveDraftLength:
         self.off_for += 1
         return 1 if self.off_for % self.probe_every == 0 and self._could_pay() else 0
 
-    def observe(self, levels: int, rows: int, accepted: list[tuple[int, int]], draft: float, target: float) -> None:
-        """After a step: levels asked for and rows passed, (levels drafted, accepted) of each user, seconds."""
+    def observe(
+        self, levels: int, rows: int, accepted: list[tuple[int, int]], draft: float, target: float
+    ) -> None:
+        """After a step: levels asked for and rows passed, (levels drafted, accepted) of each user,
+        seconds."""
         for depth, taken in accepted:
             for position in range(min(depth, taken + 1, self.maximum)):
                 self.trials[position] = self.DECAY * self.trials[position] + 1.0
@@ -101,7 +115,9 @@ class AdaptiveDraftLength:
 
     def _time(self, levels: int, rows: int, draft: float, target: float) -> None:
         if not levels or rows == 1:
-            self._plain = target if self._plain is None else min(self._plain * 1.02, 0.8 * self._plain + 0.2 * target)
+            self._plain = (
+                target if self._plain is None else min(self._plain * 1.02, 0.8 * self._plain + 0.2 * target)
+            )
         if self._plain is None or not levels:
             return
         weight = max(0.2, 1.0 / (1 + self._timed_drafts))

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drafting with a model: a separate draft model, or the target itself over a sink-and-window cache.
 
-Every draft starts with one exact, token-parallel pass over the tokens decided since the last one; its last logits are
-the first candidate's distribution. Under fuzzy drafting this is EasySpec's bonus calibration (section 3.2): all
-entries written by the fuzzy passes are discarded, accepted or not, and refilled exactly, so errors never outlive one
-iteration. Without fuzzy drafting the entries of accepted tokens are exact already, are kept, and only what is missing
-is passed.
+Every draft starts with one exact, token-parallel pass over the tokens decided since the last one; its last
+logits are the first candidate's distribution. Under fuzzy drafting this is EasySpec's bonus calibration
+(section 3.2): all entries written by the fuzzy passes are discarded, accepted or not, and refilled exactly,
+so errors never outlive one iteration. Without fuzzy drafting the entries of accepted tokens are exact
+already, are kept, and only what is missing is passed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class _Intervals(NamedTuple):
 
 
 class _Recorder:
-    """Fills the parts of a Draft that verification needs: per-node draft distributions, and logits on request."""
+    """Fills the parts of a Draft that verification needs: per-node draft distributions, and logits on
+    request."""
 
     def __init__(self, batch: int, width: int, vocab: int, probabilities: bool, logits: bool) -> None:
         self.probabilities = torch.zeros(batch, width, vocab) if probabilities else None
@@ -53,11 +54,11 @@ class _Recorder:
 class ModelDrafter(Drafter):
     """A separate draft model: any Llama-architecture checkpoint with the target's vocabulary.
 
-    fuzzy: None for sequential layers, a layer-parallel size, or a list of layer groups. calibrate=False keeps the
-    entries of fuzzy passes instead of refilling them (for studying the drift; never better). sampled: whether
-    children are drawn from the draft's distribution or are its most probable tokens; default: drawn for chains,
-    most probable for trees. Both are exact (see verification), and grown trees allow the latter only.
-    Raises ValueError, VocabularyMismatchError.
+    fuzzy: None for sequential layers, a layer-parallel size, or a list of layer groups. calibrate=False keeps
+    the entries of fuzzy passes instead of refilling them (for studying the drift; never better). sampled:
+    whether children are drawn from the draft's distribution or are its most probable tokens; default: drawn
+    for chains, most probable for trees. Both are exact (see verification), and grown trees allow the latter
+    only. Raises ValueError, VocabularyMismatchError.
     """
 
     name = "model"
@@ -76,7 +77,9 @@ class ModelDrafter(Drafter):
         target_fingerprint: str | None = None,
     ) -> None:
         if sampled and shape.grown:
-            raise ValueError("a tree grown by confidence picks its tokens; it cannot draw them (sampled=True)")
+            raise ValueError(
+                "a tree grown by confidence picks its tokens; it cannot draw them (sampled=True)"
+            )
         self.model, self.shape, self.policy = model, shape, policy
         self.layer_groups = strategies.resolve(model.config.num_hidden_layers, fuzzy)
         self.discard = self.layer_groups is not None and calibrate
@@ -93,13 +96,13 @@ class ModelDrafter(Drafter):
         wanted = min(longest + max_new_tokens, target.max_position_embeddings)
         if wanted > context:
             raise ContextLengthError(
-                f"the draft model {self.model.config.name} has a context of {context} tokens; the longest prompt "
-                f"({longest}) and {max_new_tokens} new tokens need {wanted}"
+                f"the draft model {self.model.config.name} has a context of {context} tokens; the longest "
+                f"prompt ({longest}) and {max_new_tokens} new tokens need {wanted}"
             )
         if self.shape.length + longest > context:
             raise ContextLengthError(
-                f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the draft model's "
-                f"context of {context}"
+                f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the draft "
+                f"model's context of {context}"
             )
         self.step_cost = _weights_read(self.model.config) / _weights_read(target)
 
@@ -115,7 +118,9 @@ class ModelDrafter(Drafter):
         self.sampling, self.generators, self.keep_logits = sampling, list(generators), keep_logits
         self._kept = [0] * len(prompts)
         self._base = [0] * len(prompts)  # draft cache lengths, roots included, when drafting began
-        self._slots = torch.empty(0, dtype=torch.int64)  # [batch, N] cache offset of each drafted node, -1 for none
+        self._slots = torch.empty(
+            0, dtype=torch.int64
+        )  # [batch, N] cache offset of each drafted node, -1 for none
         self._is_chain = True  # entries of a chain are committed while drafting, those of a tree are not
         self._open_cache(prompts, target_cache, capacity)
 
@@ -148,7 +153,9 @@ class ModelDrafter(Drafter):
 
     def accept(self, users: Sequence[int], verified: Verification) -> None:
         for row, user in enumerate(users):
-            slots = [] if self.discard else self._slots[row, verified.path[row, : verified.lengths[row]]].tolist()
+            slots = (
+                [] if self.discard else self._slots[row, verified.path[row, : verified.lengths[row]]].tolist()
+            )
             while slots and slots[-1] < 0:
                 slots.pop()
             single = self.cache.user(user)
@@ -195,7 +202,12 @@ class ModelDrafter(Drafter):
         return _Recorder(batch, width, vocab, sampled, self.keep_logits)
 
     def _chain(
-        self, view: KVCache, users: Sequence[int], roots: torch.Tensor, logits: torch.Tensor, shape: DraftShape
+        self,
+        view: KVCache,
+        users: Sequence[int],
+        roots: torch.Tensor,
+        logits: torch.Tensor,
+        shape: DraftShape,
     ) -> Draft:
         batch, length = len(users), shape.length
         sampled = self.sampled and not self.sampling.greedy
@@ -208,14 +220,21 @@ class ModelDrafter(Drafter):
             tokens[:, step + 1] = logits.argmax(-1) if law is None else inverse_cdf(law, uniforms[:, step])
             if step + 1 < length:
                 following = tokens[:, step + 1 : step + 2]
-                logits = self.model.forward(following, view, policy=self.policy, layer_groups=self.layer_groups)[:, 0]
+                logits = self.model.forward(
+                    following, view, policy=self.policy, layer_groups=self.layer_groups
+                )[:, 0]
         self._is_chain = True
         self._slots = torch.tensor([-1, *range(length - 1), -1]).expand(batch, -1)
         trees = TokenTreeBatch.shared(TokenTree.chain(length + 1), batch)
         return Draft(trees, tokens, recorder.probabilities, recorder.logits, length)
 
     def _fixed(
-        self, view: KVCache, users: Sequence[int], roots: torch.Tensor, logits: torch.Tensor, shape: DraftShape
+        self,
+        view: KVCache,
+        users: Sequence[int],
+        roots: torch.Tensor,
+        logits: torch.Tensor,
+        shape: DraftShape,
     ) -> Draft:
         form, batch = fixed_shape(shape.length, shape.width, shape.budget), len(users)
         sampled, nodes = self.sampled and not self.sampling.greedy, len(form.tree)
@@ -235,7 +254,9 @@ class ModelDrafter(Drafter):
             if law is None:
                 picked = logits.topk(width, dim=-1).indices
             else:
-                drawn = sample_without_replacement(law.flatten(0, 1), uniforms[:, level, :width].flatten(0, 1))
+                drawn = sample_without_replacement(
+                    law.flatten(0, 1), uniforms[:, level, :width].flatten(0, 1)
+                )
                 picked = drawn.view(batch, len(level), width).clamp(min=0)
             column = {node: i for i, node in enumerate(level)}
             for child in form.levels[depth + 1]:
@@ -249,7 +270,12 @@ class ModelDrafter(Drafter):
         return Draft(trees, tokens, recorder.probabilities, recorder.logits, shape.length)
 
     def _grown(
-        self, view: KVCache, users: Sequence[int], roots: torch.Tensor, logits: torch.Tensor, shape: DraftShape
+        self,
+        view: KVCache,
+        users: Sequence[int],
+        roots: torch.Tensor,
+        logits: torch.Tensor,
+        shape: DraftShape,
     ) -> Draft:
         batch = len(users)
         growing = ConfidenceTree(roots, shape.length, shape.width, shape.budget)
@@ -286,7 +312,8 @@ class ModelDrafter(Drafter):
     def _tree_pass(
         self, view: KVCache, tokens: torch.Tensor, forest: TokenTree | TokenTreeBatch, nodes: int
     ) -> torch.Tensor:
-        """The next nodes of the forest through the model: logits [batch, T, vocab]. nodes: how many there are so far."""
+        """The next nodes of the forest through the model: logits [batch, T, vocab]. nodes: how many there are
+        so far."""
         seen = _Intervals(*(values[..., :nodes] for values in (forest.enter, forest.leave, forest.depth)))
         return self.model.forward(
             tokens,
@@ -300,12 +327,14 @@ class ModelDrafter(Drafter):
 
 
 class SelfDrafter(ModelDrafter):
-    """The target drafting for itself over the first and last `window` cached tokens: no second model or cache.
+    """The target drafting for itself over the first and last `window` cached tokens: no second model or
+    cache.
 
-    It reads the target's cache through sink attention, which decides as well as the whole context does most of the
-    time (StreamingLLM; the effect ALSpec rests on); on contexts below twice the window it is the target itself. What
-    it writes behind the committed tokens is overwritten by the verification pass, which so is its calibration. A
-    draft step reads all weights: this pays only where reading the cache dominates a step.
+    It reads the target's cache through sink attention, which decides as well as the whole context does most
+    of the time (StreamingLLM; the effect ALSpec rests on); on contexts below twice the window it is the
+    target itself. What it writes behind the committed tokens is overwritten by the verification pass, which
+    so is its calibration. A draft step reads all weights: this pays only where reading the cache dominates a
+    step.
     """
 
     name = "self"
@@ -324,7 +353,9 @@ class SelfDrafter(ModelDrafter):
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
         self.cache = target_cache
 
-    def _catch_up(self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]) -> torch.Tensor:
+    def _catch_up(
+        self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]
+    ) -> torch.Tensor:
         roots = torch.tensor([[tokens[-1]] for tokens in committed])
         return self.model.forward(roots, view, policy=self.policy)[:, 0]
 
@@ -346,6 +377,8 @@ def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
 
 def _weights_read(config: LlamaConfig) -> int:
     """Weights one decode step reads, the embedding row aside."""
-    attention = config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
+    attention = (
+        config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
+    )
     layer = attention + 3 * config.hidden_size * config.intermediate_size
     return config.num_hidden_layers * layer + config.vocab_size * config.hidden_size

@@ -31,8 +31,8 @@ class NGramIndex:
                     self._ends[tuple(self.tokens[-size:])].append(len(self.tokens))
 
     def continuations(self, count: int, length: int) -> list[list[int]]:
-        """Up to `count` different continuations of the text's end, of up to `length` tokens: longer matches before
-        shorter ones, later occurrences before earlier ones."""
+        """Up to `count` different continuations of the text's end, of up to `length` tokens: longer matches
+        before shorter ones, later occurrences before earlier ones."""
         found: list[list[int]] = []
         for size in self.sizes:
             for end in reversed(self._ends.get(tuple(self.tokens[-size:]), ())):
@@ -47,8 +47,9 @@ class NGramIndex:
 class NGramDrafter(Drafter):
     """Needs no model and costs nothing worth counting; helps where the output repeats its context.
 
-    The candidates are a function of the text so far, hence point masses to the verifier. With width above 1 several
-    occurrences are merged into one tree. smallest, largest: sizes of the n-grams looked up, longest first.
+    The candidates are a function of the text so far, hence point masses to the verifier. With width above 1
+    several occurrences are merged into one tree. smallest, largest: sizes of the n-grams looked up, longest
+    first.
     """
 
     name = "ngram"
@@ -57,7 +58,9 @@ class NGramDrafter(Drafter):
         if not 1 <= smallest <= largest:
             raise ValueError(f"n-gram sizes need 1 <= smallest <= largest, got {smallest} and {largest}")
         if shape.grown:
-            raise ValueError("an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH")
+            raise ValueError(
+                "an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH"
+            )
         self.shape, self.smallest, self.largest = shape, smallest, largest
         self.texts: list[NGramIndex] = []
 
@@ -80,7 +83,9 @@ class NGramDrafter(Drafter):
         for user, tokens in zip(users, committed):
             text = self.texts[user]
             text.extend(tokens)
-            tree, row = _within_budget(tokens[-1], text.continuations(shape.width, shape.length), shape.budget)
+            tree, row = _within_budget(
+                tokens[-1], text.continuations(shape.width, shape.length), shape.budget
+            )
             trees.append(tree)
             rows.append(row)
         batch = TokenTreeBatch.stack(trees)

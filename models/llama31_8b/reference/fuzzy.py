@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layer-parallel strategies of fuzzy drafting (EasySpec algorithm 2, appendix B).
 
-A strategy is a list of groups of consecutive layers. The attentions of a group all read the hidden state that enters
-its first layer, so on several devices they run at once; its MLPs stay sequential. `ReferenceLlama.forward` takes a
-strategy as `layer_groups`. A reference in torch runs the layers of a group one after the other: it shows what fuzzy
-drafting does to acceptance, not what it saves in time.
+A strategy is a list of groups of consecutive layers. The attentions of a group all read the hidden state that
+enters its first layer, so on several devices they run at once; its MLPs stay sequential.
+`ReferenceLlama.forward` takes a strategy as `layer_groups`. A reference in torch runs the layers of a group
+one after the other: it shows what fuzzy drafting does to acceptance, not what it saves in time.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PAPER_SIZES = (2, 3, 4, 5)
 def layer_groups(num_layers: int, size: int) -> list[list[int]]:
     """The strategy of table 6 for `size` layers in parallel, carried over to any number of layers.
 
-    Layer 0 and the last layer stay alone. Of the groups between them the first has at most three layers, the others
-    `size`, and the last what is left: the rule behind the table's rows for 32 and 28 layers. size 1 is sequential
-    execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2.
+    Layer 0 and the last layer stay alone. Of the groups between them the first has at most three layers, the
+    others `size`, and the last what is left: the rule behind the table's rows for 32 and 28 layers. size 1 is
+    sequential execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2.
     """
     inner = num_layers - 2
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= max(1, inner):
         raise ValueError(
-            f"layer-parallel size must be an integer from 1 to {max(1, inner)} for a model of {num_layers} layers, "
-            f"got {size!r}"
+            f"layer-parallel size must be an integer from 1 to {max(1, inner)} for a model of {num_layers} "
+            f"layers, got {size!r}"
         )
     if size == 1:
         return [[layer] for layer in range(num_layers)]
@@ -40,8 +40,8 @@ def check_groups(num_layers: int, groups: Sequence[Sequence[int]]) -> list[list[
     listed = [list(group) for group in groups]
     if not all(listed) or [layer for group in listed for layer in group] != list(range(num_layers)):
         raise ValueError(
-            f"a layer-parallel strategy must list layers 0 to {num_layers - 1} once, in order, in groups that are "
-            f"not empty; got {listed}"
+            f"a layer-parallel strategy must list layers 0 to {num_layers - 1} once, in order, in groups "
+            f"that are not empty; got {listed}"
         )
     return listed
 

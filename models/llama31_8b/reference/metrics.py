@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of token-level speculation, with vLLM's names and definitions so that its benchmarks can read them."""
+"""Metrics of token-level speculation, with vLLM's names and definitions so that its benchmarks can read
+them."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from typing import Any
 class SpeculativeMetrics:
     """Counts over drafts; one draft is one user's drafted chain or tree in one target step.
 
-    num_draft_tokens counts all drafted nodes (a tree proposes more than it can accept). Acceptance is counted as
-    the verifier decides it, before an end-of-text token inside a block cuts the output short. The timings are sums
-    over steps: draft_seconds (calibration included), target_seconds (target pass and verification).
+    num_draft_tokens counts all drafted nodes (a tree proposes more than it can accept). Acceptance is counted
+    as the verifier decides it, before an end-of-text token inside a block cuts the output short. The timings
+    are sums over steps: draft_seconds (calibration included), target_seconds (target pass and verification).
     """
 
     num_drafts: int = 0
@@ -32,7 +33,9 @@ class SpeculativeMetrics:
     def record_draft(self, depth: int, nodes: int, accepted: int) -> None:
         """One draft of `nodes` tokens over `depth` levels, of which `accepted` tokens were taken."""
         if not 0 <= accepted <= depth <= nodes:
-            raise ValueError(f"a draft needs 0 <= accepted <= depth <= nodes, got {accepted}, {depth} and {nodes}")
+            raise ValueError(
+                f"a draft needs 0 <= accepted <= depth <= nodes, got {accepted}, {depth} and {nodes}"
+            )
         self.num_drafts += 1
         self.num_draft_tokens += nodes
         self.num_accepted_tokens += accepted
@@ -66,7 +69,9 @@ class SpeculativeMetrics:
     @property
     def acceptance_histogram_by_draft_length(self) -> dict[int, list[int]]:
         """[k][j]: drafts of k levels of which exactly j tokens were accepted."""
-        return {k: [counts[j] for j in range(k + 1)] for k, counts in sorted(self.histogram_by_length.items())}
+        return {
+            k: [counts[j] for j in range(k + 1)] for k, counts in sorted(self.histogram_by_length.items())
+        }
 
     @property
     def tokens_per_target_step(self) -> float | None:

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""From logits to tokens: temperature, top-k and top-p warpers, and draws from one seeded generator per user."""
+"""From logits to tokens: temperature, top-k and top-p warpers, and draws from one seeded generator per
+user."""
 
 from __future__ import annotations
 
@@ -82,7 +83,9 @@ def warp_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
         rows = int(torch.isnan(logits).any(-1).sum())
         raise ValueError(f"logits hold NaN in {rows} of {logits[..., 0].numel()} rows")
     if params.greedy:
-        return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+        return torch.zeros_like(logits, dtype=torch.float32).scatter_(
+            -1, logits.argmax(-1, keepdim=True), 1.0
+        )
     return torch.softmax(filter_logits(logits, params), dim=-1)
 
 
@@ -101,13 +104,15 @@ def draw_uniforms(generators: Sequence[torch.Generator], count: int) -> torch.Te
 def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """The token at which the cumulative mass first exceeds `uniform * total`.
 
-    Shape: weights [n, vocab], not negative, need not sum to 1; uniforms [n] in [0, 1) -> int64 [n]. A token of
-    weight 0 is never returned. Raises ValueError for a row without mass.
+    Shape: weights [n, vocab], not negative, need not sum to 1; uniforms [n] in [0, 1) -> int64 [n]. A token
+    of weight 0 is never returned. Raises ValueError for a row without mass.
     """
     cumulative = weights.double().cumsum(-1)
     total = cumulative[:, -1].contiguous()
     if not bool((total > 0).all()):
-        raise ValueError(f"no probability mass to draw from in rows {(~(total > 0)).nonzero().flatten().tolist()}")
+        raise ValueError(
+            f"no probability mass to draw from in rows {(~(total > 0)).nonzero().flatten().tolist()}"
+        )
     target = (uniforms.double() * total).unsqueeze(-1)
     drawn = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
     # uniform * total may round up to total: then the last token that has mass is meant.

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Generation with token-level speculation: draft, one target pass over the drafted trees, accept, keep, calibrate.
+"""Generation with token-level speculation: draft, one target pass over the drafted trees, accept, keep,
+calibrate.
 
-Greedy output is, token for token, that of plain `generate` on the same model and policy, up to ties that rounding
-breaks: a pass over several rows sums in another order than a pass over one. Sampled output has the target's
-distribution. The attention policy applies to the target pass, so ALSpec and token-level speculation compose: each
-drafted token decides for itself, by its own position.
+Greedy output is, token for token, that of plain `generate` on the same model and policy, up to ties that
+rounding breaks: a pass over several rows sums in another order than a pass over one. Sampled output has the
+target's distribution. The attention policy applies to the target pass, so ALSpec and token-level speculation
+compose: each drafted token decides for itself, by its own position.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from .verification import SigmoidApproximation, Verification, verify_exact, veri
 
 @dataclass(frozen=True)
 class SpeculativeResult(GenerationResult):
-    """GenerationResult plus the metrics of token-level speculation. prefill_seconds includes the draft model's."""
+    """GenerationResult plus the metrics of token-level speculation. prefill_seconds includes the draft
+    model's."""
 
     speculation: SpeculativeMetrics = field(default_factory=SpeculativeMetrics)
 
@@ -56,14 +58,14 @@ def speculative_generate(
 ) -> SpeculativeResult:
     """Continue each prompt as `generate` does, several tokens a target step.
 
-    drafter: who guesses ahead, and in which shape. adaptive: vary the draft length up to the shape's, and turn
-    drafting off while it does not pay; False always drafts the full length. lossy: verify by the sigmoid
+    drafter: who guesses ahead, and in which shape. adaptive: vary the draft length up to the shape's, and
+    turn drafting off while it does not pay; False always drafts the full length. lossy: verify by the sigmoid
     approximation (needs temperature > 0 and a drafter with logits); None is exact.
-    cache: continue behind what it holds, as in `generate`; context: the ids it holds, which the drafter must know.
-    An end-of-text or stop token inside an accepted block ends the text there, as does on_token returning True.
-    With a fixed length a user's sampled tokens depend on its prompt and seed alone, until drafts shrink at the end of
-    a context; with an adaptive one the batch shares the draft length, so its tokens (never their distribution)
-    depend on the batch too.
+    cache: continue behind what it holds, as in `generate`; context: the ids it holds, which the drafter must
+    know. An end-of-text or stop token inside an accepted block ends the text there, as does on_token
+    returning True. With a fixed length a user's sampled tokens depend on its prompt and seed alone, until
+    drafts shrink at the end of a context; with an adaptive one the batch shares the draft length, so its
+    tokens (never their distribution) depend on the batch too.
     Raises as generate does, and ValueError for what the drafter or verifier cannot serve, before any work.
     """
     sampling = sampling if sampling is not None else SamplingParams()
@@ -84,7 +86,8 @@ def speculative_generate(
     logits = model.prefill(prompts, cache, prefill_chunk, progress=on_prefill)
     drafter.start(texts, cache, sampling, generators, cache.capacity, keep_logits=lossy is not None)
     lengths = _length_rule(drafter, sampling, adaptive)
-    # Drafting less near the end of the longest text would let it decide where its neighbours' draws are spent.
+    # Drafting less near the end of the longest text would let it decide where its neighbours' draws are
+    # spent.
     frugal = sampling.greedy or adaptive
     tokens = choose_tokens(logits, sampling, generators)
     prefilled = time.perf_counter()
@@ -143,7 +146,8 @@ def speculative_generate(
 def _whole_texts(
     prompts: Sequence[Sequence[int]], cache: KVCache | None, context: Sequence[Sequence[int]] | None
 ) -> list[list[int]]:
-    """What each user's cache will hold after prefill. Raises ValueError unless `context` is what `cache` holds now."""
+    """What each user's cache will hold after prefill. Raises ValueError unless `context` is what `cache`
+    holds now."""
     if cache is None:
         if context is not None:
             raise ValueError("context describes a cache to continue; none is given")
@@ -151,20 +155,27 @@ def _whole_texts(
     held, told = cache.lengths.tolist(), [len(ids) for ids in context or []]
     if held != told or len(held) != len(prompts):
         raise ValueError(
-            f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, got {told}"
+            f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, "
+            f"got {told}"
         )
     return [[*ids, *prompt] for ids, prompt in zip(context, prompts)]
 
 
 def _check_lossy(lossy: SigmoidApproximation, sampling: SamplingParams, drafter: Drafter) -> None:
     if sampling.greedy:
-        raise ValueError("sigmoid verification needs a temperature above 0; at 0 exact verification is an arg-max")
+        raise ValueError(
+            "sigmoid verification needs a temperature above 0; at 0 exact verification is an arg-max"
+        )
     if not drafter.has_logits:
-        raise ValueError(f"sigmoid verification needs a draft model's logits; the {drafter.name} drafter has none")
+        raise ValueError(
+            f"sigmoid verification needs a draft model's logits; the {drafter.name} drafter has none"
+        )
     lossy.announce()
 
 
-def _length_rule(drafter: Drafter, sampling: SamplingParams, adaptive: bool) -> FixedDraftLength | AdaptiveDraftLength:
+def _length_rule(
+    drafter: Drafter, sampling: SamplingParams, adaptive: bool
+) -> FixedDraftLength | AdaptiveDraftLength:
     shape = drafter.shape
     if not adaptive or shape.length == 0:
         return FixedDraftLength(shape.length)
@@ -175,8 +186,8 @@ def _length_rule(drafter: Drafter, sampling: SamplingParams, adaptive: bool) -> 
 def _draft(
     drafter: Drafter, length: int, view: KVCache, users: list[int], committed: list[list[int]], ending: list
 ) -> Draft:
-    """A draft of at most `length` levels, fewer where all of the texts in `ending` or a context are about to end; 0
-    levels are just the roots. Empties `committed` of what the drafter was told."""
+    """A draft of at most `length` levels, fewer where all of the texts in `ending` or a context are about to
+    end; 0 levels are just the roots. Empties `committed` of what the drafter was told."""
     room = view.capacity - int(view.lengths.max())
     # Every step yields one token more than it accepts, so drafting the last token is never worth it.
     left = [min(stream.max_new_tokens, stream.room) - len(stream.token_ids) for stream in ending]
@@ -199,7 +210,8 @@ def _target_step(
     generators: Sequence[torch.Generator],
     lossy: SigmoidApproximation | None,
 ) -> Verification:
-    """One target pass over roots and drafted nodes, and the verdict. A lone root is committed, as in plain decoding."""
+    """One target pass over roots and drafted nodes, and the verdict. A lone root is committed, as in plain
+    decoding."""
     trees, tokens = draft.trees, draft.tokens
     if trees.width == 1:
         logits = model.forward(tokens, view, policy=policy)[:, 0]

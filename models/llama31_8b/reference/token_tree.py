@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Token trees and their causal mask as two integers a node (FlashSpecInfer section 5.1).
 
-A tree is a parent array. One depth-first walk gives every node an interval [enter, leave] of visiting times, and
-node i is an ancestor of node j, or j itself, exactly when enter[i] <= enter[j] and leave[i] >= leave[j]. Attention
-needs nothing else, so N nodes cost 2N integers where a dense mask costs N * N bits. Depth is kept as well: it is
-not part of the mask but gives a node its position (RoPE).
+A tree is a parent array. One depth-first walk gives every node an interval [enter, leave] of visiting times,
+and node i is an ancestor of node j, or j itself, exactly when enter[i] <= enter[j] and leave[i] >= leave[j].
+Attention needs nothing else, so N nodes cost 2N integers where a dense mask costs N * N bits. Depth is kept
+as well: it is not part of the mask but gives a node its position (RoPE).
 
-Node 0 of a tree that is verified is the root: the last token already chosen, whose KV entry is not in the cache
-yet. Its children are the candidates for the next token.
+Node 0 of a tree that is verified is the root: the last token already chosen, whose KV entry is not in the
+cache yet. Its children are the candidates for the next token.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _checked_parents(parents: Sequence[int] | torch.Tensor, budget: int | None) 
             raise TokenTreeError(f"parents[{node}] = {parent}: must be -1 (a root) or an earlier node")
         if parent >= node:
             raise TokenTreeError(
-                f"parents[{node}] = {parent}: a parent must come before its child, so this array is unordered "
-                "or cyclic"
+                f"parents[{node}] = {parent}: a parent must come before its child, so this array is "
+                "unordered or cyclic"
             )
     return values
 
@@ -53,8 +53,8 @@ def _checked_parents(parents: Sequence[int] | torch.Tensor, budget: int | None) 
 class TokenTree:
     """One tree or forest of N nodes, in an order where parents come before children.
 
-    parents: [N] int32, -1 for a root. enter, leave: [N] int32 in [0, N), the first and last visiting time inside
-    the node's subtree; enter is a permutation. depth: [N] int32, 0 for a root. Raises TokenTreeError.
+    parents: [N] int32, -1 for a root. enter, leave: [N] int32 in [0, N), the first and last visiting time
+    inside the node's subtree; enter is a permutation. depth: [N] int32, 0 for a root. Raises TokenTreeError.
     """
 
     parents: torch.Tensor
@@ -114,8 +114,11 @@ class TokenTree:
         return nodes[::-1]
 
 
-def interval_mask(enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None) -> torch.Tensor:
-    """Shape: enter, leave [..., N] -> bool [..., last - first, N]; row i sees column j iff j is i or its ancestor."""
+def interval_mask(
+    enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None
+) -> torch.Tensor:
+    """Shape: enter, leave [..., N] -> bool [..., last - first, N]; row i sees column j iff j is i or its
+    ancestor."""
     rows = slice(first, last)
     return (enter.unsqueeze(-2) <= enter[..., rows].unsqueeze(-1)) & (
         leave.unsqueeze(-2) >= leave[..., rows].unsqueeze(-1)
@@ -126,9 +129,9 @@ def interval_mask(enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last
 class TokenTreeBatch:
     """Trees of a batch of users, padded to one width N; what the model's forward and the verifiers take.
 
-    parents, enter, leave, depth: [batch, N] int32 (one row expanded over the batch when all users share a shape);
-    counts: [batch] int64, real nodes per user. Padding nodes are roots with an interval of their own: nobody sees
-    them and they see nobody, so they change nothing and no verifier reaches them.
+    parents, enter, leave, depth: [batch, N] int32 (one row expanded over the batch when all users share a
+    shape); counts: [batch] int64, real nodes per user. Padding nodes are roots with an interval of their own:
+    nobody sees them and they see nobody, so they change nothing and no verifier reaches them.
     """
 
     parents: torch.Tensor
@@ -211,8 +214,8 @@ def merge_sequences(
 ) -> tuple[TokenTree, list[int]]:
     """Several drafted continuations of one root as one tree, common prefixes shared (SpecInfer's merge).
 
-    Siblings are in order of first appearance. Returns the tree, root included as node 0, and its N tokens. Raises
-    TokenTreeError when the merged tree has more than `budget` nodes.
+    Siblings are in order of first appearance. Returns the tree, root included as node 0, and its N tokens.
+    Raises TokenTreeError when the merged tree has more than `budget` nodes.
     """
     tokens, parents = [int(root_token)], [-1]
     child_of: dict[tuple[int, int], int] = {}

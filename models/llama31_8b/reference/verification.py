@@ -3,22 +3,22 @@
 """Verification of drafted chains and trees: exact, greedy, and the lossy sigmoid approximation.
 
 All verifiers walk from the root (node 0, already decided): the children of the current node are tried in node
-order, the first accepted one becomes the current node, and when none is accepted, or a leaf is reached, one more
-token is drawn: the bonus token. So every call yields between 1 and depth + 1 new tokens per user.
+order, the first accepted one becomes the current node, and when none is accepted, or a leaf is reached, one
+more token is drawn: the bonus token. So every call yields between 1 and depth + 1 new tokens per user.
 
 Exactness (SpecInfer section 4.3; Leviathan et al. 2023 for one child). Let p be what remains of the target's
-distribution after the current node, and q the distribution child x was drawn from, given the siblings before it.
-x is accepted with probability min(1, p(x) / q(x)); on rejection p becomes norm(max(0, p - q)). Whatever q is, the
-token that leaves the node then has the target's distribution, provided q is the true law of x:
-- children drawn one by one without replacement (or independent draws with duplicates dropped, as in a tree merged
-  from several sequences): q loses each sibling tried and is renormalised;
+distribution after the current node, and q the distribution child x was drawn from, given the siblings before
+it. x is accepted with probability min(1, p(x) / q(x)); on rejection p becomes norm(max(0, p - q)). Whatever q
+is, the token that leaves the node then has the target's distribution, provided q is the true law of x:
+- children drawn one by one without replacement (or independent draws with duplicates dropped, as in a tree
+  merged from several sequences): q loses each sibling tried and is renormalised;
 - children drawn independently, duplicates kept as siblings: q stays (`with_replacement=True`);
-- children picked deterministically (top-k branching, n-gram look-up): q is a point mass, so x is accepted with
-  probability p(x), and on rejection p loses x and is renormalised. Pass `draft_probabilities=None`.
+- children picked deterministically (top-k branching, n-gram look-up): q is a point mass, so x is accepted
+  with probability p(x), and on rejection p loses x and is renormalised. Pass `draft_probabilities=None`.
 At temperature 0 p is one-hot and every rule comes down to comparing with the arg-max.
 
-Randomness comes in as uniforms, one column a node, so that a step draws a fixed number of values from each user's
-own generator (`sampling.draw_uniforms`). Column 0, the root's, decides the bonus token.
+Randomness comes in as uniforms, one column a node, so that a step draws a fixed number of values from each
+user's own generator (`sampling.draw_uniforms`). Column 0, the root's, decides the bonus token.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .token_tree import TokenTreeBatch
 class Verification:
     """What one verification decided.
 
-    path: [batch, D] int64, accepted nodes in order without the root, padded with -1; lengths: [batch] int64, their
-    number; bonus: [batch] int64, the token after the last accepted node.
+    path: [batch, D] int64, accepted nodes in order without the root, padded with -1; lengths: [batch] int64,
+    their number; bonus: [batch] int64, the token after the last accepted node.
     """
 
     path: torch.Tensor
@@ -53,7 +53,9 @@ def _check(trees: TokenTreeBatch, tokens: torch.Tensor, **tensors: torch.Tensor 
     expected = (trees.batch, trees.width)
     for name, value in {"tokens": tokens, **tensors}.items():
         if value is not None and tuple(value.shape[:2]) != expected:
-            raise ValueError(f"{name} must be [batch, nodes, ...] = {list(expected)}, got {list(value.shape)}")
+            raise ValueError(
+                f"{name} must be [batch, nodes, ...] = {list(expected)}, got {list(value.shape)}"
+            )
 
 
 class _Walk:
@@ -95,11 +97,13 @@ def verify_exact(
     *,
     with_replacement: bool = False,
 ) -> Verification:
-    """Accepts drafted tokens so that the output has exactly the target's distribution (see the module's head).
+    """Accepts drafted tokens so that the output has exactly the target's distribution (see the module's
+    head).
 
-    Shape: tokens [batch, N] int64; target_probabilities [batch, N, vocab], after the warpers, row i the target's
-    distribution after node i; draft_probabilities likewise, row i what the children of node i were drawn from, or
-    None for point masses; uniforms [batch, N] float64 in [0, 1). Raises ValueError for other shapes.
+    Shape: tokens [batch, N] int64; target_probabilities [batch, N, vocab], after the warpers, row i the
+    target's distribution after node i; draft_probabilities likewise, row i what the children of node i were
+    drawn from, or None for point masses; uniforms [batch, N] float64 in [0, 1). Raises ValueError for other
+    shapes.
     """
     _check(
         trees,
@@ -151,22 +155,25 @@ def verify_greedy(trees: TokenTreeBatch, tokens: torch.Tensor, target_argmax: to
     while len(users := walk.pending()):
         wanted = target_argmax[users, walk.current[users]]
         walk.settle(users, tokens[users, walk.child[users]] == wanted)
-    return Verification(walk.path, walk.lengths, target_argmax.gather(1, walk.current.unsqueeze(1)).squeeze(1))
+    return Verification(
+        walk.path, walk.lengths, target_argmax.gather(1, walk.current.unsqueeze(1)).squeeze(1)
+    )
 
 
 @dataclass(frozen=True)
 class SigmoidApproximation:
     """The lossy verifier of "Optimized Speculative Sampling for GPU Hardware Accelerators" (section 3.2.2).
 
-    Softmax gives way to sigmoid((z - alpha) / (beta - alpha)) on target and draft logits alike (equation 5), which
-    needs no reduction over the vocabulary; the acceptance test and the resampling of equations 1 to 3 are then
-    applied to these values although they do not sum to 1. THE OUTPUT DOES NOT HAVE THE TARGET'S DISTRIBUTION: the
-    values of two tokens hardly differ, so nearly every drafted token is accepted.
+    Softmax gives way to sigmoid((z - alpha) / (beta - alpha)) on target and draft logits alike (equation 5),
+    which needs no reduction over the vocabulary; the acceptance test and the resampling of equations 1 to 3
+    are then applied to these values although they do not sum to 1. THE OUTPUT DOES NOT HAVE THE TARGET'S
+    DISTRIBUTION: the values of two tokens hardly differ, so nearly every drafted token is accepted.
 
-    alpha < 0 < beta: the paper's values are -1e3 and 1e3 for speech, -1e4 and 1e4 for text; the defaults are the
-    former, under which acceptance still depends a little on the logits. The paper leaves three cases open, decided
-    here: after a fully accepted draft the bonus token comes from the target's softmax; so does the replacement of a
-    rejected token when no token has p^ > q^; siblings of a tree are all tried against the same p^ and q^.
+    alpha < 0 < beta: the paper's values are -1e3 and 1e3 for speech, -1e4 and 1e4 for text; the defaults are
+    the former, under which acceptance still depends a little on the logits. The paper leaves three cases
+    open, decided here: after a fully accepted draft the bonus token comes from the target's softmax; so does
+    the replacement of a rejected token when no token has p^ > q^; siblings of a tree are all tried against
+    the same p^ and q^.
     """
 
     alpha: float = -1e3
@@ -174,20 +181,22 @@ class SigmoidApproximation:
 
     def __post_init__(self) -> None:
         if not self.alpha < 0.0 < self.beta:
-            raise ValueError(f"sigmoid scaling needs alpha < 0 < beta, got alpha={self.alpha} and beta={self.beta}")
+            raise ValueError(
+                f"sigmoid scaling needs alpha < 0 < beta, got alpha={self.alpha} and beta={self.beta}"
+            )
 
     def announce(self) -> None:
         """Logs, once per run, that what follows is lossy."""
         logger.warning(
-            "verification is the sigmoid approximation (alpha {:g}, beta {:g}): LOSSY, the output does not have the "
-            "target model's distribution",
+            "verification is the sigmoid approximation (alpha {:g}, beta {:g}): LOSSY, the output does not "
+            "have the target model's distribution",
             self.alpha,
             self.beta,
         )
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """Equation 5, element by element, in float64 (the differences that matter are of size 1 / (beta - alpha));
-        a logit of -inf gives 0."""
+        """Equation 5, element by element, in float64 (the differences that matter are of size 1 / (beta -
+        alpha)); a logit of -inf gives 0."""
         return torch.sigmoid((logits.double() - self.alpha) / (self.beta - self.alpha))
 
 
@@ -202,9 +211,10 @@ def verify_sigmoid(
 ) -> Verification:
     """Lossy verification by `approximation`; see there for what it does and does not promise.
 
-    Shape: tokens [batch, N] int64; target_logits, draft_logits [batch, N, vocab], raw; uniforms [batch, N]. The
-    warpers of `params` are applied to both as logits (a token they leave out has p^ = 0). Raises ValueError at
-    temperature 0 (the arg-max needs no approximation) and without draft logits (an n-gram draft has none).
+    Shape: tokens [batch, N] int64; target_logits, draft_logits [batch, N, vocab], raw; uniforms [batch, N].
+    The warpers of `params` are applied to both as logits (a token they leave out has p^ = 0). Raises
+    ValueError at temperature 0 (the arg-max needs no approximation) and without draft logits (an n-gram draft
+    has none).
     """
     if params.greedy:
         raise ValueError("sigmoid verification needs a temperature above 0; at 0 use exact verification")
