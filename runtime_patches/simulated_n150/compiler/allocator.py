@@ -4,11 +4,13 @@
 
 The values arrive in up to 32 virtual registers with the control flow of the compiled function. Steps:
 
-1. lane flags: where all lanes are active an assignment is a plain copy, elsewhere it writes into the old value;
-2. webs: each virtual register is split into the values that really depend on each other;
+1. lane flags: which set of lanes each instruction runs under, as far as the nesting of v_if tells;
+2. webs: each virtual register is split into the values that really depend on each other. An assignment writes into
+   the old value, unless the lanes it leaves alone are never used: then it is a copy;
 3. constants the chip holds in LREG8-11 replace registers that were loaded with them, copies are folded;
 4. interference graph, coalescing of copies, colouring with eight colours;
-5. if that fails, a constant is loaded again at each use instead of being kept, and step 4 is repeated.
+5. if that fails, a constant is loaded again at each use instead of being kept, then results move down to their
+   uses, and step 4 is repeated.
 
 There is no memory to spill to: a function that still does not fit is refused.
 """
@@ -38,45 +40,96 @@ class Block:
         self.live_out = set()
 
 
-def mark_predicated(blocks):
-    """Sets `predicated` on every instruction that may run with some lanes inactive."""
-    entry = {0: (0, False)}
-    work = [0]
+class Flags:
+    """Lane-flag states of a function: 0 is all lanes, every other a set of lanes within its parent's."""
+
+    def __init__(self):
+        self.parent = {0: 0}
+        self.numbers = {}
+
+    def new(self, place, parent):
+        """The state that begins at `place`; the same place gives the same state."""
+        number = self.numbers.setdefault(place, len(self.numbers) + 1)
+        self.parent[number] = parent
+        return number
+
+    def within(self, inner, outer):
+        while inner != outer and inner:
+            inner = self.parent[inner]
+        return inner == outer
+
+
+def mark_states(blocks):
+    """Sets `state` on every instruction: the lane-flag state it runs under. Returns the states."""
+    flags = Flags()
+    entry, work = {0: (0,)}, [0]
     while work:
         index = work.pop()
-        depth, narrowed = entry[index]
-        for ins in blocks[index].instructions:
-            ins.predicated = ins.predicated or depth > 0 or narrowed
-            change = {"pushc": "push", "popc": "pop"}.get(ins.name)
+        stack = list(entry[index])
+        for position, ins in enumerate(blocks[index].instructions):
+            ins.state = stack[-1]
+            change = {"pushc": "push", "popc": "pop", "setcc": "narrow", "compc": "complement"}.get(ins.name)
             if ins.name == "raw":
                 change = raw_flags(ins.fields[0])
             if change == "push":
-                depth += 1
-            elif change == "pop":
-                depth = max(depth - 1, 0)
-                narrowed = narrowed and depth > 0
-            elif change == "narrow" and depth == 0:
-                narrowed = True
+                stack.append(stack[-1])
+            elif change == "pop" and len(stack) > 1:
+                stack.pop()
+            elif change == "narrow":
+                stack[-1] = flags.new((index, position), stack[-1])
+            elif change == "complement":
+                stack[-1] = flags.new((index, position), stack[-2] if len(stack) > 1 else 0)
             elif change == "reset":
-                narrowed = False
+                stack = [0] * len(stack)
         for successor in blocks[index].successors:
-            old = entry.get(successor)
-            new = (depth, narrowed)
-            if old is not None:
-                new = (max(old[0], depth), old[1] or narrowed)
-            if new != old and new[0] < 64:
+            old, new = entry.get(successor), tuple(stack)
+            if old is not None and old != new:
+                # Paths disagree: some unknown set of lanes.
+                new = (flags.new(("merge", successor), 0),)
+            if new != old:
                 entry[successor] = new
                 work.append(successor)
+    return flags
 
 
-def simplify_assignments(blocks):
-    """An assignment with all lanes active copies; a raw write under narrowed flags keeps the old lanes."""
+def keep_raw_lanes(blocks):
+    """A literal instruction under narrowed flags keeps the other lanes of what it writes."""
     for block in blocks:
         for ins in block.instructions:
-            if ins.name == "assign" and not ins.predicated:
-                ins.name, ins.reads, ins.tied = "copy", [ins.reads[1]], []
-            elif ins.name == "raw" and ins.predicated:
+            if ins.name == "raw" and ins.state:
                 ins.reads = sorted(set(ins.reads) | set(ins.writes))
+
+
+def relax_assignments(blocks, flags):
+    """Splits webs, and turns an assignment into a copy where no lane outside its own is ever used of its variable."""
+    while True:
+        next_value = split_webs(blocks)
+        needed, copies = {}, []
+        for block in blocks:
+            for ins in block.instructions:
+                if ins.is_copy:
+                    copies.append((ins.reads[0], ins.writes[0]))
+                    continue
+                kept = {r for _, r in ins.tied} if ins.name == "assign" else ()
+                for k, r in enumerate(ins.reads):
+                    if k not in kept:
+                        needed.setdefault(r, set()).add(ins.state)
+        changed = True
+        while changed:
+            changed = False
+            for source, target in copies:
+                extra = {0} if target < FIRST_VALUE else needed.get(target, set())
+                if extra - needed.setdefault(source, set()):
+                    needed[source] |= extra
+                    changed = True
+        relaxed = False
+        for block in blocks:
+            for ins in block.instructions:
+                if ins.name == "assign" and all(flags.within(u, ins.state) for u in needed.get(ins.writes[0], ())):
+                    ins.name, ins.reads, ins.tied = "copy", [ins.reads[1]], []
+                    relaxed = True
+        if not relaxed:
+            return next_value
 
 
 def split_webs(blocks):
@@ -422,6 +475,43 @@ def rematerialise(blocks, candidates, next_value):
     return next_value
 
 
+def sink(blocks, flags):
+    """Moves results down to their only use where that keeps no operand alive for longer. False if nothing moved."""
+    moved = False
+    _, readers = _occurrences(blocks)
+    for block in blocks:
+        live_after, live = {}, set(block.live_out)
+        for ins in reversed(block.instructions):
+            live_after[id(ins)] = set(live)
+            live = (live - set(ins.writes)) | set(ins.reads)
+        for ins in list(reversed(block.instructions)):
+            if ins.tied or len(ins.writes) != 1 or not ins.is_pure or ins.runtime or ins.writes[0] < FIRST_VALUE:
+                continue
+            if ins.name in ("load", "undefined", "lut", "lutfp32") or any(r < 8 for r in ins.reads):
+                continue
+            users = readers.get(ins.writes[0], [])
+            if len(users) != 1 or users[0][0] is not block:
+                continue
+            user = users[0][1]
+            start, end = block.instructions.index(ins), block.instructions.index(user)
+            if end - start < 2 or not flags.within(user.state, ins.state):
+                continue
+            operands = {r for r in ins.reads if r >= FIRST_VALUE}
+            between = block.instructions[start + 1 : end]
+            if any(operands & set(other.writes) for other in between):
+                continue
+            last = between[-1]
+            if not operands <= live_after[id(last)] - set(ins.writes):
+                continue
+            if ins.is_copy and not operands:
+                continue
+            block.instructions.remove(ins)
+            block.instructions.insert(block.instructions.index(user), ins)
+            ins.state = user.state
+            moved = True
+    return moved
+
+
 def _kept_registers(blocks):
     """LREGs that vector code filled by name for a later function, and that no literal instruction here touches."""
     kept, touched = set(), set()
@@ -440,11 +530,12 @@ def allocate(blocks):
     Raises:
         OutOfRegisters: more than eight values are needed at once and no constant can be loaded later.
     """
-    mark_predicated(blocks)
-    simplify_assignments(blocks)
-    next_value = split_webs(blocks)
+    flags = mark_states(blocks)
+    keep_raw_lanes(blocks)
+    next_value = relax_assignments(blocks, flags)
     fold(blocks)
     live_at_exit = _kept_registers(blocks)
+    rounds = 0
     while True:
         liveness(blocks, live_at_exit)
         graph, copies, pressure, _ = interference(blocks)
@@ -452,9 +543,13 @@ def allocate(blocks):
         if colours is not None:
             break
         again = rematerialise(blocks, failed, next_value)
-        if again is None:
-            raise OutOfRegisters(pressure)
-        next_value = again
+        if again is not None:
+            next_value = again
+        else:
+            # Two results of one user may change places for ever.
+            rounds += 1
+            if rounds > 3 or not sink(blocks, flags):
+                raise OutOfRegisters(pressure)
     for block in blocks:
         for ins in block.instructions:
             ins.writes = [colours[w] for w in ins.writes]

@@ -34,7 +34,7 @@ class Instruction:
     """One vector instruction. `writes` are values it defines, `reads` those it needs, `tied` pairs (write, read)
     that must share a register because the instruction works in place."""
 
-    __slots__ = ("name", "writes", "reads", "tied", "fields", "runtime", "line", "predicated")
+    __slots__ = ("name", "writes", "reads", "tied", "fields", "runtime", "line", "state")
 
     def __init__(self, name, writes=(), reads=(), tied=(), fields=(), runtime=None, line=-1):
         self.name = name
@@ -44,7 +44,7 @@ class Instruction:
         self.fields = fields
         self.runtime = runtime  # (scratch, field, buffer): integer registers of a word completed at run time
         self.line = line
-        self.predicated = False
+        self.state = 0  # lane-flag state it runs under
 
     @property
     def is_copy(self):

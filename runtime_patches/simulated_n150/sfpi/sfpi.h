@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lltt.h"
 #include "sfpi_layer/constants.h"
 #include "sfpi_layer/registers.h"
 #include "sfpi_layer/types.h"

@@ -142,38 +142,38 @@ sfpi_inline negation<C> negate(const C& c) {
     return negation<C>(c);
 }
 
-}  // namespace detail
-
-template <detail::Condition C>
+template <Condition C>
 sfpi_inline auto operator!(const C& c) {
-    return detail::negate(c);
+    return negate(c);
 }
-template <detail::Condition L, detail::Condition R>
+template <Condition L, Condition R>
 sfpi_inline auto operator&&(const L& l, const R& r) {
-    return detail::conjunction<false, L, R>(l, r);
+    return conjunction<false, L, R>(l, r);
 }
-template <detail::Condition L, detail::Condition R>
+template <Condition L, Condition R>
 sfpi_inline auto operator||(const L& l, const R& r) {
-    using NotL = decltype(detail::negate(l));
-    using NotR = decltype(detail::negate(r));
-    return detail::conjunction<true, NotL, NotR>(detail::negate(l), detail::negate(r));
+    using NotL = decltype(negate(l));
+    using NotR = decltype(negate(r));
+    return conjunction<true, NotL, NotR>(negate(l), negate(r));
 }
-template <detail::Condition L>
+template <Condition L>
 sfpi_inline auto operator&&(const L& l, bool r) {
-    return detail::conjunction<false, L, detail::uniform>(l, detail::uniform(r));
+    return conjunction<false, L, uniform>(l, uniform(r));
 }
-template <detail::Condition R>
+template <Condition R>
 sfpi_inline auto operator&&(bool l, const R& r) {
-    return detail::conjunction<false, detail::uniform, R>(detail::uniform(l), r);
+    return conjunction<false, uniform, R>(uniform(l), r);
 }
-template <detail::Condition L>
+template <Condition L>
 sfpi_inline auto operator||(const L& l, bool r) {
-    return l || detail::uniform(r);
+    return l || uniform(r);
 }
-template <detail::Condition R>
+template <Condition R>
 sfpi_inline auto operator||(bool l, const R& r) {
-    return detail::uniform(l) || r;
+    return uniform(l) || r;
 }
+
+}  // namespace detail
 
 // Float comparisons: the sign of a difference, as IEEE orders finite numbers. Against a literal zero the register
 // itself is tested, so negative zero counts as negative there, as SFPSETCC has it.
@@ -308,6 +308,10 @@ public:
         condition.narrow(false);
     }
     sfpi_inline void only(bool condition) const { uniform(condition).narrow(false); }
+    template <IntegerVector V>
+    sfpi_inline void only(const V& value) const {
+        only(value != 0);
+    }
     // One more condition in the same scope.
     template <Condition C>
     sfpi_inline void also(const C& condition) const {
@@ -318,6 +322,10 @@ public:
         }
     }
     sfpi_inline void also(bool condition) const { uniform(condition).narrow(false); }
+    template <IntegerVector V>
+    sfpi_inline void also(const V& value) const {
+        also(value != 0);
+    }
     sfpi_inline void otherwise() const { complement_flags(); }
     sfpi_inline void otherwise_enter() {
         complement_flags();

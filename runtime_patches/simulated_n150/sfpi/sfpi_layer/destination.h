@@ -46,25 +46,27 @@ constexpr DataLayout default_layout() {
 template <class T>
 concept AnyVector = is_integer_vector<T>::value || std::is_same_v<T, vFloat>;
 
+}  // namespace detail
+
 template <DataLayout layout>
 class destination_row {
     std::uint32_t address_;
 
     template <class V>
     static constexpr unsigned mode_for() {
-        return destination_mode(layout == DataLayout::Default ? default_layout<V>() : layout);
+        return detail::destination_mode(layout == DataLayout::Default ? detail::default_layout<V>() : layout);
     }
     template <class V>
     sfpi_inline void store(const V& value) const {
-        store_destination<mode_for<V>()>(value.r, address_);
+        detail::store_destination<mode_for<V>()>(value.r, address_);
     }
 
 public:
     sfpi_inline constexpr explicit destination_row(std::uint32_t address) : address_(address) {}
 
-    template <AnyVector V>
+    template <detail::AnyVector V>
     sfpi_inline operator V() const {
-        return wrap<V>(load_destination<mode_for<V>()>(address_));
+        return detail::wrap<V>(detail::load_destination<mode_for<V>()>(address_));
     }
 
     sfpi_inline void operator=(const vFloat& value) const { store(value); }
@@ -74,7 +76,7 @@ public:
         store(value);
     }
     template <class V, unsigned number>
-    sfpi_inline void operator=(const constant_register<V, number>& value) const {
+    sfpi_inline void operator=(const detail::constant_register<V, number>& value) const {
         store(V(value));
     }
     sfpi_inline void operator=(float value) const { store(vFloat(value)); }
@@ -97,6 +99,8 @@ public:
     }
     sfpi_inline raw_vector get() const { return vFloat(*this).get(); }
 };
+
+namespace detail {
 
 template <std::uint32_t rows>
 sfpi_inline void advance_destination() {
