@@ -61,9 +61,8 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
         ("cb_keys", problem.cache_dtype, 2 * chunk * head, worker),
         ("cb_values", problem.cache_dtype, 2 * chunk * head, worker),
         ("cb_mask", "BFLOAT16", 1, worker),
-        ("cb_ones", "BFLOAT16", 1, worker | output if speculate else worker),
+        ("cb_ones", "BFLOAT16", 1, worker),
         ("cb_scaler", "BFLOAT16", 1, worker),
-        ("cb_scaled_query", "FLOAT32", head, worker),
         ("cb_scores", "FLOAT32", chunk, worker),
         ("cb_weights", "BFLOAT16", chunk, worker),
         ("cb_state", "FLOAT32", 2 * partial, worker),
@@ -75,6 +74,7 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
     ]
     if speculate:
         rows += [
+            ("cb_unit", "FLOAT32", 1, output),
             ("cb_difference", "FLOAT32", head, output),
             ("cb_squares", "FLOAT32", 2, output),
             ("cb_verdict", "FLOAT32", 3, output),

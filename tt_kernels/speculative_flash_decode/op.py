@@ -4,47 +4,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tt_kernels.common.priority import check_priority_tensor
-from tt_kernels.speculative_flash_decode.buffers import check_l1, plan_buffers
-from tt_kernels.speculative_flash_decode.checks import (
-    TensorFacts,
-    UnsupportedError,
-    check_fidelity,
-    check_numbers,
-    check_problem,
-)
-from tt_kernels.speculative_flash_decode.program import Member, Settings, Tensors, build_program
-from tt_kernels.speculative_flash_decode.work_split import Core, plan_cores
+from tt_kernels.common.peer import CorePair
+from tt_kernels.speculative_flash_decode.checks import UnsupportedError, check_fidelity, check_numbers
+from tt_kernels.speculative_flash_decode.launch import ProgramConfig, launch, launch_pair, problem_of
+from tt_kernels.speculative_flash_decode.peer import Peer
+from tt_kernels.speculative_flash_decode.program import Settings, Tensors
 
 if TYPE_CHECKING:
     import ttnn
 
-
-@dataclass(frozen=True)
-class ProgramConfig:
-    """How a call is laid out on the chip.
-
-    grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core.
-    workers_a_head: cores that share one head, default by shapes. math_fidelity: name of a ttnn.MathFidelity.
-    """
-
-    grid: tuple[int, int] | None = None
-    origin: Core = (0, 0)
-    workers_a_head: int | None = None
-    math_fidelity: str = "HiFi4"
+__all__ = [
+    "Decoded",
+    "PairMember",
+    "Peer",
+    "ProgramConfig",
+    "UnsupportedError",
+    "flash_decode",
+    "speculative_flash_decode",
+    "speculative_flash_decode_pair",
+]
 
 
 class Decoded(NamedTuple):
     """exact, guess: bfloat16 [1, users, heads, head_dim], TILE. distance_sq, norm_sq: float32 [1, 1, 1, users],
-    ROW_MAJOR: the squared distance of the two and the squared norm of the exact one, over all heads of a user."""
+    ROW_MAJOR: the squared distance of the two and the squared norm of the exact one, over all heads of a user.
+    On the receiver of a pair both results are the peer's guess, and the numbers are 0."""
 
     exact: ttnn.Tensor
     guess: ttnn.Tensor
     distance_sq: ttnn.Tensor
     norm_sq: ttnn.Tensor
+
+
+@dataclass(frozen=True)
+class PairMember:
+    """One side of a virtual pair: its own tensors, as of `speculative_flash_decode`, and its part of the chip."""
+
+    q: ttnn.Tensor
+    k: ttnn.Tensor
+    v: ttnn.Tensor
+    cur_pos: ttnn.Tensor
+    priority: ttnn.Tensor
+    program_config: ProgramConfig
 
 
 def speculative_flash_decode(
@@ -57,6 +62,7 @@ def speculative_flash_decode(
     threshold: float = 0.1,
     scale: float | None = None,
     priority: ttnn.Tensor | None = None,
+    peer: Peer | None = None,
     program_config: ProgramConfig | None = None,
 ) -> Decoded:
     """Attention of one token a user over its cache, and the guess that attends to the first and the last chunk.
@@ -66,16 +72,50 @@ def speculative_flash_decode(
     cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache already;
         -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count as its last.
     chunk_size: tokens of the guess at either end, a multiple of 32; also how many keys a worker takes at a time.
-    threshold: the guess is accepted where |guess - exact| < threshold * |exact|.
+    threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, default 1 / sqrt(head_dim).
-    priority: this chip's row of priorities (common/priority.py), updated in place.
+    priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED by the
+        sender, BYPASSED below 2 * chunk_size cached tokens, RECEIVED by the receiver; ACCEPTED for skipped users.
+    peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip sends to
+        nobody.
 
-    Cached values past the position must be finite. Errors: UnsupportedError (a ValueError), before any launch.
+    Cached values past the position must be finite. Errors: UnsupportedError (a ValueError) and GatedRegionError,
+    before any launch.
     """
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size)
     settings = _settings(q, threshold, scale, True, program_config)
     outputs = _outputs(q)
-    tensors = Tensors(q, k, v, cur_pos, outputs.exact, outputs.guess, outputs.distance_sq, outputs.norm_sq, priority)
-    _launch(tensors, chunk_size, settings, program_config or ProgramConfig())
+    gathered = None if peer is None else peer.gathered
+    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered)
+    launch(problem, tensors, settings, program_config or ProgramConfig(), peer)
+    return outputs
+
+
+def speculative_flash_decode_pair(
+    members: Sequence[PairMember],
+    *,
+    chunk_size: int,
+    peer: Peer,
+    threshold: float = 0.1,
+    scale: float | None = None,
+    present: Sequence[int] = (0, 1),
+) -> list[Decoded]:
+    """Both members of a virtual pair in one program, on disjoint cores of one chip; see `speculative_flash_decode`.
+
+    present: which members run; one alone has a silent peer, and gives up on it. Returns the outputs of both.
+    """
+    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size) for m in members]
+    if len(problems) != 2 or problems[0] != problems[1]:
+        raise UnsupportedError(f"a pair has two members of the same shapes, got {problems}")
+    if not isinstance(peer.pairs, CorePair):
+        raise UnsupportedError(f"peer.pairs must be a CorePair, it is a {type(peer.pairs).__name__}")
+    settings = _settings(members[0].q, threshold, scale, True, members[0].program_config)
+    outputs = [_outputs(member.q) for member in members]
+    tensors = [
+        Tensors(member.q, member.k, member.v, member.cur_pos, *out, member.priority, peer.gathered_of(index))
+        for index, (member, out) in enumerate(zip(members, outputs, strict=True))
+    ]
+    launch_pair(problems[0], tensors, [member.program_config for member in members], settings, peer, present)
     return outputs
 
 
@@ -91,68 +131,16 @@ def flash_decode(
 ) -> ttnn.Tensor:
     """The exact attention alone: the same kernels with speculation compiled out. Arguments, shapes and errors as of
     `speculative_flash_decode`; returns exact, bfloat16 [1, users, heads, head_dim]."""
+    problem = problem_of(q, k, v, cur_pos, None, chunk_size)
     settings = _settings(q, 0.0, scale, False, program_config)
     exact = _empty_like_query(q)
-    _launch(Tensors(q, k, v, cur_pos, exact), chunk_size, settings, program_config or ProgramConfig())
+    launch(problem, Tensors(q, k, v, cur_pos, exact), settings, program_config or ProgramConfig(), None)
     return exact
 
 
 def _settings(q, threshold, scale, speculate, config: ProgramConfig | None) -> Settings:
     threshold, scale = check_numbers(threshold, scale, tuple(q.shape)[-1])
     return Settings(threshold, scale, speculate, check_fidelity((config or ProgramConfig()).math_fidelity))
-
-
-def _launch(tensors: Tensors, chunk_size: int, settings: Settings, config: ProgramConfig) -> None:
-    import ttnn
-
-    problem = check_problem(*(_facts(t) for t in (tensors.q, tensors.k, tensors.v, tensors.cur_pos)), chunk_size)
-    if tensors.priority is not None:
-        check_priority_tensor(tensors.priority)
-    device = tensors.q.device()
-    plan = plan_cores(
-        _cores(device, config),
-        problem.items,
-        speculate=settings.speculate,
-        workers_a_head=config.workers_a_head,
-    )
-    buffers = plan_buffers(problem, plan.workers_a_group, speculate=settings.speculate, peer=False)
-    check_l1(buffers, ttnn.get_max_worker_l1_unreserved_size(), problem, plan.workers_a_group)
-    program = build_program(problem, settings, [Member(tensors, plan)], buffers, _noc_core(device))
-    ttnn.generic_op(tensors.all(), program)
-
-
-def _cores(device, config: ProgramConfig) -> list[Core]:
-    """The cores of the program, row by row."""
-    size = device.compute_with_storage_grid_size()
-    x, y = config.origin
-    columns, rows = config.grid or (size.x - x, size.y - y)
-    if min(x, y) < 0 or min(columns, rows) < 1 or x + columns > size.x or y + rows > size.y:
-        raise UnsupportedError(
-            f"a grid of {columns}x{rows} cores at ({x}, {y}) is not within the device's {size.x}x{size.y}"
-        )
-    return [(x + column, y + row) for row in range(rows) for column in range(columns)]
-
-
-def _noc_core(device):
-    import ttnn
-
-    def noc_core(core: Core) -> tuple[int, int]:
-        found = device.worker_core_from_logical_core(ttnn.CoreCoord(*core))
-        return found.x, found.y
-
-    return noc_core
-
-
-def _facts(tensor) -> TensorFacts:
-    import ttnn
-
-    return TensorFacts(
-        tuple(tensor.shape),
-        tensor.dtype.name,
-        tensor.layout.name,
-        tensor.storage_type() == ttnn.StorageType.DEVICE,
-        not tensor.is_sharded(),
-    )
 
 
 def _empty_like_query(q):

@@ -88,8 +88,8 @@ def constants(problem: Problem, buffers: dict[str, Buffer], settings: Settings, 
     """The named compile-time arguments of every kernel; kernels/config.hpp reads them."""
     names = (
         "query keys values mask ones scaler control control_writer scratch gathered gathered_peak guess exact partial "
-        "partial_peak scaled_query scores weights state peak_a peak_b decay decay_other inverse difference squares "
-        "verdict outgoing"
+        "partial_peak scores weights state peak_a peak_b decay decay_other inverse unit "
+        "difference squares verdict outgoing"
     )
     values = {
         "users": problem.users,

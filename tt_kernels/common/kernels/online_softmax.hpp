@@ -11,6 +11,10 @@
 // The mass comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
 // is then that of the output, and cancels.
 //
+// The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
+// left one would lose its lower bits. So float32 is only ever multiplied with float32, or stands on the right.
+// `scale` is the bits of a float32: scores are kept unscaled, and scaled on their way into the exponential.
+//
 // Needs a compute configuration with float32 destination registers (4 tiles in half-sync mode). Buffers named `ones`
 // and `scaler` hold the tiles of tile_masks.hpp and are waited for by the caller.
 
@@ -63,27 +67,6 @@ inline void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t t
         pack_registers(to, begin, batch);
     }
     cb_push_back(to, tiles);
-}
-
-// to = from * scale (the bits of a float32), in float32; pops `from`.
-inline void scale_query(uint32_t from, uint32_t to, uint32_t tiles, uint32_t scale) {
-    cb_wait_front(from, tiles);
-    cb_reserve_back(to, tiles);
-    reconfig_data_format_srca(from);
-    copy_init(from);
-    binop_with_scalar_tile_init();
-    pack_reconfig_data_format(to);
-    for (uint32_t begin = 0; begin < tiles; begin += registers) {
-        const uint32_t batch = at_most_registers(tiles - begin);
-        tile_regs_acquire();
-        for (uint32_t i = 0; i < batch; ++i) {
-            copy_tile(from, begin + i, i);
-            mul_unary_tile(i, scale);
-        }
-        pack_registers(to, begin, batch);
-    }
-    cb_push_back(to, tiles);
-    cb_pop_front(from, tiles);
 }
 
 // scores = query @ keys^T for `rows` tiles of keys, popping them; the last row of tiles under the mask if `masked`.
@@ -148,11 +131,13 @@ inline void raise_peak(
     cb_push_back(peak, 1);
 }
 
-// weights = exp(scores - peak), bfloat16; pops the scores. Both buffers move by `capacity` tiles.
-inline void weigh(uint32_t scores, uint32_t peak, uint32_t weights, uint32_t tiles, uint32_t capacity) {
+// weights = exp((scores - peak) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles.
+inline void weigh(
+    uint32_t scores, uint32_t peak, uint32_t weights, uint32_t tiles, uint32_t capacity, uint32_t scale) {
     cb_reserve_back(weights, capacity);
     reconfig_data_format(scores, peak);
     sub_bcast_cols_init(scores, peak);
+    binop_with_scalar_tile_init();
     // The weights are packed to bfloat16, which the exponential of 16-bit registers is made for.
     exp_tile_init<false, 0x3F800000, InputClamping::ClampToNegative, false>();
     pack_reconfig_data_format(weights);
@@ -161,6 +146,7 @@ inline void weigh(uint32_t scores, uint32_t peak, uint32_t weights, uint32_t til
         tile_regs_acquire();
         for (uint32_t i = 0; i < batch; ++i) {
             sub_tiles_bcast_cols(scores, peak, begin + i, 0, i);
+            mul_unary_tile(i, scale);
             exp_tile<false, false, InputClamping::ClampToNegative, 8, false>(i);
         }
         pack_registers(weights, begin, batch);
@@ -169,15 +155,17 @@ inline void weigh(uint32_t scores, uint32_t peak, uint32_t weights, uint32_t til
     cb_pop_front(scores, capacity);
 }
 
-// decay = exp(before - after) of two peaks, tile `index` of `before`, in float32.
-inline void decay_of(uint32_t before, uint32_t index, uint32_t after, uint32_t decay) {
+// decay = exp((before - after) * scale) of two peaks, tile `index` of `before`, in float32.
+inline void decay_of(uint32_t before, uint32_t index, uint32_t after, uint32_t decay, uint32_t scale) {
     cb_reserve_back(decay, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
+    binop_with_scalar_tile_init();
     exp_tile_init();
     pack_reconfig_data_format(decay);
     tile_regs_acquire();
     sub_tiles(before, after, index, 0, 0);
+    mul_unary_tile(0, scale);
     exp_tile(0, VectorMode::C);
     pack_registers(decay, 0, 1);
     cb_push_back(decay, 1);

@@ -41,7 +41,6 @@ constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
 constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");
 constexpr uint32_t cb_partial = get_named_compile_time_arg_val("cb_partial");
 constexpr uint32_t cb_partial_peak = get_named_compile_time_arg_val("cb_partial_peak");
-constexpr uint32_t cb_scaled_query = get_named_compile_time_arg_val("cb_scaled_query");
 constexpr uint32_t cb_scores = get_named_compile_time_arg_val("cb_scores");
 constexpr uint32_t cb_weights = get_named_compile_time_arg_val("cb_weights");
 constexpr uint32_t cb_state = get_named_compile_time_arg_val("cb_state");
@@ -51,6 +50,7 @@ constexpr uint32_t cb_decay = get_named_compile_time_arg_val("cb_decay");
 constexpr uint32_t cb_decay_other = get_named_compile_time_arg_val("cb_decay_other");
 constexpr uint32_t cb_inverse = get_named_compile_time_arg_val("cb_inverse");
 // On the output core.
+constexpr uint32_t cb_unit = get_named_compile_time_arg_val("cb_unit");
 constexpr uint32_t cb_difference = get_named_compile_time_arg_val("cb_difference");
 constexpr uint32_t cb_squares = get_named_compile_time_arg_val("cb_squares");
 constexpr uint32_t cb_verdict = get_named_compile_time_arg_val("cb_verdict");

@@ -49,11 +49,11 @@ void square(uint32_t from) {
 // Replaces the two tiles in cb_squares by their row sums, in every column.
 void sum_rows() {
     cb_wait_front(config::cb_squares, 2);
-    reconfig_data_format<SrcOrder::Reverse>(config::cb_squares, config::cb_ones);
-    matmul_init(config::cb_squares, config::cb_ones, 0);
+    reconfig_data_format<SrcOrder::Reverse>(config::cb_squares, config::cb_unit);
+    matmul_init(config::cb_squares, config::cb_unit, 0);
     tile_regs_acquire();
-    matmul_tiles(config::cb_squares, config::cb_ones, 0, 0, 0);
-    matmul_tiles(config::cb_squares, config::cb_ones, 1, 0, 1);
+    matmul_tiles(config::cb_squares, config::cb_unit, 0, 0, 0);
+    matmul_tiles(config::cb_squares, config::cb_unit, 1, 0, 1);
     cb_pop_front(config::cb_squares, 2);
     cb_reserve_back(config::cb_squares, 2);
     pack_registers(config::cb_squares, 0, 2);
@@ -64,13 +64,13 @@ void sum_rows() {
 void sum_columns(uint32_t threshold_squared) {
     cb_wait_front(config::cb_squares, 2);
     cb_reserve_back(config::cb_verdict, 3);
-    reconfig_data_format<SrcOrder::Reverse>(config::cb_ones, config::cb_squares);
-    matmul_init(config::cb_ones, config::cb_squares, 0);
+    reconfig_data_format<SrcOrder::Reverse>(config::cb_unit, config::cb_squares);
+    matmul_init(config::cb_unit, config::cb_squares, 0);
     pack_reconfig_data_format(config::cb_verdict);
     tile_regs_acquire();
-    matmul_tiles(config::cb_ones, config::cb_squares, 0, 0, 0);
-    matmul_tiles(config::cb_ones, config::cb_squares, 0, 1, 1);
-    matmul_tiles(config::cb_ones, config::cb_squares, 0, 1, 2);
+    matmul_tiles(config::cb_unit, config::cb_squares, 0, 0, 0);
+    matmul_tiles(config::cb_unit, config::cb_squares, 0, 1, 1);
+    matmul_tiles(config::cb_unit, config::cb_squares, 0, 1, 2);
     binop_with_scalar_tile_init();
     mul_unary_tile(2, threshold_squared);
     pack_registers(config::cb_verdict, 0, 3);
@@ -87,7 +87,7 @@ void kernel_main() {
         return;
     }
     compute_kernel_hw_startup(config::cb_guess, config::cb_exact, config::cb_difference);
-    cb_wait_front(config::cb_ones, 1);
+    cb_wait_front(config::cb_unit, 1);
     for (uint32_t user = 0; user < config::users; ++user) {
         cb_wait_front(config::cb_guess, head_tiles);
         cb_wait_front(config::cb_exact, head_tiles);

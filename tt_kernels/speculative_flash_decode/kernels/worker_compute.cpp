@@ -22,6 +22,7 @@ constexpr uint32_t chunk_tiles = config::chunk_tiles;
 
 // The state of one head's attention on this core; see online_softmax.hpp.
 struct State {
+    uint32_t scale;
     uint32_t peak = config::cb_peak_a;
     uint32_t other_peak = config::cb_peak_b;
     bool empty = true;
@@ -42,14 +43,14 @@ struct State {
 
     void attend_chunk(uint32_t rows, bool masked) {
         score<head_tiles>(
-            config::cb_scaled_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
+            config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
             chunk_tiles, masked);
         cb_wait_front(config::cb_scores, chunk_tiles);
         raise_peak(config::cb_scores, rows, config::cb_scaler, peak, empty, other_peak);
         cb_wait_front(other_peak, 1);
-        weigh(config::cb_scores, other_peak, config::cb_weights, rows, chunk_tiles);
+        weigh(config::cb_scores, other_peak, config::cb_weights, rows, chunk_tiles, scale);
         if (!empty) {
-            decay_of(peak, 0, other_peak, config::cb_decay);
+            decay_of(peak, 0, other_peak, config::cb_decay, scale);
             cb_pop_front(peak, 1);
             cb_wait_front(config::cb_decay, 1);
         }
@@ -80,8 +81,8 @@ struct State {
         cb_push_back(other_peak, 1);
 
         cb_wait_front(other_peak, 1);
-        decay_of(peak, 0, other_peak, config::cb_decay);
-        decay_of(config::cb_gathered_peak, slot, other_peak, config::cb_decay_other);
+        decay_of(peak, 0, other_peak, config::cb_decay, scale);
+        decay_of(config::cb_gathered_peak, slot, other_peak, config::cb_decay_other, scale);
         cb_wait_front(config::cb_decay, 1);
         cb_wait_front(config::cb_decay_other, 1);
         merge<head_tiles>(
@@ -139,7 +140,6 @@ void kernel_main() {
     const uint32_t group = get_arg_val<uint32_t>(0);
     const uint32_t groups = get_arg_val<uint32_t>(1);
     const uint32_t worker = get_arg_val<uint32_t>(2);
-    const uint32_t scale = get_arg_val<uint32_t>(3);
 
     cb_wait_front(config::cb_control, 1);
     if (read_tile_value(config::cb_control, 0, control::receiving)) {
@@ -149,7 +149,7 @@ void kernel_main() {
     cb_wait_front(config::cb_ones, 1);
     cb_wait_front(config::cb_scaler, 1);
 
-    State state;
+    State state{get_arg_val<uint32_t>(3)};
     for (uint32_t item = group; item < config::items; item += groups) {
         const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + item / config::kv_heads);
         if (tokens == 0) {
@@ -158,15 +158,14 @@ void kernel_main() {
         const auto part =
             attention::part_of(tokens, chunk_tiles, worker, config::workers, config::speculate);
         if (part.tiles() > 0) {
-            scale_query(config::cb_query, config::cb_scaled_query, head_tiles, scale);
-            cb_wait_front(config::cb_scaled_query, head_tiles);
+            cb_wait_front(config::cb_query, head_tiles);
             state.attend(part.first, tokens);
             state.attend(part.last, tokens);
             if (config::speculate && worker == attention::speculative_worker(config::workers)) {
                 normalise<head_tiles>(config::cb_state, 0, config::cb_inverse, config::cb_guess);
             }
             state.attend(part.middle, tokens);
-            cb_pop_front(config::cb_scaled_query, head_tiles);
+            cb_pop_front(config::cb_query, head_tiles);
         }
         if (worker == attention::reducer) {
             reduce_head(state, tokens);
