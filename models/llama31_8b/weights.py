@@ -31,6 +31,8 @@ _DEFAULT_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
+# Second copies of the weights in Meta's and Mistral's own formats.
+_HUB_COPIES = ["original/*", "consolidated*"]
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,9 @@ def _download(hub_id: str, revision: str | None) -> Path:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        folder = snapshot_download(hub_id, revision=revision, allow_patterns=_HUB_FILES)
+        folder = snapshot_download(
+            hub_id, revision=revision, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_COPIES
+        )
     except GatedRepoError as error:
         raise ModelLoadError(
             f"{hub_id} is gated: accept its licence on huggingface.co and log in with `hf auth login`"

@@ -207,6 +207,15 @@ def test_printer_shows_whole_characters_and_no_escape_sequences(model, terminal)
     assert stream.getvalue() == f"a🎉{escape}[2Jé👩‍🚀\n\tz\n"
 
 
+def test_output_that_cannot_show_every_character(model, monkeypatch):
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", plain)
+    assert demo.main(["--model", model, *SMALL, "--threshold", "inf"]) == 0
+    plain.flush()
+    shown = plain.buffer.getvalue().decode("ascii")
+    assert "100.0%" in shown and "  0 ????????????????????" in shown
+
+
 def test_interrupt_ends_with_130(model, monkeypatch, capsys):
     def interrupted(*args, **options):
         raise KeyboardInterrupt

@@ -8,6 +8,7 @@ why), 130 interrupted.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -31,6 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the demo with these arguments (default: the command line's); returns the exit code."""
     logger.remove()
     logger.add(sys.stderr, format="<dim>{message}</dim>", level="INFO")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # in a terminal without UTF-8 an emoji must not end the run
+            stream.reconfigure(errors="replace")
     try:
         return _run(parse(argv))
     except (UserError, FileNotFoundError) as error:
