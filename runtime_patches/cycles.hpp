@@ -3,15 +3,15 @@
 //
 // Cycle counts of every kernel, written by each core into its own L1. See cycles.py.
 //
-// The firmware and the kernel stubs already mark the two spans worth timing, for the profiler of Tracy builds:
-// DeviceZoneScopedMainN around a whole program on BRISC (go message to all five RISCs done) and
-// DeviceZoneScopedMainChildN around a kernel on its RISC. Without that profiler both expand to nothing. The runtime
-// root appends an include of this file to the header that defines them, and here they become a span.
+// The firmware and the kernel stubs already mark the two spans worth timing, for the profiler of Tracy
+// builds: DeviceZoneScopedMainN around a whole program on BRISC (go message to all five RISCs done) and
+// DeviceZoneScopedMainChildN around a kernel on its RISC. Without that profiler both expand to nothing. The
+// runtime root appends an include of this file to the header that defines them, and here they become a span.
 //
 // The words lie in the region tt-metal reserves for LLK debugging, behind the part its checkpoints use.
 #pragma once
 
-#if !defined(PROFILE_KERNEL) && !defined(DISPATCH_KERNEL) &&                                                    \
+#if !defined(PROFILE_KERNEL) && !defined(DISPATCH_KERNEL) && \
     (defined(COMPILE_FOR_BRISC) || defined(COMPILE_FOR_NCRISC) || defined(COMPILE_FOR_TRISC))
 
 namespace kernel_cycles {
@@ -66,8 +66,8 @@ struct Span {
 #define DeviceZoneScopedMainN(name) ::kernel_cycles::Span<0> program_span
 #endif
 
-// A kernel that must not disturb the counts, such as the one that collects them, defines KERNEL_CYCLES_OFF; it
-// keeps its program out of the program's span by setting the skip word.
+// A kernel that must not disturb the counts, such as the one that collects them, defines KERNEL_CYCLES_OFF;
+// it keeps its program out of the program's span by setting the skip word.
 #if defined(KERNEL_BUILD) && !defined(KERNEL_CYCLES_OFF)
 #undef DeviceZoneScopedMainChildN
 #define DeviceZoneScopedMainChildN(name) ::kernel_cycles::Span<::kernel_cycles::KERNEL_SPAN> kernel_span

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cycles each kernel of a program took, by the wall clock register of its core.
 
-Silicon and the simulated N150 count alike: the register counts cycles of the chip, and wolfpine's stands on its
-cost model. The model is deterministic and a floor (see simulated_n150/README.md): ratios between two kernels of one
-run mean something, absolute figures of the simulator do not.
+Silicon and the simulated N150 count alike: the register counts cycles of the chip, and wolfpine's stands on
+its cost model. The model is deterministic and a floor (see simulated_n150/README.md): ratios between two
+kernels of one run mean something, absolute figures of the simulator do not.
 
-The runtime must be built with :func:`cycle_overlays` and started with :data:`CYCLE_VARIABLES`; then every program,
-stock ops included, is counted without a change to its kernels:
+The runtime must be built with :func:`cycle_overlays` and started with :data:`CYCLE_VARIABLES`; then every
+program, stock ops included, is counted without a change to its kernels:
 
     device = sim_device("1x1", overlays=cycle_overlays(), variables=CYCLE_VARIABLES)
     ...
@@ -39,8 +39,8 @@ _PAGE_BYTES = 128
 class Span:
     """Cycles between two readings of a core's clock.
 
-    cycles: of all runs since the last collection. runs: how often. start, end: the clock's lower 32 bits at the last
-    run, comparable between the cores of a chip.
+    cycles: of all runs since the last collection. runs: how often. start, end: the clock's lower 32 bits at
+    the last run, comparable between the cores of a chip.
     """
 
     cycles: int
@@ -53,8 +53,8 @@ class Span:
 class CoreCycles:
     """One Tensix core: `program` from the go message until all its RISCs were done, and each kernel that ran.
 
-    None for a RISC that had no kernel. The three of a compute kernel end when the Tensix unit has done what they
-    issued.
+    None for a RISC that had no kernel. The three of a compute kernel end when the Tensix unit has done what
+    they issued.
     """
 
     program: Span | None
@@ -76,11 +76,13 @@ def cycle_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
     return {HEADER: original + include, ADDED_HEADER: (_HERE / "cycles.hpp").read_bytes()}
 
 
-def measure(device, run: Callable[[], object], grid: tuple[int, int] | None = None) -> dict[tuple[int, int], CoreCycles]:
+def measure(
+    device, run: Callable[[], object], grid: tuple[int, int] | None = None
+) -> dict[tuple[int, int], CoreCycles]:
     """Run `run`, wait for the device, and return the cycles of the programs it launched.
 
-    device: an open device of a process started as the module says. grid: (columns, rows) of the cores to look at,
-    default all compute cores. Returns {(x, y): CoreCycles} of the cores that ran a kernel.
+    device: an open device of a process started as the module says. grid: (columns, rows) of the cores to look
+    at, default all compute cores. Returns {(x, y): CoreCycles} of the cores that ran a kernel.
     Errors: RuntimeRootError when the runtime root of this process does not count cycles.
     """
     import ttnn
@@ -105,8 +107,8 @@ def _check_root() -> None:
         counted = False
     if not counted:
         raise RuntimeRootError(
-            f"the kernels of the runtime root {root} do not count cycles: build it with cycle_overlays() and start "
-            "the process with CYCLE_VARIABLES"
+            f"the kernels of the runtime root {root} do not count cycles: build it with cycle_overlays() "
+            "and start the process with CYCLE_VARIABLES"
         )
 
 
@@ -117,9 +119,15 @@ class _Collector:
         import ttnn
 
         self._tensor = ttnn.empty(
-            [columns * rows, _PAGE_BYTES // 4], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG
+            [columns * rows, _PAGE_BYTES // 4],
+            ttnn.uint32,
+            ttnn.ROW_MAJOR_LAYOUT,
+            device,
+            ttnn.DRAM_MEMORY_CONFIG,
         )
-        cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))])
+        cores = ttnn.CoreRangeSet(
+            [ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))]
+        )
         accessor = ttnn.TensorAccessorArgs(self._tensor).get_compile_time_args()
         arguments = ttnn.RuntimeArgs()
         for y in range(rows):
@@ -150,7 +158,9 @@ def _decode(pages: list[list[int]], columns: int) -> dict[tuple[int, int], CoreC
     for index, page in enumerate(pages):
         spans = {}
         for i, name in enumerate(_SPANS):
-            start, end, cycles, runs = (int(w) & 0xFFFFFFFF for w in page[i * _WORDS_A_SPAN : (i + 1) * _WORDS_A_SPAN])
+            start, end, cycles, runs = (
+                int(w) & 0xFFFFFFFF for w in page[i * _WORDS_A_SPAN : (i + 1) * _WORDS_A_SPAN]
+            )
             spans[name] = Span(cycles, runs, start, end) if runs else None
         if any(spans[name] for name in _SPANS[1:]):
             found[index % columns, index // columns] = CoreCycles(**spans)

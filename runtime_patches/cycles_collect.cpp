@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies the cycle words of this core (cycles.hpp) to one page of a tensor, and clears them. BRISC, one instance a
-// core. Compile-time arguments: size of the page in bytes, index of a circular buffer of one page, then the tensor's
-// accessor. Runtime arguments: address of the tensor, page of this core.
+// Copies the cycle words of this core (cycles.hpp) to one page of a tensor, and clears them. BRISC, one
+// instance a core. Compile-time arguments: size of the page in bytes, index of a circular buffer of one page,
+// then the tensor's accessor. Runtime arguments: address of the tensor, page of this core.
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"

@@ -3,8 +3,8 @@
 """A runtime root: a folder of links over the installed ttnn with some files replaced or added.
 
 tt-metal reads its kernels, firmware, linker scripts, core descriptors and compiler from the folder named by
-``TT_METAL_RUNTIME_ROOT``. This module builds such a folder. It is the only way the project changes the runtime:
-the installed package is read, never written.
+``TT_METAL_RUNTIME_ROOT``. This module builds such a folder. It is the only way the project changes the
+runtime: the installed package is read, never written.
 
 A root is keyed by the ttnn version, the place of the installation its links point at, and the content of
 every overlay file, so that two different sets of patches never share a root (nor the kernel cache that is
@@ -35,7 +35,7 @@ class RuntimeRootError(RuntimeError):
 
 
 def project_cache_dir(cache_dir: Path | None = None) -> Path:
-    """The project's cache folder: `cache_dir`, ``$LLAMA_ALSPEC_CACHE``, ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """The project's cache folder: `cache_dir`, ``$LLAMA_ALSPEC_CACHE``, or below the user's cache."""
     if cache_dir is not None:
         return Path(cache_dir).expanduser().absolute()
     if named := os.environ.get("LLAMA_ALSPEC_CACHE"):
@@ -51,7 +51,9 @@ def find_ttnn_dir() -> Path:
     """
     spec = importlib.util.find_spec("ttnn")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeRootError("ttnn is not installed for this Python: pip install ttnn==" + SUPPORTED_VERSIONS[0])
+        raise RuntimeRootError(
+            "ttnn is not installed for this Python: pip install ttnn==" + SUPPORTED_VERSIONS[0]
+        )
     return Path(next(iter(spec.submodule_search_locations))).resolve()
 
 
@@ -60,7 +62,9 @@ def ttnn_version(ttnn_dir: Path | None = None) -> str:
     where = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir).resolve()
     for found in importlib.metadata.distributions(name="ttnn", path=[str(where.parent)]):
         return found.version
-    raise RuntimeRootError(f"no metadata of a ttnn distribution stands beside {where}: its version is not known")
+    raise RuntimeRootError(
+        f"no metadata of a ttnn distribution stands beside {where}: its version is not known"
+    )
 
 
 def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | bytes]:
@@ -84,7 +88,7 @@ def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | by
 
 
 def overlay_digests(overlays: Mapping[str, Path | bytes]) -> dict[str, str]:
-    """{path: SHA-256 of the content, with ``x:`` before it for an executable} of every file, sorted by path."""
+    """{path: SHA-256 of the content, ``x:`` before it for an executable} of every file, sorted by path."""
     found: dict[str, str] = {}
     for path, content in overlays.items():
         found.update(_digests(_checked_path(path), content))
@@ -135,7 +139,9 @@ def build_runtime_root(
     if (root / MANIFEST).is_file():
         return root
     if home.is_relative_to(source):
-        raise RuntimeRootError(f"the cache folder {home} lies inside the ttnn package {source}, which stays untouched")
+        raise RuntimeRootError(
+            f"the cache folder {home} lies inside the ttnn package {source}, which stays untouched"
+        )
     home.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=home))
     try:
@@ -149,14 +155,17 @@ def build_runtime_root(
         except OSError as error:
             # Another process was first: its root has the same content, or the name would differ.
             if not (root / MANIFEST).is_file():
-                raise RuntimeRootError(f"{root} is in the way and is not a runtime root: remove it") from error
+                raise RuntimeRootError(
+                    f"{root} is in the way and is not a runtime root: remove it"
+                ) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return root
 
 
 def read_manifest(root: Path) -> dict:
-    """What a runtime root was built from: ``ttnn_version``, ``ttnn_dir``, ``digest``, ``overlays`` {path: sha256}.
+    """What a runtime root was built from: ``ttnn_version``, ``ttnn_dir``, ``digest``, ``overlays`` {path:
+    sha256}.
 
     Errors: :class:`RuntimeRootError` when `root` was not built by this module.
     """

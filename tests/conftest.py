@@ -82,7 +82,8 @@ def on_silicon(request: pytest.FixtureRequest) -> bool:
 def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWorker]:
     """``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
 
-    grid: columns x rows of compute cores. On silicon the chip has its full grid, of which a test uses that part.
+    grid: columns x rows of compute cores. On silicon the chip has its full grid, of which a test uses that
+    part.
     overlays: files to replace in the runtime root (path: bytes or Path), for example the SGDC stubs.
     variables: further environment variables, for example ``{"TT_SIM_COST_MODEL": "1"}``.
     options: keyword arguments of ``ttnn.open_device``.
@@ -112,8 +113,8 @@ def mock_mesh(_workers: WorkerPool) -> Callable[..., DeviceWorker]:
     """``mock_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on a mesh of full-size mock N150.
 
     Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing.
-    shape: (rows, columns): 1x1, 1x2, 2x2, 1x4, 2x4 or 1x8. fabric: name of a ttnn.FabricConfig; the default is
-    FABRIC_1D for more than one chip. overlays, variables, options: as of `sim_device`.
+    shape: (rows, columns): 1x1, 1x2, 2x2, 1x4, 2x4 or 1x8. fabric: name of a ttnn.FabricConfig; the default
+    is FABRIC_1D for more than one chip. overlays, variables, options: as of `sim_device`.
     """
 
     def mesh(
@@ -143,7 +144,12 @@ def _worker(
     overlays: Mapping[str, Path | bytes] | None,
     variables: Mapping[str, str] | None,
 ) -> DeviceWorker:
-    key = (title, repr(opening), repr(overlay_digests(overlays or {})), repr(sorted((variables or {}).items())))
+    key = (
+        title,
+        repr(opening),
+        repr(overlay_digests(overlays or {})),
+        repr(sorted((variables or {}).items())),
+    )
 
     def start() -> DeviceWorker:
         environment = process_environment(make_environment() | dict(variables or {}))
@@ -151,5 +157,3 @@ def _worker(
         return DeviceWorker(title, environment, opening, project_cache_dir() / "workers")
 
     return pool.get(key, start)
-
-

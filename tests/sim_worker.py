@@ -8,14 +8,15 @@ imports ttnn. A test hands a module-level function to a worker, which calls it w
     def body(device, x):                      # module-level; runs in the worker
         import ttnn
         t = ttnn.from_torch(x, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-        return ttnn.to_torch(ttnn.add(t, t))  # torch tensors, numbers, dicts: whatever pickles; no ttnn tensors
+        return ttnn.to_torch(ttnn.add(t, t))  # torch tensors, numbers, dicts: whatever pickles; no ttnn
+        tensors
 
     @pytest.mark.sim
     def test_add(sim_device):
         assert torch.equal(sim_device("1x1").run(body, x), x + x)
 
-A worker lives as long as its device is wanted and keeps its program cache between tests. A call that takes too
-long, a crash or a pytest timeout ends that worker and its simulator only; the next test gets a fresh one.
+A worker lives as long as its device is wanted and keeps its program cache between tests. A call that takes
+too long, a crash or a pytest timeout ends that worker and its simulator only; the next test gets a fresh one.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ class DeviceWorker:
 
     name: shown in messages.
     environment: the whole environment of the process.
-    opening: how the device is opened: ``{"mesh": (rows, columns) | None, "fabric": name of a ttnn.FabricConfig |
-        None, "options": {...}}``; options go to ``ttnn.open_device`` or ``ttnn.open_mesh_device``.
+    opening: how the device is opened: ``{"mesh": (rows, columns) | None, "fabric": name of a
+        ttnn.FabricConfig | None, "options": {...}}``; options go to ``ttnn.open_device`` or
+        ``ttnn.open_mesh_device``.
     folder: where its log, stack and diagnosis files go.
     """
 
@@ -73,7 +75,9 @@ class DeviceWorker:
         self.name, self.opening = name, dict(opening)
         folder.mkdir(parents=True, exist_ok=True)
         stem = folder / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)}-{os.getpid()}-{time.monotonic_ns()}"
-        self._log, self._stack, self._diagnosis = (stem.with_suffix(s) for s in (".log", ".stack", ".diagnosis"))
+        self._log, self._stack, self._diagnosis = (
+            stem.with_suffix(s) for s in (".log", ".stack", ".diagnosis")
+        )
         ours, theirs = socket.socketpair()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -140,7 +144,9 @@ class DeviceWorker:
         try:
             self._connection.send_bytes(pickle.dumps(request))
             if not self._connection.poll(timeout):
-                raise WorkerFailure(f"{what} did not end on {self.name} within {timeout:g} s.\n{self._state(True)}")
+                raise WorkerFailure(
+                    f"{what} did not end on {self.name} within {timeout:g} s.\n{self._state(True)}"
+                )
             try:
                 kind, payload, text = pickle.loads(self._connection.recv_bytes())
             except (EOFError, ConnectionError) as error:
@@ -167,8 +173,12 @@ class DeviceWorker:
             os.kill(self._process.pid, signal.SIGUSR1)
             time.sleep(1.0)
             stack = self._stack.read_text(errors="replace") if self._stack.exists() else ""
-            parts.append(f"It was at: {_running_line(stack)}\n--- stack ---\n{stack.strip() or 'none was written'}")
-        diagnosis = self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else "none was written"
+            parts.append(
+                f"It was at: {_running_line(stack)}\n--- stack ---\n{stack.strip() or 'none was written'}"
+            )
+        diagnosis = (
+            self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else "none was written"
+        )
         parts.append(f"--- last diagnosis of the simulator ---\n{diagnosis.strip()[-6000:]}")
         lines = self._log.read_text(errors="replace").splitlines()
         parts.append(f"--- end of {self._log} ---\n" + "\n".join(lines[-40:]))
@@ -221,7 +231,8 @@ def _running_line(stack: str) -> str:
     return "unknown"
 
 
-# ------------------------------------------------------------------------------------------ in the worker process
+# ------------------------------------------------------------------------------------------ in the worker
+# process
 
 
 def _serve(connection: Connection) -> None:

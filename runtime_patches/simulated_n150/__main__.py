@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m runtime_patches.simulated_n150 doctor`` and ``... run [--grid WxH | --mock RxC] -- command``."""
+"""``python -m runtime_patches.simulated_n150 doctor`` and ``... run [--grid WxH] -- command``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,21 @@ from runtime_patches.simulated_n150 import doctor
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("doctor", help="say what is found, what is missing, and the line that mends it")
+    check = commands.add_parser(
+        "doctor", help="say what is found, what is missing, and the line that mends it"
+    )
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
-    check.add_argument("--install", action="store_true", help="install missing Debian packages if this user may")
+    check.add_argument(
+        "--install", action="store_true", help="install missing Debian packages if this user may"
+    )
     run = commands.add_parser("run", help="run a ttnn program on the simulated chip or on a mock mesh")
     where = run.add_mutually_exclusive_group()
-    where.add_argument("--grid", metavar="WxH", default="1x1", help="compute cores, columns x rows (default 1x1)")
-    where.add_argument("--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ...")
+    where.add_argument(
+        "--grid", metavar="WxH", default="1x1", help="compute cores, columns x rows (default 1x1)"
+    )
+    where.add_argument(
+        "--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ..."
+    )
     run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command line of the program")
     options = parser.parse_args(argv)
@@ -66,7 +74,9 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
         return 1
     try:
         process = subprocess.Popen(
-            program, env=environment.process_environment(variables), start_new_session=options.timeout is not None
+            program,
+            env=environment.process_environment(variables),
+            start_new_session=options.timeout is not None,
         )
     except OSError as error:
         print(f"cannot run {shlex.join(program)}: {error.strerror}", file=sys.stderr)

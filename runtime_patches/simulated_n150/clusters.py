@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Descriptions of meshes of N150 boards, for the runtime's mock devices.
 
-Two files describe a mesh. The cluster descriptor lists the boards and their Ethernet links; it takes the place
-of what the driver would discover. The mesh graph descriptor says which rectangle they form; the runtime has
-ready ones only for the products Tenstorrent sells, and N150 meshes are built by their owners.
+Two files describe a mesh. The cluster descriptor lists the boards and their Ethernet links; it takes the
+place of what the driver would discover. The mesh graph descriptor says which rectangle they form; the runtime
+has ready ones only for the products Tenstorrent sells, and N150 meshes are built by their owners.
 
 The wiring is one an owner can build: an N150 has two QSFP-DD cages of two links each and a Warp 100 bridge of
-two links. Neighbours of a row are joined by QSFP cables (cage A of a board to cage B of the next), the two rows
-of a mesh by Warp bridges. A row of three or more boards is closed to a ring with one more QSFP cable.
+two links. Neighbours of a row are joined by QSFP cables (cage A of a board to cage B of the next), the two
+rows of a mesh by Warp bridges. A row of three or more boards is closed to a ring with one more QSFP cable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def check_shape(shape: tuple[int, int]) -> tuple[int, int]:
     rows_columns = tuple(int(n) for n in shape)
     if rows_columns not in SHAPES:
         known = ", ".join(f"{r}x{c}" for r, c in SHAPES)
-        raise ValueError(f"no mesh of N150 boards of shape {'x'.join(map(str, shape))} is described; there are: {known}")
+        raise ValueError(
+            f"no mesh of N150 boards of shape {'x'.join(map(str, shape))} is described; there are: {known}"
+        )
     return rows_columns
 
 

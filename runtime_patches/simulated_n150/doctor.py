@@ -19,7 +19,13 @@ from pathlib import Path
 
 from loguru import logger
 
-from runtime_patches.runtime_root import SUPPORTED_VERSIONS, RuntimeRootError, find_ttnn_dir, project_cache_dir, ttnn_version
+from runtime_patches.runtime_root import (
+    SUPPORTED_VERSIONS,
+    RuntimeRootError,
+    find_ttnn_dir,
+    project_cache_dir,
+    ttnn_version,
+)
 from runtime_patches.simulated_n150.environment import SYSTEM_SFPI, real_sfpi
 
 WOLFPINE_VERSION = "2.2"
@@ -39,8 +45,18 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """Every part of the simulated N150, the mock meshes and silicon on this machine, in the order to mend them."""
-    return [_interpreter(), _machine(), _ttnn(), _torch(), _wolfpine(), *_compiler(), _cache(), _sfpi(), _boards()]
+    """Every part of the simulated N150, the mock meshes and silicon, in the order to mend them."""
+    return [
+        _interpreter(),
+        _machine(),
+        _ttnn(),
+        _torch(),
+        _wolfpine(),
+        *_compiler(),
+        _cache(),
+        _sfpi(),
+        _boards(),
+    ]
 
 
 def why_not(mode: str, found: list[Finding] | None = None) -> str | None:
@@ -111,7 +127,9 @@ def as_json(found: list[Finding]) -> dict:
 def _interpreter() -> Finding:
     here = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
     ok = sys.version_info[:2] in PYTHONS and sys.implementation.name == "cpython"
-    return Finding("Python", ok, here, "use CPython 3.12 or 3.10: make PYTHON=/path/to/python3.12 setup-test", MODES)
+    return Finding(
+        "Python", ok, here, "use CPython 3.12 or 3.10: make PYTHON=/path/to/python3.12 setup-test", MODES
+    )
 
 
 def _machine() -> Finding:
@@ -135,7 +153,9 @@ def _torch() -> Finding:
 
 
 def _wolfpine() -> Finding:
-    return _distribution("wolfpine", WOLFPINE_VERSION, f"pip install wolfpine=={WOLFPINE_VERSION}", ("simulator",))
+    return _distribution(
+        "wolfpine", WOLFPINE_VERSION, f"pip install wolfpine=={WOLFPINE_VERSION}", ("simulator",)
+    )
 
 
 def _distribution(name: str, version: str | None, mend: str, needed_for: tuple[str, ...]) -> Finding:
@@ -155,7 +175,13 @@ def _compiler() -> list[Finding]:
     missing = set(toolchain.missing_packages())
     every = " ".join(sorted(missing))
     return [
-        Finding(name, name not in missing, "missing" if name in missing else proof, f"apt-get install -y {every}", needed)
+        Finding(
+            name,
+            name not in missing,
+            "missing" if name in missing else proof,
+            f"apt-get install -y {every}",
+            needed,
+        )
         for name, proof in toolchain.PACKAGES.items()
     ]
 
@@ -177,7 +203,7 @@ def _sfpi() -> Finding:
         "SFPI compiler",
         folder is not None,
         str(folder) if folder else "not installed (only silicon needs it)",
-        f"install Tenstorrent's SFPI release to {SYSTEM_SFPI}; its version stands in ttnn/tt_metal/sfpi-version",
+        f"install Tenstorrent's SFPI release to {SYSTEM_SFPI}; its version is in ttnn/tt_metal/sfpi-version",
         ("silicon",),
     )
 

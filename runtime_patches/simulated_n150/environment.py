@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environment variables that put ttnn on a simulated N150, on a mock mesh, or on real boards.
 
-They must be set before ttnn is imported, so these functions return them and change nothing: a program that needs
-a device is started in a process of its own with ``process_environment(simulated_environment("2x2"))``.
+They must be set before ttnn is imported, so these functions return them and change nothing: a program that
+needs a device is started in a process of its own with ``process_environment(simulated_environment("2x2"))``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Overlays = Mapping[str, "Path | bytes"]
 
 
 def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
-    """The folder of an installed SFPI compiler: the wheel's ``runtime/sfpi`` or the system's; None without one."""
+    """The folder of an installed SFPI compiler: the wheel's ``runtime/sfpi`` or the system's; or None."""
     package = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)
     for folder in (package / "runtime" / "sfpi", SYSTEM_SFPI):
         if os.access(folder / SFPI_COMPILER, os.X_OK):
@@ -93,9 +93,11 @@ def simulated_environment(
 def mock_environment(
     mesh_shape: tuple[int, int], overlays: Overlays | None = None, *, cache_dir: Path | None = None
 ) -> dict[str, str]:
-    """Variables for a mesh of full-size N150 that is validated, allocated and compiled for, but never executes.
+    """Variables for a mesh of full-size N150 that is validated, allocated and compiled for, but never
+    executes.
 
-    mesh_shape: (rows, columns), one of :data:`clusters.SHAPES`. A real SFPI compiler is used where there is one.
+    mesh_shape: (rows, columns), one of :data:`clusters.SHAPES`. A real SFPI compiler is used where there is
+    one.
     Errors: ValueError for another shape; RuntimeRootError when a part is missing or does not fit.
     """
     rows, columns = clusters.check_shape(mesh_shape)
@@ -113,7 +115,9 @@ def mock_environment(
         _written(folder, f"n150_{rows}x{columns}", ".yaml", clusters.cluster_descriptor((rows, columns)))
     )
     variables["TT_MESH_GRAPH_DESC_PATH"] = str(
-        _written(folder, f"n150_{rows}x{columns}", ".textproto", clusters.mesh_graph_descriptor((rows, columns)))
+        _written(
+            folder, f"n150_{rows}x{columns}", ".textproto", clusters.mesh_graph_descriptor((rows, columns))
+        )
     )
     return variables
 
@@ -127,15 +131,19 @@ def silicon_environment(overlays: Overlays | None = None, *, cache_dir: Path | N
     if real_sfpi(ttnn_dir) is None:
         raise RuntimeRootError(
             f"kernels for a real board need Tenstorrent's SFPI compiler in {SYSTEM_SFPI} or "
-            f"{ttnn_dir / 'runtime' / 'sfpi'}; install the release named in {ttnn_dir / 'tt_metal' / 'sfpi-version'}"
+            f"{ttnn_dir / 'runtime' / 'sfpi'}; the release is in {ttnn_dir / 'tt_metal' / 'sfpi-version'}"
         )
     if not overlays:
         return {}
-    return _root_variables(cache, build_runtime_root(merge_overlays(caller=overlays), ttnn_dir=ttnn_dir, cache_dir=cache))
+    return _root_variables(
+        cache, build_runtime_root(merge_overlays(caller=overlays), ttnn_dir=ttnn_dir, cache_dir=cache)
+    )
 
 
-def process_environment(variables: Mapping[str, str], base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A whole environment for a child process: `base` (default this process's) without what would conflict."""
+def process_environment(
+    variables: Mapping[str, str], base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """A whole environment for a child process: `base` (default ours) without what would conflict."""
     kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in CONFLICTING}
     return kept | dict(variables)
 
@@ -148,12 +156,13 @@ def _toolchain_overlays(cache: Path, ttnn_dir: Path) -> dict[str, Path]:
             "the stand-in compiler needs Debian packages that are not installed: "
             f"apt-get install -y {' '.join(missing)}"
         )
-    # The launcher among the overlays names the toolchain's own folder, which is keyed by all it was made from.
+    # The launcher among the overlays names the toolchain's own folder, which is keyed by all it was made
+    # from.
     return toolchain.overlay_files(toolchain.build_toolchain(cache, ttnn_dir, sys.executable))
 
 
 def _root_variables(cache: Path, root: Path) -> dict[str, str]:
-    """The root's name carries the content of toolchain and patches, so kernel caches of two roots never mix."""
+    """The root's name carries the content of toolchain and patches, so caches of two roots never mix."""
     jit, logs = cache / "jit" / root.name, cache / "logs"
     jit.mkdir(parents=True, exist_ok=True)
     logs.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chips with a small compute grid, made by an edit of the runtime's core descriptor.
 
-The runtime lets ops use every core of ``compute_with_storage_grid_range``. A Python simulator runs a few cores at
-a bearable speed, so the range is cut to the size a test needs. Nothing else of the chip changes: the full 8x10
-array of Tensix tiles, the DRAM banks and the coordinates stay, only the number of cores ops spread over shrinks.
+The runtime lets ops use every core of ``compute_with_storage_grid_range``. A Python simulator runs a few
+cores at a bearable speed, so the range is cut to the size a test needs. Nothing else of the chip changes: the
+full 8x10 array of Tensix tiles, the DRAM banks and the coordinates stay, only the number of cores ops spread
+over shrinks.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def parse_grid(grid: str | tuple[int, int]) -> tuple[int, int]:
     columns, rows = (int(n) for n in grid)
     if not (1 <= columns <= MAX_COLUMNS and 1 <= rows <= MAX_ROWS):
         raise ValueError(
-            f"the grid {columns}x{rows} does not fit an N150: 1 to {MAX_COLUMNS} columns and 1 to {MAX_ROWS} rows"
+            f"the grid {columns}x{rows} does not fit an N150 ({MAX_COLUMNS} columns and {MAX_ROWS} rows at most)"
         )
     return columns, rows
 

@@ -1,13 +1,15 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of a tensor-parallel Llama 3.1 8B decode step at full size, to be validated, allocated and compiled.
+"""The ops of a tensor-parallel Llama 3.1 8B decode step at full size, to be validated, allocated and
+compiled.
 
-Each function takes the mesh first and runs in a worker (see sim_worker.py). Tensors are allocated without host
+Each function takes the mesh first and runs in a worker (see sim_worker.py). Tensors are allocated without
+host
 data: on a mock mesh contents mean nothing, and 16 GB of weights would have to be made. A shape given to
 ``allocate`` is the shard of one chip. n is the number of chips, one user batch is a tile of 32.
 
-Each returns ``{"shape", "dtype", "programs"}``: the result as one chip holds it, and how many programs the mesh has
-cached.
+Each returns ``{"shape", "dtype", "programs"}``: the result as one chip holds it, and how many programs the
+mesh has cached.
 """
 
 from __future__ import annotations
@@ -67,7 +69,11 @@ def matmul(mesh, name: str) -> dict:
     rows, columns, dtype = WEIGHTS[name](mesh.get_num_devices())
     x, w = allocate(mesh, (1, 1, USERS, rows), memory="l1"), allocate(mesh, (1, 1, rows, columns), dtype)
     out = ttnn.linear(
-        x, w, dtype=ttnn.bfloat16, memory_config=ttnn.L1_MEMORY_CONFIG, compute_kernel_config=_fidelity(mesh, dtype)
+        x,
+        w,
+        dtype=ttnn.bfloat16,
+        memory_config=ttnn.L1_MEMORY_CONFIG,
+        compute_kernel_config=_fidelity(mesh, dtype),
     )
     return _told(mesh, out)
 
@@ -116,7 +122,10 @@ def sdpa_decode(mesh, users: int, cached: int) -> dict:
         cur_pos_tensor=allocate(mesh, (users,), "int32"),
         scale=HEAD_DIM**-0.5,
         program_config=ttnn.SDPAProgramConfig(
-            compute_with_storage_grid_size=(grid.x, grid.y), q_chunk_size=32, k_chunk_size=128, exp_approx_mode=False
+            compute_with_storage_grid_size=(grid.x, grid.y),
+            q_chunk_size=32,
+            k_chunk_size=128,
+            exp_approx_mode=False,
         ),
         compute_kernel_config=_fidelity(mesh, "bfloat8_b"),
     )
@@ -150,10 +159,13 @@ def point_to_point(mesh, sender: tuple[int, int], receiver: tuple[int, int], dty
 
 
 def whole_model(mesh, users: int, cached: int) -> dict:
-    """Allocate a chip's part of all weights and of the KV cache at once: {"tensors", "bytes" of a chip's DRAM}."""
+    """Allocate a chip's part of all weights and the KV cache: {"tensors", "bytes" of a chip's DRAM}."""
     n, kept = mesh.get_num_devices(), []
     for _ in range(LAYERS):
-        kept += [allocate(mesh, (1, 1, rows, columns), dtype) for rows, columns, dtype in (w(n) for w in WEIGHTS.values())]
+        kept += [
+            allocate(mesh, (1, 1, rows, columns), dtype)
+            for rows, columns, dtype in (w(n) for w in WEIGHTS.values())
+        ]
         kept += [allocate(mesh, (1, 1, 1, HIDDEN)) for _ in range(2)]
         kept += [allocate(mesh, (users, KV_HEADS // n, cached, HEAD_DIM), "bfloat8_b") for _ in range(2)]
     kept += [allocate(mesh, (1, 1, VOCAB, HIDDEN // n)), allocate(mesh, (1, 1, 1, HIDDEN))]
@@ -174,12 +186,16 @@ def description(mesh) -> dict:
     rows, columns = tuple(mesh.shape)
     grid = mesh.compute_with_storage_grid_size()
     nodes = [
-        mesh.get_fabric_node_id(ttnn.MeshCoordinate(row, column)) for row in range(rows) for column in range(columns)
+        mesh.get_fabric_node_id(ttnn.MeshCoordinate(row, column))
+        for row in range(rows)
+        for column in range(columns)
     ]
     return {
         "shape": (rows, columns),
         "grid": (grid.x, grid.y),
         "dram_banks": mesh.dram_grid_size().x,
         "cluster": str(ttnn.cluster.get_cluster_type()).rpartition(".")[2],
-        "chips": [int(node.chip_id) for node in nodes] if hasattr(nodes[0], "chip_id") else [str(n) for n in nodes],
+        "chips": [int(node.chip_id) for node in nodes]
+        if hasattr(nodes[0], "chip_id")
+        else [str(n) for n in nodes],
     }

@@ -15,8 +15,9 @@ import pytest
 
 pytestmark = pytest.mark.mock_mesh
 
-# Compute ops on one shape for each number of chips: the shards are those of any other mesh of as many. The same shapes
-# stand at the same places of both lists, which is what pytest groups tests by: each mesh is opened once.
+# Compute ops on one shape for each number of chips: the shards are those of any other mesh of as many. The
+# same shapes stand at the same places of both lists, which is what pytest groups tests by: each mesh is
+# opened once.
 COMPUTE_SHAPES = [(1, 2), (2, 2), (2, 4), (1, 1)]
 FABRIC_SHAPES = [(1, 2), (2, 2), (2, 4), (1, 4), (1, 8)]
 LONGEST = 131072  # Llama 3.1's context
@@ -85,12 +86,16 @@ def test_rms_norm(mesh):
 @on_compute_shapes
 @pytest.mark.parametrize("users, cached", [(32, 1024), (1, LONGEST)], ids=["32users-1K", "1user-128K"])
 def test_sdpa_decode_over_a_bfloat8_cache(mesh, users, cached):
-    check(mesh.run(llama.sdpa_decode, users, cached), (1, users, llama.HEADS // mesh.chips, llama.HEAD_DIM), "bfloat16")
+    check(
+        mesh.run(llama.sdpa_decode, users, cached),
+        (1, users, llama.HEADS // mesh.chips, llama.HEAD_DIM),
+        "bfloat16",
+    )
 
 
 @on_compute_shapes
 def test_the_whole_model_fits(mesh):
-    """All weights of 32 layers, embedding, LM head and one user's cache, each chip its part; 128K need two chips."""
+    """All weights of 32 layers, embedding, LM head and one user's cache; 128K need two chips."""
     told = mesh.run(llama.whole_model, users=1, cached=LONGEST if mesh.chips > 1 else LONGEST // 4)
     assert told["tensors"] == 32 * 9 + 3
     assert 5 * GB < told["bytes"] * mesh.chips, "less than the model's weights was allocated"
@@ -114,7 +119,11 @@ def test_all_gather(mesh, dtype):
 @pytest.mark.parametrize("dtype", ["bfloat16"])
 def test_reduce_scatter(mesh, dtype):
     for axis in axes_of(mesh.shape):
-        check(mesh.run(llama.reduce_scatter, axis, dtype), (1, 1, llama.USERS, llama.HIDDEN // mesh.shape[axis]), dtype)
+        check(
+            mesh.run(llama.reduce_scatter, axis, dtype),
+            (1, 1, llama.USERS, llama.HIDDEN // mesh.shape[axis]),
+            dtype,
+        )
 
 
 @on_fabric_shapes

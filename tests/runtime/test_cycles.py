@@ -47,7 +47,9 @@ def read_pages(device, counts: list[int], twice: bool) -> list[dict]:
     from runtime_patches.cycles import measure
 
     page = 2048
-    source = ttnn.empty([max(counts), page // 4], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
+    source = ttnn.empty(
+        [max(counts), page // 4], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG
+    )
     core = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
 
     def launch(n: int):
@@ -63,7 +65,9 @@ def read_pages(device, counts: list[int], twice: bool) -> list[dict]:
         )
         cb = ttnn.CBFormatDescriptor(buffer_index=0, data_format=ttnn.uint32, page_size=page)
         buffer = ttnn.CBDescriptor(total_size=page, core_ranges=core, format_descriptors=[cb])
-        ttnn.generic_op([source, source], ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer]))
+        ttnn.generic_op(
+            [source, source], ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
+        )
 
     def work(n: int):
         launch(n)
@@ -99,7 +103,9 @@ def test_every_kernel_of_a_stock_op_is_counted(counting):
     assert torch.equal(result, expected + expected), "counting does not change results"
     core = counts[0, 0]
     assert set(core.kernels()) == {"brisc", "ncrisc", "unpack", "math", "pack"}
-    assert core.program.runs == 1 and all(span.runs == 1 and span.cycles > 0 for span in core.kernels().values())
+    assert core.program.runs == 1 and all(
+        span.runs == 1 and span.cycles > 0 for span in core.kernels().values()
+    )
     for span in core.kernels().values():
         assert span.cycles == span.end - span.start <= core.program.cycles
         assert core.program.start <= span.start and span.end <= core.program.end

@@ -11,11 +11,15 @@ import yaml
 from runtime_patches.runtime_root import RuntimeRootError, find_ttnn_dir, read_manifest
 from runtime_patches.simulated_n150 import clusters, doctor, environment, grids
 
-needs_simulator = pytest.mark.skipif(bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator")))
+needs_simulator = pytest.mark.skipif(
+    bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator"))
+)
 needs_ttnn = pytest.mark.skipif(bool(doctor.why_not("mock mesh")), reason=str(doctor.why_not("mock mesh")))
 
 
-@pytest.mark.parametrize("text, grid", [("1x1", (1, 1)), ("4x2", (4, 2)), (" 8X8 ", (8, 8)), ((2, 3), (2, 3))])
+@pytest.mark.parametrize(
+    "text, grid", [("1x1", (1, 1)), ("4x2", (4, 2)), (" 8X8 ", (8, 8)), ((2, 3), (2, 3))]
+)
 def test_grids(text, grid):
     assert grids.parse_grid(text) == grid
     assert grids.grid_name(text) == f"{grid[0]}x{grid[1]}"
@@ -84,7 +88,9 @@ def test_simulated_environment(tmp_path):
     patched = environment.simulated_environment("1x1", {"tt_metal/new.h": b"x"}, cache_dir=tmp_path)
     for variables in (small, large, patched):
         assert variables["TT_METAL_RUNTIME_ROOT"] == variables["TT_METAL_HOME"]
-        assert variables["TT_METAL_SLOW_DISPATCH_MODE"] == "1" and variables["WOLFPINE_PYTHON"] == sys.executable
+        assert (
+            variables["TT_METAL_SLOW_DISPATCH_MODE"] == "1" and variables["WOLFPINE_PYTHON"] == sys.executable
+        )
         assert (Path(variables["TT_METAL_SIMULATOR"]) / "run.sh").is_file()
         assert (Path(variables["TT_METAL_SIMULATOR"]) / "soc_descriptor.yaml").is_file()
         assert Path(variables["TT_METAL_CACHE"]).is_dir()
@@ -107,7 +113,9 @@ def test_mock_environment(tmp_path):
     assert len(described["chips"]) == 8
     assert "dims: [ 2, 4 ]" in Path(variables["TT_MESH_GRAPH_DESC_PATH"]).read_text()
     other = environment.mock_environment((1, 2), cache_dir=tmp_path)
-    assert other["TT_METAL_CACHE"] == variables["TT_METAL_CACHE"], "meshes of all sizes share one kernel cache"
+    assert other["TT_METAL_CACHE"] == variables["TT_METAL_CACHE"], (
+        "meshes of all sizes share one kernel cache"
+    )
 
 
 def _fake_sfpi(folder: Path) -> Path:
@@ -145,6 +153,11 @@ def test_silicon_without_sfpi_is_refused(tmp_path, monkeypatch):
 
 
 def test_process_environment_drops_what_conflicts():
-    base = {"PATH": "/bin", "TT_METAL_SIMULATOR": "old", "TT_METAL_MOCK_CLUSTER_DESC_PATH": "old", "TT_METAL_DPRINT": "1"}
+    base = {
+        "PATH": "/bin",
+        "TT_METAL_SIMULATOR": "old",
+        "TT_METAL_MOCK_CLUSTER_DESC_PATH": "old",
+        "TT_METAL_DPRINT": "1",
+    }
     made = environment.process_environment({"TT_METAL_SIMULATOR": "new"}, base)
     assert made == {"PATH": "/bin", "TT_METAL_DPRINT": "1", "TT_METAL_SIMULATOR": "new"}

@@ -44,7 +44,9 @@ def skips(mesh):
 def fails_in_ttnn(mesh):
     import ttnn
 
-    a, b = (ttnn.empty([n, 32], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG) for n in (32, 64))
+    a, b = (
+        ttnn.empty([n, 32], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG) for n in (32, 64)
+    )
     ttnn.matmul(a, b)
 
 
@@ -89,7 +91,9 @@ def test_exceptions_come_back_and_the_worker_lives(worker):
     pid = worker.run(doubled, torch.ones(1))["pid"]
     with pytest.raises(ValueError, match="7 is odd") as caught:
         worker.run(raises_value_error)
-    assert isinstance(caught.value.__cause__, RemoteTraceback) and "raises_value_error" in str(caught.value.__cause__)
+    assert isinstance(caught.value.__cause__, RemoteTraceback) and "raises_value_error" in str(
+        caught.value.__cause__
+    )
     with pytest.raises(RuntimeError, match="Odd: this and that"):
         worker.run(raises_odd)
     with pytest.raises(RuntimeError, match="width.*height|inner|TT_FATAL"):
