@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed of the reference on this machine: `python -m perf.bench_reference`.
 
-Two comparisons, each in one run and turn by turn (A B, B A, ...) so that a busy machine slows both sides alike; what
-counts is the median of the ratios of neighbouring turns, not the tokens/s beside it:
+Two comparisons, each in one run and turn by turn (A B, B A, ...) so that a busy machine slows both sides
+alike; what counts is the median of the ratios of neighbouring turns, not the tokens/s beside it:
 - greedy decoding by the reference against transformers' `generate`, same weights, prompt and float32;
 - ALSpec and the sink policy against exact attention at a given number of cached tokens.
 """
@@ -21,7 +21,12 @@ from typing import Callable, Sequence
 import torch
 from loguru import logger
 
-from models.llama31_8b.reference.attention import ALSpecAttention, AttentionPolicy, ExactAttention, SinkAttention
+from models.llama31_8b.reference.attention import (
+    ALSpecAttention,
+    AttentionPolicy,
+    ExactAttention,
+    SinkAttention,
+)
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model import ReferenceLlama
 from models.llama31_8b.weights import LoadedModel, load_model, resolve_source
@@ -30,10 +35,11 @@ TRANSFORMERS_TARGET = 1.2  # times the decode speed of transformers' generate
 ALSPEC_TARGET = 1.10  # times the time of exact attention, at most
 
 PROMPT = (
-    "The harbour master kept two books. In the first he wrote every ship that came in with the tide, her captain, "
-    "her cargo and the depth of water under her keel; in the second, which nobody had asked for, he wrote what the "
-    "sailors said of the places they had seen. By the winter of the great storm the second book was thicker than "
-    "the first, and when the council came to inspect his work they found him reading it aloud to the gulls. "
+    "The harbour master kept two books. In the first he wrote every ship that came in with the tide, her "
+    "captain, her cargo and the depth of water under her keel; in the second, which nobody had asked for, he "
+    "wrote what the sailors said of the places they had seen. By the winter of the great storm the second "
+    "book was thicker than the first, and when the council came to inspect his work they found him reading "
+    "it aloud to the gulls. "
 )
 
 
@@ -65,7 +71,9 @@ class _TokenClock:
         """Part of the streamer protocol; nothing is buffered here."""
 
 
-def bench_transformers(loaded: LoadedModel, source: str | None, prompt: list[int], tokens: int, rounds: int) -> dict:
+def bench_transformers(
+    loaded: LoadedModel, source: str | None, prompt: list[int], tokens: int, rounds: int
+) -> dict:
     """Reference against transformers: decode seconds per token, their ratio, and whether the tokens agree."""
     from transformers import AutoModelForCausalLM
 
@@ -113,7 +121,8 @@ def bench_transformers(loaded: LoadedModel, source: str | None, prompt: list[int
 def bench_policies(
     model: ReferenceLlama, prompt: list[int], tokens: int, rounds: int, chunk_size: int, threshold: float
 ) -> dict:
-    """ALSpec and sink against exact attention behind `prompt`: decode seconds per token and ratios to exact."""
+    """ALSpec and sink against exact attention behind `prompt`: decode seconds per token and ratios to
+    exact."""
     cache = model.new_cache(1, len(prompt) + tokens)
     first = model.prefill([prompt], cache).argmax(-1, keepdim=True)
     policies: dict[str, AttentionPolicy] = {
@@ -157,13 +166,27 @@ def _positive(text: str) -> int:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf.bench_reference", description=__doc__.split("\n")[0])
-    parser.add_argument("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
-    parser.add_argument("--text", type=Path, help="file whose text is the prompt (default: a paragraph, repeated)")
-    parser.add_argument("--new-tokens", type=_positive, default=64, help="tokens a turn against transformers (64)")
-    parser.add_argument("--prompt-tokens", type=_positive, default=64, help="prompt length against transformers (64)")
-    parser.add_argument("--cached-tokens", type=_positive, default=2048, help="context of the policies (2048)")
-    parser.add_argument("--policy-tokens", type=_positive, default=12, help="tokens a turn of the policies (12)")
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.bench_reference", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)"
+    )
+    parser.add_argument(
+        "--text", type=Path, help="file whose text is the prompt (default: a paragraph, repeated)"
+    )
+    parser.add_argument(
+        "--new-tokens", type=_positive, default=64, help="tokens a turn against transformers (64)"
+    )
+    parser.add_argument(
+        "--prompt-tokens", type=_positive, default=64, help="prompt length against transformers (64)"
+    )
+    parser.add_argument(
+        "--cached-tokens", type=_positive, default=2048, help="context of the policies (2048)"
+    )
+    parser.add_argument(
+        "--policy-tokens", type=_positive, default=12, help="tokens a turn of the policies (12)"
+    )
     parser.add_argument("--rounds", type=_positive, default=9, help="turns of each contestant (9)")
     parser.add_argument("--chunk-size", type=_positive, default=128, help="S, keys read at either end (128)")
     parser.add_argument("--threshold", type=float, default=0.10, help="lambda of the verification (0.10)")
@@ -219,7 +242,10 @@ def print_report(report: dict) -> None:
         print(f"  greedy tokens {'agree' if r['greedy_tokens_agree'] else 'DIFFER'}")
     r = report["policies"]
     rate = "nothing verified" if r["hit_rate"] is None else f"{r['hit_rate']:.1%} hits"
-    print(f"decode at {r['cached_tokens']} cached tokens, S {r['chunk_size']}, threshold {r['threshold']} ({rate}):")
+    print(
+        f"decode at {r['cached_tokens']} cached tokens, S {r['chunk_size']}, "
+        f"threshold {r['threshold']} ({rate}):"
+    )
     for name in ("exact", "alspec", "sink"):
         print(f"  {name:12s} {r[f'{name}_tokens_per_s']:7.2f} tokens/s")
     cost = r["alspec_time_over_exact"]

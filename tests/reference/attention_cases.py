@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Small models and trees that the tests of the reference share, and a dense attention written from the definitions."""
+"""Small models and trees that the tests of the reference share, and a dense attention written from the
+definitions."""
 
 from __future__ import annotations
 
@@ -48,7 +49,10 @@ def tree_of(parents: list[int]) -> SimpleNamespace:
     for root in (index for index, parent in enumerate(parents) if parent == -1):
         walk(root, 0)
     return SimpleNamespace(
-        **{name: torch.tensor(values, dtype=torch.int32) for name, values in zip(("enter", "leave", "depth"), (enter, leave, depth))}
+        **{
+            name: torch.tensor(values, dtype=torch.int32)
+            for name, values in zip(("enter", "leave", "depth"), (enter, leave, depth))
+        }
     )
 
 
@@ -67,8 +71,11 @@ def guess_positions(cached: int, chunk_size: int, alignment: int) -> list[int]:
     return [p for p in range(cached) if p < chunk_size or end - chunk_size <= p < end]
 
 
-def dense_attention_of(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: list[int]) -> torch.Tensor:
-    """Softmax attention in float64 of one query [h, d] (scaled) over some slots of keys/values [kv, n, d]: [h * d]."""
+def dense_attention_of(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: list[int]
+) -> torch.Tensor:
+    """Softmax attention in float64 of one query [h, d] (scaled) over some slots of keys/values [kv, n, d]: [h
+    * d]."""
     heads, share = query.shape[0], query.shape[0] // keys.shape[0]
     outs = []
     for head in range(heads):

@@ -119,7 +119,9 @@ def test_the_guess_is_the_partial_that_exact_reuses(model, cache, monkeypatch: p
 
     read = []
     real = attention.OneQuery._scores
-    monkeypatch.setattr(attention.OneQuery, "_scores", lambda self, keys: read.append(keys.shape[1]) or real(self, keys))
+    monkeypatch.setattr(
+        attention.OneQuery, "_scores", lambda self, keys: read.append(keys.shape[1]) or real(self, keys)
+    )
     user = cache.user(LENGTHS.index(150)).clone()
     model.forward(torch.tensor([[1]]), user, policy=ALSpecAttention(0.1, 16, 4))
     assert sum(read) == 3 * 151 and len(read) == 3 * 3

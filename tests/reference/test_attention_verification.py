@@ -26,8 +26,11 @@ def states(users: int, tokens: int, slots: int, seed: int, sharpness: float = 1.
     return query, *(torch.randn(users, KV_HEADS, slots, DIM, generator=generator) for _ in range(2))
 
 
-def check(query, keys, values, lengths, policy: ALSpecAttention, parents: list[int] | None = None) -> torch.Tensor:
-    """Compare one layer of one step with the dense computation; returns the dense decisions [users, tokens]."""
+def check(
+    query, keys, values, lengths, policy: ALSpecAttention, parents: list[int] | None = None
+) -> torch.Tensor:
+    """Compare one layer of one step with the dense computation; returns the dense decisions [users,
+    tokens]."""
     users, tokens = query.shape[:2]
     tree = None if parents is None else tree_of(parents)
     step = DecodeStep(lengths, range(users), tokens, tree, policy.chunk_size, policy.tail_alignment)
@@ -52,7 +55,12 @@ def check(query, keys, values, lengths, policy: ALSpecAttention, parents: list[i
             assert bool(record.accepted[0, user, token]) == bool(decisions[user, token])
             chosen = guess if decisions[user, token] else exact
             torch.testing.assert_close(out[user, token].double(), chosen, rtol=0, atol=1e-5)
-    logger.info("{} of {} accepted, closest call {:.1e} from the threshold", int(decisions.sum()), decisions.numel(), margin)
+    logger.info(
+        "{} of {} accepted, closest call {:.1e} from the threshold",
+        int(decisions.sum()),
+        decisions.numel(),
+        margin,
+    )
     assert margin > 1e-5, "too close to call in float32: choose another seed"
     return decisions
 
@@ -63,7 +71,9 @@ def test_random_decisions_of_single_queries(chunk: int, alignment: int) -> None:
     seen = torch.zeros(0, dtype=torch.bool)
     for seed, threshold in enumerate((0.3, 0.6, 0.9, 1.2)):
         tensors = states(len(lengths), 1, 261, seed, sharpness=2.0)
-        seen = torch.cat((seen, check(*tensors, lengths, ALSpecAttention(threshold, chunk, alignment)).flatten()))
+        seen = torch.cat(
+            (seen, check(*tensors, lengths, ALSpecAttention(threshold, chunk, alignment)).flatten())
+        )
     assert seen.any() and not seen.all()
 
 
@@ -73,7 +83,9 @@ def test_random_decisions_of_many_queries(parents: list[int] | None) -> None:
     seen = torch.zeros(0, dtype=torch.bool)
     for seed, threshold in enumerate((0.4, 0.7, 1.0)):
         tensors = states(len(lengths), 11, 212, seed, sharpness=2.0)
-        seen = torch.cat((seen, check(*tensors, lengths, ALSpecAttention(threshold, 32, 8), parents).flatten()))
+        seen = torch.cat(
+            (seen, check(*tensors, lengths, ALSpecAttention(threshold, 32, 8), parents).flatten())
+        )
     assert seen.any() and not seen.all()
 
 
@@ -92,7 +104,9 @@ def test_boundary_of_two_chunks(offset: int, alignment: int) -> None:
         assert statistics.hit_rate is None and statistics.bypassed_positions == 1
     else:
         assert statistics.hits + statistics.misses == 1 and statistics.bypassed == 0
-    if offset == 0:  # no middle: the guess is the exact result, so any positive threshold accepts it and 0 does not
+    if (
+        offset == 0
+    ):  # no middle: the guess is the exact result, so any positive threshold accepts it and 0 does not
         assert decisions.all()
         assert not check(query, keys, values, [cached - 1], ALSpecAttention(0.0, chunk, alignment)).any()
 
@@ -135,7 +149,10 @@ def test_norms_accumulate_in_float32_for_bfloat16_states() -> None:
     exact = torch.ones(1, 4096, dtype=torch.bfloat16)
     guess = (torch.ones(1, 4096) - 2.0**-8).to(torch.bfloat16)
     ratio = ((guess.double() - exact.double()).norm() / exact.double().norm()).item()
-    assert accept_guess(guess, exact, ratio * 1.01).item() and not accept_guess(guess, exact, ratio * 0.99).item()
+    assert (
+        accept_guess(guess, exact, ratio * 1.01).item()
+        and not accept_guess(guess, exact, ratio * 0.99).item()
+    )
 
 
 def test_statistics_add_up_by_layer_token_and_user() -> None:

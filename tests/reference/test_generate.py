@@ -74,7 +74,12 @@ def test_tokens_stream_in_order_and_a_callback_may_end_a_text(model: ReferenceLl
 
     prefill = []
     result = generate(
-        model, PROMPTS, max_new_tokens=6, on_token=on_token, on_prefill=lambda *counts: prefill.append(counts), prefill_chunk=32
+        model,
+        PROMPTS,
+        max_new_tokens=6,
+        on_token=on_token,
+        on_prefill=lambda *counts: prefill.append(counts),
+        prefill_chunk=32,
     )
     assert [streamed[user] for user in range(3)] == result.token_ids
     assert result.finish_reason == ["length", "callback", "length"] and len(result.token_ids[1]) == 3
@@ -104,11 +109,19 @@ def test_sampling_is_seeded_by_user_and_free_of_its_neighbours(model: ReferenceL
     assert generate(model, PROMPTS, max_new_tokens=12, sampling=sampling).token_ids == together
     alone = generate(model, PROMPTS[:1], max_new_tokens=12, sampling=sampling).token_ids
     assert alone[0] == together[0]
-    assert generate(model, PROMPTS, max_new_tokens=12, sampling=SamplingParams(temperature=1.0, seed=9)).token_ids != together
+    assert (
+        generate(
+            model, PROMPTS, max_new_tokens=12, sampling=SamplingParams(temperature=1.0, seed=9)
+        ).token_ids
+        != together
+    )
 
 
 def test_exact_chunk_size_changes_no_greedy_token(model: ReferenceLlama) -> None:
-    texts = [generate(model, PROMPTS, max_new_tokens=16, policy=ExactAttention(s, 4)).token_ids for s in (4, 16, 64)]
+    texts = [
+        generate(model, PROMPTS, max_new_tokens=16, policy=ExactAttention(s, 4)).token_ids
+        for s in (4, 16, 64)
+    ]
     assert texts[0] == texts[1] == texts[2]
 
 

@@ -34,7 +34,9 @@ def test_prefill_in_chunks_equals_prefill_at_once(model: ReferenceLlama, chunk: 
     once, pieces = model.new_cache(1), model.new_cache(1)
     seen = []
     expected = model.prefill([prompt], once, chunk_size=150)
-    logits = model.prefill([prompt], pieces, chunk_size=chunk, progress=lambda done, total: seen.append((done, total)))
+    logits = model.prefill(
+        [prompt], pieces, chunk_size=chunk, progress=lambda done, total: seen.append((done, total))
+    )
     torch.testing.assert_close(logits, expected, rtol=0, atol=TOLERANCE)
     for a, b in zip(pieces.keys + pieces.values, once.keys + once.values):
         torch.testing.assert_close(a[:, :, :150], b[:, :, :150], rtol=0, atol=TOLERANCE)
@@ -52,7 +54,9 @@ def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: p
         torch.testing.assert_close(blocked, expected, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("policy", [None, ExactAttention(16, 4), SinkAttention(16, 4)], ids=["dense", "exact", "sink"])
+@pytest.mark.parametrize(
+    "policy", [None, ExactAttention(16, 4), SinkAttention(16, 4)], ids=["dense", "exact", "sink"]
+)
 def test_a_batch_equals_its_users_one_by_one(model: ReferenceLlama, policy) -> None:
     lengths = [50, 50, 3, 90, 31, 32]
     cache = filled(model, *lengths)
@@ -78,12 +82,16 @@ PARENTS = [-1, 0, 0, 1, 1, 2, -1, 6, 5, 5, 3]
 
 
 @pytest.mark.parametrize(
-    "policy", [None, ExactAttention(16, 4), SinkAttention(16, 4), SinkAttention(32, 1)], ids=["dense", "exact", "sink", "paper"]
+    "policy",
+    [None, ExactAttention(16, 4), SinkAttention(16, 4), SinkAttention(32, 1)],
+    ids=["dense", "exact", "sink", "paper"],
 )
 def test_tree_nodes_equal_their_paths_decoded_one_by_one(model: ReferenceLlama, policy) -> None:
     cache = filled(model, 70, 41)
     nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
-    logits = model.forward(nodes, cache.clone(), policy=policy, tree=tree_of(PARENTS), logits="all", commit=False)
+    logits = model.forward(
+        nodes, cache.clone(), policy=policy, tree=tree_of(PARENTS), logits="all", commit=False
+    )
     for user in range(2):
         for node in range(len(PARENTS)):
             single = cache.user(user).clone()
@@ -156,6 +164,12 @@ def test_views_share_storage_and_lengths(model: ReferenceLlama) -> None:
     copy = view.clone()
     copy.truncate(1)
     assert cache.lengths.tolist() == [13, 30, 8] and copy.lengths.tolist() == [1, 1]
+    swapped = cache.view([2, 1, 0])
+    assert swapped.lengths.tolist() == [8, 30, 13]
+    expected = model.forward(torch.tensor([[5]]), cache.user(2).clone())
+    torch.testing.assert_close(
+        model.forward(torch.tensor([[5], [6], [7]]), swapped)[:1], expected, rtol=0, atol=TOLERANCE
+    )
     with pytest.raises(IndexError, match="user 3 is outside this cache of 3 users"):
         cache.user(3)
     with pytest.raises(ValueError, match="distinct users"):
@@ -166,15 +180,22 @@ def test_groups_of_one_layer_equal_sequential_execution(model: ReferenceLlama) -
     tokens = torch.tensor([random_tokens(5)])
     cache = filled(model, 40)
     plain = model.forward(tokens, cache.clone(), logits="all")
-    assert torch.equal(model.forward(tokens, cache.clone(), layer_groups=[[0], [1], [2]], logits="all"), plain)
-    assert not torch.allclose(model.forward(tokens, cache.clone(), layer_groups=[[0], [1, 2]], logits="all"), plain)
+    assert torch.equal(
+        model.forward(tokens, cache.clone(), layer_groups=[[0], [1], [2]], logits="all"), plain
+    )
+    assert not torch.allclose(
+        model.forward(tokens, cache.clone(), layer_groups=[[0], [1, 2]], logits="all"), plain
+    )
 
 
 def test_a_group_feeds_its_first_hidden_state_to_all_its_attentions() -> None:
-    """EasySpec's algorithm 2 on two layers, from the model's own parts at one position (attention = its value)."""
+    """EasySpec's algorithm 2 on two layers, from the model's own parts at one position (attention = its
+    value)."""
     config = tiny_config(num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2)
     model = ReferenceLlama.random(config, seed=9)
-    _, hidden = model.forward(torch.tensor([[5]]), model.new_cache(), layer_groups=[[0, 1]], logits="none", hidden=True)
+    _, hidden = model.forward(
+        torch.tensor([[5]]), model.new_cache(), layer_groups=[[0, 1]], logits="none", hidden=True
+    )
 
     def norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return x / (x.pow(2).mean() + config.rms_norm_eps).sqrt() * weight
@@ -195,10 +216,18 @@ BAD_CALLS = {
     "wrong batch": (dict(tokens=[[1], [2]]), ValueError, r"tokens have shape \[2, 1\]; expected \[1, T\]"),
     "no tokens": (dict(tokens=[[]]), ValueError, r"shape \[1, 0\]"),
     "logits option": (dict(tokens=[[1]], logits="some"), ValueError, "got 'some'"),
-    "layer missing": (dict(tokens=[[1]], layer_groups=[[0], [2]]), ValueError, r"layers 0 to 2 once.*\[\[0\], \[2\]\]"),
+    "layer missing": (
+        dict(tokens=[[1]], layer_groups=[[0], [2]]),
+        ValueError,
+        r"layers 0 to 2 once.*\[\[0\], \[2\]\]",
+    ),
     "layers swapped": (dict(tokens=[[1]], layer_groups=[[1, 0], [2]]), ValueError, "in order"),
     "tree too short": (dict(tokens=[[1, 2]], tree=tree_of([-1])), ValueError, r"tree.enter has shape \[1\]"),
-    "cache full": (dict(tokens=[[1] * 11]), ContextLengthError, "90 cached \\+ 11 new tokens exceed the cache capacity of 100"),
+    "cache full": (
+        dict(tokens=[[1] * 11]),
+        ContextLengthError,
+        "90 cached \\+ 11 new tokens exceed the cache capacity of 100",
+    ),
 }
 
 
@@ -232,6 +261,8 @@ def test_bad_caches_are_named(model: ReferenceLlama) -> None:
         model.new_cache(1, 257)
     with pytest.raises(ValueError, match="got batch 0 and capacity 256"):
         model.new_cache(0)
+    with pytest.raises(ValueError, match="got batch 1 and capacity 0"):
+        model.new_cache(1, 0)
     with pytest.raises(ValueError, match=r"lengths would be \[1\], written are \[0\]"):
         model.new_cache(1).commit(1)
 
@@ -245,7 +276,10 @@ def test_missing_misshapen_and_foreign_tensors_are_named() -> None:
     for change, message in (
         ({name: None}, f"{name} is missing"),
         ({name: torch.zeros(3, 4)}, rf"{name} has shape \[3, 4\].*\[56, 32\]"),
-        ({"model.layers.0.self_attn.q_proj.bias": torch.zeros(4)}, "unexpected tensor model.layers.0.self_attn.q_proj.bias"),
+        (
+            {"model.layers.0.self_attn.q_proj.bias": torch.zeros(4)},
+            "unexpected tensor model.layers.0.self_attn.q_proj.bias",
+        ),
     ):
         weights = {key: value for key, value in {**good, **change}.items() if value is not None}
         with pytest.raises(ValueError, match=message):

@@ -15,7 +15,9 @@ from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model import ReferenceLlama
 from models.llama31_8b.reference.random_weights import random_state_dict
 
-LLAMA3 = RopeScaling("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+LLAMA3 = RopeScaling(
+    "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64
+)
 CONFIGS = {
     "multi-head, untied": tiny_config(num_key_value_heads=4),
     "gqa 2, tied": tiny_config(tie_word_embeddings=True),
@@ -88,9 +90,13 @@ def test_smollm2_agrees_with_transformers() -> None:
     from models.llama31_8b.weights import load_model, resolve_source
 
     loaded = load_model()
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(resolve_source()[0], dtype=torch.float32).eval()
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        resolve_source()[0], dtype=torch.float32
+    ).eval()
     theirs.generation_config.eos_token_id = None
-    prompt = loaded.tokenizer.encode("The tide tables of the old harbour were kept in two books. In the first")
+    prompt = loaded.tokenizer.encode(
+        "The tide tables of the old harbour were kept in two books. In the first"
+    )
     ids = torch.tensor([prompt])
     out = theirs.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=64, do_sample=False, pad_token_id=0
@@ -100,4 +106,6 @@ def test_smollm2_agrees_with_transformers() -> None:
 
     with torch.no_grad():
         expected = theirs(out).logits
-    agree(loaded.model.forward(out, loaded.model.new_cache(1, out.shape[1]), logits="all"), expected, "SmolLM2")
+    agree(
+        loaded.model.forward(out, loaded.model.new_cache(1, out.shape[1]), logits="all"), expected, "SmolLM2"
+    )

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decode attention in segments, and the policies that choose between its guess and its exact result.
 
-The cached positions of a query fall into the first S, the last S and the middle (S is `chunk_size`). Attention over
-first and last is one partial result, which normalised is the guess; merged by online softmax with the partial over the
-middle it is the exact result (ALSpec paper, section 4.1 and algorithm 3). So the guess costs no pass of its own.
+The cached positions of a query fall into the first S, the last S and the middle (S is `chunk_size`).
+Attention over first and last is one partial result, which normalised is the guess; merged by online softmax
+with the partial over the middle it is the exact result (ALSpec paper, section 4.1 and algorithm 3). So the
+guess costs no pass of its own.
 
 Symbols: b users, h query heads, g query heads a key/value head, d head_dim, t query tokens, n cached tokens.
 """
@@ -22,21 +23,21 @@ from .step import DecodeStep
 
 
 class Partial(NamedTuple):
-    """Unnormalised attention over some keys, float32: out [m, r, d], peak and mass [m, r, 1] for m key/value heads
-    and r query rows. The attention over those keys is out / mass."""
+    """Unnormalised attention over some keys, float32: out [m, r, d], peak and mass [m, r, 1] for m key/value
+    heads and r query rows. The attention over those keys is out / mass."""
 
     out: torch.Tensor
     peak: torch.Tensor
     mass: torch.Tensor
 
 
-# Stands in for the peak of a row that sees no key: exp(-inf - LOWEST) is 0 where exp(-inf + inf) would be NaN.
+# Stands in for the peak of a row that sees no key: exp(-inf - LOWEST) is 0; exp(-inf + inf) would be NaN.
 LOWEST = -1e30
 
 
 def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> Partial:
-    """Softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive pieces
-    [m, n_i, d] that add up to n."""
+    """Softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
+    pieces [m, n_i, d] that add up to n."""
     peak = scores.amax(-1, keepdim=True)
     weights = (scores - peak).exp_()
     mass = weights.sum(-1, keepdim=True)
@@ -44,7 +45,7 @@ def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> P
 
 
 def _masked_attention(scores: torch.Tensor, visible: torch.Tensor, values: torch.Tensor) -> Partial:
-    """As partial_attention for scores [m, g, t, n] under a mask [t, n]; rows may see nothing. Rows are g * t."""
+    """As partial_attention for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
     scores = scores.masked_fill(~visible, float("-inf")).flatten(1, 2)
     peak = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
     weights = (scores - peak).exp_()
@@ -69,10 +70,11 @@ def merge(a: Partial, b: Partial) -> torch.Tensor:
 
 
 class Segments(ABC):
-    """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys, `exact()`
-    all of them, reusing the guess's partial. Both return [queries, n_heads * head_dim], float32.
+    """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys,
+    `exact()` all of them, reusing the guess's partial. Both return [queries, n_heads * head_dim], float32.
 
-    eligible: whether each query has at least 2S cached tokens; a bool when all queries agree, else bool [queries].
+    eligible: whether each query has at least 2S cached tokens; a bool when all queries agree, else bool
+    [queries].
     rows, tokens: the slices of the step's [batch, T] these queries are.
     """
 
@@ -106,7 +108,7 @@ class Segments(ABC):
 
 
 class OneQuery(Segments):
-    """Plain decoding: one query each for users with equally many cached tokens; segments are slices, no masks.
+    """Plain decoding: one query each for users with equally many cached tokens; segments are slices.
 
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
     """
@@ -137,8 +139,8 @@ class OneQuery(Segments):
 
 
 class ManyQueries(Segments):
-    """A block of query tokens of one user (a draft chain or token tree): each query has its own last S keys, chosen
-    by logical position, so every query selects the keys it would if its path were decoded one by one.
+    """A block of query tokens of one user (a draft chain or token tree): each query has its own last S keys,
+    chosen by logical position, so every query selects the keys it would if its path were decoded one by one.
 
     query: [n_kv_heads, g, t, d], scaled. keys, values: [n_kv_heads, n, d]. visible, ends: bool [t, n].
     """
@@ -146,7 +148,8 @@ class ManyQueries(Segments):
     def __init__(self, query, keys, values, visible, ends, eligible, row: int, tokens: slice) -> None:
         super().__init__()
         self.values, self.visible, self.ends = values, visible, ends
-        self.scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float().unflatten(1, query.shape[1:3])
+        scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
+        self.scores = scores.unflatten(1, query.shape[1:3])
         self.eligible, self.rows, self.tokens = eligible, slice(row, row + 1), tokens
 
     def _first_and_last(self) -> Partial:
@@ -163,9 +166,9 @@ class ManyQueries(Segments):
 class AttentionPolicy(ABC):
     """Chooses the attention output of decode steps. Prefill is exact under every policy, as in the paper.
 
-    chunk_size: S, keys read at either end. tail_alignment: the last S keys end at the next multiple of this after
-    the query (32: the tile boundary, as the device kernel reads; 1: the paper's definition), so with 32 the tail
-    holds S - 31 to S keys. Raises ValueError when S is not a positive multiple of the alignment.
+    chunk_size: S, keys read at either end. tail_alignment: the last S keys end at the next multiple of this
+    after the query (32: the tile boundary, as the device kernel reads; 1: the paper's definition), so with 32
+    the tail holds S - 31 to S keys. Raises ValueError when S is not a positive multiple of the alignment.
     """
 
     name: str
@@ -231,8 +234,8 @@ class StaticAttention(AttentionPolicy):
 class ALSpecAttention(AttentionPolicy):
     """Attention-level speculation: the guess where it passes verification, the exact result elsewhere.
 
-    threshold: lambda of section 3.2. Each (user, query token) decides for itself in each layer. Queries with fewer
-    than 2S cached tokens, their own included, are bypassed: exact, and counted apart.
+    threshold: lambda of section 3.2. Each (user, query token) decides for itself in each layer. Queries with
+    fewer than 2S cached tokens, their own included, are bypassed: exact, and counted apart.
     """
 
     name = "alspec"
@@ -255,7 +258,8 @@ class ALSpecAttention(AttentionPolicy):
         accepted = accept_guess(guess, exact, self.threshold)
         if eligible is not True:
             accepted &= eligible
-        self._accepted[layer, segments.rows, segments.tokens] = accepted.view(-1, segments.tokens.stop - segments.tokens.start)
+        queries = segments.tokens.stop - segments.tokens.start
+        self._accepted[layer, segments.rows, segments.tokens] = accepted.view(-1, queries)
         return torch.where(accepted[:, None], guess, exact)
 
 
@@ -269,8 +273,8 @@ def decode_attention(
 ) -> torch.Tensor:
     """Attention of one decode step under a policy.
 
-    query: [b, T, h, d], rotated and scaled. keys, values: the layer's whole cache [users, n_kv_heads, capacity, d],
-    the step's own entries written. Returns [b, T, h * d], float32.
+    query: [b, T, h, d], rotated and scaled. keys, values: the layer's whole cache [users, n_kv_heads,
+    capacity, d], the step's own entries written. Returns [b, T, h * d], float32.
     """
     kv_heads, head_dim = keys.shape[1], keys.shape[3]
     if step.tokens == 1 and not step.behind:
@@ -307,7 +311,8 @@ def decode_attention(
 def dense_attention(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep, scale: float
 ) -> torch.Tensor:
-    """Exact attention in one softmax, as prefill runs it. Shapes as decode_attention, query not yet scaled."""
+    """Exact attention in one softmax, as prefill runs it. Shapes as decode_attention, query not yet
+    scaled."""
     out = query.new_empty((*query.shape[:2], query.shape[2] * query.shape[3]))
     for row, user in enumerate(step.users):
         mine = query[row : row + 1].transpose(1, 2)

@@ -24,9 +24,11 @@ TokenCallback = Callable[[int, int], bool | None]
 class GenerationResult:
     """Generated ids and timings.
 
-    token_ids: new tokens of each user, the one that ended the text included. finish_reason, per user: "eos", "stop"
+    token_ids: new tokens of each user, the one that ended the text included. finish_reason, per user: "eos",
+    "stop"
     (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback".
-    prefill_seconds ends with each user's first token, which is not a decode token: decode_tokens counts the rest.
+    prefill_seconds ends with each user's first token, which is not a decode token: decode_tokens counts the
+    rest.
     statistics: those of the attention policy, None for policies without speculation.
     """
 
@@ -97,8 +99,8 @@ def open_streams(
 ) -> list[UserStream]:
     """One stream a prompt, after checking the request. eos_token_ids None means the config's; () means none.
 
-    Raises ValueError for no prompts, an empty one or max_new_tokens < 1, and ContextLengthError for a prompt that
-    leaves no room for a new token within context_limit (default: the model's context).
+    Raises ValueError for no prompts, an empty one or max_new_tokens < 1, and ContextLengthError for a prompt
+    that leaves no room for a new token within context_limit (default: the model's context).
     """
     limit = model.config.max_position_embeddings if context_limit is None else context_limit
     if not prompts:
@@ -110,16 +112,22 @@ def open_streams(
     for user, prompt in enumerate(prompts):
         if not len(prompt):
             raise ValueError(f"the prompt of user {user} is empty")
-        # The last token of a full context is never written back, so a prompt of `limit` tokens still yields one.
+        # The last token of a full context is never written back, so a prompt of `limit` tokens still yields
+        # one.
         room = limit - len(prompt) + 1
         if room < 1:
-            raise ContextLengthError(f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}")
+            raise ContextLengthError(
+                f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}"
+            )
         streams.append(UserStream(user, max_new_tokens, room, eos, stop_token_ids, on_token))
     return streams
 
 
-def cache_for(model: ReferenceLlama, prompts: Sequence[Sequence[int]], max_new_tokens: int, extra: int = 0) -> KVCache:
-    """A cache that holds every prompt, its new tokens and `extra` uncommitted entries, within the model's context."""
+def cache_for(
+    model: ReferenceLlama, prompts: Sequence[Sequence[int]], max_new_tokens: int, extra: int = 0
+) -> KVCache:
+    """A cache that holds every prompt, its new tokens and `extra` uncommitted entries, within the model's
+    context."""
     wanted = max(map(len, prompts)) + max_new_tokens + extra
     return model.new_cache(len(prompts), min(wanted, model.config.max_position_embeddings))
 
@@ -153,11 +161,12 @@ def generate(
 ) -> GenerationResult:
     """Continue each prompt (one id list a user, lengths may differ).
 
-    sampling: greedy by default. policy: attention of the decode steps, ExactAttention by default; prefill is exact.
-    on_token streams ids in the order they are made; on_prefill(done, total) counts prompt tokens.
-    cache: continue behind what it holds (a chat's earlier turns) instead of in a new one; its capacity limits the
-    text. The last new token is not in it afterwards.
-    A text ends at an eos or stop id, after max_new_tokens, or when the model's context is full; the others go on.
+    sampling: greedy by default. policy: attention of the decode steps, ExactAttention by default; prefill is
+    exact. on_token streams ids in the order they are made; on_prefill(done, total) counts prompt tokens.
+    cache: continue behind what it holds (a chat's earlier turns) instead of in a new one; its capacity limits
+    the text. The last new token is not in it afterwards.
+    A text ends at an eos or stop id, after max_new_tokens, or when the model's context is full; the others go
+    on.
     Raises as open_streams and ReferenceLlama.prefill do, before any work.
     """
     sampling = sampling if sampling is not None else SamplingParams()

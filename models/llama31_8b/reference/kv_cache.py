@@ -18,24 +18,32 @@ class ContextLengthError(ValueError):
 class KVCache:
     """Keys and values of all layers, allocated once.
 
-    keys, values: per layer one tensor [batch, n_kv_heads, capacity, head_dim], rotated keys as attention reads them.
-    lengths: int64 [batch], committed tokens per user. A forward with `commit=False` writes behind the committed
-    tokens and leaves `lengths` alone; `keep` or `commit` then takes what was accepted.
+    keys, values: per layer one tensor [batch, n_kv_heads, capacity, head_dim], rotated keys as attention
+    reads them.
+    lengths: int64 [batch], committed tokens per user. A forward with `commit=False` writes behind the
+    committed tokens and leaves `lengths` alone; `keep` or `commit` then takes what was accepted.
     """
 
-    def __init__(self, config: LlamaConfig, batch: int, capacity: int, dtype: torch.dtype = torch.float32) -> None:
-        """Raises ValueError for a batch or capacity below 1, ContextLengthError beyond the model's context."""
+    def __init__(
+        self, config: LlamaConfig, batch: int, capacity: int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        """Raises ValueError for a batch or capacity below 1, ContextLengthError beyond the model's
+        context."""
         if batch < 1 or capacity < 1:
-            raise ValueError(f"a cache needs batch >= 1 and capacity >= 1, got batch {batch} and capacity {capacity}")
+            raise ValueError(
+                f"a cache needs batch >= 1 and capacity >= 1, got batch {batch} and capacity {capacity}"
+            )
         if capacity > config.max_position_embeddings:
             raise ContextLengthError(
-                f"cache capacity {capacity} exceeds the context of {config.name}: {config.max_position_embeddings} tokens"
+                f"cache capacity {capacity} exceeds the context of {config.name}: "
+                f"{config.max_position_embeddings} tokens"
             )
         shape = (batch, config.num_key_value_heads, capacity, config.head_dim)
         self.keys = [torch.empty(shape, dtype=dtype) for _ in range(config.num_hidden_layers)]
         self.values = [torch.empty(shape, dtype=dtype) for _ in range(config.num_hidden_layers)]
         self.capacity = capacity
         self.rows = list(range(batch))  # storage rows this object covers; the user ids of statistics
+        self._whole = True  # rows are all storage rows, in order
         self._lengths = torch.zeros(batch, dtype=torch.int64)
         self._written = [0] * batch  # entries present behind row 0, committed or not
 
@@ -45,8 +53,9 @@ class KVCache:
 
     @property
     def lengths(self) -> torch.Tensor:
-        """int64 [batch]. A view over some users returns a copy: change lengths with truncate, keep and commit."""
-        return self._lengths if len(self.rows) == len(self._lengths) else self._lengths[self.rows]
+        """int64 [batch]. A view over some users returns a copy: change lengths with truncate, keep and
+        commit."""
+        return self._lengths if self._whole else self._lengths[self.rows]
 
     def view(self, users: Sequence[int]) -> KVCache:
         """A cache over some of these users that shares storage and lengths, so writes show in both.
@@ -58,6 +67,7 @@ class KVCache:
         other = object.__new__(KVCache)
         other.__dict__.update(self.__dict__)
         other.rows = [self.rows[self._check_user(user)] for user in users]
+        other._whole = other.rows == list(range(len(self._lengths)))
         return other
 
     def user(self, user: int) -> KVCache:
@@ -78,17 +88,21 @@ class KVCache:
 
     @torch.inference_mode()
     def commit(self, tokens: int) -> None:
-        """Commit the next `tokens` written entries of every user. Raises ValueError when fewer were written."""
+        """Commit the next `tokens` written entries of every user. Raises ValueError when fewer were
+        written."""
         wanted = [length + tokens for length in self.lengths.tolist()]
         written = [self._written[row] for row in self.rows]
         if tokens < 0 or any(w > have for w, have in zip(wanted, written)):
-            raise ValueError(f"cannot commit {tokens} tokens: lengths would be {wanted}, written are {written}")
+            raise ValueError(
+                f"cannot commit {tokens} tokens: lengths would be {wanted}, written are {written}"
+            )
         for row, length in zip(self.rows, wanted):
             self._lengths[row] = length
 
     @torch.inference_mode()
     def keep(self, user: int, slots: Sequence[int]) -> None:
-        """Commit some of the entries written behind a user's committed tokens, compacted, and forget the rest.
+        """Commit some of the entries written behind a user's committed tokens, compacted, and forget the
+        rest.
 
         slots: strictly increasing offsets from the committed length (an accepted tree path, root side first).
         Raises ValueError for slots out of order or never written.
@@ -113,32 +127,31 @@ class KVCache:
         other.keys = [entries[self.rows] for entries in self.keys]
         other.values = [entries[self.rows] for entries in self.values]
         other.capacity = self.capacity
-        other.rows = list(range(self.batch))
+        other.rows, other._whole = list(range(self.batch)), True
         other._lengths = self._lengths[self.rows]
         other._written = [self._written[row] for row in self.rows]
         return other
 
-    def reserve(self, tokens: int, behind: int = 0) -> list[int]:
-        """Committed lengths, after checking that `tokens` more entries fit for each user, and noting them written.
+    def reserve(self, tokens: int, behind: int = 0) -> None:
+        """Check that `tokens` more entries fit for each user, and note them as written.
 
-        behind: uncommitted entries of an earlier step that they follow. Raises ContextLengthError naming the user, the
-        lengths and the capacity, and ValueError when fewer than `behind` entries were written.
+        behind: uncommitted entries of an earlier step that they follow. Raises ContextLengthError naming the
+        user, the lengths and the capacity, and ValueError when fewer than `behind` entries were written.
         """
-        lengths = self._lengths.tolist()
-        lengths = lengths if len(self.rows) == len(lengths) else [lengths[row] for row in self.rows]
+        lengths = self.lengths.tolist()
         for row, length in zip(self.rows, lengths):
             if length + behind + tokens > self.capacity:
                 raise ContextLengthError(
-                    f"user {row}: {length} cached + {behind + tokens} new tokens exceed the cache capacity of "
-                    f"{self.capacity}"
+                    f"user {row}: {length} cached + {behind + tokens} new tokens exceed the cache capacity "
+                    f"of {self.capacity}"
                 )
             if behind and self._written[row] < length + behind:
                 raise ValueError(
-                    f"user {row}: {behind} uncommitted entries expected, {self._written[row] - length} were written"
+                    f"user {row}: {behind} uncommitted entries expected, "
+                    f"{self._written[row] - length} were written"
                 )
         for row, length in zip(self.rows, lengths):
             self._written[row] = length + behind + tokens
-        return lengths
 
     def _set_lengths(self, lengths: Sequence[int]) -> None:
         for row, length in zip(self.rows, lengths):

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Llama-architecture model in plain torch: the oracle of the tests and the backend of a machine without boards."""
+"""A Llama-architecture model in plain torch: the oracle of the tests and the backend of a machine without
+boards."""
 
 from __future__ import annotations
 
@@ -22,14 +23,17 @@ from .step import DecodeStep, TokenTreeLike
 
 
 class LlamaLayer(nn.Module):
-    """Weights of one decoder layer, with q/k/v and gate/up fused so that one product reads each group once."""
+    """Weights of one decoder layer, with q/k/v and gate/up fused so that one product reads each group
+    once."""
 
     def __init__(self, weights: Mapping[str, torch.Tensor], prefix: str) -> None:
         super().__init__()
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
         self.qkv = Projection(torch.cat([weights[f"{attention}.{name}_proj.weight"] for name in "qkv"]))
         self.o = Projection(weights[f"{attention}.o_proj.weight"])
-        self.gate_up = Projection(torch.cat([weights[f"{mlp}.{name}_proj.weight"] for name in ("gate", "up")]))
+        self.gate_up = Projection(
+            torch.cat([weights[f"{mlp}.{name}_proj.weight"] for name in ("gate", "up")])
+        )
         self.down = Projection(weights[f"{mlp}.down_proj.weight"])
         self.attention_norm = _frozen(weights[f"{prefix}.input_layernorm.weight"])
         self.mlp_norm = _frozen(weights[f"{prefix}.post_attention_layernorm.weight"])
@@ -62,7 +66,8 @@ class ReferenceLlama(nn.Module):
     def from_state_dict(
         cls, config: LlamaConfig, state_dict: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32
     ) -> ReferenceLlama:
-        """From tensors with Hugging Face names and half-split q/k layout, e.g. model.layers.0.self_attn.q_proj.weight.
+        """From tensors with Hugging Face names and half-split q/k layout, e.g.
+        model.layers.0.self_attn.q_proj.weight.
 
         Raises ModelLoadError naming the missing, misshapen or unexpected tensor.
         """
@@ -76,7 +81,8 @@ class ReferenceLlama(nn.Module):
 
     def new_cache(self, batch: int = 1, capacity: int | None = None) -> KVCache:
         """An empty cache; capacity defaults to the model's context length."""
-        return KVCache(self.config, batch, capacity or self.config.max_position_embeddings, self.dtype)
+        capacity = self.config.max_position_embeddings if capacity is None else capacity
+        return KVCache(self.config, batch, capacity, self.dtype)
 
     @torch.inference_mode()
     def prefill(
@@ -88,8 +94,8 @@ class ReferenceLlama(nn.Module):
     ) -> torch.Tensor:
         """Write prompts behind what the cache holds, exactly, one user after the other in chunks.
 
-        tokens: one id sequence a user (lengths may differ), or [batch, T]. progress(done, total) counts tokens of all
-        users. Returns logits of each user's last token, float32 [batch, vocab].
+        tokens: one id sequence a user (lengths may differ), or [batch, T]. progress(done, total) counts
+        tokens of all users. Returns logits of each user's last token, float32 [batch, vocab].
         Raises ValueError for an empty prompt, a wrong number of prompts, an unknown id or chunk_size < 1, and
         ContextLengthError for a prompt over the limit; nothing is written then.
         """
@@ -100,7 +106,9 @@ class ReferenceLlama(nn.Module):
         prompts = [torch.as_tensor(prompt, dtype=torch.int64) for prompt in tokens]
         for user, (prompt, length) in enumerate(zip(prompts, cache.lengths.tolist())):
             if prompt.ndim != 1 or not len(prompt):
-                raise ValueError(f"the prompt of user {user} is empty or no flat list of ids: shape {list(prompt.shape)}")
+                raise ValueError(
+                    f"the prompt of user {user} is empty or no flat list of ids: shape {list(prompt.shape)}"
+                )
             self._check_ids(prompt)
             self._check_room(cache, user, length, len(prompt))
         done, total, last = 0, sum(map(len, prompts)), []
@@ -132,28 +140,31 @@ class ReferenceLlama(nn.Module):
         """One step of T tokens a user, written at cache slots [length, length + T) of each user.
 
         tokens: int64 [batch, T]. Positions are length + t, or length + depth in a tree.
-        policy: the attention policy of a decode step; None (and prefill) is plain exact attention in one softmax.
-        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens. With more
-        nodes than tokens, the tokens are its last nodes, written behind the entries of the earlier ones.
-        layer_groups: consecutive layers whose attentions all read the hidden state that enters the group, MLPs
-        staying sequential (EasySpec, algorithm 2); must cover all layers once, in order.
+        policy: the attention policy of a decode step; None, as in prefill, is exact attention in one softmax.
+        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens. With
+        more nodes than tokens, the tokens are its last nodes, written behind the entries of the earlier ones.
+        layer_groups: consecutive layers whose attentions all read the hidden state that enters the group,
+        MLPs staying sequential (EasySpec, algorithm 2); must cover all layers once, in order.
         commit: False leaves cache.lengths, for KVCache.keep or commit to advance.
         logits: "last" -> float32 [batch, 1, vocab], "all" -> [batch, T, vocab], "none" -> None.
-        hidden: also return the hidden states after the final norm, [batch, T, hidden_size], as (logits, hidden).
-        Raises ValueError for shapes, ids, groups or options out of range, ContextLengthError for too many tokens.
+        hidden: return (logits, hidden states after the final norm, [batch, T, hidden_size]).
+        Raises ValueError for shapes, ids, groups or options out of range, and ContextLengthError for too many
+        tokens; nothing is written then.
         """
         if tokens.ndim != 2 or tokens.shape[0] != cache.batch or not tokens.shape[1]:
-            raise ValueError(f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1")
+            raise ValueError(
+                f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1"
+            )
         if logits not in ("last", "all", "none"):
             raise ValueError(f"logits must be 'last', 'all' or 'none', got {logits!r}")
         groups = self._check_groups(layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
         behind = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
-        lengths = cache.reserve(count, behind)
         chunk = (policy.chunk_size, policy.tail_alignment) if policy is not None else (1, 1)
-        step = DecodeStep(lengths, cache.rows, count, tree, *chunk)
+        step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, *chunk)
         cos, sin = self._rotary_rows(step)
+        cache.reserve(count, behind)
         if policy is not None:
             policy.begin_step(step, self.config.num_hidden_layers)
 
@@ -212,7 +223,9 @@ class ReferenceLlama(nn.Module):
         end = int(step.positions.max()) + 1
         limit = self.config.max_position_embeddings
         if end > limit:
-            raise ContextLengthError(f"position {end - 1} is beyond the context of {self.config.name}: {limit} tokens")
+            raise ContextLengthError(
+                f"position {end - 1} is beyond the context of {self.config.name}: {limit} tokens"
+            )
         if len(step.groups) == 1 and step.tree is None:
             start = step.groups[0].length
             return self.rotary.rows(slice(start, start + step.tokens), end)
@@ -222,7 +235,8 @@ class ReferenceLlama(nn.Module):
         low, high = int(tokens.min()), int(tokens.max())
         if low < 0 or high >= self.config.vocab_size:
             raise ValueError(
-                f"token id {low if low < 0 else high} is outside the vocabulary of {self.config.vocab_size} ids"
+                f"token id {low if low < 0 else high} is outside the vocabulary of "
+                f"{self.config.vocab_size} ids"
             )
 
     def _check_room(self, cache: KVCache, user: int, length: int, tokens: int) -> None:
@@ -239,7 +253,9 @@ class ReferenceLlama(nn.Module):
         if layer_groups is None:
             return [[index] for index in range(layers)]
         if [index for group in layer_groups for index in group] != list(range(layers)):
-            raise ValueError(f"layer_groups must list layers 0 to {layers - 1} once, in order, got {list(layer_groups)}")
+            raise ValueError(
+                f"layer_groups must list layers 0 to {layers - 1} once, in order, got {list(layer_groups)}"
+            )
         return layer_groups
 
 

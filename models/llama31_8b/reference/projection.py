@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products with weights, in the form that reads the weights fastest on a CPU for the number of rows at hand.
+"""Matrix products with weights, in the form that reads the weights fastest on a CPU for the number of rows at
+hand.
 
-Decoding is bound by how fast weights stream from memory. On AVX2 machines the BLAS behind torch reaches 13 GB/s for
-W x when W has short rows (576 inputs) and 24 GB/s for the same product from W transposed; and for 2 to 128 rows
+Decoding is bound by how fast weights stream from memory. On AVX2 machines the BLAS behind torch reaches 13
+GB/s for
+W x when W has short rows (576 inputs) and 24 GB/s for the same product from W transposed; and for 2 to 128
+rows
 W x^T takes a third to nine tenths of the time of x W^T.
 """
 

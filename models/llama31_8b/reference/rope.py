@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary position embedding in the half-split layout of Hugging Face checkpoints, with Llama's two scalings."""
+"""Rotary position embedding in the half-split layout of Hugging Face checkpoints, with Llama's two
+scalings."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
     if scaling.rope_type == "linear":
         return frequencies / scaling.factor
     if scaling.rope_type == "llama3":
-        turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)  # rotations in the old context
+        turns = (
+            scaling.original_max_position_embeddings * frequencies / (2 * math.pi)
+        )  # rotations in the old context
         blend = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
         blend = blend.clamp(0.0, 1.0)
         return (1 - blend) * frequencies / scaling.factor + blend * frequencies

@@ -22,8 +22,8 @@ def accept_guess(guess: torch.Tensor, exact: torch.Tensor, threshold: float) -> 
     """Which guesses pass: ||guess - exact||2 < threshold * ||exact||2, strictly, over all heads of a query.
 
     guess, exact: [queries, n_heads * head_dim]; norms accumulate in float32. Returns bool [queries].
-    Threshold 0 accepts nothing, not even a perfect guess; an infinite one accepts everything (the sink policy),
-    where the formula alone would say inf * 0 for a zero output.
+    Threshold 0 accepts nothing, not even a perfect guess; an infinite one accepts everything (the sink
+    policy), where the formula alone would say inf * 0 for a zero output.
     """
     if math.isinf(threshold):
         return torch.ones(guess.shape[0], dtype=torch.bool)
@@ -37,7 +37,8 @@ class StepOutcome:
     """Decisions of one decode step.
 
     accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached;
-    counted: bool [batch, T], False for queries dropped with `keep_queries`; users: storage row of each batch row.
+    counted: bool [batch, T], False for queries dropped with `keep_queries`; users: storage row of each batch
+    row.
     """
 
     users: list[int]
@@ -49,8 +50,8 @@ class StepOutcome:
 class SpeculationStatistics:
     """Hits, misses and bypassed positions, kept per layer, per decoded token and per user.
 
-    One count is one (layer, user, query token). Recording costs one small tensor write a layer; sums are made when
-    asked for. Bypassed positions (fewer than two chunks cached) are neither hits nor misses.
+    One count is one (layer, user, query token). Recording costs one small tensor write a layer; sums are made
+    when asked for. Bypassed positions (fewer than two chunks cached) are neither hits nor misses.
     """
 
     def __init__(self) -> None:
@@ -98,13 +99,16 @@ class SpeculationStatistics:
         return {user: tuple(counts) for user, counts in sorted(totals.items())}
 
     def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
-        """Share of layers that accepted, for each counted token of a user in decode order; None where bypassed."""
+        """Share of layers that accepted, for each counted token of a user in decode order; None where
+        bypassed."""
         rates: list[float | None] = []
         for step in self.steps:
             for row in (index for index, owner in enumerate(step.users) if owner == user):
                 shares = step.accepted[:, row].float().mean(0).tolist()
                 verified, counted = step.verified[row].tolist(), step.counted[row].tolist()
-                rates += [share if ok else None for share, ok, count in zip(shares, verified, counted) if count]
+                rates += [
+                    share if ok else None for share, ok, count in zip(shares, verified, counted) if count
+                ]
         return rates
 
     @property

@@ -14,10 +14,11 @@ QUERY_BLOCK = 256
 
 class TokenTreeLike(Protocol):
     """Intervals of a depth-first walk: node j is i itself or its ancestor iff enter[j] <= enter[i] and
-    leave[j] >= leave[i]. All integer tensors [N] or [batch, N]; depth is 0 for the nodes that follow the cached text.
+    leave[j] >= leave[i]. All integer tensors [N] or [batch, N]; depth is 0 for the nodes that follow the
+    cached text.
 
-    N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the entries of
-    the N - T earlier ones stand, uncommitted, behind the committed tokens."""
+    N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the
+    entries of the N - T earlier ones stand, uncommitted, behind the committed tokens."""
 
     enter: torch.Tensor
     leave: torch.Tensor
@@ -25,8 +26,8 @@ class TokenTreeLike(Protocol):
 
 
 class UserGroup(NamedTuple):
-    """Neighbouring users with equally many committed tokens: batch rows [start, end), whose cache rows follow one
-    another from `storage`."""
+    """Neighbouring users with equally many committed tokens: batch rows [start, end), whose cache rows follow
+    one another from `storage`."""
 
     start: int
     end: int
@@ -38,8 +39,8 @@ class DecodeStep:
     """T new tokens for each of the users of a cache: positions, groups of equal length, and masks.
 
     cached: int64 [batch, T], tokens each query attends to along its own path, itself included: its logical
-    position + 1. eligible: bool [batch, T], cached >= 2S; the rest is bypassed by speculation. behind: nodes of the
-    tree written by earlier steps.
+    position + 1. eligible: bool [batch, T], cached >= 2S; the rest is bypassed by speculation. behind: nodes
+    of the tree written by earlier steps.
     """
 
     def __init__(
@@ -57,15 +58,17 @@ class DecodeStep:
         self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
         self.behind = 0 if tree is None else self.tree[0].shape[1] - tokens
         start = torch.tensor(self.lengths)[:, None]
-        self.positions = start + (torch.arange(tokens)[None, :] if tree is None else self.tree[2][:, self.behind :])
+        self.positions = start + (
+            torch.arange(tokens)[None, :] if tree is None else self.tree[2][:, self.behind :]
+        )
         self.cached = self.positions + 1
         self.eligible = self.cached >= 2 * chunk_size
         self.groups = self._group()
         self._mask_cache: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def cut(self, cached: int) -> tuple[int, int] | None:
-        """(end of the first S, start of the last S) keys for a query with this many cached tokens, or None when
-        it has fewer than 2S."""
+        """(end of the first S, start of the last S) keys for a query with this many cached tokens, or None
+        when it has fewer than 2S."""
         if cached < 2 * self.chunk_size:
             return None
         return self.chunk_size, -(-cached // self.tail_alignment) * self.tail_alignment - self.chunk_size
@@ -76,8 +79,8 @@ class DecodeStep:
             yield slice(start, min(start + QUERY_BLOCK, self.tokens))
 
     def masks(self, row: int, block: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie in the first or
-        last S of its logical positions. n is the last slot any of them sees, plus one."""
+        """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie in the
+        first or last S of its logical positions. n is the last slot any of them sees, plus one."""
         key = (row, block.start)
         if key in self._mask_cache:
             return self._mask_cache[key]
@@ -87,7 +90,8 @@ class DecodeStep:
         return masks
 
     def slots(self, row: int, block: slice) -> int:
-        """Cache slots that the block's queries can see: in a chain nothing after the block, in a tree everything."""
+        """Cache slots that the block's queries can see: in a chain nothing after the block, in a tree
+        everything."""
         return self.lengths[row] + (block.stop if self.tree is None else self.behind + self.tokens)
 
     def visible(self, row: int, block: slice) -> torch.Tensor:
@@ -132,8 +136,8 @@ def _tree_tensors(tree: TokenTreeLike, batch: int, tokens: int) -> tuple[torch.T
         nodes = values.shape[-1] if values.ndim else 0
         if nodes < tokens or tuple(values.shape) not in ((nodes,), (batch, nodes)):
             raise ValueError(
-                f"tree.{name} has shape {list(values.shape)}; expected [{tokens}] or [{batch}, {tokens}] as the tokens, "
-                "or more nodes when earlier ones are in the cache"
+                f"tree.{name} has shape {list(values.shape)}; expected [{tokens}] or [{batch}, {tokens}] as "
+                "the tokens, or more nodes when earlier ones are in the cache"
             )
         if tensors and nodes != tensors[0].shape[1]:
             raise ValueError(f"tree.{name} has {nodes} nodes and tree.enter {tensors[0].shape[1]}")
