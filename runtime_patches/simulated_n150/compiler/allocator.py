@@ -15,7 +15,7 @@ The values arrive in up to 32 virtual registers with the control flow of the com
 There is no memory to spill to: a function that still does not fit is refused.
 """
 
-from instructions import CONSTANT_BITS, SETS_FLAGS, Instruction, raw_flags
+from instructions import CONSTANT_BITS, IMMEDIATE_FORM, SETS_FLAGS, Instruction, raw_flags
 
 COLOURS = 8
 FIRST_VALUE = 16  # 0-7: LREG0-7; 8-15: constant LREGs
@@ -293,6 +293,27 @@ def _takes_constant(ins, value, constant):
     return not _is_tied_read(ins, value) and not (ins.name == "store" and constant >= 12)
 
 
+def use_immediates(blocks):
+    """`t = constant; y = x + t` becomes `y = x; y += constant` where the immediate holds the constant."""
+    writers, _ = _occurrences(blocks)
+    for block in blocks:
+        output = []
+        for ins in block.instructions:
+            if ins.name in IMMEDIATE_FORM and not ins.tied and ins.writes[0] >= FIRST_VALUE:
+                for k in (1, 0):
+                    defs = writers.get(ins.reads[k], ())
+                    if len(defs) == 1 and defs[0][1].name == "loadi" and not defs[0][1].fields[0] & 0xFFFF:
+                        copy = Instruction("copy", [ins.writes[0]], [ins.reads[1 - k]], line=ins.line)
+                        copy.state = ins.state
+                        output.append(copy)
+                        ins.name = IMMEDIATE_FORM[ins.name][0]
+                        ins.fields = (defs[0][1].fields[0] >> 16,)
+                        ins.reads, ins.tied = [ins.writes[0]], [(0, 0)]
+                        break
+            output.append(ins)
+        block.instructions = output
+
+
 def _is_tied_read(ins, value):
     return any(ins.reads[r] == value for _, r in ins.tied)
 
@@ -447,31 +468,31 @@ def colour(graph, copies):
 
 
 def rematerialise(blocks, candidates, next_value):
-    """Loads one constant again before each of its uses. Returns the new count of values, or None if there is none."""
+    """Loads constants again before each of their uses: a quarter of those left, the ones in `candidates` first.
+
+    Returns the new count of values, or None if no constant was left.
+    """
     writers, readers = _occurrences(blocks)
-    best = None
+    found = []
     for value, defs in writers.items():
         users = readers.get(value, [])
         if value < FIRST_VALUE or len(defs) != 1 or defs[0][1].name != "loadi" or not users:
             continue
-        if "again" in defs[0][1].fields:
+        if "again" in defs[0][1].fields or any(_is_tied_read(u, value) for _, u in users):
             continue
-        block, ins = defs[0]
-        if any(_is_tied_read(u, value) for _, u in users):
-            continue
-        rank = (value in candidates, -len(users))
-        if best is None or rank > best[0]:
-            best = (rank, value, block, ins, users)
-    if best is None:
+        found.append(((value not in candidates, len(users)), value, *defs[0], users))
+    if not found:
         return None
-    _, value, block, ins, users = best
-    block.instructions.remove(ins)
-    for user_block, user in dict.fromkeys(users):
-        position = user_block.instructions.index(user)
-        again = Instruction("loadi", [next_value], fields=(*ins.fields, "again"), line=user.line)
-        user_block.instructions.insert(position, again)
-        user.reads = [next_value if r == value else r for r in user.reads]
-        next_value += 1
+    found.sort(key=lambda f: f[:2])
+    near = [f for f in found if not f[0][0]]
+    for _, value, block, ins, users in (near or found)[: max(1, len(near or found) // 4)]:
+        block.instructions.remove(ins)
+        for user_block, user in dict.fromkeys(users):
+            again = Instruction("loadi", [next_value], fields=(*ins.fields, "again"), line=user.line)
+            again.state = user.state
+            user_block.instructions.insert(user_block.instructions.index(user), again)
+            user.reads = [next_value if r == value else r for r in user.reads]
+            next_value += 1
     return next_value
 
 
@@ -533,6 +554,8 @@ def allocate(blocks):
     flags = mark_states(blocks)
     keep_raw_lanes(blocks)
     next_value = relax_assignments(blocks, flags)
+    fold(blocks)
+    use_immediates(blocks)
     fold(blocks)
     live_at_exit = _kept_registers(blocks)
     rounds = 0

@@ -61,7 +61,9 @@ class Instruction:
 
 EFFECTS = {"store", "setcc", "pushc", "popc", "compc", "config", "raw"}
 SETS_FLAGS = {"setcc", "pushc", "popc", "compc"}
-TWO_CYCLES = {"mad", "mul", "add", "lut", "lutfp32", "swap", "shft2"}
+# A constant whose lower half is zero as an operand: opcode of the in-place form.
+IMMEDIATE_FORM = {"mul": ("muli", 0x74), "add": ("addi", 0x75)}
+TWO_CYCLES = {"mad", "mul", "add", "muli", "addi", "lut", "lutfp32", "swap", "shft2"}
 
 
 def parse(tokens, line, register):
@@ -244,6 +246,8 @@ def words(ins):
         return [0x86 << 24 | r[0] << 16 | r[1] << 12 | 9 << 8 | w[0] << 4]
     if name == "add":
         return [0x85 << 24 | 10 << 16 | r[0] << 12 | r[1] << 8 | w[0] << 4]
+    if name in ("muli", "addi"):
+        return [(0x74 if name == "muli" else 0x75) << 24 | f[0] << 8 | w[0] << 4]
     if name in ("load", "store"):
         opcode, reg = (0x70, w[0]) if name == "load" else (0x72, r[0])
         return [opcode << 24 | reg << 20 | f[0] << 16 | (f[1] & 0xFFFF)]

@@ -59,6 +59,16 @@ sfpi_inline reg add_immediate(reg a, std::int32_t value) {
     return result;
 }
 
+// value - a as ~a + (value + 1): no register for the constant.
+sfpi_inline reg subtract_from_immediate(std::int32_t value, reg a) {
+    if (fits_12_bits(value + 1)) {
+        reg complement;
+        SFPI_UNARY("not", complement, a, 0, 0);
+        return add_immediate(complement, value + 1);
+    }
+    return subtract_registers(load_bits(std::uint32_t(value)), a);
+}
+
 sfpi_inline reg shift_immediate(reg value, std::int32_t amount) {
     reg result = value;
     if (__builtin_constant_p(amount)) {
@@ -95,6 +105,8 @@ sfpi_inline auto operator-(const A& a, const B& b) {
     using V = detail::common<A, B>;
     if constexpr (std::integral<B>) {
         return detail::wrap<V>(detail::add_immediate(V(a).r, -std::int32_t(b)));
+    } else if constexpr (std::integral<A>) {
+        return detail::wrap<V>(detail::subtract_from_immediate(std::int32_t(a), V(b).r));
     } else {
         return detail::wrap<V>(detail::subtract_registers(V(a).r, V(b).r));
     }
