@@ -31,7 +31,8 @@ class RopeScaling:
     def __post_init__(self) -> None:
         if self.rope_type not in SUPPORTED_ROPE_TYPES:
             raise UnsupportedModelError(
-                f"RoPE scaling type {self.rope_type!r} is not supported; supported: {', '.join(SUPPORTED_ROPE_TYPES)}"
+                f"RoPE scaling type {self.rope_type!r} is not supported; supported: "
+                f"{', '.join(SUPPORTED_ROPE_TYPES)}"
             )
         if self.factor < 1.0:
             raise UnsupportedModelError(f"RoPE scaling factor must be at least 1, got {self.factor}")
@@ -115,8 +116,16 @@ class LlamaConfig:
             if data.get(flag):
                 raise UnsupportedModelError(f"{flag}={data[flag]} is not supported: Llama has no biases")
         if data.get("hidden_act", "silu") != "silu":
-            raise UnsupportedModelError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
-        required = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+            raise UnsupportedModelError(
+                f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'"
+            )
+        required = (
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+        )
         missing = [key for key in required if key not in data]
         if missing:
             raise UnsupportedModelError(f"config lacks {', '.join(missing)}")
@@ -213,7 +222,9 @@ _LLAMA3 = dict(
 )
 
 
-def _llama3(name: str, hidden: int, ffn: int, layers: int, heads: int, head_dim: int, **extra: Any) -> LlamaConfig:
+def _llama3(
+    name: str, hidden: int, ffn: int, layers: int, heads: int, head_dim: int, **extra: Any
+) -> LlamaConfig:
     return LlamaConfig(
         hidden_size=hidden,
         intermediate_size=ffn,

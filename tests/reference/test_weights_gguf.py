@@ -75,6 +75,14 @@ def test_types_only_llama_cpp_writes(tmp_path, kind):
     )
 
 
+def test_a_type_the_library_cannot_dequantise_is_named(tmp_path):
+    wide = np.zeros((512, 256)), gguf.GGMLQuantizationType.F64
+    write_gguf(tmp_path / "m.gguf", raw={"blk.0.ffn_up.weight": wide})
+    model = GgufModel(tmp_path / "m.gguf")
+    with pytest.raises(UnsupportedModelError, match="tensor blk.0.ffn_up.weight is stored as F64"):
+        model.tensor("model.layers.0.mlp.up_proj.weight")
+
+
 def test_row_order_by_hand():
     """Two heads of four rows: llama.cpp's 0 1 2 3 is Hugging Face's 0 2 1 3 in each."""
     rows = torch.arange(8.0)[:, None].expand(8, 3).contiguous()

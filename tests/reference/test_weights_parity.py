@@ -31,8 +31,8 @@ def ours():
 
 @pytest.fixture(scope="module")
 def theirs(ours):
-    """(config, tensors) as transformers reads them. Its parser is slow, so the file is parsed once: the skeleton
-    it wants for its own name mapping comes from our config."""
+    """(config, tensors) as transformers reads them. Its parser is slow, so the file is parsed once: the
+    skeleton it wants for its own name mapping comes from our config."""
     from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
