@@ -107,7 +107,7 @@ def create_heads(device):
     ]
 
 
-@case("nlp_concat_heads_decode", exact=True)
+@case("nlp_concat_heads_decode", exact=True, grid="4x1", note="needs a core a head")
 def concat_heads(device):
     import ttnn
 

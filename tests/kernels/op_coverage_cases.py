@@ -22,7 +22,7 @@ BOUND = 0.999
 class OpCase:
     """name: of the test. run: the case. exact: results must be equal. bound: least PCC. note: what is compared.
 
-    impossible: why it cannot run on the simulated chip; the test then expects it to fail.
+    grid: of compute cores. impossible: why it cannot run on the simulated chip; the test then expects it to fail.
     """
 
     name: str
@@ -30,6 +30,7 @@ class OpCase:
     exact: bool = False
     bound: float = BOUND
     note: str = ""
+    grid: str = "1x1"
     impossible: str = ""
 
 
@@ -390,24 +391,42 @@ def typecast_floats(device):
     return [widened, _typecast(device, x.float(), "float32", "bfloat16")]
 
 
-@case("typecast_to_and_from_bfloat8_b", note="the host's quantisation is the oracle")
+def packed(x: torch.Tensor, bits: int) -> torch.Tensor:
+    """What the packers make of bfloat16 values in 8 or 4 bits with one exponent for 16, by the documentation.
+
+    Packers/FormatConversion.md: rounded to a 7-bit magnitude below the largest exponent of the 16, to nearest with
+    ties away from zero; bfloat4_b truncates that to three bits. tt-metal's intermediate format is bfloat16 on the way
+    to bfloat8_b, and one with six fraction bits, rounded to as well, on the way to bfloat4_b.
+    """
+    groups = x.double().reshape(-1, 16)
+    if bits == 4:
+        fraction, exponent = torch.frexp(groups)
+        groups = torch.ldexp(torch.sign(fraction) * torch.floor(fraction.abs() * 128 + 0.5) / 128, exponent)
+    largest = torch.frexp(groups.abs().amax(1, keepdim=True)).exponent
+    steps = torch.floor(torch.ldexp(groups.abs(), 7 - largest) + 0.5).clamp(max=127)
+    if bits == 4:
+        steps = torch.floor(steps / 16) * 16
+    return torch.ldexp(torch.sign(groups) * steps, largest - 7).reshape(x.shape).float()
+
+
+@case("typecast_to_and_from_bfloat8_b", exact=True, note="the oracle packs as the hardware documentation says")
 def typecast_bfloat8_b(device):
-    x = normal(32, 32)
-    narrowed = _typecast(device, x, "bfloat16", "bfloat8_b")
-    import ttnn
-
-    quantised = put(device, x, "bfloat8_b")
-    return [narrowed, (get(ttnn.typecast(quantised, ttnn.bfloat16)), get(quantised))]
+    return _typecast_block_float(device, "bfloat8_b", 8)
 
 
-@case("typecast_to_and_from_bfloat4_b", bound=0.98, note="the packers truncate to bfloat4_b, the host rounds to it")
+@case("typecast_to_and_from_bfloat4_b", exact=True, note="as for bfloat8_b; packers truncate to 4 bits, the host rounds")
 def typecast_bfloat4_b(device):
-    x = normal(32, 32)
-    narrowed = _typecast(device, x, "bfloat16", "bfloat4_b")
+    return _typecast_block_float(device, "bfloat4_b", 4)
+
+
+def _typecast_block_float(device, name, bits):
     import ttnn
 
-    quantised = put(device, x, "bfloat4_b")
-    return [narrowed, (get(ttnn.typecast(quantised, ttnn.bfloat16)), get(quantised))]
+    x = normal(32, 64)
+    narrowed = get(ttnn.typecast(put(device, x), getattr(ttnn, name)))
+    quantised = put(device, x, name)
+    widened = get(ttnn.typecast(quantised, ttnn.bfloat16))
+    return [(narrowed.float(), packed(x, bits)), (widened.float(), get(quantised).float())]
 
 
 @case("typecast_integers", exact=True, note="uint32, int32 and uint16 from bfloat16 and back")

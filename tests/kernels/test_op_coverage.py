@@ -95,12 +95,12 @@ def check(found: OpCase, figures: dict) -> None:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("found", CASES, ids=lambda found: found.name)
+@pytest.mark.parametrize("found", sorted(CASES, key=lambda found: found.grid), ids=lambda found: found.name)
 def test_op(sim_device, outcomes, found, request):
     if found.impossible:
         outcomes[found.name] = {}
         request.applymarker(pytest.mark.xfail(reason=found.impossible, strict=True))
-    figures = sim_device("1x1").run(measure, found.name)
+    figures = sim_device(found.grid).run(measure, found.name)
     outcomes[found.name] = figures
     logger.info(
         "{}: PCC {:.6f}, largest error {:.4g} absolute, {:.4g} relative, {:.2f} s",

@@ -1,0 +1,182 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies of the speculative flash decode tests that run in a worker with a device, and the cases they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape of the op. One compiled program serves all positions of a case."""
+
+    heads: int = 4
+    kv_heads: int = 1
+    head_dim: int = 64
+    max_tokens: int = 256
+    chunk_size: int = 64
+    users: int = 1
+    cache: str = "bfloat16"
+    workers: int | None = None
+
+    def random(self, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """q, k, v with rare outliers."""
+        generator = torch.Generator().manual_seed(seed)
+        shapes = [
+            (1, self.users, self.heads, self.head_dim),
+            *2 * [(self.users, self.kv_heads, self.max_tokens, self.head_dim)],
+        ]
+        found = []
+        for shape in shapes:
+            values = torch.randn(shape, generator=generator)
+            outliers = torch.rand(shape, generator=generator) < 0.002
+            found.append(torch.where(outliers, 5 * values, values).bfloat16())
+        return tuple(found)
+
+
+def upload(device, values: torch.Tensor, dtype: str = "bfloat16"):
+    import ttnn
+
+    return ttnn.from_torch(values, dtype=getattr(ttnn, dtype), layout=ttnn.TILE_LAYOUT, device=device)
+
+
+def upload_words(device, values, dtype: str):
+    import ttnn
+
+    values = torch.as_tensor(values, dtype=torch.int32)
+    return ttnn.from_torch(values, dtype=getattr(ttnn, dtype), layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+
+def download(outputs) -> dict[str, torch.Tensor]:
+    import ttnn
+
+    found = {name: ttnn.to_torch(value) for name, value in outputs._asdict().items()}
+    return found | {name: found[name].flatten() for name in ("distance_sq", "norm_sq")}
+
+
+def read_priorities(tensor, users: int) -> list[int]:
+    import ttnn
+
+    return [int(value) for value in ttnn.to_torch(tensor).flatten()[:users]]
+
+
+def speculative_body(device, case: Case, q, k, v, runs):
+    """One result for each of `runs`, dicts of positions, threshold and optionally priorities; and the caches as the
+    device holds them."""
+    import ttnn
+
+    from tt_kernels.common.priority import priority_row
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
+
+    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
+    results = []
+    for run in runs:
+        positions = upload_words(device, run["positions"], "int32")
+        priority = run.get("priority")
+        row = None if priority is None else upload_words(device, priority_row(priority), "uint32")
+        outputs = speculative_flash_decode(
+            *tensors,
+            positions,
+            chunk_size=case.chunk_size,
+            threshold=run.get("threshold", 0.1),
+            scale=run.get("scale"),
+            priority=row,
+            program_config=ProgramConfig(workers_a_head=case.workers),
+        )
+        found = download(outputs)
+        found["priority"] = None if row is None else read_priorities(row, case.users)
+        results.append(found)
+    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]], device.num_program_cache_entries()
+
+
+def exact_body(device, case: Case, q, k, v, runs):
+    """As speculative_body for the exact variant; and the stock op's results for the same inputs."""
+    import ttnn
+
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+
+    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
+    results = []
+    for run in runs:
+        positions = upload_words(device, run["positions"], "int32")
+        config = ProgramConfig(workers_a_head=case.workers)
+        exact = flash_decode(*tensors, positions, chunk_size=case.chunk_size, program_config=config)
+        results.append(ttnn.to_torch(exact))
+    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]], device.num_program_cache_entries()
+
+
+def stock_body(device, q, k, v, position: int):
+    """ttnn's own decode attention on one core."""
+    import ttnn
+
+    tensors = [upload(device, part) for part in (q, k, v)]
+    out = ttnn.transformer.scaled_dot_product_attention_decode(
+        *tensors, cur_pos_tensor=upload_words(device, [position], "int32")
+    )
+    return ttnn.to_torch(out)[:, :, : q.shape[2]]
+
+
+def refused_body(device, build):
+    """The message of the error that `build` of this module's calls ends with, or None."""
+    from tt_kernels.speculative_flash_decode.op import UnsupportedError
+
+    try:
+        REFUSED[build](device)
+    except (UnsupportedError, ValueError) as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+def _host_query(device):
+    import ttnn
+
+    from tt_kernels.speculative_flash_decode.op import flash_decode
+
+    case = Case()
+    q, k, v = case.random()
+    host = ttnn.from_torch(q, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    flash_decode(host, upload(device, k), upload(device, v), upload_words(device, [5], "int32"), chunk_size=64)
+
+
+def _small_grid(device):
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
+
+    q, k, v = (upload(device, part) for part in Case().random())
+    config = ProgramConfig(grid=(1, 1))
+    speculative_flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=64, program_config=config)
+
+
+def _grid_outside(device):
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+
+    q, k, v = (upload(device, part) for part in Case().random())
+    config = ProgramConfig(grid=(8, 1), origin=(1, 0))
+    flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=64, program_config=config)
+
+
+def _tiled_priority(device):
+    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
+
+    q, k, v = (upload(device, part) for part in Case().random())
+    wrong = upload(device, torch.zeros(1, 1, 32, 32))
+    speculative_flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=64, priority=wrong)
+
+
+def _too_large_chunk(device):
+    from tt_kernels.speculative_flash_decode.op import flash_decode
+
+    case = Case(max_tokens=4096, head_dim=128)
+    q, k, v = (upload(device, part) for part in case.random())
+    flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=4096)
+
+
+REFUSED = {
+    "host query": _host_query,
+    "small grid": _small_grid,
+    "grid outside": _grid_outside,
+    "tiled priority": _tiled_priority,
+    "too large chunk": _too_large_chunk,
+}

@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the speculative flash decode op does on the host: its oracle, its checks, the split of work, the L1 budget."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.llama31_8b.reference.attention import OneQuery
+from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED
+from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, OUTPUT, WORKER, check_l1, l1_bytes, plan_buffers
+from tt_kernels.speculative_flash_decode.checks import (
+    Problem,
+    TensorFacts,
+    UnsupportedError,
+    check_fidelity,
+    check_numbers,
+    check_problem,
+)
+from tt_kernels.speculative_flash_decode.peer import check_gathered
+from tt_kernels.speculative_flash_decode.reference import (
+    guess_positions,
+    is_sender,
+    outcomes,
+    receiver_outcomes,
+    speculative_flash_decode_reference,
+)
+from tt_kernels.speculative_flash_decode.work_split import parts, plan_cores, speculative_worker
+
+HEADERS = Path(__file__).parents[2] / "tt_kernels" / "common" / "kernels"
+TOKENS = (1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 256, 257, 1000, 4096)
+GRID = [(x, y) for y in range(8) for x in range(8)]
+N150_L1 = 1_400_000  # a little less than the runtime leaves
+# The L1 the runtime leaves on an N150 is asked of it at run time; here only the arithmetic is tested.
+LLAMA = Problem(1, 32, 8, 128, 131072, "BFLOAT8_B", 256)
+
+
+# --- the oracle ---
+
+
+@pytest.mark.parametrize("position", [63, 64, 90, 127])
+def test_oracle_agrees_with_the_models_segmented_attention(position):
+    torch.manual_seed(0)
+    chunk, heads, kv_heads, head_dim = 32, 6, 2, 16
+    q = torch.randn(1, 1, heads, head_dim)
+    k, v = torch.randn(2, 1, kv_heads, 128, head_dim)
+    found = speculative_flash_decode_reference(q, k, v, [position], chunk_size=chunk)
+    cached = position + 1
+    scaled = q.view(kv_heads, heads // kv_heads, head_dim) * head_dim**-0.5
+    tail = -(-cached // 32) * 32 - chunk
+    segments = OneQuery(scaled, k[0, :, :cached], v[0, :, :cached], 1, (chunk, tail), slice(0, 1))
+    torch.testing.assert_close(found.guess.view(1, -1).float(), segments.guess(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.exact.view(1, -1).float(), segments.exact(), atol=1e-5, rtol=1e-5)
+
+
+def test_oracle_takes_the_papers_definition_of_the_tail_too():
+    seen = guess_positions(99, 32, tail_alignment=1)
+    assert seen.nonzero().flatten().tolist() == [*range(32), *range(68, 100)]
+    assert guess_positions(99, 32).nonzero().flatten().tolist() == [*range(32), *range(96, 100)]
+    assert guess_positions(62, 32).all()
+
+
+def test_oracle_skips_users_and_guesses_exactly_while_bypassed():
+    torch.manual_seed(0)
+    q, (k, v) = torch.randn(1, 3, 4, 16), torch.randn(2, 3, 2, 128, 16)
+    found = speculative_flash_decode_reference(q, k, v, [-1, 62, 127], chunk_size=32)
+    assert not found.exact[0, 0].any() and found.norm_sq[0] == 0
+    assert torch.equal(found.guess[0, 1], found.exact[0, 1]) and found.distance_sq[1] == 0
+    assert found.distance_sq[2] > 0
+    torch.testing.assert_close(found.norm_sq[2], found.exact[0, 2].square().sum())
+
+
+def test_outcomes_are_strict_and_count_bypassed_users_apart():
+    distance, norm = torch.tensor([0.0, 0.0, 0.25, 0.0, 1.0]), torch.ones(5)
+    positions = [-1, 62, 63, 63, 127]
+    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.5) == [
+        ACCEPTED, BYPASSED, REJECTED, ACCEPTED, REJECTED,
+    ]  # fmt: skip
+    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == REJECTED
+    assert receiver_outcomes(positions) == [ACCEPTED, RECEIVED, RECEIVED, RECEIVED, RECEIVED]
+
+
+def test_the_sender_has_the_higher_priority_of_the_users_that_are_not_skipped():
+    assert is_sender([0, 2], [1, 1], [5, 5], first_member=False)
+    assert not is_sender([0, 0], [1, 1], [5, 5], first_member=True)
+    assert not is_sender([0, 2], [1, 1], [5, -1], first_member=True)
+    assert is_sender([2], [2], [5], first_member=True) and not is_sender([2], [2], [5], first_member=False)
+
+
+# --- the split of work ---
+
+
+@pytest.mark.parametrize("speculate", [False, True])
+@pytest.mark.parametrize("chunk", [1, 2, 4, 16])
+@pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
+def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
+    for tokens in TOKENS:
+        total = -(-tokens // 32)
+        split = parts(tokens, chunk, workers, speculate)
+        assert sorted(tile for part in split for tile in part.tiles()) == list(range(total))
+        guess = {*split[speculative_worker(workers)].first, *split[speculative_worker(workers)].last}
+        expected = set(range(min(chunk, total))) | set(range(max(total - chunk, 0), total)) if speculate else set()
+        if total > 2 * chunk or not speculate:
+            assert guess == expected
+        else:
+            assert guess == set(range(total))
+        middle = [len(part.middle) for part in split]
+        assert sum(middle) == 0 or middle[0] > 0, "the reducer must have a state to merge into"
+        loads = [len(part.tiles()) for part in split]
+        others = [load for worker, load in enumerate(loads) if worker != speculative_worker(workers) or not speculate]
+        assert not others or max(others) - min(others) <= 1
+        assert max(loads) <= max(-(-total // workers) + 1, len(guess))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
+def test_the_kernels_split_is_the_hosts(tmp_path):
+    workers, chunks = (1, 2, 3, 7), (1, 2, 4)
+    source = tmp_path / "split.cpp"
+    source.write_text(
+        """
+        #include <cstdint>
+        #include <cstdio>
+        #include "chunk_split.hpp"
+        int main() {
+            unsigned tokens, chunk, worker, workers, speculate;
+            while (std::scanf("%u %u %u %u %u", &tokens, &chunk, &worker, &workers, &speculate) == 5) {
+                const auto p = attention::part_of(tokens, chunk, worker, workers, speculate);
+                std::printf("%u %u %u %u %u %u %u\\n", p.first.begin, p.first.end, p.last.begin, p.last.end,
+                            p.middle.begin, p.middle.end, attention::needs_mask(p, tokens) && p.tiles());
+            }
+        }
+        """
+    )
+    program = tmp_path / "split"
+    subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True)
+    cases = [
+        (tokens, chunk, worker, count, speculate)
+        for tokens in TOKENS for chunk in chunks for count in workers for speculate in (0, 1) for worker in range(count)
+    ]  # fmt: skip
+    text = "\n".join(" ".join(map(str, case)) for case in cases)
+    printed = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.splitlines()
+    for case, line in zip(cases, printed, strict=True):
+        tokens, chunk, worker, count, speculate = case
+        part = parts(tokens, chunk, count, bool(speculate))[worker]
+        *ends, masked = map(int, line.split())
+        for begin, end, expected in zip(ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True):
+            assert list(range(begin, end)) == list(expected), case
+        assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
+
+
+def test_llamas_heads_take_the_whole_grid():
+    plan = plan_cores(GRID, 8, speculate=True, exchange=(7, 7))
+    assert len(plan.groups) == 8 and plan.workers_a_group == 7
+    assert plan.exchange == (7, 7) and plan.output == (6, 7)
+    assert len(set(plan.cores)) == len(plan.cores) == 58
+    assert plan_cores(GRID, 1, speculate=True, exchange=(7, 7)).workers_a_group == 62
+    busy = plan_cores(GRID, 64, speculate=True)
+    assert 1 < busy.workers_a_group and len(busy.groups) * busy.workers_a_group <= 63
+
+
+def test_exact_attention_runs_on_one_core_and_speculation_on_two():
+    assert plan_cores([(0, 0)], 4, speculate=False).workers == [(0, 0)]
+    assert plan_cores([(0, 0), (1, 0)], 4, speculate=True).output == (1, 0)
+    with pytest.raises(ValueError, match=r"1 worker\(s\) a head and 1 output core\(s\) need 2 cores, .* 1 for them"):
+        plan_cores([(0, 0), (1, 0)], 4, speculate=True, exchange=(1, 0))
+    with pytest.raises(ValueError, match=r"need 6 cores, the grid has 4"):
+        plan_cores(GRID[:4], 4, speculate=True, workers_a_head=5)
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        plan_cores(GRID, 4, speculate=True, workers_a_head=0)
+
+
+# --- L1 ---
+
+
+def test_buffers_other_cores_write_to_lie_at_the_same_address():
+    buffers = plan_buffers(replace(LLAMA, users=4), 7, speculate=True, peer=True)
+    assert buffers["cb_guess"].roles == buffers["cb_exact"].roles == {WORKER, OUTPUT}
+    assert buffers["cb_outgoing"].roles == {WORKER, EXCHANGE}
+    assert buffers["cb_exact"].pages == 4 * 4
+    assert len({buffer.index for buffer in buffers.values()}) == len(buffers)
+    assert "cb_gathered" not in plan_buffers(LLAMA, 1, speculate=True, peer=False)
+    assert "cb_verdict" not in plan_buffers(LLAMA, 7, speculate=False, peer=False)
+
+
+@pytest.mark.parametrize("users", [1, 8])
+@pytest.mark.parametrize("chunk_size", [128, 256, 512])
+@pytest.mark.parametrize("kv_heads", [8, 4, 2])
+def test_llama_fits_l1_at_every_chunk_size(kv_heads, chunk_size, users):
+    problem = replace(LLAMA, users=users, kv_heads=kv_heads, query_heads=4 * kv_heads, chunk_size=chunk_size)
+    workers = plan_cores(GRID, problem.items, speculate=True, exchange=(7, 7)).workers_a_group
+    buffers = plan_buffers(problem, workers, speculate=True, peer=True)
+    check_l1(buffers, N150_L1, problem, workers)
+
+
+def test_too_little_l1_is_refused_with_the_bytes():
+    problem = replace(LLAMA, chunk_size=2048, cache_dtype="BFLOAT16")
+    buffers = plan_buffers(problem, 7, speculate=True, peer=False)
+    needed = l1_bytes(buffers)[WORKER]
+    with pytest.raises(UnsupportedError, match=rf"chunk_size 2048 .* needs {needed} bytes .* {N150_L1} are free"):
+        check_l1(buffers, N150_L1, problem, 7)
+    check_l1(buffers, needed, problem, 7)
+
+
+# --- what is refused ---
+
+Q = TensorFacts((1, 2, 32, 128), "BFLOAT16")
+CACHE = TensorFacts((2, 8, 1024, 128), "BFLOAT8_B")
+POSITIONS = TensorFacts((2,), "INT32", "ROW_MAJOR")
+
+
+def test_llamas_shapes_are_supported():
+    assert check_problem(Q, CACHE, CACHE, POSITIONS, 256) == Problem(2, 32, 8, 128, 1024, "BFLOAT8_B", 256)
+
+
+@pytest.mark.parametrize(
+    "q, k, v, positions, chunk, message",
+    [
+        (replace(Q, dtype="BFLOAT8_B"), CACHE, CACHE, POSITIONS, 128, "q must be BFLOAT16, it is BFLOAT8_B"),
+        (replace(Q, layout="ROW_MAJOR"), CACHE, CACHE, POSITIONS, 128, "q must have layout TILE, it has ROW_MAJOR"),
+        (replace(Q, on_device=False), CACHE, CACHE, POSITIONS, 128, "q must be on device"),
+        (Q, replace(CACHE, interleaved=False), CACHE, POSITIONS, 128, "k must be interleaved, it is sharded"),
+        (replace(Q, shape=(2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"q must have 4 dimensions, .*\(2, 32, 128\)"),
+        (replace(Q, shape=(2, 2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"one token a user, .*\(2, 2, 32, 128\)"),
+        (Q, CACHE, replace(CACHE, dtype="BFLOAT16"), POSITIONS, 128, "k is BFLOAT8_B .* v is BFLOAT16"),
+        (Q, *2 * [replace(CACHE, dtype="BFLOAT4_B")], POSITIONS, 128, "BFLOAT16, BFLOAT8_B, they are BFLOAT4_B"),
+        (Q, *2 * [replace(CACHE, shape=(4, 8, 1024, 128))], POSITIONS, 128, r"q has 2 users .* caches have 4"),
+        (Q, *2 * [replace(CACHE, shape=(2, 8, 1024, 64))], POSITIONS, 128, "head_dim 128, the caches have 64"),
+        (Q, *2 * [replace(CACHE, shape=(2, 5, 1024, 128))], POSITIONS, 128, "32 query heads .* by 5 key/value"),
+        (Q, *2 * [replace(CACHE, shape=(2, 8, 1000, 128))], POSITIONS, 128, "multiple of 32 tokens, they hold 1000"),
+        (replace(Q, shape=(1, 2, 64, 128)), CACHE, CACHE, POSITIONS, 128, "1 to 32 query heads .* q has 64"),
+        (
+            replace(Q, shape=(1, 2, 32, 96)), *2 * [replace(CACHE, shape=(2, 8, 1024, 96))], POSITIONS, 128,
+            r"one of \(64, 128\), it is 96",
+        ),
+        (
+            replace(Q, shape=(1, 9, 32, 128)), *2 * [replace(CACHE, shape=(9, 8, 1024, 128))], POSITIONS, 128,
+            "1 to 8 users are supported, q has 9",
+        ),
+        (Q, CACHE, CACHE, POSITIONS, 100, "multiple of 32, got 100"),
+        (Q, CACHE, CACHE, POSITIONS, 0, "multiple of 32, got 0"),
+        (Q, CACHE, CACHE, POSITIONS, 2048, "chunk_size 2048 exceeds the 1024 tokens"),
+        (Q, CACHE, CACHE, replace(POSITIONS, shape=(3,)), 128, r"INT32 ROW_MAJOR \(2,\), it is .* \(3,\)"),
+        (Q, CACHE, CACHE, replace(POSITIONS, dtype="UINT32"), 128, "it is UINT32"),
+        (Q, CACHE, CACHE, replace(POSITIONS, layout="TILE"), 128, "it is INT32 TILE"),
+    ],
+)  # fmt: skip
+def test_unsupported_inputs_are_refused_with_their_values(q, k, v, positions, chunk, message):
+    with pytest.raises(UnsupportedError, match=message):
+        check_problem(q, k, v, positions, chunk)
+
+
+def test_numbers_and_names_are_checked():
+    assert check_numbers(0.1, None, 64) == (0.1, 0.125)
+    for threshold in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(UnsupportedError, match=f"got {threshold}"):
+            check_numbers(threshold, None, 64)
+    with pytest.raises(UnsupportedError, match="scale must be finite and not 0, got 0"):
+        check_numbers(0.1, 0, 64)
+    with pytest.raises(UnsupportedError, match="LoFi, HiFi2, HiFi3, HiFi4, got 'HiFi5'"):
+        check_fidelity("HiFi5")
+    check_gathered(TensorFacts((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR"))
+    with pytest.raises(UnsupportedError, match=r"\(1, 1, 2, 32\), .* it is UINT32 ROW_MAJOR \(1, 1, 1, 32\)"):
+        check_gathered(TensorFacts((1, 1, 1, MAX_USERS), "UINT32", "ROW_MAJOR"))
