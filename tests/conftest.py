@@ -17,6 +17,7 @@ from runtime_patches.simulated_n150.clusters import check_shape
 from runtime_patches.simulated_n150.environment import (
     mock_environment,
     process_environment,
+    real_sfpi,
     silicon_environment,
     simulated_environment,
 )
@@ -24,6 +25,9 @@ from runtime_patches.simulated_n150.grids import grid_name
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 2
+# Debian's GCC makes larger compute kernels than SFPI's: the largest need more than the 69 KB of L1 a device keeps
+# for kernels by default. Tensors lose 27 KB of their 1.4 MB.
+KERNEL_BYTES = 96 * 1024
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
 
 
@@ -102,6 +106,7 @@ def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWo
             # One process holds the board; the pool's other workers have none of it.
             make, title = (lambda: silicon_environment(overlays)), "the N150"
         else:
+            opening["kernel_bytes"] = KERNEL_BYTES
             make, title = (lambda: simulated_environment(name, overlays)), f"the simulated N150 {name}"
         return _worker(_workers, title, make, opening, overlays, variables)
 
@@ -128,6 +133,8 @@ def mock_mesh(_workers: WorkerPool) -> Callable[..., DeviceWorker]:
         rows, columns = check_shape(shape)
         fabric = fabric if rows * columns > 1 else None
         opening = {"mesh": (rows, columns), "fabric": fabric, "options": dict(options or {})}
+        if real_sfpi() is None:
+            opening["kernel_bytes"] = KERNEL_BYTES
         title = f"the mock mesh {rows}x{columns}"
         return _worker(
             _workers, title, lambda: mock_environment((rows, columns), overlays), opening, overlays, variables

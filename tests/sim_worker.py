@@ -66,8 +66,8 @@ class DeviceWorker:
     name: shown in messages.
     environment: the whole environment of the process.
     opening: how the device is opened: ``{"mesh": (rows, columns) | None, "fabric": name of a
-        ttnn.FabricConfig | None, "options": {...}}``; options go to ``ttnn.open_device`` or
-        ``ttnn.open_mesh_device``.
+        ttnn.FabricConfig | None, "options": {...}, "kernel_bytes": bytes}``. options go to ``ttnn.open_device``
+        or ``ttnn.open_mesh_device``; kernel_bytes, where given, is the L1 a core keeps for kernels.
     folder: where its log, stack and diagnosis files go.
     """
 
@@ -263,8 +263,11 @@ def _serve(connection: Connection) -> None:
         close()
 
 
-def _open(mesh, fabric, options):
+def _open(mesh, fabric, options, kernel_bytes=None):
     import ttnn
+
+    if kernel_bytes is not None:
+        options = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - kernel_bytes} | options
 
     if fabric is not None:
         ttnn.set_fabric_config(getattr(ttnn.FabricConfig, fabric))

@@ -32,7 +32,7 @@ def parse_grid(grid: str | tuple[int, int]) -> tuple[int, int]:
     columns, rows = (int(n) for n in grid)
     if not (1 <= columns <= MAX_COLUMNS and 1 <= rows <= MAX_ROWS):
         raise ValueError(
-            f"the grid {columns}x{rows} does not fit an N150 ({MAX_COLUMNS} columns and {MAX_ROWS} rows at most)"
+            f"the grid {columns}x{rows} does not fit an N150 (at most {MAX_COLUMNS} columns, {MAX_ROWS} rows)"
         )
     return columns, rows
 
