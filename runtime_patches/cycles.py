@@ -137,7 +137,8 @@ class _Collector:
             kernel_source=str(_HERE / "cycles_collect.cpp"),
             core_ranges=cores,
             compile_time_args=[_PAGE_BYTES, 0, *accessor],
-            defines=[("KERNEL_CYCLES_OFF", "1")],
+            # The second keeps it running where the SGDC gate is closed (runtime_patches/sgdc).
+            defines=[("KERNEL_CYCLES_OFF", "1"), ("SGDC_UNGATED", "1")],
             runtime_args=arguments,
             config=ttnn.WriterConfigDescriptor(),
         )
