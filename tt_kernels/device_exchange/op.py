@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB = 0
 _DECISION_SEMAPHORE = 0
-_PIECES_IN_BUFFER = 8  # two batches of exchange.hpp
+_PIECES_IN_BUFFER = 16  # two batches of exchange.hpp
 DEFAULT_TIMEOUT_S = 2.0
 
 

@@ -40,15 +40,24 @@ template <uint32_t pieces_cb, uint32_t pages, uint32_t page_bytes, uint32_t piec
 bool send_tensor(PeerLink& link, const Accessor& target) {
     constexpr uint32_t pieces = (page_bytes + piece_bytes - 1) / piece_bytes;
     bool sent = true;
-    for (uint32_t page = 0; page < pages; ++page) {
-        for (uint32_t piece = 0; piece < pieces; ++piece) {
-            cb_wait_front(pieces_cb, 1);
+    uint32_t page = 0, piece = 0;
+    for (uint32_t left = pages * pieces; left > 0;) {
+        const uint32_t batch = left < exchange::batch ? left : exchange::batch;
+        cb_wait_front(pieces_cb, batch);
+        uint32_t from = get_read_ptr(pieces_cb);
+        for (uint32_t i = 0; i < batch; ++i) {
             const uint64_t to = link.page_address(target, page, piece * piece_bytes);
-            sent = sent && link.write(get_read_ptr(pieces_cb), to, exchange::piece_size(page_bytes, piece_bytes, piece));
-            link.drain();
-            // Popped even if nothing was sent, so that the reader can end.
-            cb_pop_front(pieces_cb, 1);
+            sent = sent && link.write(from, to, exchange::piece_size(page_bytes, piece_bytes, piece));
+            from += piece_bytes;
+            if (++piece == pieces) {
+                piece = 0;
+                ++page;
+            }
         }
+        link.drain();
+        // Popped even if nothing was sent, so that the reader can end.
+        cb_pop_front(pieces_cb, batch);
+        left -= batch;
     }
     return sent;
 }
