@@ -27,12 +27,12 @@ def test_turns_alternate_and_ratios_are_medians_of_neighbours() -> None:
 
 def test_policies_are_compared_behind_the_prompt() -> None:
     model = ReferenceLlama.random(tiny_config(), seed=1)
-    report = bench.bench_policies(model, random_tokens(140), tokens=3, rounds=2, chunk_size=32, threshold=0.5)
+    report = bench.bench_policies(model, random_tokens(140), tokens=3, chunk_size=32, threshold=0.5)
     assert report["cached_tokens"] == 140 and 0 <= report["hit_rate"] <= 1
     for key in ("alspec_time_over_exact", "sink_time_over_exact", "exact_tokens_per_s"):
         assert report[key] > 0
     assert report["met"] == (report["alspec_time_over_exact"] <= 1.10)
-    short = bench.bench_policies(model, random_tokens(20), tokens=2, rounds=1, chunk_size=32, threshold=0.5)
+    short = bench.bench_policies(model, random_tokens(20), tokens=2, chunk_size=32, threshold=0.5)
     assert short["hit_rate"] is None
 
 
