@@ -7,8 +7,10 @@ from __future__ import annotations
 from runtime_patches.simulated_n150.simulator.mend import Mend
 from runtime_patches.simulated_n150.simulator.mends import (
     address_counters,
+    core,
     data_format,
     integer_division,
+    lookups,
     noc,
     packer,
     unpacker,
@@ -26,4 +28,6 @@ def all_mends() -> list[Mend]:
         packer.MEND,
         address_counters.MEND,
         noc.MEND,
+        lookups.MEND,
+        core.MEND,
     ]

@@ -19,6 +19,7 @@ from math import ceil
 
 import numpy as np
 from framework.pe.tensix.backends.unpacker import UnPackerUnit
+from framework.pe.tensix.registers import SrcRegister
 from framework.util.bits import get_bits, get_nth_bit
 
 from runtime_patches.simulated_n150.simulator.mend import Mend
@@ -142,6 +143,26 @@ class BlockFloatUnpacker(UnPackerUnit):
             )  # fmt: skip
         finally:
             self.backend.addressable_memory = memory
+
+    def handle_set_src_to_zero(self, instruction_info, issue_thread, args):
+        """UNPACR_NOP that clears a bank, or both: the installed rule, the bank written at once."""
+        is_b = self.unpacker_id == 1
+        get = self.backend.getSrcB if is_b else self.backend.getSrcA
+        matrix_unit = self.backend.matrix_unit
+        own_wait = get_nth_bit(args, 4)
+        waited_for = self.srcBank if own_wait else (matrix_unit.srcBBank if is_b else matrix_unit.srcABank)
+        if get(waited_for).getAllowedClient() != SrcRegister.SrcClient.Unpackers:
+            self.blocked = True
+            self.blocked_wait_bank = waited_for
+            self.repeat_instruction = (instruction_info, issue_thread)
+            return
+        self.blocked = False
+        self.blocked_wait_bank = self.repeat_instruction = None
+        # SrcA may be cleared to minus infinity; a bank keeps 19 bits, of which all are set then.
+        value = 0xFFFFFFFF if not is_b and get_nth_bit(args, 2) else 0
+        for bank in range(2):
+            if get_nth_bit(args, 3) or bank == self.srcBank:
+                get(bank).data[:] = np.uint32(value)
 
     def flip_src_banks(self, flipSrc, issue_thread, outDataFormat=None):
         if flipSrc or self._advances_row:
