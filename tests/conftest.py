@@ -25,8 +25,8 @@ from runtime_patches.simulated_n150.grids import grid_name
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 2
-# Debian's GCC makes larger compute kernels than SFPI's: the largest need more than the 69 KB of L1 a device keeps
-# for kernels by default. Tensors lose 27 KB of their 1.4 MB.
+# Debian's GCC makes larger compute kernels than SFPI's: the largest need more than the 69 KB of L1 a device
+# keeps for kernels by default. Tensors lose 27 KB of their 1.4 MB.
 KERNEL_BYTES = 96 * 1024
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
 

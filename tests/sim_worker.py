@@ -66,8 +66,8 @@ class DeviceWorker:
     name: shown in messages.
     environment: the whole environment of the process.
     opening: how the device is opened: ``{"mesh": (rows, columns) | None, "fabric": name of a
-        ttnn.FabricConfig | None, "options": {...}, "kernel_bytes": bytes}``. options go to ``ttnn.open_device``
-        or ``ttnn.open_mesh_device``; kernel_bytes, where given, is the L1 a core keeps for kernels.
+        ttnn.FabricConfig | None, "options": {...}, "kernel_bytes": bytes}``. options go to
+        ``ttnn.open_device`` or ``ttnn.open_mesh_device``; kernel_bytes is the L1 a core keeps for kernels.
     folder: where its log, stack and diagnosis files go.
     """
 
