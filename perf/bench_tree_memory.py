@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of tree masks: two integers a node against a dense bit mask. `python -m perf.bench_tree_memory`.
 
-FlashSpecInfer (section 6.1) counts 2 Gbit against 32 Mbit for 128 trees of 4096 nodes. Both are built here for
-the same random trees; the dense mask is made from the parent arrays by another rule (a node's row is its
+FlashSpecInfer (section 6.1) counts 2 Gbit against 32 Mbit for 128 trees of 4096 nodes. Both are built here
+for the same random trees; the dense mask is made from the parent arrays by another rule (a node's row is its
 parent's plus itself) and compared with the intervals, bit by bit.
 """
 

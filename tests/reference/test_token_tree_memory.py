@@ -9,8 +9,8 @@ from perf import bench_tree_memory
 
 
 def test_figures_of_the_paper(capsys):
-    """4096 nodes: 2 x 4096 integers a sequence. Two sequences here; the paper's 128 are 64 times that: 32 Mbit
-    against 2 Gbit."""
+    """4096 nodes: 2 x 4096 integers a sequence. Two sequences here; the paper's 128 are 64 times that: 32
+    Mbit against 2 Gbit."""
     assert bench_tree_memory.main(["--nodes", "4096", "--batch", "2", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["integers_per_sequence"] == 2 * 4096
