@@ -89,7 +89,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
         found = download(outputs)
         found["priority"] = None if row is None else read_priorities(row, case.users)
         results.append(found)
-    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]], device.num_program_cache_entries()
+    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
 
 
 def exact_body(device, case: Case, q, k, v, runs):
@@ -105,7 +105,7 @@ def exact_body(device, case: Case, q, k, v, runs):
         config = ProgramConfig(workers_a_head=case.workers)
         exact = flash_decode(*tensors, positions, chunk_size=case.chunk_size, program_config=config)
         results.append(ttnn.to_torch(exact))
-    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]], device.num_program_cache_entries()
+    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
 
 
 def stock_body(device, q, k, v, position: int):

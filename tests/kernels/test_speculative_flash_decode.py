@@ -46,7 +46,7 @@ def check_numbers(found: dict, reference) -> None:
 def check_speculative(device, case: Case, positions: list[list[int]], seed: int = 0, **run) -> list[dict]:
     q, k, v = case.random(seed)
     runs = [{"positions": each, **run} for each in positions]
-    results, caches, programs = device.run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
+    results, caches = device.run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for each, found in zip(positions, results, strict=True):
         reference = speculative_flash_decode_reference(
             q, *caches, each, chunk_size=case.chunk_size, scale=run.get("scale")
@@ -70,7 +70,7 @@ def test_positions_past_the_cache_count_as_its_last(sim_device):
     case = Case()
     q, k, v = case.random()
     runs = [{"positions": [position]} for position in (255, 256, 100_000)]
-    (last, *past), _, programs = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
+    (last, *past), _ = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for found in past:
         assert torch.equal(found["exact"], last["exact"])
 
@@ -98,7 +98,7 @@ def test_exact_variant_on_one_core(sim_device):
     case = Case(6, 2, 64, 128, 32, users=2)
     q, k, v = case.random(1)
     positions = [[127, -1], [0, 63], [-1, 64]]
-    results, caches, _ = sim_device("1x1").run(
+    results, caches = sim_device("1x1").run(
         exact_body, case, q, k, v, [{"positions": each} for each in positions], timeout=LIMIT_S
     )
     for each, found in zip(positions, results, strict=True):
@@ -113,7 +113,7 @@ def test_stock_decode_attention_is_a_second_oracle(sim_device):
     q, k, v = case.random(2)
     device = sim_device("1x1")
     stock = device.run(stock_body, q, k, v, 100, timeout=LIMIT_S)
-    (found,), _, _ = device.run(exact_body, case, q, k, v, [{"positions": [100]}], timeout=LIMIT_S)
+    (found,), _ = device.run(exact_body, case, q, k, v, [{"positions": [100]}], timeout=LIMIT_S)
     check_result("against stock attention", found, stock.double(), 0.999)
 
 
@@ -138,7 +138,7 @@ def test_mixed_outcomes_of_several_users(sim_device):
     positions = [127, 127, 62, -1]
     thresholds = [0.1, 0.0, 100.0]
     runs = [{"positions": positions, "threshold": each, "priority": REJECTED} for each in thresholds]
-    results, caches, programs = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
+    results, caches = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     reference = speculative_flash_decode_reference(q, *caches, positions, chunk_size=32)
     ratios = (reference.distance_sq / reference.norm_sq).sqrt()
     assert ratios[0] < 0.09 and ratios[1] > 0.11, "the cases must lie clear of the band around the threshold"
@@ -159,7 +159,7 @@ def test_fifty_repeats_are_bit_equal(sim_device):
     case = Case(2, 1, 64, 128, 32, users=4)
     q, k, v = case.random(4)
     runs = 50 * [{"positions": [70, -1, -1, -1], "priority": REJECTED}]
-    results, _, programs = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
+    results, _ = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for found in results[1:]:
         for name, value in results[0].items():
             assert torch.equal(found[name], value) if isinstance(value, torch.Tensor) else found[name] == value

@@ -14,7 +14,14 @@ import torch
 
 from models.llama31_8b.reference.attention import OneQuery
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED
-from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, OUTPUT, WORKER, check_l1, l1_bytes, plan_buffers
+from tt_kernels.speculative_flash_decode.buffers import (
+    EXCHANGE,
+    OUTPUT,
+    WORKER,
+    check_l1,
+    l1_bytes,
+    plan_buffers,
+)
 from tt_kernels.speculative_flash_decode.checks import (
     Problem,
     TensorFacts,

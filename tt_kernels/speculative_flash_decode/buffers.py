@@ -13,7 +13,14 @@ TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}
 CONTROL_BYTES = 64
 LINE_BYTES = 4 * MAX_USERS
 SCRATCH_LINES = 3
-MAX_BUFFERS = 32
+
+# Indices are the same whichever buffers a program has, and so are its binaries. The runtime places buffers in the
+# order of the list it is given, which is that of the indices.
+_NAMES = (
+    "guess exact outgoing gathered gathered_peak partial partial_peak query keys values mask ones scaler scores weights "
+    "state peak_a peak_b decay decay_other inverse unit difference squares verdict control control_writer scratch"
+)
+INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
 WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
 
@@ -80,14 +87,13 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
             ("cb_verdict", "FLOAT32", 3, output),
         ]
     found = {
-        name: Buffer(i, dtype, TILE_BYTES[dtype], pages, frozenset(roles))
-        for i, (name, dtype, pages, roles) in enumerate(rows)
+        name: Buffer(INDICES[name], dtype, TILE_BYTES[dtype], pages, frozenset(roles))
+        for name, dtype, pages, roles in rows
     }
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
     scratch = max(SCRATCH_LINES * LINE_BYTES, 0 if speculate else head * TILE_BYTES["BFLOAT16"])
     for name, size in (("cb_control", CONTROL_BYTES), ("cb_control_writer", CONTROL_BYTES), ("cb_scratch", scratch)):
-        found[name] = Buffer(len(found), "UINT32", size, 1, everywhere)
-    assert len(found) <= MAX_BUFFERS
+        found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
     return found
 
 

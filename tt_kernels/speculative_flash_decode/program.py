@@ -13,7 +13,7 @@ from typing import Any
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.ungated import require_ungated
-from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, MAX_BUFFERS, OUTPUT, TILE_BYTES, WORKER, Buffer
+from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, INDICES, OUTPUT, TILE_BYTES, WORKER, Buffer
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan
 
@@ -71,6 +71,14 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Common:
+    """What all kernels are given: named compile-time arguments and common runtime arguments."""
+
+    named: list[tuple[str, int]]
+    shapes: list[int]
+
+
+@dataclass(frozen=True)
 class Settings:
     """Numbers of a run: threshold, scale; and how it is built."""
 
@@ -84,29 +92,27 @@ def float_bits(value: float) -> int:
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
-def constants(problem: Problem, buffers: dict[str, Buffer], settings: Settings, member: Member) -> list[tuple[str, int]]:
-    """The named compile-time arguments of every kernel; kernels/config.hpp reads them."""
-    names = (
-        "query keys values mask ones scaler control control_writer scratch gathered gathered_peak guess exact partial "
-        "partial_peak scores weights state peak_a peak_b decay decay_other inverse unit "
-        "difference squares verdict outgoing"
-    )
-    values = {
-        "users": problem.users,
-        "kv_heads": problem.kv_heads,
-        "query_heads": problem.query_heads,
+def constants(problem: Problem, settings: Settings, member: Member) -> list[tuple[str, int]]:
+    """The named compile-time arguments of every kernel: what selects its code."""
+    flags = {
         "head_tiles": problem.head_tiles,
-        "cache_tiles": problem.max_tokens // TILE,
-        "chunk_tiles": problem.chunk_tiles,
-        "workers": member.plan.workers_a_group,
         "speculate": int(settings.speculate),
-        "has_priority": int(member.tensors.priority is not None),
         "has_peer": int(member.peer is not None),
     }
-    # No kernel of the program touches a buffer it does not have; the last index stands for all of them.
-    places = {name: buffer.index for name, buffer in buffers.items()}
-    values |= {f"cb_{name}": places.get(f"cb_{name}", MAX_BUFFERS - 1) for name in names.split()}
-    return list((values | SEMAPHORES).items())
+    return list((flags | INDICES | SEMAPHORES).items())
+
+
+def shape_args(problem: Problem, plan: CorePlan) -> list[int]:
+    """The common runtime arguments of every kernel, in the order of kernels/config.hpp."""
+    return [
+        problem.users,
+        problem.kv_heads,
+        problem.query_heads,
+        problem.max_tokens // TILE,
+        problem.chunk_tiles,
+        plan.workers_a_group,
+        problem.query_heads // problem.kv_heads,
+    ]
 
 
 def build_program(
@@ -123,20 +129,20 @@ def build_program(
     import ttnn
 
     first = members[0]
-    named = constants(problem, buffers, settings, first)
+    common = Common(constants(problem, settings, first), shape_args(problem, first.plan))
     workers = [core for member in members for core in member.plan.workers]
     kernels = [
-        _kernel("worker_reader.cpp", workers, named, _worker_reader_accessors(first), ttnn.ReaderConfigDescriptor(),
+        _kernel("worker_reader.cpp", workers, common, _worker_reader_accessors(first), ttnn.ReaderConfigDescriptor(),
                 _per_core(members, _worker_reader_args, noc_core)),
-        _kernel("worker_writer.cpp", workers, named, _accessor(first.tensors.exact), ttnn.WriterConfigDescriptor(),
+        _kernel("worker_writer.cpp", workers, common, _accessor(first.tensors.exact), ttnn.WriterConfigDescriptor(),
                 _per_core(members, _worker_writer_args, noc_core)),
-        _kernel("worker_compute.cpp", workers, named, [], _compute_config(settings),
+        _kernel("worker_compute.cpp", workers, common, [], _compute_config(settings),
                 _per_core(members, lambda m, g, w, noc: [g, len(m.plan.groups), w, float_bits(settings.scale)], noc_core)),
     ]  # fmt: skip
     if settings.speculate:
-        kernels += _output_kernels(members, named, settings)
+        kernels += _output_kernels(members, common, settings)
     if first.peer is not None:
-        kernels.append(_exchange_kernel(members, named))
+        kernels.append(_exchange_kernel(members, common))
     cores = {
         WORKER: workers,
         OUTPUT: [member.plan.output for member in members if member.plan.output],
@@ -150,7 +156,7 @@ def build_program(
     return require_ungated(program, "speculative_flash_decode")
 
 
-def _output_kernels(members: Sequence[Member], named, settings: Settings) -> list:
+def _output_kernels(members: Sequence[Member], common: Common, settings: Settings) -> list:
     import ttnn
 
     first = members[0].tensors
@@ -167,17 +173,17 @@ def _output_kernels(members: Sequence[Member], named, settings: Settings) -> lis
     )
     bound = per_member(lambda m: [float_bits(settings.threshold**2)])
     return [
-        _kernel("output_reader.cpp", cores, named,
+        _kernel("output_reader.cpp", cores, common,
                 _accessor(first.exact) + _accessor(first.cur_pos) + _accessor(_present(first.gathered, first.cur_pos)),
                 ttnn.ReaderConfigDescriptor(), reader),
-        _kernel("output_writer.cpp", cores, named,
+        _kernel("output_writer.cpp", cores, common,
                 _accessor(first.distance_sq) + _accessor(_present(first.priority, first.distance_sq)),
                 ttnn.WriterConfigDescriptor(), writer),
-        _kernel("output_compute.cpp", cores, named, [], _compute_config(settings), bound),
+        _kernel("output_compute.cpp", cores, common, [], _compute_config(settings), bound),
     ]  # fmt: skip
 
 
-def _exchange_kernel(members: Sequence[Member], named):
+def _exchange_kernel(members: Sequence[Member], common: Common):
     import ttnn
 
     tensors, peer = members[0].tensors, members[0].peer
@@ -185,7 +191,7 @@ def _exchange_kernel(members: Sequence[Member], named):
     return _kernel(
         "exchange.cpp",
         [member.plan.exchange for member in members],
-        named,
+        common,
         [value for tensor in parts for value in _accessor(tensor)],
         ttnn.WriterConfigDescriptor(),
         [(member.plan.exchange, _exchange_args(member)) for member in members],
@@ -259,7 +265,7 @@ def _compute_config(settings: Settings):
     )
 
 
-def _kernel(source: str, cores: list[Core], named, accessors: list[int], config, per_core, defines=()):
+def _kernel(source: str, cores: list[Core], common: Common, accessors: list[int], config, per_core, defines=()):
     import ttnn
 
     arguments = ttnn.RuntimeArgs()
@@ -269,7 +275,8 @@ def _kernel(source: str, cores: list[Core], named, accessors: list[int], config,
         kernel_source=str(KERNELS / source),
         core_ranges=core_set(*cores),
         compile_time_args=accessors,
-        named_compile_time_args=named,
+        named_compile_time_args=common.named,
+        common_runtime_args=common.shapes,
         defines=[UNGATED_DEFINE, *defines],
         runtime_args=arguments,
         config=config,

@@ -8,7 +8,8 @@ Symbols: b users, h query heads, k key/value heads, s cache positions, d head_di
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 

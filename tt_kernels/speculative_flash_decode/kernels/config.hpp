@@ -1,28 +1,35 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the host fixes when it builds the program, by the names op.py gives it (program.py, `constants`).
+// What the host fixes: by name at compile time what selects code (program.py, `constants`), as common runtime
+// arguments the shapes (program.py, `shape_args`), so that one binary serves them all.
 
 #pragma once
 
 #include <cstdint>
 
+#if defined(COMPILE_FOR_TRISC)
+#include "api/compute/common.h"
+#else
+#include "api/dataflow/dataflow_api.h"
+#endif
+
 namespace config {
 
-// Shapes. A group of `workers` cores shares one head of one user at a time.
-constexpr uint32_t users = get_named_compile_time_arg_val("users");
-constexpr uint32_t kv_heads = get_named_compile_time_arg_val("kv_heads");
-constexpr uint32_t query_heads = get_named_compile_time_arg_val("query_heads");
 constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
-constexpr uint32_t cache_tiles = get_named_compile_time_arg_val("cache_tiles");
-constexpr uint32_t chunk_tiles = get_named_compile_time_arg_val("chunk_tiles");
-constexpr uint32_t workers = get_named_compile_time_arg_val("workers");
-constexpr uint32_t rows_a_head = query_heads / kv_heads;  // rows of the query tile that belong to one KV head
-constexpr uint32_t items = users * kv_heads;
-
 constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
-constexpr bool has_priority = get_named_compile_time_arg_val("has_priority") == 1;
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
+
+// Shapes. A group of `workers` cores shares one head of one user at a time.
+inline uint32_t users() { return get_common_arg_val<uint32_t>(0); }
+inline uint32_t kv_heads() { return get_common_arg_val<uint32_t>(1); }
+inline uint32_t query_heads() { return get_common_arg_val<uint32_t>(2); }
+inline uint32_t cache_tiles() { return get_common_arg_val<uint32_t>(3); }
+inline uint32_t chunk_tiles() { return get_common_arg_val<uint32_t>(4); }
+inline uint32_t workers() { return get_common_arg_val<uint32_t>(5); }
+inline uint32_t rows_a_head() { return get_common_arg_val<uint32_t>(6); }  // of a query tile, for one KV head
+inline uint32_t items() { return users() * kv_heads(); }
+constexpr uint32_t most_users = 8;
 
 // Circular buffers. The partial result of a head is its head_tiles of output and one tile of softmax mass.
 constexpr uint32_t partial_tiles = head_tiles + 1;

@@ -15,6 +15,6 @@ namespace control {
 constexpr uint32_t page_bytes = 64;
 constexpr uint32_t receiving = 0;     // word: 1 on the receiver of a pair, else 0
 constexpr uint32_t first_tokens = 1;  // words: cached tokens of each user, 0 for one to skip
-static_assert((first_tokens + config::users) * sizeof(uint32_t) <= page_bytes);
+static_assert((first_tokens + config::most_users) * sizeof(uint32_t) <= page_bytes);
 
 }  // namespace control

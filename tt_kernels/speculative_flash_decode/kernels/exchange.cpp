@@ -25,7 +25,7 @@
 
 namespace {
 
-constexpr uint32_t tiles = config::users * config::head_tiles;
+inline uint32_t tiles() { return config::users() * config::head_tiles; }
 constexpr uint32_t pieces = (tile_rows::tile_bytes + PEER_MAX_WRITE - 1) / PEER_MAX_WRITE;
 constexpr uint32_t piece_bytes = tile_rows::tile_bytes / pieces;
 static_assert(pieces * piece_bytes == tile_rows::tile_bytes);
@@ -33,11 +33,11 @@ static_assert(pieces * piece_bytes == tile_rows::tile_bytes);
 void wait_for_heads(const volatile tt_l1_ptr uint32_t* words, uint32_t base) {
     unused_rows::clear(base);
     uint32_t heads = 0;
-    for (uint32_t user = 0; user < config::users; ++user) {
+    for (uint32_t user = 0; user < config::users(); ++user) {
         if (words[control::first_tokens + user] == 0) {
             unused_rows::clear_user(base, user);
         } else {
-            heads += config::kv_heads;
+            heads += config::kv_heads();
         }
     }
     // Cores of the same program: they always come.
@@ -47,7 +47,7 @@ void wait_for_heads(const volatile tt_l1_ptr uint32_t* words, uint32_t base) {
 
 template <typename Accessor>
 bool send_guesses(PeerLink& link, uint32_t base, const Accessor& peer_exact) {
-    for (uint32_t tile = 0; tile < tiles; ++tile) {
+    for (uint32_t tile = 0; tile < tiles(); ++tile) {
         for (uint32_t piece = 0; piece < pieces; ++piece) {
             const uint32_t offset = piece * piece_bytes;
             const uint32_t from = base + tile * tile_rows::tile_bytes + offset;
@@ -69,24 +69,24 @@ void finish_receiver(
     const Norm& distances,
     const Norm& norms,
     const Priority& priorities) {
-    for (uint32_t tile = 0; tile < tiles; ++tile) {
+    for (uint32_t tile = 0; tile < tiles(); ++tile) {
         noc_async_read_page(tile, exact, base + tile * tile_rows::tile_bytes);
     }
     noc_async_read_barrier();
-    for (uint32_t tile = 0; tile < tiles; ++tile) {
+    for (uint32_t tile = 0; tile < tiles(); ++tile) {
         noc_async_write_page(tile, guess, base + tile * tile_rows::tile_bytes);
     }
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     tile_masks::fill(scratch, 2 * priority::row_bytes, 0);
     volatile tt_l1_ptr uint32_t* outcome =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + priority::row_bytes);
-    for (uint32_t user = 0; user < config::users; ++user) {
+    for (uint32_t user = 0; user < config::users(); ++user) {
         if (words[control::first_tokens + user] > 0) {
             outcome[user] = priority::received;
         }
     }
-    noc_async_write(scratch, distances.get_noc_addr(0), config::users * sizeof(uint32_t));
-    noc_async_write(scratch, norms.get_noc_addr(0), config::users * sizeof(uint32_t));
+    noc_async_write(scratch, distances.get_noc_addr(0), config::users() * sizeof(uint32_t));
+    noc_async_write(scratch, norms.get_noc_addr(0), config::users() * sizeof(uint32_t));
     noc_async_write(scratch + priority::row_bytes, priorities.get_noc_addr(0), priority::row_bytes);
     noc_async_write_barrier();
 }

@@ -26,7 +26,7 @@ constexpr uint32_t line_bytes = priority::row_bytes;
 // The highest priority among users that are not skipped.
 inline uint32_t highest(const volatile tt_l1_ptr uint32_t* row, const volatile tt_l1_ptr uint32_t* tokens) {
     uint32_t found = 0;
-    for (uint32_t user = 0; user < config::users; ++user) {
+    for (uint32_t user = 0; user < config::users(); ++user) {
         if (tokens[user] > 0 && row[user] > found) {
             found = row[user];
         }
@@ -40,7 +40,7 @@ inline void fetch(
     const Sources& from, uint32_t page, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     const auto positions = TensorAccessor(positions_args, from.positions);
-    noc_async_read(positions.get_noc_addr(0), scratch, config::users * sizeof(uint32_t));
+    noc_async_read(positions.get_noc_addr(0), scratch, config::users() * sizeof(uint32_t));
     if constexpr (config::has_peer) {
         const auto gathered = TensorAccessor(gathered_args, from.gathered);
         noc_async_read(gathered.get_noc_addr(from.member), scratch + line_bytes, priority::row_bytes);
@@ -50,8 +50,8 @@ inline void fetch(
 
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
     const volatile tt_l1_ptr int32_t* position = reinterpret_cast<const volatile tt_l1_ptr int32_t*>(scratch);
-    constexpr int32_t last = config::cache_tiles * 32 - 1;
-    for (uint32_t user = 0; user < config::users; ++user) {
+    const int32_t last = config::cache_tiles() * 32 - 1;
+    for (uint32_t user = 0; user < config::users(); ++user) {
         const int32_t at = position[user] < last ? position[user] : last;
         words[first_tokens + user] = at < 0 ? 0 : at + 1;
     }

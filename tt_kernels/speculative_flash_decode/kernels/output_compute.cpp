@@ -88,7 +88,7 @@ void kernel_main() {
     }
     compute_kernel_hw_startup(config::cb_guess, config::cb_exact, config::cb_difference);
     cb_wait_front(config::cb_unit, 1);
-    for (uint32_t user = 0; user < config::users; ++user) {
+    for (uint32_t user = 0; user < config::users(); ++user) {
         cb_wait_front(config::cb_guess, head_tiles);
         cb_wait_front(config::cb_exact, head_tiles);
         subtract();

@@ -31,7 +31,7 @@ void emit(uint32_t cb, uint32_t user, const Accessor& output) {
 void wait_for_heads(uint32_t user, uint32_t unit) {
     volatile tt_l1_ptr uint32_t* landed =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_user + user));
-    while ((*landed / unit & 0xFFFF) < config::kv_heads) {
+    while ((*landed / unit & 0xFFFF) < config::kv_heads()) {
         invalidate_l1_cache();
     }
 }
@@ -64,7 +64,7 @@ void kernel_main() {
     tile_masks::fill(get_write_ptr(config::cb_unit), get_tile_size(config::cb_unit), 0x3F800000);
     cb_push_back(config::cb_unit, 1);
 
-    for (uint32_t user = 0; user < config::users; ++user) {
+    for (uint32_t user = 0; user < config::users(); ++user) {
         const bool skipped = words[control::first_tokens + user] == 0;
         if (skipped) {
             unused_rows::clear_user(guesses, user);

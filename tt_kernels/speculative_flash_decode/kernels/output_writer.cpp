@@ -15,7 +15,6 @@
 namespace {
 
 constexpr uint32_t infinity = 0x7F800000;
-constexpr uint32_t fewest_tokens = 2 * config::chunk_tiles * attention::tile_tokens;  // below: bypassed
 constexpr uint32_t line_bytes = priority::row_bytes;
 
 // Squares are not negative, so their bits order as they do; of a NaN or an infinity nothing is accepted.
@@ -42,11 +41,11 @@ void kernel_main() {
     volatile tt_l1_ptr uint32_t* distance = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
     volatile tt_l1_ptr uint32_t* norm = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + line_bytes);
     volatile tt_l1_ptr uint32_t* outcome = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + 2 * line_bytes);
-    for (uint32_t user = config::users; user < priority::max_users; ++user) {
+    for (uint32_t user = config::users(); user < priority::max_users; ++user) {
         outcome[user] = priority::accepted;
     }
     const uint32_t verdict_bytes = get_tile_size(config::cb_verdict);
-    for (uint32_t user = 0; user < config::users; ++user) {
+    for (uint32_t user = 0; user < config::users(); ++user) {
         cb_wait_front(config::cb_verdict, 3);
         const uint32_t verdict = get_read_ptr(config::cb_verdict);
         const auto value = [&](uint32_t tile) {
@@ -57,7 +56,7 @@ void kernel_main() {
         const uint32_t tokens = words[control::first_tokens + user];
         if (tokens == 0) {
             outcome[user] = priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
-        } else if (tokens < fewest_tokens) {
+        } else if (tokens < 2 * config::chunk_tiles() * attention::tile_tokens) {
             outcome[user] = priority::bypassed;
         } else {
             outcome[user] = less(distance[user], value(2)) ? priority::accepted : priority::rejected;
@@ -66,9 +65,9 @@ void kernel_main() {
     }
     const auto distances = TensorAccessor(norm_args, distance_address);
     const auto norms = TensorAccessor(norm_args, norm_address);
-    noc_async_write(scratch, distances.get_noc_addr(0), config::users * sizeof(uint32_t));
-    noc_async_write(scratch + line_bytes, norms.get_noc_addr(0), config::users * sizeof(uint32_t));
-    if constexpr (config::has_priority) {
+    noc_async_write(scratch, distances.get_noc_addr(0), config::users() * sizeof(uint32_t));
+    noc_async_write(scratch + line_bytes, norms.get_noc_addr(0), config::users() * sizeof(uint32_t));
+    if (priority_address != 0) {
         const auto priorities = TensorAccessor(priority_args, priority_address);
         noc_async_write(scratch + 2 * line_bytes, priorities.get_noc_addr(0), priority::row_bytes);
     }

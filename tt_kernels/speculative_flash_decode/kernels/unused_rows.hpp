@@ -17,8 +17,8 @@ constexpr uint32_t user_bytes = config::head_tiles * tile_rows::tile_bytes;
 
 // Rows that belong to no query head, in the tiles of all users from `base`.
 inline void clear(uint32_t base) {
-    for (uint32_t tile = 0; tile < config::users * config::head_tiles; ++tile) {
-        tile_rows::for_each_piece(config::query_heads, 32, [&](uint32_t offset, uint32_t bytes) {
+    for (uint32_t tile = 0; tile < config::users() * config::head_tiles; ++tile) {
+        tile_rows::for_each_piece(config::query_heads(), 32, [&](uint32_t offset, uint32_t bytes) {
             tile_masks::fill(base + tile * tile_rows::tile_bytes + offset, bytes, 0);
         });
     }

@@ -18,7 +18,6 @@ using attention::Range;
 using namespace online_softmax;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-constexpr uint32_t chunk_tiles = config::chunk_tiles;
 
 // The state of one head's attention on this core; see online_softmax.hpp.
 struct State {
@@ -35,8 +34,8 @@ struct State {
 
     // Attends to the key tiles of `range`, a chunk at a time.
     void attend(const Range& range, uint32_t tokens) {
-        for (uint32_t begin = range.begin; begin < range.end; begin += chunk_tiles) {
-            const uint32_t end = attention::least(begin + chunk_tiles, range.end);
+        for (uint32_t begin = range.begin; begin < range.end; begin += config::chunk_tiles()) {
+            const uint32_t end = attention::least(begin + config::chunk_tiles(), range.end);
             attend_chunk(end - begin, attention::ends_partly(end, tokens));
         }
     }
@@ -44,20 +43,20 @@ struct State {
     void attend_chunk(uint32_t rows, bool masked) {
         score<head_tiles>(
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
-            chunk_tiles, masked);
-        cb_wait_front(config::cb_scores, chunk_tiles);
+            config::chunk_tiles(), masked);
+        cb_wait_front(config::cb_scores, config::chunk_tiles());
         raise_peak(config::cb_scores, rows, config::cb_scaler, peak, empty, other_peak);
         cb_wait_front(other_peak, 1);
-        weigh(config::cb_scores, other_peak, config::cb_weights, rows, chunk_tiles, scale);
+        weigh(config::cb_scores, other_peak, config::cb_weights, rows, config::chunk_tiles(), scale);
         if (!empty) {
             decay_of(peak, 0, other_peak, config::cb_decay, scale);
             cb_pop_front(peak, 1);
             cb_wait_front(config::cb_decay, 1);
         }
-        cb_wait_front(config::cb_weights, chunk_tiles);
+        cb_wait_front(config::cb_weights, config::chunk_tiles());
         accumulate<head_tiles>(
             config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_decay, empty, rows,
-            chunk_tiles);
+            config::chunk_tiles());
         if (!empty) {
             cb_pop_front(config::cb_decay, 1);
         }
@@ -110,25 +109,25 @@ struct State {
 };
 
 void reduce_head(State& state, uint32_t tokens) {
-    constexpr uint32_t others = config::workers - 1;
-    if constexpr (others > 0) {
+    const uint32_t others = config::workers() - 1;
+    if (others > 0) {
         cb_wait_front(config::cb_gathered, others * config::partial_tiles);
         cb_wait_front(config::cb_gathered_peak, others);
     }
     if (state.empty) {
         // The guess was everything there is: its worker's partial result is the head's.
         normalise<head_tiles>(
-            config::cb_gathered, (attention::speculative_worker(config::workers) - 1) * config::partial_tiles,
+            config::cb_gathered, (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles,
             config::cb_inverse, config::cb_exact);
     } else {
         for (uint32_t slot = 0; slot < others; ++slot) {
-            if (attention::part_of(tokens, chunk_tiles, slot + 1, config::workers, config::speculate).tiles() > 0) {
+            if (attention::part_of(tokens, config::chunk_tiles(), slot + 1, config::workers(), config::speculate).tiles() > 0) {
                 state.merge_slot(slot);
             }
         }
         normalise<head_tiles>(config::cb_state, 0, config::cb_inverse, config::cb_exact);
     }
-    if constexpr (others > 0) {
+    if (others > 0) {
         cb_pop_front(config::cb_gathered, others * config::partial_tiles);
         cb_pop_front(config::cb_gathered_peak, others);
     }
@@ -150,18 +149,18 @@ void kernel_main() {
     cb_wait_front(config::cb_scaler, 1);
 
     State state{get_arg_val<uint32_t>(3)};
-    for (uint32_t item = group; item < config::items; item += groups) {
-        const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + item / config::kv_heads);
+    for (uint32_t item = group; item < config::items(); item += groups) {
+        const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + item / config::kv_heads());
         if (tokens == 0) {
             continue;
         }
         const auto part =
-            attention::part_of(tokens, chunk_tiles, worker, config::workers, config::speculate);
+            attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
             state.attend(part.first, tokens);
             state.attend(part.last, tokens);
-            if (config::speculate && worker == attention::speculative_worker(config::workers)) {
+            if (config::speculate && worker == attention::speculative_worker(config::workers())) {
                 normalise<head_tiles>(config::cb_state, 0, config::cb_inverse, config::cb_guess);
             }
             state.attend(part.middle, tokens);

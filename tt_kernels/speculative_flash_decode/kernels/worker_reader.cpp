@@ -63,12 +63,12 @@ struct Reduction {
     uint32_t heads = 0;
 
     void open(uint32_t first_worker_arg) {
-        cb_reserve_back(config::cb_gathered, (config::workers - 1) * config::partial_tiles);
-        cb_reserve_back(config::cb_gathered_peak, config::workers - 1);
+        cb_reserve_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
+        cb_reserve_back(config::cb_gathered_peak, config::workers() - 1);
         if (heads++ == 0) {
             return;  // the slots start free
         }
-        for (uint32_t worker = 1; worker < config::workers; ++worker) {
+        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
             const uint32_t arg = first_worker_arg + 2 * worker;
             noc_semaphore_inc(
                 get_noc_addr(
@@ -78,15 +78,15 @@ struct Reduction {
     }
 
     void gather(uint32_t tokens) {
-        for (uint32_t worker = 1; worker < config::workers; ++worker) {
+        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
             arrived += attention::part_of(
-                           tokens, config::chunk_tiles, worker, config::workers, config::speculate)
+                           tokens, config::chunk_tiles(), worker, config::workers(), config::speculate)
                                .tiles() > 0;
         }
         noc_semaphore_wait_min(
             reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_arrived)), arrived);
-        cb_push_back(config::cb_gathered, (config::workers - 1) * config::partial_tiles);
-        cb_push_back(config::cb_gathered_peak, config::workers - 1);
+        cb_push_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
+        cb_push_back(config::cb_gathered_peak, config::workers() - 1);
     }
 };
 
@@ -120,11 +120,11 @@ void kernel_main() {
     push_constant_tiles();
 
     Reduction reduction;
-    for (uint32_t item = group; item < config::items; item += groups) {
-        const uint32_t user = item / config::kv_heads;
+    for (uint32_t item = group; item < config::items(); item += groups) {
+        const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
         const auto part =
-            attention::part_of(tokens, config::chunk_tiles, worker, config::workers, config::speculate);
+            attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
         if (part.tiles() > 0) {
             cb_reserve_back(config::cb_query, head_tiles);
             const uint32_t to = get_write_ptr(config::cb_query);
@@ -139,16 +139,16 @@ void kernel_main() {
             noc_async_read_barrier();
             cb_push_back(config::cb_query, head_tiles);
 
-            const uint32_t base = item * config::cache_tiles * head_tiles;
+            const uint32_t base = item * config::cache_tiles() * head_tiles;
             for (const Range& range : {part.first, part.last, part.middle}) {
-                for (uint32_t begin = range.begin; begin < range.end; begin += config::chunk_tiles) {
-                    const Range chunk{begin, attention::least(begin + config::chunk_tiles, range.end)};
+                for (uint32_t begin = range.begin; begin < range.end; begin += config::chunk_tiles()) {
+                    const Range chunk{begin, attention::least(begin + config::chunk_tiles(), range.end)};
                     read_rows(config::cb_keys, keys, base, chunk);
                     read_rows(config::cb_values, values, base, chunk);
                 }
             }
         }
-        if (config::workers > 1 && worker == attention::reducer && tokens > 0) {
+        if (config::workers() > 1 && worker == attention::reducer && tokens > 0) {
             reduction.open(first_worker_arg);
             reduction.gather(tokens);
         }

@@ -41,11 +41,11 @@ void send_rows(uint32_t from, uint32_t begin, uint32_t end, To to) {
 }
 
 // The rows of this item's head.
-uint32_t first_row(uint32_t item) { return item % config::kv_heads * config::rows_a_head; }
+uint32_t first_row(uint32_t item) { return item % config::kv_heads() * config::rows_a_head(); }
 
 // The tiles of a result on the core that gathers it: those of its user, behind the users before.
 uint32_t gathered_tile(uint32_t item, uint32_t tile) {
-    return (item / config::kv_heads * head_tiles + tile) * tile_rows::tile_bytes;
+    return (item / config::kv_heads() * head_tiles + tile) * tile_rows::tile_bytes;
 }
 
 // cb_guess and cb_exact lie at the same address on all cores. The output core's hold the results of all users; this
@@ -57,7 +57,7 @@ uint32_t start_of(uint32_t cb) {
 
 void send_result(uint32_t cb, uint32_t item, const Core& to, uint32_t base) {
     const uint32_t row = first_row(item);
-    send_rows(get_read_ptr(cb), row, row + config::rows_a_head, [&](uint32_t tile) {
+    send_rows(get_read_ptr(cb), row, row + config::rows_a_head(), [&](uint32_t tile) {
         return to.at(base + gathered_tile(item, tile));
     });
 }
@@ -72,7 +72,7 @@ void send_guess(uint32_t item, const Core& output, const Core& exchange) {
     }
     send_result(config::cb_guess, item, output, start_of(config::cb_guess));
     noc_async_write_barrier();
-    noc_semaphore_inc(output.at(get_semaphore(config::sem_user + item / config::kv_heads)), config::guess_landed);
+    noc_semaphore_inc(output.at(get_semaphore(config::sem_user + item / config::kv_heads())), config::guess_landed);
     cb_pop_front(config::cb_guess, head_tiles);
 }
 
@@ -100,7 +100,7 @@ void send_partial(uint32_t worker, const Core& reducer, uint32_t sent) {
 template <typename Accessor>
 void store_rows(uint32_t from, uint32_t item, uint32_t begin, uint32_t end, const Accessor& exact) {
     send_rows(from, begin, end, [&](uint32_t tile) {
-        return exact.get_noc_addr(item / config::kv_heads * head_tiles + tile);
+        return exact.get_noc_addr(item / config::kv_heads() * head_tiles + tile);
     });
 }
 
@@ -125,7 +125,7 @@ void kernel_main() {
         return;
     }
     const bool reduces = worker == attention::reducer;
-    const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers);
+    const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
     // Zeros for rows that no worker computes; the reader has no more use for its scratch.
     const uint32_t zeros = get_write_ptr(config::cb_scratch);
     if (!config::speculate && reduces) {
@@ -133,15 +133,15 @@ void kernel_main() {
     }
 
     uint32_t sent = 0;
-    for (uint32_t item = group; item < config::items; item += groups) {
-        const uint32_t tokens = words[control::first_tokens + item / config::kv_heads];
+    for (uint32_t item = group; item < config::items(); item += groups) {
+        const uint32_t tokens = words[control::first_tokens + item / config::kv_heads()];
         const uint32_t row = first_row(item);
-        if (!config::speculate && reduces && item % config::kv_heads == config::kv_heads - 1) {
-            store_rows(zeros, item, config::query_heads, 32, exact);
+        if (!config::speculate && reduces && item % config::kv_heads() == config::kv_heads() - 1) {
+            store_rows(zeros, item, config::query_heads(), 32, exact);
         }
         if (tokens == 0) {
             if (!config::speculate && reduces) {
-                store_rows(zeros, item, row, row + config::rows_a_head, exact);
+                store_rows(zeros, item, row, row + config::rows_a_head(), exact);
             }
             continue;
         }
@@ -149,7 +149,7 @@ void kernel_main() {
             send_guess(item, output, exchange);
         }
         if (!reduces) {
-            if (attention::part_of(tokens, config::chunk_tiles, worker, config::workers, config::speculate).tiles()) {
+            if (attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate).tiles()) {
                 send_partial(worker, reducer, sent);
             }
             ++sent;  // the reducer opens its slots once for each head, whoever fills them
@@ -160,9 +160,9 @@ void kernel_main() {
             send_result(config::cb_exact, item, output, start_of(config::cb_exact));
             noc_async_write_barrier();
             noc_semaphore_inc(
-                output.at(get_semaphore(config::sem_user + item / config::kv_heads)), config::exact_landed);
+                output.at(get_semaphore(config::sem_user + item / config::kv_heads())), config::exact_landed);
         } else {
-            store_rows(get_read_ptr(config::cb_exact), item, row, row + config::rows_a_head, exact);
+            store_rows(get_read_ptr(config::cb_exact), item, row, row + config::rows_a_head(), exact);
             noc_async_write_barrier();
         }
         cb_pop_front(config::cb_exact, head_tiles);
