@@ -122,7 +122,7 @@ def bench_transformers(
 def bench_policies(
     model: ReferenceLlama, prompt: list[int], tokens: int, chunk_size: int, threshold: float
 ) -> dict:
-    """ALSpec and sink against exact attention behind `prompt`, one token a turn: speeds and ratios to exact."""
+    """ALSpec and sink against exact attention behind `prompt`, one token a turn: speeds and ratios."""
     prefilled = model.new_cache(1, len(prompt) + tokens + WARM_UP)
     first = model.prefill([prompt], prefilled).argmax(-1, keepdim=True)
     policies: dict[str, AttentionPolicy] = {

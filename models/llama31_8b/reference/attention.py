@@ -73,8 +73,7 @@ class Segments(ABC):
     """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys,
     `exact()` all of them, reusing the guess's partial. Both return [queries, n_heads * head_dim], float32.
 
-    eligible: whether each query has at least 2S cached tokens; a bool when all queries agree, else bool
-    [queries].
+    eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries].
     rows, tokens: the slices of the step's [batch, T] these queries are.
     """
 
@@ -311,8 +310,7 @@ def decode_attention(
 def dense_attention(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep, scale: float
 ) -> torch.Tensor:
-    """Exact attention in one softmax, as prefill runs it. Shapes as decode_attention, query not yet
-    scaled."""
+    """Exact attention in one softmax, as prefill runs it. Shapes as decode_attention, query unscaled."""
     out = query.new_empty((*query.shape[:2], query.shape[2] * query.shape[3]))
     for row, user in enumerate(step.users):
         mine = query[row : row + 1].transpose(1, 2)

@@ -27,8 +27,7 @@ class GenerationResult:
     token_ids: new tokens of each user, the one that ended the text included. finish_reason, per user: "eos",
     "stop"
     (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback".
-    prefill_seconds ends with each user's first token, which is not a decode token: decode_tokens counts the
-    rest.
+    prefill_seconds ends with each user's first token, no decode token: decode_tokens counts the rest.
     statistics: those of the attention policy, None for policies without speculation.
     """
 
@@ -112,8 +111,7 @@ def open_streams(
     for user, prompt in enumerate(prompts):
         if not len(prompt):
             raise ValueError(f"the prompt of user {user} is empty")
-        # The last token of a full context is never written back, so a prompt of `limit` tokens still yields
-        # one.
+        # The last token of a full context is never written back: a prompt of `limit` tokens yields one.
         room = limit - len(prompt) + 1
         if room < 1:
             raise ContextLengthError(
@@ -126,8 +124,7 @@ def open_streams(
 def cache_for(
     model: ReferenceLlama, prompts: Sequence[Sequence[int]], max_new_tokens: int, extra: int = 0
 ) -> KVCache:
-    """A cache that holds every prompt, its new tokens and `extra` uncommitted entries, within the model's
-    context."""
+    """A cache that holds every prompt, its new tokens and `extra` others, within the model's context."""
     wanted = max(map(len, prompts)) + max_new_tokens + extra
     return model.new_cache(len(prompts), min(wanted, model.config.max_position_embeddings))
 
@@ -165,8 +162,7 @@ def generate(
     exact. on_token streams ids in the order they are made; on_prefill(done, total) counts prompt tokens.
     cache: continue behind what it holds (a chat's earlier turns) instead of in a new one; its capacity limits
     the text. The last new token is not in it afterwards.
-    A text ends at an eos or stop id, after max_new_tokens, or when the model's context is full; the others go
-    on.
+    A text ends at an eos or stop id, after max_new_tokens, or when the model's context is full; others go on.
     Raises as open_streams and ReferenceLlama.prefill do, before any work.
     """
     sampling = sampling if sampling is not None else SamplingParams()

@@ -18,8 +18,7 @@ class ContextLengthError(ValueError):
 class KVCache:
     """Keys and values of all layers, allocated once.
 
-    keys, values: per layer one tensor [batch, n_kv_heads, capacity, head_dim], rotated keys as attention
-    reads them.
+    keys, values: per layer one tensor [batch, n_kv_heads, capacity, head_dim], keys rotated.
     lengths: int64 [batch], committed tokens per user. A forward with `commit=False` writes behind the
     committed tokens and leaves `lengths` alone; `keep` or `commit` then takes what was accepted.
     """
@@ -27,8 +26,7 @@ class KVCache:
     def __init__(
         self, config: LlamaConfig, batch: int, capacity: int, dtype: torch.dtype = torch.float32
     ) -> None:
-        """Raises ValueError for a batch or capacity below 1, ContextLengthError beyond the model's
-        context."""
+        """Raises ValueError for sizes below 1, ContextLengthError beyond the model's context."""
         if batch < 1 or capacity < 1:
             raise ValueError(
                 f"a cache needs batch >= 1 and capacity >= 1, got batch {batch} and capacity {capacity}"
@@ -53,8 +51,7 @@ class KVCache:
 
     @property
     def lengths(self) -> torch.Tensor:
-        """int64 [batch]. A view over some users returns a copy: change lengths with truncate, keep and
-        commit."""
+        """int64 [batch]. A view over some users returns a copy: change it with truncate, keep, commit."""
         return self._lengths if self._whole else self._lengths[self.rows]
 
     def view(self, users: Sequence[int]) -> KVCache:
@@ -88,8 +85,7 @@ class KVCache:
 
     @torch.inference_mode()
     def commit(self, tokens: int) -> None:
-        """Commit the next `tokens` written entries of every user. Raises ValueError when fewer were
-        written."""
+        """Commit the next `tokens` written entries of every user. Raises ValueError beyond them."""
         wanted = [length + tokens for length in self.lengths.tolist()]
         written = [self._written[row] for row in self.rows]
         if tokens < 0 or any(w > have for w, have in zip(wanted, written)):
@@ -101,8 +97,7 @@ class KVCache:
 
     @torch.inference_mode()
     def keep(self, user: int, slots: Sequence[int]) -> None:
-        """Commit some of the entries written behind a user's committed tokens, compacted, and forget the
-        rest.
+        """Commit some of the uncommitted entries of a user, compacted, and forget the rest.
 
         slots: strictly increasing offsets from the committed length (an accepted tree path, root side first).
         Raises ValueError for slots out of order or never written.

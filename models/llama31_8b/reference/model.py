@@ -23,8 +23,7 @@ from .step import DecodeStep, TokenTreeLike
 
 
 class LlamaLayer(nn.Module):
-    """Weights of one decoder layer, with q/k/v and gate/up fused so that one product reads each group
-    once."""
+    """Weights of one decoder layer, with q/k/v and gate/up fused: one product reads each group."""
 
     def __init__(self, weights: Mapping[str, torch.Tensor], prefix: str) -> None:
         super().__init__()

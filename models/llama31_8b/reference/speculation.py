@@ -37,8 +37,7 @@ class StepOutcome:
     """Decisions of one decode step.
 
     accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached;
-    counted: bool [batch, T], False for queries dropped with `keep_queries`; users: storage row of each batch
-    row.
+    counted: bool [batch, T], False for queries dropped with `keep_queries`; users: cache row of each batch row.
     """
 
     users: list[int]
@@ -99,8 +98,7 @@ class SpeculationStatistics:
         return {user: tuple(counts) for user, counts in sorted(totals.items())}
 
     def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
-        """Share of layers that accepted, for each counted token of a user in decode order; None where
-        bypassed."""
+        """Share of layers that accepted, for each counted token of a user in order; None where bypassed."""
         rates: list[float | None] = []
         for step in self.steps:
             for row in (index for index, owner in enumerate(step.users) if owner == user):

@@ -14,8 +14,8 @@ QUERY_BLOCK = 256
 
 class TokenTreeLike(Protocol):
     """Intervals of a depth-first walk: node j is i itself or its ancestor iff enter[j] <= enter[i] and
-    leave[j] >= leave[i]. All integer tensors [N] or [batch, N]; depth is 0 for the nodes that follow the
-    cached text.
+    leave[j] >= leave[i]. All integer tensors [N] or [batch, N]; depth is 0 right behind the cached
+    text.
 
     N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the
     entries of the N - T earlier ones stand, uncommitted, behind the committed tokens."""
@@ -90,8 +90,7 @@ class DecodeStep:
         return masks
 
     def slots(self, row: int, block: slice) -> int:
-        """Cache slots that the block's queries can see: in a chain nothing after the block, in a tree
-        everything."""
+        """Cache slots that the block's queries can see: in a chain none after it, in a tree all."""
         return self.lengths[row] + (block.stop if self.tree is None else self.behind + self.tokens)
 
     def visible(self, row: int, block: slice) -> torch.Tensor:
