@@ -37,7 +37,7 @@ class StepOutcome:
     """Decisions of one decode step.
 
     accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached;
-    counted: bool [batch, T], False for queries dropped with `keep_queries`; users: cache row of each batch row.
+    counted: bool [batch, T], False for queries dropped with `keep_queries`; users: cache row per batch row.
     """
 
     users: list[int]
