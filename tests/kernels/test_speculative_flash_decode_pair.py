@@ -34,7 +34,12 @@ def pair_body(device, case: Case, q, k, v, layers, initial):
 
     from tt_kernels.common.peer import CorePair
     from tt_kernels.common.priority import MAX_USERS, priority_row
-    from tt_kernels.speculative_flash_decode.op import PairMember, Peer, ProgramConfig, speculative_flash_decode_pair
+    from tt_kernels.speculative_flash_decode.op import (
+        PairMember,
+        Peer,
+        ProgramConfig,
+        speculative_flash_decode_pair,
+    )
 
     pairs = CorePair(device, ((3, 0), (3, 1)))
     rows = [upload_words(device, priority_row(row), "uint32") for row in initial]
@@ -109,7 +114,12 @@ def silent_body(device, case: Case, q, k, v, role: int):
 
     from tt_kernels.common.peer import CorePair, PeerError
     from tt_kernels.common.priority import MAX_USERS, priority_row
-    from tt_kernels.speculative_flash_decode.op import PairMember, Peer, ProgramConfig, speculative_flash_decode_pair
+    from tt_kernels.speculative_flash_decode.op import (
+        PairMember,
+        Peer,
+        ProgramConfig,
+        speculative_flash_decode_pair,
+    )
 
     pairs = CorePair(device, ((3, 0), (3, 1)))
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)

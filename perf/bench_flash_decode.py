@@ -1,0 +1,246 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What speculation costs the flash decode kernel, in cycles of the simulated N150: `python -m perf.bench_flash_decode`.
+
+One head on a virtual pair: the sender's cycles against the exact variant of the same kernels on as many workers, the
+cycles until the guess has left for the peer, and the receiver's until it has arrived. With one worker a head, as
+where a chip has more heads than cores to share them.
+
+The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from runtime_patches.runtime_root import project_cache_dir
+
+GRID = "4x2"
+CHUNKS_OF_TARGET = 8
+OVERHEAD_TARGET, GUESS_TARGET = 1.05, 0.40
+TIMEOUT_S = 3600
+
+
+@dataclass(frozen=True)
+class Point:
+    """A shape: cached tokens, tokens a chunk, and how it is run."""
+
+    context: int
+    chunk_size: int
+    head_dim: int = 64
+    heads: int = 4
+    workers: int = 1
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.context // self.chunk_size)
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """From the moment the member's last core started: exact: the variant without speculation. sender, receiver: the
+    whole member. guess: until the sender's exchange core had sent it."""
+
+    exact: int
+    sender: int
+    guess: int
+    receiver: int
+
+    @property
+    def overhead(self) -> float:
+        return self.sender / self.exact
+
+    @property
+    def guess_share(self) -> float:
+        return self.guess / self.sender
+
+
+# Around the target's 8 chunks, for two chunk sizes; the long form adds head_dim 128 and two workers a head.
+POINTS = [Point(chunks * chunk, chunk) for chunk in (32, 64) for chunks in (2, 4, 8, 12)]
+LONG_POINTS = [*POINTS, Point(1024, 128), Point(256, 32, head_dim=128), Point(512, 64, workers=2)]
+
+
+def measure_point(device, point: Point) -> Cycles:
+    """Run both variants at one shape, once to compile them and once to count."""
+    import torch
+    import ttnn
+
+    from runtime_patches.cycles import measure
+    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.priority import ACCEPTED, MAX_USERS, REJECTED, priority_row
+    from tt_kernels.speculative_flash_decode.op import (
+        PairMember,
+        Peer,
+        ProgramConfig,
+        flash_decode,
+        speculative_flash_decode_pair,
+    )
+
+    torch.manual_seed(0)
+
+    def tile(*shape):
+        return ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+    def words(values, dtype=ttnn.uint32):
+        return ttnn.from_torch(values, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+    q = tile(1, 1, point.heads, point.head_dim)
+    k, v = (tile(1, 1, point.context, point.head_dim) for _ in range(2))
+    at = words(torch.tensor([point.context - 1], dtype=torch.int32), ttnn.int32)
+    exchange = ((3, 0), (3, 1))
+    pairs = CorePair(device, exchange)
+    gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
+    gathered[0, 0, 0] = REJECTED
+    peer = Peer(pairs, [words(gathered) for _ in range(2)], timeout_s=1e-2)
+    configs = [ProgramConfig((4, 1), (0, row), workers_a_head=point.workers) for row in range(2)]
+    members = [
+        PairMember(q, k, v, at, words(priority_row((REJECTED, ACCEPTED)[row])), config)
+        for row, config in enumerate(configs)
+    ]
+
+    def exact():
+        flash_decode(q, k, v, at, chunk_size=point.chunk_size, program_config=configs[0])
+
+    def pair():
+        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, peer=peer)
+
+    exact()
+    pair()
+    alone, both = measure(device, exact), measure(device, pair)
+    pairs.check()
+    rows = [[cores for place, cores in both.items() if place[1] == row] for row in range(2)]
+    return Cycles(
+        exact=_from_last_start(list(alone.values())),
+        sender=_from_last_start(rows[0]),
+        guess=_from_last_start(rows[0], [both[exchange[0]]]),
+        receiver=_from_last_start(rows[1]),
+    )
+
+
+def _from_last_start(cores: list, until: list | None = None) -> int:
+    """Cycles from the start of the last of `cores` to the end of the last of `until`, kernels only; the clock is the
+    chip's. Slow dispatch starts cores one after another, which is not the kernel's doing."""
+    start = max(min(span.start for span in core.kernels().values()) for core in cores)
+    end = max(max(span.end for span in core.kernels().values()) for core in until or cores)
+    return (end - start) & 0xFFFFFFFF
+
+
+def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
+    """The cycles of each point, measured in a process that holds a simulated chip."""
+    from runtime_patches.cycles import CYCLE_VARIABLES, cycle_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    variables = simulated_environment(GRID, cycle_overlays()) | CYCLE_VARIABLES
+    folder = project_cache_dir() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = Path(scratch) / "cycles.json"
+        wanted = json.dumps([asdict(point) for point in points])
+        command = [sys.executable, "-m", "perf.bench_flash_decode", "--worker", str(found), "--points", wanted]
+        log = folder / "bench_flash_decode.log"
+        with log.open("wb") as output:
+            done = subprocess.run(
+                command, env=process_environment(variables), stdout=output, stderr=output, timeout=TIMEOUT_S, check=False
+            )
+        if done.returncode or not found.exists():
+            raise RuntimeError(f"the measurement ended with status {done.returncode}; its output is in {log}")
+        measured = json.loads(found.read_text())
+    return [(point, Cycles(**cycles)) for point, cycles in zip(points, measured, strict=True)]
+
+
+def _work(path: Path, points: list[Point]) -> None:
+    import ttnn
+
+    device = ttnn.open_device(device_id=0)
+    try:
+        path.write_text(json.dumps([asdict(measure_point(device, point)) for point in points]))
+    finally:
+        ttnn.close_device(device)
+
+
+def report(results: list[tuple[Point, Cycles]]) -> str:
+    """The table, and how the points with 8 chunks or more stand to the targets."""
+    lines = [
+        "| context | chunk | chunks | head_dim | workers | exact | sender | ratio | guess | share | receiver |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for point, cycles in results:
+        lines.append(
+            f"| {point.context} | {point.chunk_size} | {point.chunks} | {point.head_dim} | {point.workers} | "
+            f"{cycles.exact} | {cycles.sender} | {cycles.overhead:.3f} | {cycles.guess} | {cycles.guess_share:.0%} | "
+            f"{cycles.receiver} |"
+        )
+    aimed = [(p, c) for p, c in results if p.chunks >= CHUNKS_OF_TARGET]
+    if aimed:
+        worst, latest = max(c.overhead for _, c in aimed), max(c.guess_share for _, c in aimed)
+        text = (
+            f"From {CHUNKS_OF_TARGET} chunks up: the sender costs at most {worst:.3f}x exact "
+            f"(target {OVERHEAD_TARGET}x: {_verdict(worst <= OVERHEAD_TARGET)}), the guess leaves after at most "
+            f"{latest:.0%} of its cycles (target {GUESS_TARGET:.0%}: {_verdict(latest <= GUESS_TARGET)})."
+        )
+        lines += ["", text]
+    return "\n".join(lines)
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "missed"
+
+
+def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
+    """Cycles over chunks, a panel a chunk size, of the points with head_dim 64 and one worker; returns `path`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    plain = [(p, c) for p, c in results if p.head_dim == Point.head_dim and p.workers == Point.workers]
+    sizes = sorted({point.chunk_size for point, _ in plain})
+    figure = Figure(figsize=(4 * len(sizes) + 0.5, 3.6), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    for panel, size in zip(figure.subplots(1, len(sizes), squeeze=False).flat, sizes, strict=True):
+        line = sorted(((p.chunks, c) for p, c in plain if p.chunk_size == size), key=lambda pair: pair[0])
+        for name, style in (("exact", "k--s"), ("sender", "C0-o"), ("receiver", "C2-^"), ("guess", "C1-v")):
+            panel.plot([n for n, _ in line], [getattr(c, name) for _, c in line], style, label=name, markersize=4)
+        panel.set_title(f"chunks of {size} tokens", fontsize=10)
+        panel.set_xlabel("chunks")
+        panel.set_ylabel("cycles (simulated N150)")
+        panel.set_ylim(bottom=0)
+        panel.grid(alpha=0.3, linewidth=0.6)
+        panel.legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m perf.bench_flash_decode", description=__doc__.splitlines()[0])
+    parser.add_argument("--long", action="store_true", help="also head_dim 128, chunks of 128, two workers a head")
+    parser.add_argument("--json", type=Path, help="also write the results there")
+    parser.add_argument("--plot", type=Path, help="also draw them into this .png, .svg or .pdf")
+    parser.add_argument("--points", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    points = LONG_POINTS if options.long else POINTS
+    if options.points:
+        points = [Point(**point) for point in json.loads(options.points)]
+    if options.worker:
+        _work(options.worker, points)
+        return 0
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    results = run(points)
+    if options.json:
+        rows = [asdict(point) | asdict(cycles) for point, cycles in results]
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.plot:
+        save_plot(results, options.plot)
+    print(report(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
