@@ -70,8 +70,8 @@ def _why_not(mode: str) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def _workers() -> Iterator[WorkerPool]:
-    pool = WorkerPool(LIVE_WORKERS)
+def _workers(on_silicon: bool) -> Iterator[WorkerPool]:
+    pool = WorkerPool(1 if on_silicon else LIVE_WORKERS)  # one process holds the board
     yield pool
     pool.stop()
 
@@ -103,11 +103,18 @@ def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWo
         name = grid_name(grid)
         opening = {"mesh": None, "fabric": None, "options": dict(options or {})}
         if on_silicon:
-            # One process holds the board; the pool's other workers have none of it.
-            make, title = (lambda: silicon_environment(overlays)), "the N150"
+            title = "the N150"
+
+            def make() -> dict[str, str]:
+                chosen = silicon_environment(overlays) | dict(variables or {})
+                return process_environment(chosen, silicon=True)
         else:
             opening["kernel_bytes"] = KERNEL_BYTES
-            make, title = (lambda: simulated_environment(name, overlays)), f"the simulated N150 {name}"
+            title = f"the simulated N150 {name}"
+
+            def make() -> dict[str, str]:
+                return process_environment(simulated_environment(name, overlays) | dict(variables or {}))
+
         return _worker(_workers, title, make, opening, overlays, variables)
 
     return device
@@ -136,9 +143,11 @@ def mock_mesh(_workers: WorkerPool) -> Callable[..., DeviceWorker]:
         if real_sfpi() is None:
             opening["kernel_bytes"] = KERNEL_BYTES
         title = f"the mock mesh {rows}x{columns}"
-        return _worker(
-            _workers, title, lambda: mock_environment((rows, columns), overlays), opening, overlays, variables
-        )
+
+        def make() -> dict[str, str]:
+            return process_environment(mock_environment((rows, columns), overlays) | dict(variables or {}))
+
+        return _worker(_workers, title, make, opening, overlays, variables)
 
     return mesh
 
@@ -159,8 +168,7 @@ def _worker(
     )
 
     def start() -> DeviceWorker:
-        environment = process_environment(make_environment() | dict(variables or {}))
-        environment.setdefault("OMP_NUM_THREADS", "2")
+        environment = {"OMP_NUM_THREADS": "2"} | make_environment()
         return DeviceWorker(title, environment, opening, project_cache_dir() / "workers")
 
     return pool.get(key, start)

@@ -39,6 +39,7 @@ CONFLICTING = (
     "TT_METAL_CORE_GRID_OVERRIDE_TODEPRECATE",
     "TT_METAL_DISABLE_SFPLOADMACRO",
 )
+NOT_SILICON = ("TT_METAL_SIMULATOR", "TT_METAL_MOCK_CLUSTER_DESC_PATH", "TT_METAL_EMULE_MODE")
 # Debian's RISC-V compiler stands in for the SFPI compiler only where none of these holds a real one.
 SFPI_COMPILER = "compiler/bin/riscv-tt-elf-g++"
 SYSTEM_SFPI = Path("/opt/tenstorrent/sfpi")
@@ -141,10 +142,14 @@ def silicon_environment(overlays: Overlays | None = None, *, cache_dir: Path | N
 
 
 def process_environment(
-    variables: Mapping[str, str], base: Mapping[str, str] | None = None
+    variables: Mapping[str, str], base: Mapping[str, str] | None = None, *, silicon: bool = False
 ) -> dict[str, str]:
-    """A whole environment for a child process: `base` (default ours) without what would conflict."""
-    kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in CONFLICTING}
+    """A whole environment for a child process: `base` (default ours) without what would conflict.
+
+    silicon: the process is for real boards, where the user's own choice of root, cache and boards holds.
+    """
+    unwanted = NOT_SILICON if silicon else CONFLICTING
+    kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in unwanted}
     return kept | dict(variables)
 
 

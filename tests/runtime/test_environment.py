@@ -160,4 +160,6 @@ def test_process_environment_drops_what_conflicts():
         "TT_METAL_DPRINT": "1",
     }
     made = environment.process_environment({"TT_METAL_SIMULATOR": "new"}, base)
+    on_board = environment.process_environment({}, base | {"TT_METAL_HOME": "/checkout"}, silicon=True)
+    assert on_board == {"PATH": "/bin", "TT_METAL_DPRINT": "1", "TT_METAL_HOME": "/checkout"}
     assert made == {"PATH": "/bin", "TT_METAL_DPRINT": "1", "TT_METAL_SIMULATOR": "new"}

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What pytest does with our markers and options on machines that lack parts: a pytest of its own for each."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime_patches import runtime_root
+from runtime_patches.simulated_n150 import doctor
+
+REPOSITORY = Path(runtime_root.__file__).resolve().parent.parent
+SAMPLE = """
+import pytest
+
+@pytest.mark.{marker}
+def test_sample():
+    print("ran")
+"""
+# Loaded before conftest.py: a machine without the RISC-V compiler, or with every part.
+WITHOUT_COMPILER = """
+from runtime_patches.simulated_n150.compiler import toolchain
+toolchain.missing_packages = lambda: ["gcc-riscv64-unknown-elf"]
+"""
+WITH_EVERYTHING = """
+from runtime_patches.simulated_n150 import doctor
+doctor.findings = lambda: []
+"""
+
+
+def run_pytest(tmp_path: Path, marker: str, *options: str, machine: str = "") -> subprocess.CompletedProcess:
+    """pytest on a sample test of that marker, under this project's conftest.py."""
+    plugin = tmp_path / "machine_under_test.py"
+    plugin.write_text(machine)
+    sample = tmp_path / "test_sample.py"
+    sample.write_text(SAMPLE.format(marker=marker))
+    folders = [str(tmp_path), str(REPOSITORY), str(REPOSITORY / "tests")]
+    python = f"import sys; sys.path[:0] = {folders!r}\nimport pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    arguments = ["-p", "machine_under_test", "-p", "conftest", "-p", "no:cacheprovider", "-ra", "-q"]
+    configuration = ["-c", str(REPOSITORY / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    line = [sys.executable, "-c", python, *arguments, *configuration, *options, str(sample)]
+    return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+
+@pytest.mark.parametrize("marker", ["sim", "mock_mesh"])
+def test_missing_packages_skip_with_the_line_that_mends_it(tmp_path, marker):
+    if doctor.real_sfpi() is not None and marker == "mock_mesh":
+        pytest.skip("a mock mesh uses the SFPI compiler of this machine")
+    done = run_pytest(tmp_path, marker, machine=WITHOUT_COMPILER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 skipped" in done.stdout
+    assert "not ready: gcc-riscv64-unknown-elf: missing (apt-get install -y gcc-riscv64" in done.stdout
+
+
+@pytest.mark.parametrize("marker", ["sim", "mock_mesh"])
+def test_marked_tests_run_where_every_part_is(tmp_path, marker):
+    done = run_pytest(tmp_path, marker, machine=WITH_EVERYTHING)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_silicon_needs_the_option_and_the_board(tmp_path):
+    assert "give --device n150" in run_pytest(tmp_path, "silicon", machine=WITH_EVERYTHING).stdout
+    on_board = run_pytest(tmp_path, "silicon", "--device", "n150", machine=WITH_EVERYTHING)
+    assert "1 passed" in on_board.stdout
+    if doctor.why_not("silicon") is not None:
+        refused = run_pytest(tmp_path, "sim", "--device", "n150")
+        assert refused.returncode == 4 and "--device n150: " in refused.stdout + refused.stderr
+        skipped = run_pytest(tmp_path, "silicon")
+        assert skipped.returncode == 0 and "silicon not ready" in skipped.stdout
+
+
+def test_slow_tests_are_left_out_unless_asked_for(tmp_path):
+    assert "slow: give --run-slow" in run_pytest(tmp_path, "slow").stdout
+    assert "1 passed" in run_pytest(tmp_path, "slow", "--run-slow").stdout
