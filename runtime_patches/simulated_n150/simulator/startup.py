@@ -8,7 +8,10 @@ checks the mends against the installed simulator and lists them.
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
 
 from loguru import logger
 
@@ -31,6 +34,18 @@ def _watch_device(diagnosis: Diagnosis) -> None:
     wh_device.make_device = making
 
 
+def _end_with_host() -> None:
+    """End this server soon after the program that started it: a killed one says no goodbye."""
+    host = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == host:
+            time.sleep(2.0)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True, name="host watch").start()
+
+
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     diagnosis = Diagnosis.from_environment()
@@ -45,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     print(f"[server] mended: {', '.join(names)}", file=sys.stderr, flush=True)
 
+    _end_with_host()
     from framework.device.deadlock import DeadlockDetector
     from framework.sim.wormhole.__main__ import main as serve
 
