@@ -46,6 +46,10 @@ def _lane_numbers():
     return ((row % 4) * 8 + (column % 16) // 2).astype(np.uint32)
 
 
+def _plus(x, number):
+    return wrap(signed(x) + number)
+
+
 def _infinite(x):
     return (x & ~hw.SIGN) == U32(0x7F800000)
 
@@ -246,10 +250,10 @@ TABLES = [
     Case("([&] { l_reg[LRegs::LReg5] = x; vFloat a = y + y; l_reg[LRegs::LReg5].in_use(); "
          "vFloat r = l_reg[LRegs::LReg5]; return r - a; })()",
          lambda x, y: _minus(x, hw.mad(y, ONE, y)), "float"),
-    Case("([&] { vFloat a = x + 1.0f, b = x + 2.0f, c = x + 3.0f, d = x + 4.0f, e = x + 5.0f; "
-         "return ((a * b + c) * d + e) * y; })()",
-         lambda x, y: hw.mad(hw.mad(hw.mad(hw.mad(x, ONE, ONE), hw.mad(x, ONE, bits(2.0)), hw.mad(x, ONE, bits(3.0))),
-                                    hw.mad(x, ONE, bits(4.0)), hw.mad(x, ONE, bits(5.0))), y, ZERO), "float"),
+    Case("([&] { vInt a = i + 1, b = i + 2, c = i + 3, d = i + 4, e = i + 5, f = i + 6; "
+         "return (((((a ^ b) + c) ^ d) + e) ^ f) - j; })()",
+         lambda x, y: wrap(signed(wrap(signed(wrap(signed((_plus(x, 1) ^ _plus(x, 2))) + signed(_plus(x, 3))) ^ _plus(x, 4))
+                                       + signed(_plus(x, 5))) ^ _plus(x, 6)) - signed(y))),
 ]  # fmt: skip
 
 GROUPS = {
