@@ -19,7 +19,7 @@ from pathlib import Path
 VARIABLE = "SIMULATED_N150_DIAGNOSIS"
 _KEEP = 20_000
 
-# Where firmware and kernels keep the four-letter waypoints, from tt-metal's dev_msgs.h: mailbox base 0x10 of L1.
+# As the report names a core -> as the tile's attribute does.
 _CORES = (
     ("BRISC", "brisc"),
     ("NCRISC", "ncrisc"),
@@ -65,7 +65,7 @@ class Diagnosis:
         tiles = getattr(self._device, "tensix_tiles", None) or ()
         lines = []
         for tile in tiles:
-            coordinate = getattr(tile, "coord_pair", None) or getattr(tile, "coordinate", "?")
+            coordinate = tile.get_coord_pair()
             for label, attribute in _CORES:
                 core = getattr(tile, attribute, None)
                 if core is None or not core.soft_active:
