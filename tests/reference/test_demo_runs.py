@@ -56,6 +56,7 @@ def test_json_schema(model, capsys):
         "hits",
         "misses",
         "bypassed",
+        "speculation",
         "estimate",
         "options",
     }

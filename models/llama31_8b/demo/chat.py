@@ -14,6 +14,7 @@ from ..reference.generate import GenerationResult
 from ..reference.kv_cache import ContextLengthError
 from ..weights import LoadedModel
 from .demo import TextPrinter, generate_text, make_report
+from .drafting import make_drafter
 from .options import DemoOptions, UserError
 from .report import print_report
 
@@ -31,6 +32,7 @@ class Conversation:
         self.cache = loaded.model.new_cache(
             capacity=limit if options.max_context else min(limit, DEFAULT_CONTEXT)
         )
+        self.drafter = make_drafter(loaded, options)
         self.results: list[GenerationResult] = []
         self.messages: list[dict[str, str]] = []
         self.cached_ids: list[int] = []
@@ -64,7 +66,16 @@ class Conversation:
 
         kept = len(self.cached_ids)
         try:
-            result = generate_text(self.loaded, self.options, self.policy, ids[kept:], push, cache=self.cache)
+            result = generate_text(
+                self.loaded,
+                self.options,
+                self.policy,
+                ids[kept:],
+                push,
+                cache=self.cache,
+                context=ids[:kept],
+                drafter=self.drafter,
+            )
             self.results.append(result)
         except KeyboardInterrupt:
             logger.info("stopped")

@@ -22,6 +22,7 @@ from .options import AUTO, DemoOptions, UserError, parse
 
 if TYPE_CHECKING:
     from ..reference.attention import AttentionPolicy
+    from ..reference.drafting import Drafter
     from ..reference.generate import GenerationResult
     from ..reference.kv_cache import KVCache
     from ..weights import LoadedModel
@@ -71,9 +72,18 @@ def _run(options: DemoOptions) -> int:
 
 def run_once(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, ids: list[int]) -> int:
     """Generate once for the prompt `ids` and print text and report, or the JSON object."""
-    logger.info("{}: {} prompt tokens, {} attention", loaded.source, len(ids), options.attention)
+    from .drafting import make_drafter
+
+    drafter = make_drafter(loaded, options)
+    logger.info(
+        "{}: {} prompt tokens, {} attention{}",
+        loaded.source,
+        len(ids),
+        options.attention,
+        "" if drafter is None else f", {options.drafter} drafts",
+    )
     printer = TextPrinter(loaded, None if options.json else sys.stdout)
-    result = generate_text(loaded, options, policy, ids, on_token=printer.push)
+    result = generate_text(loaded, options, policy, ids, on_token=printer.push, drafter=drafter)
     printer.finish()
 
     from .report import print_report
@@ -95,9 +105,13 @@ def generate_text(
     ids: Sequence[int],
     on_token: Callable[[int], None],
     cache: KVCache | None = None,
+    context: Sequence[int] = (),
+    drafter: Drafter | None = None,
 ) -> GenerationResult:
     """One user's text after the prompt `ids`, behind what `cache` holds; prefill progress on stderr."""
     from ..reference.generate import generate
+    from ..reference.speculative_generate import speculative_generate
+    from ..reference.stop_strings import StopStrings
 
     bar = tqdm(
         total=len(ids),
@@ -113,17 +127,32 @@ def generate_text(
         if done == total:
             bar.close()
 
+    stops = StopStrings(options.stop, loaded.tokenizer.stream) if options.stop else None
+
+    def produced(user: int, token: int) -> bool:
+        on_token(token)
+        return stops is not None and stops(user, token)
+
+    request = {
+        "max_new_tokens": options.max_new_tokens,
+        "sampling": options.sampling(),
+        "policy": policy,
+        "eos_token_ids": loaded.tokenizer.eos_token_ids,
+        "on_token": produced,
+        "on_prefill": prefilled,
+        "cache": cache,
+    }
     try:
-        return generate(
+        if drafter is None:
+            return generate(loaded.model, [list(ids)], **request)
+        return speculative_generate(
             loaded.model,
             [list(ids)],
-            max_new_tokens=options.max_new_tokens,
-            sampling=options.sampling(),
-            policy=policy,
-            eos_token_ids=loaded.tokenizer.eos_token_ids,
-            on_token=lambda user, token: on_token(token),
-            on_prefill=prefilled,
-            cache=cache,
+            drafter,
+            adaptive=options.adapt,
+            lossy=options.lossy(),
+            context=None if cache is None else [list(context)],
+            **request,
         )
     finally:
         bar.close()
@@ -210,6 +239,7 @@ def make_report(
     context: int,
 ) -> RunReport:
     """Sum up the runs made with `policy`."""
+    from .drafting import speculation_report
     from .report import RunReport
 
     statistics = policy.statistics
@@ -228,6 +258,7 @@ def make_report(
         bypassed=statistics.bypassed_positions if statistics else 0,
         hit_rate=statistics.hit_rate if statistics else None,
         hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
+        speculation=speculation_report(options, results),
     )
 
 
@@ -244,7 +275,8 @@ def to_json(
         "model": loaded.source,
         "text": loaded.tokenizer.decode(result.token_ids[0]),
         "token_ids": result.token_ids[0],
-        "finish_reason": result.finish_reason[0],
+        # The callback that ends a text is the one of --stop.
+        "finish_reason": "stop" if result.finish_reason[0] == "callback" else result.finish_reason[0],
         **report.to_dict(),
         "options": used,
     }

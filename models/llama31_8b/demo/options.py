@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from ..reference.attention import AttentionPolicy
+    from ..reference.drafting import DraftShape
     from ..reference.sampling import SamplingParams
+    from ..reference.verification import SigmoidApproximation
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 # What --device takes today; the error for anything else lists this.
 DEVICES = ("cpu",)
 AUTO = "auto"
+VERIFICATIONS = ("exact", "sigmoid")
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -45,6 +48,14 @@ class DemoOptions:
     top_p: float = 1.0
     top_k: int = 0
     seed: int = 0
+    stop: tuple[str, ...] = ()
+    draft: str | None = None
+    draft_length: int | None = None
+    draft_window: int = 256
+    adapt: bool = True
+    tree: str | None = None
+    fuzzy: int | None = None
+    verify: str = "exact"
     device: str = "cpu"
     json: bool = False
 
@@ -53,6 +64,7 @@ class DemoOptions:
         try:
             self.sampling()
             self.policy(frozenset() if self.static_layers == AUTO else self.static_layer_set())
+            self.draft_shape()
         except UserError:
             raise
         except ValueError as error:
@@ -67,6 +79,59 @@ class DemoOptions:
             raise UserError("the prompt is empty")
         if self.static_layers != AUTO and self.attention != "static":
             raise UserError(f"--static-layers needs --attention static, got --attention {self.attention}")
+        if not all(self.stop):
+            raise UserError("--stop takes a text of at least one character")
+        self._check_drafting()
+
+    def _check_drafting(self) -> None:
+        if self.verify not in VERIFICATIONS:
+            raise UserError(f"no verification {self.verify!r}; available: {', '.join(VERIFICATIONS)}")
+        if self.drafter == "none":
+            asked = self._drafting_asked()
+            if asked:
+                raise UserError(f"{asked[0]} needs a drafter, got --draft none")
+            return
+        if self.drafter == "ngram" and self.fuzzy is not None:
+            raise UserError("--fuzzy runs layers of a draft model in parallel; --draft ngram has no model")
+        if self.drafter == "ngram" and self.tree == AUTO:
+            raise UserError("--tree auto grows by a draft model's confidence; --draft ngram has none")
+        if self.fuzzy is not None and self.fuzzy < 1:
+            raise UserError(f"--fuzzy takes a number of layers, 1 (sequential) or more, got {self.fuzzy}")
+        if self.draft_window < 1 or self.draft_window % 32:
+            raise UserError(f"--draft-window must be a positive multiple of 32, got {self.draft_window}")
+        if self.verify == "sigmoid" and self.drafter == "ngram":
+            raise UserError("--verify sigmoid needs a draft model's logits; --draft ngram has none")
+        if self.verify == "sigmoid" and self.temperature == 0:
+            raise UserError("--verify sigmoid needs --temperature above 0; at 0 exact verification is an arg-max")
+
+    def _drafting_asked(self) -> list[str]:
+        given = {
+            "--draft-length": self.draft_length is not None,
+            "--tree": self.tree is not None,
+            "--fuzzy": self.fuzzy is not None,
+            "--no-adapt": not self.adapt,
+            "--verify sigmoid": self.verify == "sigmoid",
+        }
+        return [flag for flag, present in given.items() if present]
+
+    @property
+    def drafter(self) -> str:
+        """none, self, ngram, or the source of a draft model; self when only other drafting options are given."""
+        if self.draft is not None:
+            return self.draft
+        return "self" if self._drafting_asked() else "none"
+
+    def draft_shape(self) -> DraftShape:
+        """The chain or tree that --tree and --draft-length ask for. Raises ValueError."""
+        from ..reference.drafting import DraftShape
+
+        return DraftShape.parse(self.tree, self.draft_length)
+
+    def lossy(self) -> SigmoidApproximation | None:
+        """The lossy verification of --verify sigmoid, None for exact."""
+        from ..reference.verification import SigmoidApproximation
+
+        return SigmoidApproximation() if self.verify == "sigmoid" else None
 
     def sampling(self) -> SamplingParams:
         """The sampling parameters these options ask for."""
@@ -203,6 +268,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         name = flag[2:].replace("-", "_")
         group.add_argument(flag, type=kind, default=default[name], metavar=metavar, help=text)
 
+    group.add_argument(
+        "--stop", action="append", default=[], metavar="TEXT",
+        help="end the text where it contains TEXT; may be given several times",
+    )  # fmt: skip
+
+    group = parser.add_argument_group("token-level speculation (off unless one of these is given)")
+    group.add_argument(
+        "--draft", nargs="?", const="self", metavar="DRAFTER",
+        help="none; self: the model itself over the first and last tokens of its cache; ngram: look-up in the "
+        "context; or a smaller model with the same vocabulary: a folder, a .gguf file or a hub id (default: self "
+        "when another option of this group is given, else none)",
+    )  # fmt: skip
+    group.add_argument(
+        "--draft-length", type=int, metavar="N",
+        help="draft at most N tokens ahead; fewer, down to none, when that pays better (default: 4, 5 with --tree "
+        "auto)",
+    )  # fmt: skip
+    group.add_argument(
+        "--no-adapt", dest="adapt", action="store_false", help="always draft the full length, whether it pays or not"
+    )
+    group.add_argument(
+        "--tree", metavar="DEPTHxWIDTH",
+        help="draft a tree: DEPTH levels with up to WIDTH candidates a node, such as 4x2, or 'auto' to grow it where "
+        "the draft is confident (default: a chain)",
+    )  # fmt: skip
+    group.add_argument(
+        "--fuzzy", type=int, metavar="N",
+        help="draft with N layers in parallel, and calibrate the draft's cache after each step (EasySpec)",
+    )  # fmt: skip
+    group.add_argument(
+        "--draft-window", type=int, default=default["draft_window"], metavar="S",
+        help="tokens --draft self reads at either end of the cache (default: 256)",
+    )  # fmt: skip
+    group.add_argument(
+        "--verify", default=default["verify"], metavar="KIND",
+        help="exact: the output is the model's own; sigmoid: an approximation that is LOSSY (default: exact)",
+    )  # fmt: skip
+
     group = parser.add_argument_group("output")
     group.add_argument(
         "--json", action="store_true", help="print one JSON object on standard output when done"
@@ -228,6 +331,7 @@ def parse(argv: list[str] | None = None) -> DemoOptions:
     values = vars(parser.parse_args(argv))
     _one_of("attention", values["attention"], ATTENTIONS)
     _one_of("device", values["device"], DEVICES)
+    values["stop"] = tuple(values["stop"])
     return DemoOptions(**values)
 
 

@@ -24,7 +24,8 @@ class RunReport:
     """One run, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
 
     context: cached tokens at the end. bypassed: decoded positions with fewer than 2S cached tokens.
-    speculates: whether the attention policy verifies guesses at all.
+    speculates: whether the attention policy verifies guesses at all. speculation: figures of token-level
+    speculation, None without a drafter.
     """
 
     model: str
@@ -41,6 +42,7 @@ class RunReport:
     bypassed: int
     hit_rate: float | None
     hit_rate_per_layer: list[float | None]
+    speculation: dict[str, Any] | None = None
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -62,6 +64,7 @@ class RunReport:
             "hits": self.hits,
             "misses": self.misses,
             "bypassed": self.bypassed,
+            "speculation": self.speculation,
             "estimate": predictions(self),
         }
 
@@ -136,7 +139,29 @@ def _speeds(report: RunReport) -> Table:
         rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
         table.add_row("hit rate", f"{rate}  ({report.hits} hits, {report.misses} misses)")
         table.add_row("bypassed", f"{report.bypassed} positions")
+    if report.speculation is not None:
+        for row in _drafting(report.speculation):
+            table.add_row(*row)
     return table
+
+
+def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
+    """Rows on token-level speculation; says so when nothing was drafted."""
+    rows = [("drafts", "none: drafting did not pay")]
+    if figures["num_drafts"]:
+        rate = f"{figures['draft_acceptance_rate']:.1%}"
+        counts = f"{figures['num_accepted_tokens']} of {figures['num_draft_tokens']} drafted tokens"
+        lengths = " ".join(f"{j}:{count}" for j, count in enumerate(figures["acceptance_histogram"]))
+        rows = [
+            ("drafts", f"{figures['num_drafts']} by {figures['drafter']}"),
+            ("accepted", f"[bold]{rate}[/bold]  ({counts})"),
+            ("accepted a draft", f"{lengths}  (mean acceptance length {figures['mean_acceptance_length']:.2f})"),
+        ]
+    if figures["tokens_per_target_step"] is not None:
+        rows.append(("tokens a step", f"{figures['tokens_per_target_step']:.2f}"))
+    if not figures["lossless"]:
+        rows.append(("verification", "[red]sigmoid: LOSSY, not the model's own distribution[/red]"))
+    return rows
 
 
 def _bars(rates: list[float | None]) -> Columns:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import zip_longest
+from typing import Any, Iterable
 
 
 @dataclass
@@ -44,6 +45,24 @@ class SpeculativeMetrics:
         for position in range(accepted):
             self.num_accepted_tokens_per_pos[position] += 1
         self.histogram_by_length.setdefault(depth, Counter())[accepted] += 1
+
+    @classmethod
+    def merged(cls, parts: Iterable[SpeculativeMetrics]) -> SpeculativeMetrics:
+        """The counts of several runs as those of one."""
+        total = cls()
+        for part in parts:
+            for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_target_steps"):
+                setattr(total, name, getattr(total, name) + getattr(part, name))
+            total.num_output_tokens += part.num_output_tokens
+            total.draft_seconds += part.draft_seconds
+            total.target_seconds += part.target_seconds
+            pairs = zip_longest(
+                total.num_accepted_tokens_per_pos, part.num_accepted_tokens_per_pos, fillvalue=0
+            )
+            total.num_accepted_tokens_per_pos = [a + b for a, b in pairs]
+            for depth, counts in part.histogram_by_length.items():
+                total.histogram_by_length.setdefault(depth, Counter()).update(counts)
+        return total
 
     @property
     def mean_acceptance_length(self) -> float | None:

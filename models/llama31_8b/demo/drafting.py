@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The drafter a run asks for, and the figures of token-level speculation over a run or a chat."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from loguru import logger
+
+from ..reference.drafting import Drafter, VocabularyMismatchError, check_vocabularies
+from ..reference.drafting_model import ModelDrafter, SelfDrafter
+from ..reference.drafting_ngram import NGramDrafter
+from ..reference.generate import GenerationResult
+from ..reference.metrics import SpeculativeMetrics
+from ..reference.speculative_generate import SpeculativeResult
+from ..weights import LoadedModel, load_model
+from .options import DemoOptions, UserError
+
+
+def make_drafter(loaded: LoadedModel, options: DemoOptions) -> Drafter | None:
+    """The drafter of --draft, None for none. A draft model is loaded here.
+
+    Raises UserError for a draft model with another vocabulary, or a layer-parallel size the model is too
+    small for, and what load_model raises.
+    """
+    kind = options.drafter
+    if kind == "none":
+        return None
+    shape = options.draft_shape()
+    try:
+        if kind == "ngram":
+            return NGramDrafter(shape)
+        if kind == "self":
+            return SelfDrafter(loaded.model, shape, window=options.draft_window, fuzzy=options.fuzzy)
+        draft = load_model(kind)
+        prints = draft.tokenizer.fingerprint(), loaded.tokenizer.fingerprint()
+        check_vocabularies(loaded.config, draft.config, prints[1], prints[0])
+        logger.info("draft model: {}", draft.source)
+        return ModelDrafter(
+            draft.model, shape, fuzzy=options.fuzzy, fingerprint=prints[0], target_fingerprint=prints[1]
+        )
+    except VocabularyMismatchError as error:
+        raise UserError(f"--draft {kind}: {error}") from error
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def speculation_report(options: DemoOptions, results: Sequence[GenerationResult]) -> dict[str, Any] | None:
+    """The part of the report on token-level speculation, over all results; None without a drafter."""
+    drafted = [result.speculation for result in results if isinstance(result, SpeculativeResult)]
+    if not drafted:
+        return None
+    return {
+        "drafter": options.drafter,
+        "verification": options.verify,
+        "lossless": options.verify == "exact",
+        **SpeculativeMetrics.merged(drafted).to_dict(),
+    }
