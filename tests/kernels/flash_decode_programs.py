@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of the speculative flash decode tests that run in a worker with a device, and the cases they run."""
+"""Bodies of the speculative flash decode tests that run in a worker with a device, and the cases they run.
+
+All tests of the op share one simulated chip, and with it the compiled kernels, and use parts of its grid.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from dataclasses import dataclass
 
 import torch
 
+CHIP = "4x2"
+
 
 @dataclass(frozen=True)
 class Case:
-    """A shape of the op. One compiled program serves all positions of a case."""
+    """A shape of the op. One compiled program serves all positions of a case. grid: the part of the chip it uses."""
 
     heads: int = 4
     kv_heads: int = 1
@@ -21,6 +26,7 @@ class Case:
     users: int = 1
     cache: str = "bfloat16"
     workers: int | None = None
+    grid: tuple[int, int] = (2, 1)
 
     def random(self, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """q, k, v with rare outliers."""
@@ -84,7 +90,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
-            program_config=ProgramConfig(workers_a_head=case.workers),
+            program_config=ProgramConfig(grid=case.grid, workers_a_head=case.workers),
         )
         found = download(outputs)
         found["priority"] = None if row is None else read_priorities(row, case.users)
@@ -102,7 +108,7 @@ def exact_body(device, case: Case, q, k, v, runs):
     results = []
     for run in runs:
         positions = upload_words(device, run["positions"], "int32")
-        config = ProgramConfig(workers_a_head=case.workers)
+        config = ProgramConfig(grid=case.grid, workers_a_head=case.workers)
         exact = flash_decode(*tensors, positions, chunk_size=case.chunk_size, program_config=config)
         results.append(ttnn.to_torch(exact))
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
@@ -114,7 +120,11 @@ def stock_body(device, q, k, v, position: int):
 
     tensors = [upload(device, part) for part in (q, k, v)]
     out = ttnn.transformer.scaled_dot_product_attention_decode(
-        *tensors, cur_pos_tensor=upload_words(device, [position], "int32")
+        *tensors,
+        cur_pos_tensor=upload_words(device, [position], "int32"),
+        program_config=ttnn.SDPAProgramConfig(
+            compute_with_storage_grid_size=ttnn.CoreCoord(1, 1), q_chunk_size=32, k_chunk_size=32
+        ),
     )
     return ttnn.to_torch(out)[:, :, : q.shape[2]]
 
@@ -153,7 +163,7 @@ def _grid_outside(device):
     from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 
     q, k, v = (upload(device, part) for part in Case().random())
-    config = ProgramConfig(grid=(8, 1), origin=(1, 0))
+    config = ProgramConfig(grid=(4, 1), origin=(1, 0))
     flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=64, program_config=config)
 
 

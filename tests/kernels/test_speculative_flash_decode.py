@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from flash_decode_programs import REFUSED, Case, exact_body, refused_body, speculative_body, stock_body
+from flash_decode_programs import CHIP, REFUSED, Case, exact_body, refused_body, speculative_body, stock_body
 from loguru import logger
 
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, REJECTED
@@ -60,7 +60,7 @@ def check_speculative(device, case: Case, positions: list[list[int]], seed: int 
 def test_every_boundary_of_the_cache(sim_device):
     """One program at all positions: tile and chunk boundaries, bypassed, without a middle, the maximum."""
     tokens = [1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 256]
-    results = check_speculative(sim_device("2x1"), Case(), [[n - 1] for n in tokens])
+    results = check_speculative(sim_device(CHIP), Case(), [[n - 1] for n in tokens])
     for n, found in zip(tokens, results, strict=True):
         if n <= 128:
             assert torch.equal(found["exact"], found["guess"]) and found["distance_sq"].item() == 0, n
@@ -70,35 +70,36 @@ def test_positions_past_the_cache_count_as_its_last(sim_device):
     case = Case()
     q, k, v = case.random()
     runs = [{"positions": [position]} for position in (255, 256, 100_000)]
-    (last, *past), _ = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
+    (last, *past), _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for found in past:
         assert torch.equal(found["exact"], last["exact"])
 
 
 @pytest.mark.parametrize(
-    "grid, case, positions",
+    "case, positions",
     [
-        ("2x1", Case(1, 1, max_tokens=128, chunk_size=32), [[70], [127]]),
-        ("2x2", Case(8, 2, 128, 128, 32, users=2, cache="bfloat8_b", workers=1), [[65, 127]]),
-        ("4x2", Case(9, 3, 64, 256, 32, workers=2), [[31], [254]]),
-        ("4x4", Case(32, 8, 64, 128, 32, workers=1), [[100]]),
+        (Case(1, 1, max_tokens=128, chunk_size=32), [[70], [127]]),
+        (Case(8, 2, 128, 128, 32, users=2, cache="bfloat8_b", workers=1, grid=(2, 2)), [[65, 127]]),
+        (Case(9, 3, 64, 256, 32, workers=2, grid=(4, 2)), [[31], [254]]),
+        (Case(32, 8, 64, 128, 32, workers=1, grid=(4, 2)), [[100]]),
     ],
-    ids=["1/1", "8/2 bfloat8_b, two users, groups take turns", "9/3 two workers a head", "32/8"],
+    ids=["1/1", "8/2 two users", "9/3 two workers a head", "32/8 heads take turns"],
 )
-def test_head_layouts(sim_device, grid, case, positions):
-    check_speculative(sim_device(grid), case, positions)
+def test_head_layouts(sim_device, case, positions):
+    check_speculative(sim_device(CHIP), case, positions)
 
 
 def test_workers_share_a_head_of_128_in_bfloat8_b(sim_device):
-    check_speculative(sim_device("2x2"), Case(4, 1, 128, 256, 64, cache="bfloat8_b", workers=3), [[199]], scale=0.05)
+    case = Case(4, 1, 128, 256, 64, cache="bfloat8_b", workers=3, grid=(2, 2))
+    check_speculative(sim_device(CHIP), case, [[199]], scale=0.05)
 
 
 def test_exact_variant_on_one_core(sim_device):
     """Speculation compiled out; a skipped user's rows are zeros; stock decode attention agrees."""
-    case = Case(6, 2, 64, 128, 32, users=2)
+    case = Case(6, 2, 64, 128, 32, users=2, grid=(1, 1))
     q, k, v = case.random(1)
     positions = [[127, -1], [0, 63], [-1, 64]]
-    results, caches = sim_device("1x1").run(
+    results, caches = sim_device(CHIP).run(
         exact_body, case, q, k, v, [{"positions": each} for each in positions], timeout=LIMIT_S
     )
     for each, found in zip(positions, results, strict=True):
@@ -109,9 +110,9 @@ def test_exact_variant_on_one_core(sim_device):
 
 
 def test_stock_decode_attention_is_a_second_oracle(sim_device):
-    case = Case(32, 1, 64, 128, 32)
+    case = Case(32, 1, 64, 128, 32, grid=(1, 1))
     q, k, v = case.random(2)
-    device = sim_device("1x1")
+    device = sim_device(CHIP)
     stock = device.run(stock_body, q, k, v, 100, timeout=LIMIT_S)
     (found,), _ = device.run(exact_body, case, q, k, v, [{"positions": [100]}], timeout=LIMIT_S)
     check_result("against stock attention", found, stock.double(), 0.999)
@@ -138,7 +139,7 @@ def test_mixed_outcomes_of_several_users(sim_device):
     positions = [127, 127, 62, -1]
     thresholds = [0.1, 0.0, 100.0]
     runs = [{"positions": positions, "threshold": each, "priority": REJECTED} for each in thresholds]
-    results, caches = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
+    results, caches = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     reference = speculative_flash_decode_reference(q, *caches, positions, chunk_size=32)
     ratios = (reference.distance_sq / reference.norm_sq).sqrt()
     assert ratios[0] < 0.09 and ratios[1] > 0.11, "the cases must lie clear of the band around the threshold"
@@ -159,7 +160,7 @@ def test_fifty_repeats_are_bit_equal(sim_device):
     case = Case(2, 1, 64, 128, 32, users=4)
     q, k, v = case.random(4)
     runs = 50 * [{"positions": [70, -1, -1, -1], "priority": REJECTED}]
-    results, _ = sim_device("2x1").run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
+    results, _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for found in results[1:]:
         for name, value in results[0].items():
             assert torch.equal(found[name], value) if isinstance(value, torch.Tensor) else found[name] == value
@@ -169,11 +170,11 @@ def test_refused_before_anything_runs(sim_device):
     messages = {
         "host query": ("UnsupportedError", "q must be on device, it is in host memory"),
         "small grid": ("ValueError", "need 2 cores, the grid has 1"),
-        "grid outside": ("UnsupportedError", "a grid of 8x1 cores at (1, 0) is not within the device's 2x1"),
+        "grid outside": ("UnsupportedError", "a grid of 4x1 cores at (1, 0) is not within the device's 4x2"),
         "tiled priority": ("ValueError", "priority must be uint32, row-major"),
         "too large chunk": ("UnsupportedError", "chunk_size 4096 with head_dim 128"),
     }
     assert messages.keys() == REFUSED.keys()
     for build, (kind, text) in messages.items():
-        found = sim_device("2x1").run(refused_body, build)
+        found = sim_device(CHIP).run(refused_body, build)
         assert found is not None and found[0] == kind and text in found[1], (build, found)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from flash_decode_programs import Case
+from flash_decode_programs import CHIP, Case
 
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
 from tt_kernels.speculative_flash_decode.reference import (
@@ -98,12 +98,12 @@ def test_roles_and_outcomes_alternate_over_layers(sim_device):
         (HIT, full), (HIT, full), (MISS, full), (HIT, [127, 65]), (MISS, [40, 127]),
         (HIT, [40, 127]), (HIT, full), (MISS, full), (HIT, [-1, 90]), (HIT, full),
     ]  # fmt: skip
-    sent = check_layers(sim_device("4x2"), layers, [[REJECTED] * 2, [ACCEPTED] * 2])
+    sent = check_layers(sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2])
     assert min(sent) >= 3
 
 
 def test_on_a_tie_the_first_member_sends(sim_device):
-    sent = check_layers(sim_device("4x2"), [(HIT, [70, -1]), (HIT, [70, -1])], [[REJECTED, 0], [REJECTED, 0]])
+    sent = check_layers(sim_device(CHIP), [(HIT, [70, -1]), (HIT, [70, -1])], [[REJECTED, 0], [REJECTED, 0]])
     assert sent == [1, 1]
     assert RECEIVED > ACCEPTED and BYPASSED > REJECTED
 
@@ -158,7 +158,7 @@ def silent_body(device, case: Case, q, k, v, role: int):
 @pytest.mark.parametrize("role", [0, 1], ids=["sender", "receiver"])
 def test_a_silent_peer_ends_in_the_bounded_error(sim_device, role):
     q, k, v = CASE.random(6)
-    message, calls, priority, alone, both = sim_device("4x2").run(silent_body, CASE, q, k, v, role, timeout=LIMIT_S)
+    message, calls, priority, alone, both = sim_device(CHIP).run(silent_body, CASE, q, k, v, role, timeout=LIMIT_S)
     assert message == "member 0 (core (3, 0)) gave up in call 1: the peer did not arrive"
     assert calls == 1
     if role == 0:  # a sender's own results do not depend on its peer

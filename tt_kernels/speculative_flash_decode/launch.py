@@ -13,7 +13,7 @@ from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.buffers import Buffer, check_l1, plan_buffers
 from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, UnsupportedError, check_problem
 from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
-from tt_kernels.speculative_flash_decode.program import Member, Settings, Tensors, build_program
+from tt_kernels.speculative_flash_decode.program import Member, Settings, Tensors, empty_program, fill_program
 from tt_kernels.speculative_flash_decode.work_split import Core, CorePlan, plan_cores
 
 OP = "speculative_flash_decode"
@@ -49,15 +49,16 @@ def launch(problem: Problem, tensors: Tensors, settings: Settings, config: Progr
     buffers = buffers_of(problem, plan, settings, peer is not None)
     noc_core = noc_core_of(device)
     if peer is None:
-        program = build_program(problem, settings, [Member(tensors, plan)], buffers, noc_core)
+        program = empty_program(problem, [plan])
+        fill_program(program, problem, settings, [Member(tensors, plan)], buffers, noc_core)
     else:
         program = ttnn.MeshProgramDescriptor()
         for place in peer.pairs.coordinates():
             here = ttnn.MeshCoordinate(*place)
-            # The connection's semaphores go behind those of the op, so its arguments follow the program.
-            member = Member(tensors, plan, peer.pairs.member(place), peer.args(tensors.exact, []))
-            part = build_program(problem, settings, [member], buffers, noc_core)
-            _append_args(part.kernels[-1], plan.exchange, peer.pairs.link_args(place, part))
+            part = empty_program(problem, [plan])
+            link = peer.pairs.link_args(place, part)
+            member = Member(tensors, plan, peer.pairs.member(place), peer.args(tensors.exact, link))
+            fill_program(part, problem, settings, [member], buffers, noc_core)
             program[ttnn.MeshCoordinateRange(here, here)] = part
     ttnn.generic_op(tensors.all(), program)
 
@@ -89,7 +90,8 @@ def launch_pair(
     built = [
         Member(members[i], plans[i], i, peer.args(members[1 - i].exact, peer.pairs.link_args(i))) for i in present
     ]
-    program = build_program(problem, settings, built, buffers, noc_core_of(device))
+    program = empty_program(problem, [member.plan for member in built])
+    fill_program(program, problem, settings, built, buffers, noc_core_of(device))
     ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)
 
 
@@ -147,15 +149,6 @@ def _check_peer(tensors: Tensors, gathered) -> None:
     if tensors.priority is None:
         raise UnsupportedError("a peer needs the priorities of this member: give priority=")
     check_gathered(facts(gathered))
-
-
-def _append_args(kernel, core: Core, values: list[int]) -> None:
-    import ttnn
-
-    x, y = core
-    arguments = ttnn.RuntimeArgs()
-    arguments[x][y] = [*kernel.runtime_args[x][y], *values]
-    kernel.runtime_args = arguments
 
 
 def _cores(device, config: ProgramConfig) -> list[Core]:

@@ -115,14 +115,26 @@ def shape_args(problem: Problem, plan: CorePlan) -> list[int]:
     ]
 
 
-def build_program(
+def empty_program(problem: Problem, plans: Sequence[CorePlan]):
+    """A ttnn.ProgramDescriptor with the semaphores of the op alone, to which a fabric connection may add its own."""
+    import ttnn
+
+    cores = core_set(*(core for plan in plans for core in plan.cores))
+    count = SEMAPHORES["sem_user"] + problem.users
+    assert count <= MAX_SEMAPHORES
+    semaphores = [ttnn.SemaphoreDescriptor(id=i, core_ranges=cores, initial_value=0) for i in range(count)]
+    return ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
+
+
+def fill_program(
+    program,
     problem: Problem,
     settings: Settings,
     members: Sequence[Member],
     buffers: dict[str, Buffer],
     noc_core,
 ):
-    """The ttnn.ProgramDescriptor that runs every member of `members` on its own cores of one chip.
+    """Add to an `empty_program` what runs every member of `members` on its own cores of one chip; returns it.
 
     noc_core: Core -> (x, y) on the NoC.
     """
@@ -148,11 +160,8 @@ def build_program(
         OUTPUT: [member.plan.output for member in members if member.plan.output],
         EXCHANGE: [member.plan.exchange for member in members if member.plan.exchange],
     }
-    program = ttnn.ProgramDescriptor(
-        kernels=kernels,
-        semaphores=_semaphores(problem, [core for member in members for core in member.plan.cores]),
-        cbs=[_circular_buffer(buffer, cores) for buffer in sorted(buffers.values(), key=lambda b: b.index)],
-    )
+    program.kernels = kernels
+    program.cbs = [_circular_buffer(buffer, cores) for buffer in sorted(buffers.values(), key=lambda b: b.index)]
     return require_ungated(program, "speculative_flash_decode")
 
 
@@ -282,14 +291,6 @@ def _kernel(source: str, cores: list[Core], common: Common, accessors: list[int]
         config=config,
         compiler_include_paths=[str(INCLUDE_PATH)],
     )
-
-
-def _semaphores(problem: Problem, cores: list[Core]) -> list:
-    import ttnn
-
-    count = SEMAPHORES["sem_user"] + problem.users
-    assert count <= MAX_SEMAPHORES
-    return [ttnn.SemaphoreDescriptor(id=i, core_ranges=core_set(*cores), initial_value=0) for i in range(count)]
 
 
 def _circular_buffer(buffer: Buffer, cores: dict[str, list[Core]]):
