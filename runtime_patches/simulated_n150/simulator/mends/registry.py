@@ -11,6 +11,7 @@ from runtime_patches.simulated_n150.simulator.mends import (
     data_format,
     integer_division,
     lookups,
+    moves,
     noc,
     packer,
     unpacker,
@@ -30,4 +31,5 @@ def all_mends() -> list[Mend]:
         noc.MEND,
         lookups.MEND,
         core.MEND,
+        moves.MEND,
     ]
