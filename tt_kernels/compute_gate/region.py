@@ -16,15 +16,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Stems of the names of ttnn's ops that send to or wait for another chip.
+# The ops of ttnn that send to or wait for another chip, by the last part of their names.
 _CROSS_CHIP = re.compile(
-    r"all_gather|all_reduce|reduce_scatter|all_broadcast|all_to_all|point_to_point|reduce_to_root|reduce_to_one"
-    r"|(^|_)send_(async|direct)|(^|_)recv_(async|direct)|neighbor_pad|slice_reshard|ring_(attention|joint|distributed)"
-    r"|fused_rms_minimal|fused_rms_1_1_32_8192|dit_fused_distributed|moe_compute|moe_gpt|deepseek_moe_reduce"
-    r"|selective_reduce_combine|halo_scatter|rms_allgather"
+    r"all_gather|all_reduce|reduce_scatter|all_broadcast|all_to_all|point_to_point|reduce_to_root|rms_allgather"
+    r"|(^|_)send_(async|direct)|(^|_)recv_(async|direct)|neighbor_pad|slice_reshard|selective_reduce_combine"
+    r"|(^|_)ring_|halo_scatter|fused_rms_minimal|dit_fused_distributed|moe_compute|moe_gpt|socket_service"
+    r"|llama_rs_|compressor_state_exchange|attn_res_gather_softmax|qkv_causal_conv1d_silu|select_final_carry"
+    r"|^(broadcast|combine|dispatch)(_fabric2d)?$"
 )
-# Names that hold such a stem but work on one chip alone.
-_LOCAL = re.compile(r"(pre|post)_all_?gather|_create_\w*buffers?$")
+# Names that hold such a part but are work for one chip alone, or for the host.
+_LOCAL = re.compile(r"(pre|post)_all_?gather$|_create_\w*buffers?$|^prepare_")
 
 
 class GatedRegionError(RuntimeError):
@@ -49,7 +50,7 @@ def active_region() -> Region | None:
 def is_cross_chip(name: str) -> bool:
     """Whether the ttnn op of that fully qualified name exchanges data with another chip."""
     stem = name.rpartition(".")[2]
-    return stem == "broadcast" or bool(_CROSS_CHIP.search(stem) and not _LOCAL.search(stem))
+    return bool(_CROSS_CHIP.search(stem)) and not _LOCAL.search(stem)
 
 
 def refuse_in_region(name: str, cluster_axis: int | None = None) -> None:
