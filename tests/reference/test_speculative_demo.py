@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token-level speculation from the demo's command line: same text, metrics in report and JSON, clear refusals."""
+"""Token-level speculation from the demo's command line: same text, metrics, clear refusals."""
 
 import json
 

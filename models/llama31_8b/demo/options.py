@@ -102,7 +102,7 @@ class DemoOptions:
         if self.verify == "sigmoid" and self.drafter == "ngram":
             raise UserError("--verify sigmoid needs a draft model's logits; --draft ngram has none")
         if self.verify == "sigmoid" and self.temperature == 0:
-            raise UserError("--verify sigmoid needs --temperature above 0; at 0 exact verification is an arg-max")
+            raise UserError("--verify sigmoid needs --temperature above 0; at 0 exact needs only arg-maxima")
 
     def _drafting_asked(self) -> list[str]:
         given = {
@@ -116,7 +116,7 @@ class DemoOptions:
 
     @property
     def drafter(self) -> str:
-        """none, self, ngram, or the source of a draft model; self when only other drafting options are given."""
+        """none, self, ngram, or a draft model's source; self when only other drafting options are given."""
         if self.draft is not None:
             return self.draft
         return "self" if self._drafting_asked() else "none"
@@ -193,7 +193,7 @@ class DemoOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """For --json: every option with its value."""
-        return asdict(self)
+        return {**asdict(self), "stop": list(self.stop)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -276,22 +276,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("token-level speculation (off unless one of these is given)")
     group.add_argument(
         "--draft", nargs="?", const="self", metavar="DRAFTER",
-        help="none; self: the model itself over the first and last tokens of its cache; ngram: look-up in the "
-        "context; or a smaller model with the same vocabulary: a folder, a .gguf file or a hub id (default: self "
-        "when another option of this group is given, else none)",
+        help="none; self: the model itself over the first and last tokens of its cache; ngram: look-up in "
+        "the context; or a smaller model with the same vocabulary: a folder, a .gguf file or a hub id "
+        "(default: self when another option of this group is given, else none)",
     )  # fmt: skip
     group.add_argument(
         "--draft-length", type=int, metavar="N",
-        help="draft at most N tokens ahead; fewer, down to none, when that pays better (default: 4, 5 with --tree "
-        "auto)",
+        help="draft at most N tokens ahead; fewer, down to none, when that pays better (default: 4, 5 with "
+        "--tree auto)",
     )  # fmt: skip
     group.add_argument(
-        "--no-adapt", dest="adapt", action="store_false", help="always draft the full length, whether it pays or not"
-    )
+        "--no-adapt", dest="adapt", action="store_false",
+        help="always draft the full length, whether it pays or not",
+    )  # fmt: skip
     group.add_argument(
         "--tree", metavar="DEPTHxWIDTH",
-        help="draft a tree: DEPTH levels with up to WIDTH candidates a node, such as 4x2, or 'auto' to grow it where "
-        "the draft is confident (default: a chain)",
+        help="draft a tree: DEPTH levels with up to WIDTH candidates a node, such as 4x2, or 'auto' to grow "
+        "it where the draft is confident (default: a chain)",
     )  # fmt: skip
     group.add_argument(
         "--fuzzy", type=int, metavar="N",

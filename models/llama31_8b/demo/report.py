@@ -155,7 +155,8 @@ def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
         rows = [
             ("drafts", f"{figures['num_drafts']} by {figures['drafter']}"),
             ("accepted", f"[bold]{rate}[/bold]  ({counts})"),
-            ("accepted a draft", f"{lengths}  (mean acceptance length {figures['mean_acceptance_length']:.2f})"),
+            ("accepted a draft", lengths),
+            ("mean acceptance length", f"{figures['mean_acceptance_length']:.2f}, the bonus token counted"),
         ]
     if figures["tokens_per_target_step"] is not None:
         rows.append(("tokens a step", f"{figures['tokens_per_target_step']:.2f}"))
