@@ -273,13 +273,21 @@ template <class A, class B>
     requires detail::IntegerOperands<A, B>
 sfpi_inline detail::comparison operator>(const A& a, const B& b) {
     using V = detail::common<A, B>;
-    return V(b) < V(a);
+    if constexpr (std::integral<B> && std::is_same_v<V, vInt>) {
+        return {(b - a).r, SFPSETCC_MOD1_LREG_LT0};
+    } else {
+        return V(b) < V(a);
+    }
 }
 template <class A, class B>
     requires detail::IntegerOperands<A, B>
 sfpi_inline detail::comparison operator<=(const A& a, const B& b) {
     using V = detail::common<A, B>;
-    return V(b) >= V(a);
+    if constexpr (std::integral<B> && std::is_same_v<V, vInt>) {
+        return {(b - a).r, SFPSETCC_MOD1_LREG_GTE0};
+    } else {
+        return V(b) >= V(a);
+    }
 }
 
 // A hint to the SFPI compiler that the guarded code is near; it carries no meaning here.
