@@ -8,7 +8,8 @@
 // DeviceZoneScopedMainChildN around a kernel on its RISC. Without that profiler both expand to nothing. The
 // runtime root appends an include of this file to the header that defines them, and here they become a span.
 //
-// The words lie in the region tt-metal reserves for LLK debugging, behind the part its checkpoints use.
+// The words lie in the region tt-metal reserves for LLK debugging, behind the part its checkpoints use
+// and before its end, where the SGDC gate is.
 #pragma once
 
 #if !defined(PROFILE_KERNEL) && !defined(DISPATCH_KERNEL) && \
@@ -20,8 +21,8 @@ constexpr uint32_t WORDS_A_SPAN = 4;  // start and end of the last run, cycles o
 constexpr uint32_t REGION_OFFSET = 512;
 constexpr uint32_t SPANS = 6;  // the program, then BRISC, NCRISC, TRISC0, TRISC1, TRISC2
 constexpr uint32_t REGION = MEM_LLK_DEBUG_BASE + REGION_OFFSET;
-constexpr uint32_t SKIP_WORD = SPANS * WORDS_A_SPAN;  // not 0: the program that is running is not to be counted
-static_assert(REGION_OFFSET + (SKIP_WORD + 1) * 4 <= MEM_LLK_DEBUG_SIZE, "the words leave their L1 region");
+constexpr uint32_t SKIP_WORD = SPANS * WORDS_A_SPAN;  // not 0: do not count the running program
+constexpr uint32_t SKIP_WORD = SPANS * WORDS_A_SPAN;  // when not 0: do not count the running program
 
 #if defined(COMPILE_FOR_BRISC)
 constexpr uint32_t KERNEL_SPAN = 1;

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cycle counts: which kernels are counted, and that twice the work costs about twice the cycles."""
 
+import re
+
 import pytest
 import torch
 
 from runtime_patches.cycles import CYCLE_VARIABLES, CoreCycles, Span, _decode, cycle_overlays
+from runtime_patches.runtime_root import merge_overlays
+from runtime_patches.sgdc import patch as sgdc
 
 TILE = 32
 
@@ -159,6 +163,19 @@ def test_a_grid_beyond_the_device_is_refused(counting):
 def test_a_root_without_counts_is_refused(sim_device, on_silicon):
     with pytest.raises(RuntimeError, match="do not count cycles.*cycle_overlays"):
         sim_device("1x1").run(idle)
+
+
+def test_counts_and_the_sgdc_patch_go_together():
+    """One root may hold both: they replace different files, and their L1 words lie apart."""
+    both = merge_overlays(cycles=cycle_overlays(), sgdc=sgdc.overlays())
+    assert len(both) == len(cycle_overlays()) + len(sgdc.overlays())
+    debug_region, counts_end = 1024, 512 + (6 * 4 + 1) * 4
+    gate_size = int(re.search(rb"#define SGDC_GATE_SIZE (\w+)", sgdc_header(both))[1], 0)
+    assert counts_end <= debug_region - gate_size
+
+
+def sgdc_header(overlays: dict[str, bytes]) -> bytes:
+    return next(content for content in overlays.values() if b"#define SGDC_GATE_SIZE" in content)
 
 
 def test_decoding():
