@@ -206,3 +206,21 @@ def test_instructions_of_one_cycle_read_what_was_there_before(unit):
     run(unit, load_macro(1, address=0), word("SFPLOAD", lreg_ind=1, instr_mod0=4, dest_reg_addr=4))
     assert unit.registers[16][0] == 11
     assert get_register(unit, 1)[0] == 20
+
+
+def test_a_comparison_does_not_mask_the_load_of_its_own_cycle(unit):
+    """As tt-metal's where: the condition is compared while the first choice is loaded, the second is then masked."""
+    run(unit, word("SFPENCC", imm12_math=3, instr_mod1=10))
+    template = word("SFPSETCC", lreg_dest=12, lreg_c=0, instr_mod1=6)
+    configure_macro(unit, template, 4, misc=0x700)
+    condition, first, second = np.arange(32) % 3, np.arange(32) + 100, np.arange(32) + 200
+    for address, values in ((0, condition), (4, first), (8, second)):
+        set_register(unit, 2, values)
+        run(unit, word("SFPSTORE", lreg_ind=2, instr_mod0=4, dest_reg_addr=address))
+    run(
+        unit,
+        load_macro(0, address=0),
+        word("SFPLOAD", lreg_ind=0, instr_mod0=4, dest_reg_addr=4),
+        word("SFPLOAD", lreg_ind=0, instr_mod0=4, dest_reg_addr=8),
+    )
+    np.testing.assert_array_equal(get_register(unit, 0), np.where(condition == 0, second, first))

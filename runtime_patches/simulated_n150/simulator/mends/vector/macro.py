@@ -163,8 +163,9 @@ class MacroInstructions(MemoryInstructions):
                 held.delay -= 1
         self._waiting = waiting
         self._taken_units = frozenset(held.unit for held in due)
-        before = self.registers.copy()
-        after = before.copy()
+        # Everything in this cycle sees the registers and flags as they were before it.
+        before = (self.registers.copy(), self.flags.copy(), self.use_flags.copy())
+        after = tuple(array.copy() for array in before)
         try:
             for held in due:
                 self._run(held)
@@ -173,13 +174,19 @@ class MacroInstructions(MemoryInstructions):
             self._collect(before, after)
         finally:
             self._taken_units = frozenset()
-            self.registers[:] = after
+            self._restore(after)
 
     def _collect(self, before, after):
-        """Move what the last instruction wrote into `after` and give the next one the registers of before."""
-        written = self.registers != before
-        np.copyto(after, self.registers, where=written)
-        self.registers[:] = before
+        """Move what the last instruction wrote into `after`, and give the next one the state of `before`."""
+        for old, new, present in zip(before, after, (self.registers, self.flags, self.use_flags), strict=True):
+            np.copyto(new, present, where=present != old)
+        self._restore(before)
+
+    def _restore(self, state):
+        registers, flags, use_flags = state
+        self.registers[:] = registers
+        self.flags, self.use_flags = flags.copy(), use_flags.copy()
+        self.flags_changed()
 
     def _run(self, held):
         if held.store is not None:
