@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the gate and the exchange cost, in cycles of the simulated N150: `python -m perf.bench_sgdc`.
+
+- a skipped program against the same program run, with and without what the firmware spends on any launch;
+- setting the gate from a priority, with and without the outcome log, and opening it again;
+- the exchange of a tensor over the virtual pair, by size;
+- figure 13 of the paper on the virtual pair: see `perf.sgdc_layers`.
+
+The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KERNEL_CYCLES = 10_000
+TARGET = 0.05
+EXCHANGE_TILES = (2, 8, 32, 128)
+PARTS = ("gate", "exchange", "layers")
+GRID = "4x2"
+
+
+def measure_gate(device, width: int = 320) -> dict:
+    """Cycles of a matmul [32, width] x [width, width] run and skipped, and of the programs around it.
+
+    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the longest
+    of its kernels.
+    """
+    import torch
+    import ttnn
+
+    from runtime_patches.cycles import measure
+    from tt_kernels.common.priority import ACCEPTED, REJECTED
+    from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, set_compute_gate
+
+    def tile(*shape):
+        return ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+    activations, weights, output = tile(32, width), tile(width, width), tile(32, width)
+    closed, opened = _priority(device, ACCEPTED), _priority(device, REJECTED)
+    log = OutcomeLog(device, layers=1, users=1)
+    programs = {
+        "op, run": lambda: ttnn.matmul(activations, weights, optional_output_tensor=output),
+        "set gate": lambda: set_compute_gate(opened, users=1),
+        "set gate and log": lambda: set_compute_gate(opened, users=1, log=log, layer=0),
+        "open gate": lambda: clear_compute_gate(device),
+    }
+    found = {}
+    for name, program in programs.items():
+        program()  # compiled before it is measured
+        found[name] = _spans(measure(device, program)[0, 0])
+    set_compute_gate(closed, users=1)
+    found["op, skipped"] = _spans(measure(device, programs["op, run"])[0, 0])
+    clear_compute_gate(device)
+    return found
+
+
+def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
+    """{tiles: cycles from the moment both members have started until both are done}, bf16, DRAM."""
+    import torch
+    import ttnn
+
+    from runtime_patches.cycles import measure
+    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.priority import RECEIVED, REJECTED
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    exchange = DeviceExchange(CorePair(device), users=1)
+    priorities = [_priority(device, REJECTED), _priority(device, RECEIVED)]
+    found = {}
+    for count in tiles:
+        tensors = [
+            ttnn.from_torch(
+                torch.randn(32, 32 * count), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+            )
+            for _ in range(2)
+        ]
+        exchange(tensors, priorities)
+        cores = measure(device, lambda given=tensors: exchange(given, priorities))
+        spans = [core.program for core in cores.values()]
+        start = max(spans, key=lambda span: span.start - spans[0].start).start
+        found[count] = max(span.end - start for span in spans)
+    exchange.check()
+    return found
+
+
+def report(results: dict) -> str:
+    """The results of `run` as text."""
+    from perf.sgdc_layers import as_text
+
+    lines = []
+    if gate := results.get("gate"):
+        lines += _gate_report(gate)
+    if exchange := results.get("exchange"):
+        sizes = ", ".join(f"{count}: {cycles} cycles" for count, cycles in exchange.items())
+        lines.append(f"exchange over the NoC, bf16 tiles: {sizes}")
+    if layers := results.get("layers"):
+        lines.append(as_text(layers))
+    return "\n".join(lines)
+
+
+def _gate_report(gate: dict) -> list[str]:
+    lines = [f"{'on core (0, 0) of the simulated N150, cycles':46}{'program':>9}{'kernels':>9}"]
+    lines += [f"  {name:44}{span['program']:>9}{span['kernel']:>9}" for name, span in gate.items()]
+    skipped = gate["op, skipped"]
+    launch = skipped["program"] - skipped["kernel"]
+    kernels, whole = skipped["kernel"] / KERNEL_CYCLES, skipped["program"] / (KERNEL_CYCLES + launch)
+    lines.append(
+        f"a skipped program costs {kernels:.1%} of a {KERNEL_CYCLES}-cycle kernel in its kernels (target: under "
+        f"{TARGET:.0%}), and {whole:.1%} of that kernel's program with the {launch} cycles the firmware spends on "
+        "launching either"
+    )
+    return lines
+
+
+def run(parts: list[str]) -> dict:
+    """Measure in a process of its own on a simulated chip."""
+    from runtime_patches import sgdc
+    from runtime_patches.cycles import CYCLE_VARIABLES, cycle_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    variables = simulated_environment(GRID, {**sgdc.overlays(), **cycle_overlays()}) | CYCLE_VARIABLES
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "results.json"
+        command = [sys.executable, "-m", "perf.bench_sgdc", "--worker", str(answer), "--parts", *parts]
+        done = subprocess.run(command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False)
+        if done.returncode or not answer.exists():
+            raise SystemExit(f"the measuring process ended with status {done.returncode}")
+        return json.loads(answer.read_text())
+
+
+def _work(answer: Path, parts: list[str]) -> None:
+    import ttnn
+
+    device = ttnn.open_device(device_id=0)
+    from tt_kernels.compute_gate.op import clear_compute_gate
+
+    clear_compute_gate(device)
+    from perf.sgdc_layers import measure_patterns
+
+    measures = {"gate": measure_gate, "exchange": measure_exchange, "layers": measure_patterns}
+    results = {part: measures[part](device) for part in parts}
+    answer.write_text(json.dumps(results))
+    ttnn.close_device(device)
+
+
+def _priority(device, value: int):
+    import ttnn
+
+    from tt_kernels.common.priority import priority_row
+
+    return ttnn.from_torch(priority_row(value), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+
+def _spans(core) -> dict[str, int]:
+    """Of a perf measurement of one core: its program and its longest kernel, in cycles."""
+    return {"program": core.program.cycles, "kernel": max(span.cycles for span in core.kernels().values())}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m perf.bench_sgdc", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="also write the results there")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure; the layers take minutes"
+    )
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.worker:
+        _work(options.worker, options.parts)
+        return 0
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    results = run(options.parts)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    print(report(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Streams a row of activation tiles and the weight tiles of one output column after another.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+
+void kernel_main() {
+    constexpr uint32_t depth = get_compile_time_arg_val(0);
+    constexpr uint32_t columns = get_compile_time_arg_val(1);
+    constexpr uint32_t batch = get_compile_time_arg_val(2);
+    constexpr auto activation_args = TensorAccessorArgs<3>();
+    constexpr auto weight_args = TensorAccessorArgs<activation_args.next_compile_time_args_offset()>();
+    const auto activations = TensorAccessor(activation_args, get_arg_val<uint32_t>(0));
+    const auto weights = TensorAccessor(weight_args, get_arg_val<uint32_t>(1));
+    constexpr uint32_t tile_bytes = get_tile_size(0);
+
+    for (uint32_t column = 0; column < columns; ++column) {
+        for (uint32_t k = 0; k < depth; k += batch) {
+            cb_reserve_back(0, batch);
+            cb_reserve_back(1, batch);
+            for (uint32_t i = 0; i < batch; ++i) {
+                noc_async_read(activations.get_noc_addr(k + i), get_write_ptr(0) + i * tile_bytes, tile_bytes);
+                const uint32_t tile = (k + i) * columns + column;
+                noc_async_read(weights.get_noc_addr(tile), get_write_ptr(1) + i * tile_bytes, tile_bytes);
+            }
+            noc_async_read_barrier();
+            cb_push_back(0, batch);
+            cb_push_back(1, batch);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of attention and an MLP-like op on a virtual pair (ALSpec paper, figure 13): part of `perf.bench_sgdc`.
+
+The chip's rows 0 and 1 are the members. Every layer runs the real programs: exchange, speculative attention of both
+members, gate, MLP-like op (a row of tiles times a matrix), gate open. Two chips would run theirs at once, but slow
+dispatch, the only dispatch of the simulator, starts a program when the last one has ended on the whole chip. So the
+cycles of each member in each program are measured, and `timeline` puts them on one clock a member: members meet at
+the exchange and start attention together, and otherwise each goes on when it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+KERNELS = Path(__file__).parent / "kernels"
+CONTEXT, CHUNK, HEAD_DIM, HEADS = 256, 32, 64, 4
+DEPTH, COLUMNS, BATCH = 8, 12, 4  # tiles of the MLP-like op
+PATTERNS = {"0%": (False,) * 4, "50%": (True, False, True, False), "100%": (True,) * 4}
+HIT, MISS = 100.0, 0.0  # thresholds
+TARGET = 0.10
+
+
+@dataclass(frozen=True)
+class MemberCycles:
+    """One member in one layer. attention: speculative decode; gate: setting and opening it; mlp: run or skipped."""
+
+    attention: int
+    gate: int
+    mlp: int
+
+
+@dataclass(frozen=True)
+class LayerCycles:
+    hit: bool
+    sender: int
+    exchange: int
+    members: tuple[MemberCycles, MemberCycles]
+
+
+def timeline(layers: list[LayerCycles]) -> dict[str, int]:
+    """Cycles until the last member that holds the result is done, of each member's work, and of their overlap.
+
+    overlap: in hit layers, how long the receiver was at its MLP while the sender was still at its attention.
+    """
+    clocks, busy, overlap = [0, 0], [0, 0], 0
+    for layer in layers:
+        start = max(clocks) + layer.exchange
+        for member, cycles in enumerate(layer.members):
+            work = cycles.attention + cycles.gate + cycles.mlp
+            clocks[member] = start + work
+            busy[member] += layer.exchange + work
+        if layer.hit:
+            sender, receiver = layer.members[layer.sender], layer.members[1 - layer.sender]
+            begun, ended = receiver.attention + receiver.gate, receiver.attention + receiver.gate + receiver.mlp
+            overlap += max(0, min(sender.attention, ended) - begun)
+    return {"total": max(clocks), "member 0": busy[0], "member 1": busy[1], "overlap": overlap}
+
+
+def predict(layers: list[LayerCycles]) -> float:
+    """Appendix F for the same kernels: the estimator's formula without exchange and gate."""
+    from perf.estimator import token_latency
+
+    senders = [layer.members[layer.sender] for layer in layers]
+    receivers = [layer.members[1 - layer.sender] for layer in layers]
+    run = [(r if layer.hit else s).mlp for layer, s, r in zip(layers, senders, receivers, strict=True)]
+    count = len(layers)
+    return token_latency(
+        fixed=0.0,
+        per_layer=sum(run) / count,
+        sfd_s=sum(s.attention for s in senders) / count,
+        sfd_r=sum(r.attention for r in receivers) / count,
+        layers=count,
+        hit_rate=sum(layer.hit for layer in layers) / count,
+    )
+
+
+def measure_patterns(device, patterns=PATTERNS) -> dict[str, dict]:
+    """Run every pattern; for each the layers' cycles, `timeline` and `predict`."""
+    pair = _Pair(device)
+    pair.layer(hit=True, measured=False)  # compiles everything
+    found = {}
+    for name, hits in patterns.items():
+        pair.restart()
+        layers = [pair.layer(hit) for hit in hits]
+        measured, predicted = timeline(layers), predict(layers)
+        found[name] = {
+            "layers": [asdict(layer) for layer in layers],
+            "predicted": predicted,
+            "error": predicted / measured["total"] - 1,
+            **measured,
+        }
+    return found
+
+
+def as_text(results: dict[str, dict]) -> str:
+    """The patterns as a table."""
+    lines = [
+        f"attention over {CONTEXT} tokens (chunk {CHUNK}) and an MLP-like op on the virtual pair, cycles",
+        "| hits | layers | total | member 0 | member 1 | overlap | predicted | difference |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, found in results.items():
+        lines.append(
+            f"| {name} | {len(found['layers'])} | {found['total']} | {found['member 0']} | {found['member 1']} | "
+            f"{found['overlap']} | {found['predicted']:.0f} | {found['error']:+.1%} |"
+        )
+    worst = max(abs(found["error"]) for found in results.values())
+    verdict = "met" if worst <= TARGET else "missed"
+    lines.append(f"the formula of appendix F is within {worst:.1%} (target: {TARGET:.0%}, {verdict})")
+    return "\n".join(lines)
+
+
+class _Pair:
+    """The members' tensors and programs on rows 0 and 1 of the chip."""
+
+    def __init__(self, device):
+        import torch
+        import ttnn
+
+        from tt_kernels.common.peer import CorePair
+        from tt_kernels.compute_gate.op import clear_compute_gate
+        from tt_kernels.device_exchange.op import DeviceExchange
+        from tt_kernels.speculative_flash_decode.op import Peer, ProgramConfig
+
+        torch.manual_seed(0)
+        clear_compute_gate(device)
+        self.device = device
+        self.q = _tile(device, 1, 1, HEADS, HEAD_DIM)
+        self.k, self.v = (_tile(device, 1, 1, CONTEXT, HEAD_DIM) for _ in range(2))
+        self.at = _words(device, torch.tensor([CONTEXT - 1], dtype=torch.int32), ttnn.int32)
+        self.residuals = [_tile(device, 32, 32 * DEPTH) for _ in range(2)]
+        self.weights, self.outputs = _tile(device, 32 * DEPTH, 32 * COLUMNS), []
+        self.outputs = [_tile(device, 32, 32 * COLUMNS) for _ in range(2)]
+        self.priorities = [_words(device, self._row(member), ttnn.uint32) for member in range(2)]
+        self.exchange = DeviceExchange(CorePair(device, ((2, 0), (2, 1))), users=1, timeout_s=1e-2)
+        self.peer = Peer(CorePair(device, ((3, 0), (3, 1))), self.exchange.gathered, timeout_s=1e-2)
+        self.configs = [ProgramConfig((4, 1), (0, row), workers_a_head=1) for row in range(2)]
+
+    @staticmethod
+    def _row(member: int):
+        from tt_kernels.common.priority import INITIAL, priority_row
+
+        return priority_row(INITIAL[member])
+
+    def restart(self) -> None:
+        """The priorities a token starts with."""
+        import ttnn
+
+        for member, tensor in enumerate(self.priorities):
+            host = ttnn.from_torch(self._row(member), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+            ttnn.copy_host_to_device_tensor(host, tensor)
+
+    def layer(self, hit: bool, measured: bool = True) -> LayerCycles | None:
+        """One layer; its cycles, or None when it only warms up."""
+        import ttnn
+
+        from runtime_patches.cycles import measure
+        from tt_kernels.common.cores import core_list
+        from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, set_compute_gate
+        from tt_kernels.speculative_flash_decode.op import PairMember, speculative_flash_decode_pair
+
+        def cycles(run) -> dict:
+            if measured:
+                return measure(self.device, run)
+            run()
+            return {}
+
+        rows = [ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, y), ttnn.CoreCoord(3, y))]) for y in range(2)]
+        gates = [GateMember(priority, row) for priority, row in zip(self.priorities, rows, strict=True)]
+        members = [
+            PairMember(self.q, self.k, self.v, self.at, priority, config)
+            for priority, config in zip(self.priorities, self.configs, strict=True)
+        ]
+        before = [int(ttnn.to_torch(priority).flatten()[0]) for priority in self.priorities]
+        exchanged = cycles(lambda: self.exchange(self.residuals, self.priorities))
+        threshold = HIT if hit else MISS
+        attended = cycles(
+            lambda: speculative_flash_decode_pair(members, chunk_size=CHUNK, threshold=threshold, peer=self.peer)
+        )
+        # Not skip_compute: the measurement's own programs run between these.
+        closed = cycles(lambda: set_compute_gate(gates, users=1))
+        worked = cycles(self._mlp)
+        opened = cycles(lambda: clear_compute_gate(self.device))
+        self.exchange.check()
+        self.peer.pairs.check()
+        if not measured:
+            return None
+        sides = []
+        for row in rows:
+            mine = set(core_list(row))
+            gate = sum(_program(counts, mine) for counts in (closed, opened))
+            sides.append(MemberCycles(_from_last_start(attended, mine), gate, _program(worked, mine)))
+        sender = 1 if before[1] > before[0] else 0
+        return LayerCycles(hit, sender, _from_last_start(exchanged, set(exchanged)), tuple(sides))
+
+    def _mlp(self) -> None:
+        """The MLP-like op of both members, each on the first core of its row."""
+        import ttnn
+
+        from tt_kernels.common.cores import core_set
+
+        cores = core_set((0, 0), (0, 1))
+        reader, writer = ttnn.RuntimeArgs(), ttnn.RuntimeArgs()
+        for y in range(2):
+            reader[0][y] = [self.residuals[y].buffer_address(), self.weights.buffer_address()]
+            writer[0][y] = [self.outputs[y].buffer_address()]
+
+        def accessor(tensor):
+            return list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args())
+
+        def kernel(name, arguments, config, runtime=None):
+            return ttnn.KernelDescriptor(
+                kernel_source=str(KERNELS / f"mlp_{name}.cpp"),
+                core_ranges=cores,
+                compile_time_args=arguments,
+                runtime_args=[] if runtime is None else runtime,
+                config=config,
+            )
+
+        reads = [DEPTH, COLUMNS, BATCH, *accessor(self.residuals[0]), *accessor(self.weights)]
+        writes = [COLUMNS, *accessor(self.outputs[0])]
+        kernels = [
+            kernel("reader", reads, ttnn.ReaderConfigDescriptor(), reader),
+            kernel("compute", [DEPTH, COLUMNS], ttnn.ComputeConfigDescriptor()),
+            kernel("writer", writes, ttnn.WriterConfigDescriptor(), writer),
+        ]
+        page = 2048
+        cbs = []
+        for index, pages in ((0, 2 * BATCH), (1, 2 * BATCH), (2, 2)):
+            form = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.bfloat16, page_size=page)
+            cbs.append(ttnn.CBDescriptor(total_size=pages * page, core_ranges=cores, format_descriptors=[form]))
+        program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs)
+        ttnn.generic_op([*self.residuals, self.weights, *self.outputs], program)
+
+
+def _tile(device, *shape):
+    import torch
+    import ttnn
+
+    return ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+
+def _words(device, values, dtype):
+    import ttnn
+
+    return ttnn.from_torch(values, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+
+def _program(counts: dict, cores: set) -> int:
+    """The longest program among `cores`, launch included: what the member's next program waits for."""
+    return max(counts[core].program.cycles for core in cores & set(counts))
+
+
+def _from_last_start(counts: dict, cores: set) -> int:
+    """From the start of the last of `cores` to the end of the last: slow dispatch starts them one by one."""
+    spans = [counts[core].program for core in cores & set(counts)]
+    base = spans[0].start
+    start = max((span.start - base + (1 << 31)) & 0xFFFFFFFF for span in spans)
+    end = max((span.end - base + (1 << 31)) & 0xFFFFFFFF for span in spans)
+    return end - start

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the bench of SGDC measures, in simulated cycles, and how it puts measured programs on a timeline."""
+
+from __future__ import annotations
+
+import pytest
+
+from perf.bench_sgdc import KERNEL_CYCLES, TARGET, measure_exchange, measure_gate, report
+from perf.sgdc_layers import LayerCycles, MemberCycles, predict, timeline
+from runtime_patches import sgdc
+from runtime_patches.cycles import CYCLE_VARIABLES, cycle_overlays
+
+SENDER, RECEIVER, SKIPPED, MLP = 1000, 300, 20, 500
+
+
+def layer(hit: bool, sender: int = 0) -> LayerCycles:
+    """A layer without exchange and gate, whose formula and timeline must agree."""
+    mine = MemberCycles(SENDER, 0, SKIPPED if hit else MLP)
+    theirs = MemberCycles(RECEIVER, 0, MLP)
+    return LayerCycles(hit, sender, 0, (mine, theirs) if sender == 0 else (theirs, mine))
+
+
+def test_timeline_and_formula_agree_on_the_ends():
+    misses, hits = [layer(False)] * 4, [layer(True, number % 2) for number in range(4)]
+    assert timeline(misses)["total"] == predict(misses) == 4 * (SENDER + MLP)
+    assert timeline(hits)["total"] == 4 * (SENDER + SKIPPED)
+    assert predict(hits) == 4 * (RECEIVER + max(SENDER - RECEIVER, MLP))
+
+
+def test_overlap_is_the_receivers_mlp_beside_the_senders_attention():
+    assert timeline([layer(True)])["overlap"] == MLP
+    assert timeline([layer(False)])["overlap"] == 0
+    long_mlp = LayerCycles(True, 0, 0, (MemberCycles(SENDER, 0, SKIPPED), MemberCycles(RECEIVER, 0, 5000)))
+    assert timeline([long_mlp])["overlap"] == SENDER - RECEIVER
+
+
+def test_members_meet_at_the_exchange():
+    ahead = LayerCycles(False, 0, 50, (MemberCycles(10, 5, 5), MemberCycles(100, 5, 5)))
+    found = timeline([ahead, ahead])
+    assert found["total"] == 2 * (50 + 110)
+    assert found["member 0"] == 2 * (50 + 20) and found["member 1"] == 2 * (50 + 110)
+
+
+def gate_body(device):
+    return measure_gate(device, width=64), measure_exchange(device, tiles=(1, 16))
+
+
+@pytest.mark.sim
+def test_a_skipped_kernel_costs_next_to_nothing(sim_device):
+    overlays = {**sgdc.overlays(), **cycle_overlays()}
+    gate, exchange = sim_device("2x1", overlays=overlays, variables=CYCLE_VARIABLES).run(gate_body)
+    run, skipped = gate["op, run"], gate["op, skipped"]
+    assert 0 < skipped["kernel"] < TARGET * KERNEL_CYCLES / 10
+    assert run["kernel"] > 50 * skipped["kernel"]
+    assert skipped["program"] < run["program"] - run["kernel"] + 100, "a skip costs no more than any launch"
+    assert gate["open gate"]["kernel"] < gate["set gate"]["kernel"] < gate["set gate and log"]["kernel"]
+    assert 0 < exchange[1] < exchange[16] < 16 * exchange[1]
+    assert "target: under 5%" in report({"gate": gate, "exchange": exchange})
