@@ -10,7 +10,8 @@ from __future__ import annotations
 
 CHAT = (
     "I moved to a new town last month and I still do not know anyone here. I like walking, old maps and "
-    "cooking for other people. What could I do this weekend to meet a few neighbours without it feeling forced?"
+    "cooking for other people. What could I do this weekend to meet a few neighbours without it feeling "
+    "forced?"
 )
 
 CODE = """Complete this Python class. Keep the style of the methods that are already there.

@@ -132,6 +132,22 @@ def test_contexts_must_suffice():
         SelfDrafter(small.target(), DraftShape(2, 65, budget=99)).check(small.CONFIG, [[1]], 4)
 
 
+def test_estimated_costs_count_what_a_step_reads():
+    """Weights of the small models by hand, embedding aside: 6 layers, 64 ids of 32 values."""
+    target = small.target()
+    layer = 32 * 8 * 2 * (4 + 2) + 3 * 32 * 48
+    weights, entry = 6 * layer + 64 * 32, 2 * 6 * 2 * 8
+    drafter = SelfDrafter(target, window=32)
+    drafter.check(small.CONFIG, [[1] * 200, [1] * 20], 4)
+    assert drafter.step_cost == pytest.approx((weights + 64 * entry) / (weights + 200 * entry))
+    drafter.check(small.CONFIG, [[1] * 60], 4)
+    assert drafter.step_cost == 1.0
+    half = ModelDrafter(small.resembling(0.1, num_hidden_layers=3))
+    half.check(small.CONFIG, [[1] * 60], 4)
+    assert half.step_cost == pytest.approx((3 * layer + 64 * 32) / weights)
+    assert NGramDrafter().step_cost == 0.0
+
+
 def brute_force_continuations(tokens, sizes, count, length):
     found = []
     for size in sizes:

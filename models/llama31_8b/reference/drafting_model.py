@@ -349,6 +349,14 @@ class SelfDrafter(ModelDrafter):
         sampled: bool | None = None,
     ) -> None:
         super().__init__(model, shape, fuzzy=fuzzy, sampled=sampled, policy=SinkAttention(window))
+        self.window = window
+
+    def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
+        super().check(target, prompts, max_new_tokens)
+        # A step reads the weights and the cache; a draft step reads 2 * window positions of it at most.
+        weights, cached = _weights_read(target), max(map(len, prompts))
+        entry = 2 * target.num_hidden_layers * target.num_key_value_heads * target.head_dim
+        self.step_cost = (weights + entry * min(cached, 2 * self.window)) / (weights + entry * cached)
 
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
         self.cache = target_cache
