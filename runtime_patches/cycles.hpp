@@ -22,7 +22,8 @@ constexpr uint32_t REGION_OFFSET = 512;
 constexpr uint32_t SPANS = 6;  // the program, then BRISC, NCRISC, TRISC0, TRISC1, TRISC2
 constexpr uint32_t REGION = MEM_LLK_DEBUG_BASE + REGION_OFFSET;
 constexpr uint32_t SKIP_WORD = SPANS * WORDS_A_SPAN;  // not 0: do not count the running program
-constexpr uint32_t SKIP_WORD = SPANS * WORDS_A_SPAN;  // when not 0: do not count the running program
+static_assert(
+    REGION_OFFSET + (SKIP_WORD + 1) * 4 <= MEM_LLK_DEBUG_SIZE - 128, "the words leave their region");
 
 #if defined(COMPILE_FOR_BRISC)
 constexpr uint32_t KERNEL_SPAN = 1;
