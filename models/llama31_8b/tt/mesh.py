@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each axis of a mesh of N150 is for: rows are the groups of ALSpec (SP), columns split the model (TP)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..config import LlamaConfig
+
+if TYPE_CHECKING:
+    import ttnn
+
+TILE = 32
+SP_AXIS, TP_AXIS = 0, 1
+# 12 banks of 1 GiB (Wormhole); what traces and activations need stands apart in perf/roofline.py.
+DRAM_BYTES = 12 * 1024**3
+SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
+NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
+
+
+class MeshError(ValueError):
+    """The mesh does not exist, or cannot split the model; the message names both numbers."""
+
+
+@dataclass(frozen=True)
+class MeshPlan:
+    """sp x tp chips, opened as a ttnn mesh of that shape. Every row holds the whole model, split over its columns.
+
+    sp: 1, or the two groups of attention-level speculation. tp: chips over which heads, MLP and vocabulary are split.
+    """
+
+    sp: int = 1
+    tp: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.sp, self.tp) not in SHAPES:
+            raise MeshError(f"no mesh {self.sp}x{self.tp}; supported: {', '.join(f'{r}x{c}' for r, c in SHAPES)}")
+
+    @classmethod
+    def parse(cls, text: str) -> MeshPlan:
+        """From ROWSxCOLUMNS, such as 1x8 or 2x4, or a name as in MESH_DEVICE (N150, N150x2, N150x4, N150x8)."""
+        upper = text.strip().upper()
+        if upper in NAMES:
+            return cls(*NAMES[upper])
+        # MESH_DEVICE is also given as a tuple, "(1, 2)".
+        found = re.fullmatch(r"\(?\s*(\d+)\s*[X,]\s*(\d+)\s*\)?", upper)
+        if not found:
+            raise MeshError(f"cannot read the mesh {text!r}: give ROWSxCOLUMNS such as 1x2, or {', '.join(NAMES)}")
+        return cls(int(found[1]), int(found[2]))
+
+    @classmethod
+    def choose(cls, mesh: str | None = None, environment: Mapping[str, str] | None = None) -> MeshPlan:
+        """From the --mesh option, else MESH_DEVICE, else one chip."""
+        environment = os.environ if environment is None else environment
+        return cls.parse(mesh or environment.get("MESH_DEVICE") or "1x1")
+
+    @property
+    def chips(self) -> int:
+        return self.sp * self.tp
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the ttnn mesh."""
+        return self.sp, self.tp
+
+    def __str__(self) -> str:
+        return f"{self.sp}x{self.tp}"
+
+    def check_model(self, config: LlamaConfig) -> None:
+        """Raises MeshError when the columns cannot split the model into whole heads and whole tiles."""
+        tp = self.tp
+        for name in ("num_attention_heads", "num_key_value_heads"):
+            heads = getattr(config, name)
+            if heads % tp:
+                raise MeshError(f"{config.name} has {name} = {heads}, which {tp} chips (TP of {self}) cannot share")
+        for name in ("hidden_size", "intermediate_size"):
+            size = getattr(config, name)
+            if size % (TILE * tp):
+                raise MeshError(
+                    f"{config.name} has {name} = {size}, which is not a multiple of {TILE} x {tp} (TP of {self})"
+                )
+        if config.head_dim not in (64, 128):
+            raise MeshError(f"{config.name} has head_dim = {config.head_dim}; supported: 64 and 128")
+        if config.num_attention_heads // tp > TILE:
+            raise MeshError(
+                f"{config.name} leaves {config.num_attention_heads // tp} query heads a chip on {self}; "
+                f"a tile of {TILE} rows is the most"
+            )
+
+    def check_board(self, chips: int) -> None:
+        """Raises MeshError when the machine has fewer chips."""
+        if chips < self.chips:
+            raise MeshError(f"mesh {self} needs {self.chips} chips, this machine has {chips}")
+
+    def padded_vocab(self, config: LlamaConfig) -> int:
+        """Columns of the LM head: the vocabulary in whole tiles of every chip."""
+        step = TILE * self.tp
+        return -(-config.vocab_size // step) * step
+
+    def mapper(self, mesh: ttnn.MeshDevice, dim: int | None):
+        """Splits `dim` of a host tensor over the columns, the same for every row; None replicates it."""
+        import ttnn
+
+        if dim is None:
+            return ttnn.ReplicateTensorToMesh(mesh)
+        return ttnn.ShardTensor2dMesh(mesh, mesh_shape=self.shape, dims=(None, dim))
+
+    def open(self, **options) -> ttnn.MeshDevice:
+        """Open the mesh, with the fabric on when it has several chips. Keyword arguments as of
+        ttnn.open_mesh_device. Close it with `close`."""
+        import ttnn
+
+        self.check_board(ttnn.get_num_devices())
+        if self.chips > 1:
+            ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+        return ttnn.open_mesh_device(ttnn.MeshShape(*self.shape), **options)
+
+    def close(self, mesh: ttnn.MeshDevice) -> None:
+        import ttnn
+
+        ttnn.close_mesh_device(mesh)
+        if self.chips > 1:
+            ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)

@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which number format every weight and the KV cache is kept in (ALSpec paper, appendix F: mixed precision)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+TILE_ELEMENTS = 1024
+# A block float tile adds an exponent byte for every 16 numbers.
+TILE_BYTES = {"bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576}
+FIDELITY = {"bfloat16": "HiFi4", "bfloat8_b": "HiFi2", "bfloat4_b": "LoFi"}
+
+
+class PrecisionError(ValueError):
+    """A precision plan that does not exist or is malformed; the message names the entry."""
+
+
+def bytes_of(elements: int, dtype: str) -> int:
+    """Bytes of whole tiles of that many numbers."""
+    return -(-elements // TILE_ELEMENTS) * TILE_BYTES[dtype]
+
+
+@dataclass(frozen=True)
+class LayerPrecision:
+    """Formats of a layer's matrices: fused query/key/value, output, gate (ff1), up (ff3) and down (ff2)."""
+
+    qkv: str = "bfloat8_b"
+    wo: str = "bfloat8_b"
+    ff1: str = "bfloat8_b"
+    ff3: str = "bfloat8_b"
+    ff2: str = "bfloat8_b"
+
+
+@dataclass(frozen=True)
+class PrecisionPlan:
+    """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding are
+    bfloat16."""
+
+    name: str
+    layer: LayerPrecision = LayerPrecision()
+    layers: Mapping[int, LayerPrecision] = field(default_factory=dict)
+    lm_head: str = "bfloat8_b"
+    kv_cache: str = "bfloat8_b"
+
+    def of_layer(self, index: int) -> LayerPrecision:
+        return self.layers.get(index, self.layer)
+
+    @property
+    def key(self) -> str:
+        """Name and eight hex digits of everything in the plan, for cache keys."""
+        return f"{self.name}-{hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]}"
+
+
+PLANS = ("performance", "accuracy", "bfloat16")
+
+
+def precision_plan(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionPlan:
+    """A named plan for a model of `num_layers`, changed by a JSON file of `overrides`.
+
+    performance: gate and up in bfloat4_b, but not in the last layer, and the rest in bfloat8_b. accuracy: all
+    bfloat8_b. bfloat16: all bfloat16, the cache too. Raises PrecisionError, FileNotFoundError.
+
+    The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ..., "kv_cache": ...}.
+    """
+    if name not in PLANS:
+        raise PrecisionError(f"no precision plan {name!r}; plans: {', '.join(PLANS)}")
+    if name == "performance":
+        fast = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
+        plan = PrecisionPlan(name, fast, {num_layers - 1: LayerPrecision()})
+    elif name == "accuracy":
+        plan = PrecisionPlan(name)
+    else:
+        plan = PrecisionPlan(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
+    return plan if overrides is None else _overridden(plan, Path(overrides), num_layers)
+
+
+def _overridden(plan: PrecisionPlan, path: Path, num_layers: int) -> PrecisionPlan:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise PrecisionError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise PrecisionError(f"{path} must hold an object, it holds a {type(data).__name__}")
+    if unknown := sorted(set(data) - {"layer", "layers", "lm_head", "kv_cache"}):
+        raise PrecisionError(f"{path}: unknown entry {unknown[0]!r}; entries: layer, layers, lm_head, kv_cache")
+    whole = {key: _dtype(path, key, data[key]) for key in ("lm_head", "kv_cache") if key in data}
+    common = _layer(path, "layer", plan.layer, data.get("layer", {}))
+    layers = {index: _layer(path, "layer", own, data.get("layer", {})) for index, own in plan.layers.items()}
+    chosen = data.get("layers", {})
+    if not isinstance(chosen, dict):
+        raise PrecisionError(f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}")
+    for text, change in chosen.items():
+        if not text.isdecimal() or int(text) >= num_layers:
+            raise PrecisionError(f"{path}: layers names {text!r}; the model has layers 0 to {num_layers - 1}")
+        layers[int(text)] = _layer(path, f"layers.{text}", layers.get(int(text), common), change)
+    return replace(plan, name=f"{plan.name}+{path.stem}", layer=common, layers=layers, **whole)
+
+
+def _layer(path: Path, where: str, base: LayerPrecision, change: Any) -> LayerPrecision:
+    names = [f.name for f in fields(LayerPrecision)]
+    if not isinstance(change, dict):
+        raise PrecisionError(f"{path}: {where} must be an object, it is a {type(change).__name__}")
+    if unknown := sorted(set(change) - set(names)):
+        raise PrecisionError(f"{path}: {where} has no matrix {unknown[0]!r}; matrices: {', '.join(names)}")
+    return replace(base, **{key: _dtype(path, f"{where}.{key}", value) for key, value in change.items()})
+
+
+def _dtype(path: Path, where: str, value: Any) -> str:
+    if value not in TILE_BYTES:
+        raise PrecisionError(f"{path}: {where} is {value!r}; formats: {', '.join(TILE_BYTES)}")
+    return value

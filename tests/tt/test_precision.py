@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Precision plans: presets, overrides from JSON files, and their errors."""
+
+import json
+
+import pytest
+
+from models.llama31_8b.tt.precision import PrecisionError, bytes_of, precision_plan
+
+
+def write(tmp_path, data) -> str:
+    path = tmp_path / "plan.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return str(path)
+
+
+def test_performance_keeps_four_bits_out_of_the_last_layer():
+    plan = precision_plan("performance", 32)
+    assert {plan.of_layer(i).ff1 for i in range(31)} == {plan.of_layer(i).ff3 for i in range(31)} == {"bfloat4_b"}
+    assert plan.of_layer(31).ff1 == plan.of_layer(31).ff3 == plan.of_layer(0).ff2 == "bfloat8_b"
+    assert plan.kv_cache == plan.lm_head == "bfloat8_b"
+
+
+def test_accuracy_is_bfloat8_throughout():
+    plan = precision_plan("accuracy", 32)
+    assert set(vars(plan.of_layer(7)).values()) == {"bfloat8_b"}
+
+
+def test_overrides_change_what_they_name_and_nothing_else(tmp_path):
+    data = {"layer": {"ff2": "bfloat4_b"}, "layers": {"3": {"qkv": "bfloat16"}}, "kv_cache": "bfloat16"}
+    plain, plan = precision_plan("performance", 32), precision_plan("performance", 32, write(tmp_path, data))
+    assert plan.of_layer(3).qkv == "bfloat16" and plan.of_layer(4).qkv == "bfloat8_b"
+    assert {plan.of_layer(i).ff2 for i in range(32)} == {"bfloat4_b"}
+    assert plan.of_layer(31).ff1 == "bfloat8_b" and plan.of_layer(3).ff1 == "bfloat4_b"
+    assert plan.kv_cache == "bfloat16" and plan.lm_head == plain.lm_head
+    assert plan.key != plain.key
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        ("{", "not valid JSON"),
+        ([], "must hold an object"),
+        ({"layres": {}}, "unknown entry 'layres'"),
+        ({"layers": {"32": {}}}, "names '32'; the model has layers 0 to 31"),
+        ({"layers": {"-1": {}}}, "names '-1'"),
+        ({"layers": {"1": {"ff4": "bfloat16"}}}, "no matrix 'ff4'"),
+        ({"layers": {"1": {"ff1": "bfp4"}}}, "layers.1.ff1 is 'bfp4'"),
+        ({"lm_head": 8}, "lm_head is 8"),
+        ({"layer": "bfloat16"}, "layer must be an object"),
+    ],
+)
+def test_malformed_overrides_are_refused(tmp_path, data, words):
+    with pytest.raises(PrecisionError, match=words):
+        precision_plan("accuracy", 32, write(tmp_path, data))
+
+
+def test_unknown_plan_is_refused():
+    with pytest.raises(PrecisionError, match="'fast'; plans: performance, accuracy, bfloat16"):
+        precision_plan("fast", 32)
+
+
+def test_bytes_are_those_of_whole_tiles():
+    assert [bytes_of(1024, t) for t in ("bfloat16", "bfloat8_b", "bfloat4_b")] == [2048, 1088, 576]
+    assert bytes_of(1025, "bfloat8_b") == 2 * 1088
