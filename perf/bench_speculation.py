@@ -333,9 +333,9 @@ def print_report(report: dict, console: Console) -> None:
         console.print(table)
         console.print(
             "The torch reference runs the attentions of a group one after the other, so fuzzy drafting saves "
-            "no time here by design; it shows the loss of acceptance. The paper has up to 1.62x at most 7% loss "
-            "on A100s; of an N150's draft step attention is 36% (table 4 of the ALSpec paper), which bounds the "
-            "gain there."
+            "no time here by design; it shows the loss of acceptance. The paper has up to 1.62x at most 7% "
+            "loss on A100s; of an N150's draft step attention is 36% (table 4 of the ALSpec paper), which "
+            "bounds the gain there."
         )
     if report["device"]:
         table = Table(title=f"projected gain on {DEVICE_CHIPS} N150, Llama 3.1 8B", title_justify="left")
