@@ -89,6 +89,13 @@ def test_head_layouts(sim_device, case, positions):
     check_speculative(sim_device(CHIP), case, positions)
 
 
+def test_eight_users_with_a_head_each_query(sim_device):
+    """MHA at the largest batch; two groups of cores take the heads of all users in turn."""
+    case = Case(2, 2, 64, 128, 32, users=8, workers=1, grid=(3, 1))
+    (found,) = check_speculative(sim_device(CHIP), case, [[0, 31, 33, -1, 5, 127, 10, 64]])
+    assert not found["exact"][0, 3].any() and found["norm_sq"][3] == 0
+
+
 def test_workers_share_a_head_of_128_in_bfloat8_b(sim_device):
     case = Case(4, 1, 128, 256, 64, cache="bfloat8_b", workers=3, grid=(2, 2))
     check_speculative(sim_device(CHIP), case, [[199]], scale=0.05)
@@ -164,6 +171,13 @@ def test_fifty_repeats_are_bit_equal(sim_device):
     for found in results[1:]:
         for name, value in results[0].items():
             assert torch.equal(found[name], value) if isinstance(value, torch.Tensor) else found[name] == value
+
+
+def test_shapes_are_arguments_of_one_program(sim_device):
+    """Heads and cache lengths that leave the buffers alone: the second call must not run with the first's numbers."""
+    device = sim_device(CHIP)
+    check_speculative(device, Case(4, 1, 64, 128, 32), [[100]])
+    check_speculative(device, Case(8, 1, 64, 256, 32), [[180]])
 
 
 def test_refused_before_anything_runs(sim_device):
