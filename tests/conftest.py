@@ -115,7 +115,7 @@ def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWo
             def make() -> dict[str, str]:
                 return process_environment(simulated_environment(name, overlays) | dict(variables or {}))
 
-        return _worker(_workers, title, make, opening, overlays, variables)
+        return _worker(_workers, title, make, opening, overlays, variables, disposable=not on_silicon)
 
     return device
 
@@ -159,6 +159,7 @@ def _worker(
     opening: Mapping,
     overlays: Mapping[str, Path | bytes] | None,
     variables: Mapping[str, str] | None,
+    disposable: bool = True,
 ) -> DeviceWorker:
     key = (
         title,
@@ -169,6 +170,7 @@ def _worker(
 
     def start() -> DeviceWorker:
         environment = {"OMP_NUM_THREADS": "2"} | make_environment()
-        return DeviceWorker(title, environment, opening, project_cache_dir() / "workers")
+        folder = project_cache_dir() / "workers"
+        return DeviceWorker(title, environment, opening, folder, disposable)
 
     return pool.get(key, start)

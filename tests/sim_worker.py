@@ -69,10 +69,18 @@ class DeviceWorker:
         ttnn.FabricConfig | None, "options": {...}, "kernel_bytes": bytes}``. options go to
         ``ttnn.open_device`` or ``ttnn.open_mesh_device``; kernel_bytes is the L1 a core keeps for kernels.
     folder: where its log, stack and diagnosis files go.
+    disposable: the device need not be closed in order, which takes seconds: true of all but boards.
     """
 
-    def __init__(self, name: str, environment: Mapping[str, str], opening: Mapping, folder: Path):
-        self.name, self.opening = name, dict(opening)
+    def __init__(
+        self,
+        name: str,
+        environment: Mapping[str, str],
+        opening: Mapping,
+        folder: Path,
+        disposable: bool = True,
+    ):
+        self.name, self.opening, self._disposable = name, dict(opening), disposable
         folder.mkdir(parents=True, exist_ok=True)
         stem = folder / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)}-{os.getpid()}-{time.monotonic_ns()}"
         self._log, self._stack, self._diagnosis = (
@@ -115,12 +123,13 @@ class DeviceWorker:
         return self._call(request, what, timeout)
 
     def stop(self) -> None:
-        """Close the device and end the process; kill it if it does not follow."""
-        if self.alive:
+        """End the process, after closing the device where that matters; kill it if it does not follow."""
+        clean = self.alive and self._disposable
+        if self.alive and not self._disposable:
             with contextlib.suppress(OSError, EOFError, subprocess.TimeoutExpired):
                 self._connection.send_bytes(pickle.dumps(("stop",)))
                 self._process.wait(60)
-        clean = self._process.poll() == 0
+            clean = self._process.poll() == 0
         self.kill()
         if clean:
             self._log.unlink(missing_ok=True)
@@ -231,8 +240,7 @@ def _running_line(stack: str) -> str:
     return "unknown"
 
 
-# ------------------------------------------------------------------------------------------ in the worker
-# process
+# ------------------------------------------------------------------------------ in the worker process
 
 
 def _serve(connection: Connection) -> None:
@@ -268,7 +276,6 @@ def _open(mesh, fabric, options, kernel_bytes=None):
 
     if kernel_bytes is not None:
         options = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - kernel_bytes} | options
-
     if fabric is not None:
         ttnn.set_fabric_config(getattr(ttnn.FabricConfig, fabric))
     if mesh is None:
