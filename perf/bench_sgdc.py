@@ -30,8 +30,8 @@ GRID = "4x2"
 def measure_gate(device, width: int = 320) -> dict:
     """Cycles of a matmul [32, width] x [width, width] run and skipped, and of the programs around it.
 
-    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the longest
-    of its kernels.
+    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the
+    longest of its kernels.
     """
     import torch
     import ttnn
@@ -41,7 +41,9 @@ def measure_gate(device, width: int = 320) -> dict:
     from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, set_compute_gate
 
     def tile(*shape):
-        return ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        return ttnn.from_torch(
+            torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+        )
 
     activations, weights, output = tile(32, width), tile(width, width), tile(32, width)
     closed, opened = _priority(device, ACCEPTED), _priority(device, REJECTED)
@@ -113,9 +115,9 @@ def _gate_report(gate: dict) -> list[str]:
     launch = skipped["program"] - skipped["kernel"]
     kernels, whole = skipped["kernel"] / KERNEL_CYCLES, skipped["program"] / (KERNEL_CYCLES + launch)
     lines.append(
-        f"a skipped program costs {kernels:.1%} of a {KERNEL_CYCLES}-cycle kernel in its kernels (target: under "
-        f"{TARGET:.0%}), and {whole:.1%} of that kernel's program with the {launch} cycles the firmware spends on "
-        "launching either"
+        f"a skipped program costs {kernels:.1%} of a {KERNEL_CYCLES}-cycle kernel in its kernels (target: "
+        f"under {TARGET:.0%}), and {whole:.1%} of that kernel's program with the {launch} cycles the "
+        "firmware spends on launching either"
     )
     return lines
 
@@ -130,7 +132,9 @@ def run(parts: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "results.json"
         command = [sys.executable, "-m", "perf.bench_sgdc", "--worker", str(answer), "--parts", *parts]
-        done = subprocess.run(command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
+        )
         if done.returncode or not answer.exists():
             raise SystemExit(f"the measuring process ended with status {done.returncode}")
         return json.loads(answer.read_text())
@@ -156,7 +160,9 @@ def _priority(device, value: int):
 
     from tt_kernels.common.priority import priority_row
 
-    return ttnn.from_torch(priority_row(value), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+    return ttnn.from_torch(
+        priority_row(value), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
+    )
 
 
 def _spans(core) -> dict[str, int]:
@@ -168,7 +174,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.bench_sgdc", description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="also write the results there")
     parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure; the layers take minutes"
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=list(PARTS),
+        help="what to measure; the layers take minutes",
     )
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)

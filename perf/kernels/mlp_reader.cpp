@@ -22,9 +22,10 @@ void kernel_main() {
             cb_reserve_back(0, batch);
             cb_reserve_back(1, batch);
             for (uint32_t i = 0; i < batch; ++i) {
-                noc_async_read(activations.get_noc_addr(k + i), get_write_ptr(0) + i * tile_bytes, tile_bytes);
-                const uint32_t tile = (k + i) * columns + column;
-                noc_async_read(weights.get_noc_addr(tile), get_write_ptr(1) + i * tile_bytes, tile_bytes);
+                const uint32_t row = k + i, offset = i * tile_bytes;
+                noc_async_read(activations.get_noc_addr(row), get_write_ptr(0) + offset, tile_bytes);
+                const uint64_t weight = weights.get_noc_addr(row * columns + column);
+                noc_async_read(weight, get_write_ptr(1) + offset, tile_bytes);
             }
             noc_async_read_barrier();
             cb_push_back(0, batch);

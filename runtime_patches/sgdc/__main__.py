@@ -21,7 +21,9 @@ from runtime_patches.runtime_root import RuntimeRootError
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m runtime_patches.sgdc", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m runtime_patches.sgdc",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("command", choices=("apply", "check", "where"))
     parser.add_argument("--root", type=Path, help="a tt-metal source checkout or a runtime root")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply the SGDC patch to a tree of tt-metal, or say in which state a tree is.
 
-The installed ttnn package is never written: it is patched as overlays of a runtime root (`overlays`). A tt-metal
-source checkout is edited in place (`apply_to_checkout`); ``git checkout`` of the stubs undoes it.
+The installed ttnn package is never written: it is patched as overlays of a runtime root (`overlays`). A
+tt-metal source checkout is edited in place (`apply_to_checkout`); ``git checkout`` of the stubs undoes it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from runtime_patches.sgdc.stubs import (
 
 # A kernel whose KernelDescriptor carries this define runs whatever the gate says.
 UNGATED_DEFINE = ("SGDC_UNGATED", "1")
+
+
+_found_patched: set[Path] = set()
 
 
 class GateState(enum.Enum):
@@ -49,19 +52,23 @@ def overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
 
 
 def build_patched_root(*, ttnn_dir: Path | None = None, cache_dir: Path | None = None) -> Path:
-    """A runtime root with the patch and nothing else, for real boards; see :mod:`runtime_patches.runtime_root`."""
+    """A runtime root with the patch and nothing else, for real boards; see
+    :mod:`runtime_patches.runtime_root`."""
     return build_runtime_root(overlays(ttnn_dir), ttnn_dir=ttnn_dir, cache_dir=cache_dir)
 
 
 def apply_to_checkout(root: Path) -> list[str]:
-    """Patch the tt-metal source checkout `root` in place; the paths that were written, none if it was patched.
+    """Patch the tt-metal source checkout `root` in place; the paths that were written, none if it was
+    patched.
 
     Errors: StubMismatchError for other stubs; ValueError for a folder that is no checkout, that is the
     installed package, or a runtime root of links (both stay untouched).
     """
     root = _tree(root)
     if (root / MANIFEST).exists():
-        raise ValueError(f"{root} is a runtime root; its files are links. Run `apply` without --root to build one")
+        raise ValueError(
+            f"{root} is a runtime root; its files are links. Run `apply` without --root to build one"
+        )
     package = _installed()
     if any(root.glob("_ttnn*.so")) or (package and root.resolve() == package):
         raise ValueError(f"{root} is an installed package and stays untouched. Run `apply` without --root")
@@ -85,16 +92,21 @@ def state(root: Path) -> GateState:
     header = root / GATE_HEADER
     stubs = [(stub, _read(root, stub.path)) for stub in STUBS]
     if all(stock_content(stub, content) is not None for stub, content in stubs):
-        return GateState.PATCHED if header.is_file() and header.read_bytes() == gate_header() else GateState.OTHER
+        return (
+            GateState.PATCHED
+            if header.is_file() and header.read_bytes() == gate_header()
+            else GateState.OTHER
+        )
     try:
-        patched_files(dict((stub.path, content) for stub, content in stubs).__getitem__)
+        patched_files({stub.path: content for stub, content in stubs}.__getitem__)
     except StubMismatchError:
         return GateState.OTHER
     return GateState.STOCK
 
 
 def runtime_in_use() -> Path:
-    """The tree this process compiles kernels from: ``$TT_METAL_RUNTIME_ROOT``, ``$TT_METAL_HOME`` or the package."""
+    """The tree this process compiles kernels from: ``$TT_METAL_RUNTIME_ROOT``, ``$TT_METAL_HOME`` or the
+    package."""
     named = os.environ.get("TT_METAL_RUNTIME_ROOT") or os.environ.get("TT_METAL_HOME")
     return Path(named) if named else find_ttnn_dir()
 
@@ -105,16 +117,19 @@ def require_patched() -> Path:
     Errors: UnpatchedRuntimeError with the command that mends it.
     """
     root = runtime_in_use()
+    if root in _found_patched:  # called for every gated region; the files of a running process do not change
+        return root
     try:
         found = state(root).value if state(root) is not GateState.PATCHED else None
     except ValueError as error:
         found = str(error)
     if found is None:
+        _found_patched.add(root)
         return root
     raise UnpatchedRuntimeError(
         f"the runtime root {root} has no compute gate ({found}), so nothing could be skipped. Run "
-        "`python -m runtime_patches.sgdc apply` and start again with the TT_METAL_RUNTIME_ROOT it prints; on the "
-        "simulated N150 pass overlays=runtime_patches.sgdc.overlays() to simulated_environment"
+        "`python -m runtime_patches.sgdc apply` and start again with the TT_METAL_RUNTIME_ROOT it prints; on "
+        "the simulated N150 pass overlays=runtime_patches.sgdc.overlays() to simulated_environment"
     )
 
 

@@ -20,8 +20,8 @@ WRITER = ttnn.DataMovementConfigDescriptor(
     processor=ttnn.DataMovementProcessor.RISCV_0, noc=ttnn.NOC.RISCV_0_default
 )
 
-# Fills a buffer with `seed`, writes it to row `row` of the output with the buffer's address as its first word, and
-# counts in a semaphore on its own core and in one on another core.
+# Fills a buffer with `seed`, writes it to row `row` of the output with the buffer's address as its first
+# word, and counts in a semaphore on its own core and in one on another core.
 STAMP = """
 #include "api/dataflow/dataflow_api.h"
 void kernel_main() {
@@ -40,8 +40,8 @@ void kernel_main() {
     noc_async_write(address, output.get_noc_addr(row), words * 4);
     if (counter) {
         noc_semaphore_inc(get_noc_addr(counter), 1);
-        noc_semaphore_inc(get_noc_addr(get_common_arg_val<uint32_t>(4), get_common_arg_val<uint32_t>(5), counter), 1);
-        noc_async_atomic_barrier();
+        noc_semaphore_inc(get_noc_addr(get_common_arg_val<uint32_t>(4), get_common_arg_val<uint32_t>(5),
+        counter), 1); noc_async_atomic_barrier();
     }
     noc_async_write_barrier();
 }
@@ -54,8 +54,8 @@ void kernel_main() {
     constexpr auto output_args = TensorAccessorArgs<0>();
     const uint32_t bytes = get_common_arg_val<uint32_t>(2);
     const auto output = TensorAccessor(output_args, get_common_arg_val<uint32_t>(0), bytes);
-    noc_async_write(get_common_arg_val<uint32_t>(1), output.get_noc_addr(get_common_arg_val<uint32_t>(3)), bytes);
-    noc_async_write_barrier();
+    noc_async_write(get_common_arg_val<uint32_t>(1), output.get_noc_addr(get_common_arg_val<uint32_t>(3)),
+    bytes); noc_async_write_barrier();
 }
 """
 
@@ -110,7 +110,9 @@ def words(device, rows: int, values: torch.Tensor | int = 0) -> ttnn.Tensor:
 
 def priorities(device, values) -> ttnn.Tensor:
     """A member's priority tensor."""
-    return ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+    return ttnn.from_torch(
+        priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
+    )
 
 
 def write_priorities(tensor, values) -> None:
@@ -144,8 +146,11 @@ def _run(tensor, kernels, cbs=(), semaphores=()):
     ttnn.generic_op([tensor, tensor], ttnn.ProgramDescriptor(list(kernels), list(semaphores), list(cbs)))
 
 
-def stamp(output, row: int, seed: int, *, core=(0, 0), counter: int = 0, other=(0, 0), defines=(), config=None):
-    """Run STAMP on one core. Its data lie in the second buffer: the gate writer's scratch lies where the first does."""
+def stamp(
+    output, row: int, seed: int, *, core=(0, 0), counter: int = 0, other=(0, 0), defines=(), config=None
+):
+    """Run STAMP on one core. Its data lie in the second buffer: the gate writer's scratch lies where the
+    first does."""
     cores = core_set(core)
     common = [output.buffer_address(), row, seed, counter, *other]
     kernel = _kernel(STAMP, cores, [1, PAGE_WORDS, *_accessor(output)], common, defines, config)
@@ -166,7 +171,8 @@ def copy_row(tensor, source: int, target: int, core=(0, 0)):
 
 
 def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(0, 0), config=None):
-    """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two cores.
+    """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two
+    cores.
 
     target: the watcher's core in NoC coordinates.
     """
@@ -191,13 +197,13 @@ void kernel_main() {
     PeerLink link(next, 20000);
     session.arrive(link, [&](uint32_t to) { *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to) = value; });
     // One more arrival for each skipped call, or member 0 would wait for it in vain.
-    for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(state + offsetof(peer::State, arrivals));
-    link.close();
+    for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(state + offsetof(peer::State,
+    arrivals)); link.close();
 }
 """
 
-# Many calls of a session in one kernel. In call n member (n * 7 / 3) % 2 sends a payload of 8 words that name call
-# and member; delays differ by member and call. Reports [calls done, wrong rows, wrong payloads, status].
+# Many calls of a session in one kernel. In call n member (n * 7 / 3) % 2 sends a payload of 8 words that name
+# call and member; delays differ by member and call. Reports [calls done, wrong rows, wrong payloads, status].
 STRESS = """
 #include "COMMON/peer_link.hpp"
 #include "COMMON/peer_session.hpp"
@@ -222,8 +228,8 @@ void kernel_main() {
         });
         ok = ok && session.await_peer();
         if (!ok) break;
-        for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.other_row()[i] != call * 100 + (1 - member) * 10 + i;
-        const uint32_t sender = (call * 7 / 3) % 2;
+        for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.other_row()[i] != call * 100 + (1 - member) *
+        10 + i; const uint32_t sender = (call * 7 / 3) % 2;
         if (sender == member) {
             for (uint32_t i = 0; i < 8; ++i) sent[i] = call * 1000 + member * 100 + i;
             ok = link.write(outbox, link.core_address(inbox), 32) && session.confirm(link);
@@ -244,9 +250,9 @@ void kernel_main() {
 
 
 def _with_common(source: str) -> str:
-    import tt_kernels.common as common
+    from tt_kernels import common
 
-    return source.replace("COMMON", f"{list(common.__path__)[0]}/kernels")
+    return source.replace("COMMON", f"{next(iter(common.__path__))}/kernels")
 
 
 def add_half_peer(program, pairs, link_args, row_value: int, skipped: int) -> None:
@@ -254,7 +260,12 @@ def add_half_peer(program, pairs, link_args, row_value: int, skipped: int) -> No
     cores = core_set(pairs.cores[1])
     kernel = _kernel(_with_common(HALF_PEER), cores, [], [], [*UNGATED, *pairs.defines])
     arguments = ttnn.RuntimeArgs()
-    arguments[pairs.cores[1][0]][pairs.cores[1][1]] = [pairs.state.buffer_address(), skipped, row_value, *link_args]
+    arguments[pairs.cores[1][0]][pairs.cores[1][1]] = [
+        pairs.state.buffer_address(),
+        skipped,
+        row_value,
+        *link_args,
+    ]
     kernel.runtime_args = arguments
     program.kernels = [*program.kernels, kernel]
 

@@ -148,7 +148,9 @@ def test_stock_ops_are_skipped_and_run_from_one_cache_entry(gated, name):
     results, entries, expected = gated().run(stock_body, name)
     for number, result in enumerate(results):
         if number % 2:
-            assert torch.equal(result, torch.full_like(result, 3.0)), "the op ran although its chip has priority 0"
+            assert torch.equal(result, torch.full_like(result, 3.0)), (
+                "the op ran although its chip has priority 0"
+            )
         else:
             pcc = torch.corrcoef(torch.stack([result.flatten(), expected.flatten()]))[0, 1].item()
             assert pcc > 0.999, f"PCC {pcc}, largest error {(result - expected).abs().max().item()}"
@@ -263,10 +265,20 @@ def refusals_body(device):
 def test_what_cannot_work_is_refused_by_name(gated):
     found = gated().run(refusals_body)
     expected = [
-        r"ttnn.all_gather (cluster_axis=0)", r"ttnn.experimental.all_gather_async", "ours (cluster_axis=0)",
-        "not refused", "do not nest", "not refused", "priority must be uint32", "from 1 to 32, not 33",
-        "without a log", "needs the layer", "from 0 to 1, not 2", "counts 1 users, the gate 2",
-        "belongs to two members", "outside the grid of 2x1",
+        r"ttnn.all_gather (cluster_axis=0)",
+        r"ttnn.experimental.all_gather_async",
+        "ours (cluster_axis=0)",
+        "not refused",
+        "do not nest",
+        "not refused",
+        "priority must be uint32",
+        "from 1 to 32, not 33",
+        "without a log",
+        "needs the layer",
+        "from 0 to 1, not 2",
+        "counts 1 users, the gate 2",
+        "belongs to two members",
+        "outside the grid of 2x1",
     ]
     assert len(found) == len(expected)
     for text, part in zip(found, expected, strict=True):

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which ops of ttnn count as cross-chip, and the gate's rule; read from the installed sources, without a device."""
+"""Which ops of ttnn count as cross-chip, and the gate's rule; read from the installed sources, without a
+device."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ OPERATIONS = "ttnn/cpp/ttnn/operations"
 USES_FABRIC = re.compile(rb"fabric/hw/inc|fabric_connection|WorkerToFabricEdmSender")
 # Folders of kernel sources that several ops share, and one whose ops (ring_*) have names of their own.
 NOT_OPS = {"common", "kernel_common", "kernels", "dit_fused_norm_common", "sdpa"}
+
+
 def folders_that_use_the_fabric() -> set[str]:
     root = find_ttnn_dir() / OPERATIONS
     found = set()
@@ -40,7 +43,8 @@ def test_every_op_whose_kernels_use_the_fabric_is_refused_in_a_region():
 @pytest.mark.parametrize(
     "name",
     [
-        "ttnn.add", "ttnn.matmul", "ttnn.linear", "ttnn.gather", "ttnn.scatter", "ttnn.rms_norm", "ttnn.mesh_partition",
+        "ttnn.add", "ttnn.matmul", "ttnn.linear", "ttnn.gather", "ttnn.scatter", "ttnn.rms_norm",
+        "ttnn.mesh_partition",
         "ttnn.rms_norm_pre_all_gather", "ttnn.layer_norm_post_all_gather", "ttnn.experimental.broadcast_to",
         "ttnn.experimental.dit_layernorm_pre_allgather", "ttnn.experimental.fast_reduce_nc",
         "ttnn.transformer.scaled_dot_product_attention_decode", "ttnn.generic_op", "ttnn.to_memory_config",

@@ -59,7 +59,9 @@ def exchange_body(device, dtype, layout, memory, tensors, calls, users):
     exchange = DeviceExchange(CorePair(device), users=users)
     config = memory_config(memory, tuple(tensors[0].shape))
     held = [
-        ttnn.from_torch(t, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device, memory_config=config)
+        ttnn.from_torch(
+            t, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device, memory_config=config
+        )
         for t in tensors
     ]
     hosts = [ttnn.from_torch(t, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout)) for t in tensors]
@@ -196,7 +198,8 @@ def test_a_silent_peer_ends_in_an_error_that_names_who_gave_up(chip):
 
 
 def half_peer_body(device, case):
-    """Member 0 runs the op; member 1 is a kernel that arrives and then ends, in the same call or in another."""
+    """Member 0 runs the op; member 1 is a kernel that arrives and then ends, in the same call or in
+    another."""
     import sgdc_programs as programs
     import ttnn
 
@@ -304,7 +307,8 @@ def test_what_cannot_work_is_refused(chip):
     expected = [
         "both members have priority 0", "device_exchange (cluster_axis=None) is a cross-chip op",
         "takes 2 of tensor, not 1", "the same one was given twice", "the members' tensors differ",
-        "priority must be uint32", "from 1 to 32, not 0", "not 0", "outside the grid of 2x1", "member 0 comes first",
+        "priority must be uint32", "from 1 to 32, not 0", "not 0", "outside the grid of 2x1",
+        "member 0 comes first",
         "must be compiled with SGDC_UNGATED",
     ]  # fmt: skip
     assert len(messages) == len(expected)

@@ -21,7 +21,8 @@ TILES = 3
 
 @dataclass(frozen=True)
 class Op:
-    """One program: `kind` stamp (row `a` := value), copy (row `b` := row `a`) or add (tile `b` := tile `a` + one)."""
+    """One program: `kind` stamp (row `a` := value), copy (row `b` := row `a`) or add (tile `b` := tile `a` +
+    one)."""
 
     kind: str
     member: int

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gate and exchange over FABRIC_1D on full-size mock meshes: validated, allocated and compiled, not executed."""
+"""Gate and exchange over FABRIC_1D on full-size mock meshes: validated, allocated and compiled, not
+executed."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def decode_shard(columns: int):
 
 
 def layer_body(mesh, pair_axis, users):
-    """A layer's exchange, gate and gated ops for each form of the residual; twice, to see the program cache."""
+    """A layer's exchange, gate and gated ops for each form of the residual; twice, to see the program
+    cache."""
     import ttnn
 
     from tt_kernels.common.peer import ChipPairs

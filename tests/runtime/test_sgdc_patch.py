@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The SGDC patch as text: what it edits, what it refuses, and its command line. Nothing is compiled for a device."""
+"""The SGDC patch as text: what it edits, what it refuses, and its command line. Nothing is compiled for a
+device."""
 
 from __future__ import annotations
 
@@ -132,7 +133,8 @@ def test_nobody_but_two_debugging_tools_knows_the_region_of_the_gate():
     users = {
         path.name
         for path in tree.rglob("*")
-        if path.suffix in (".h", ".hpp", ".cc", ".cpp", ".c", ".ld", ".S") and path.is_file()
+        if path.suffix in (".h", ".hpp", ".cc", ".cpp", ".c", ".ld", ".S")
+        and path.is_file()
         and not any(part.endswith(name) for part in path.parts for name in other_architectures)
         and b"MEM_LLK_DEBUG" in path.read_bytes()
     }
@@ -147,8 +149,13 @@ def test_nobody_but_two_debugging_tools_knows_the_region_of_the_gate():
         (("MEM_LLK_DEBUG_SIZE 1024", "MEM_LLK_DEBUG_SIZE 1020"), "aligned for the NoC"),
         (("MEM_LLK_DEBUG_SIZE 1024", "MEM_LLK_DEBUG_SIZE 0"), "zeros every kernel may read"),
         (("(MEM_ZEROS_BASE + MEM_ZEROS_SIZE)\n", "MEM_MAILBOX_BASE\n"), "lies in the mailboxes"),
-        (("MEM_BRISC_FIRMWARE_BASE (MEM_LLK_DEBUG_BASE + MEM_LLK_DEBUG_SIZE)",
-          "MEM_BRISC_FIRMWARE_BASE MEM_LLK_DEBUG_BASE"), "BRISC firmware"),
+        (
+            (
+                "MEM_BRISC_FIRMWARE_BASE (MEM_LLK_DEBUG_BASE + MEM_LLK_DEBUG_SIZE)",
+                "MEM_BRISC_FIRMWARE_BASE MEM_LLK_DEBUG_BASE",
+            ),
+            "BRISC firmware",
+        ),
     ],
     ids=["stock", "alignment", "zeros", "mailboxes", "firmware"],
 )
@@ -159,17 +166,31 @@ def test_the_header_asserts_the_place_against_the_memory_map(change, message, tm
         text = text.replace(*change)
     (tmp_path / "dev_mem_map.h").write_text(text)
     (tmp_path / "sgdc_gate.h").write_bytes(sgdc.overlays()[GATE_HEADER])
-    program = '#include "sgdc_gate.h"\nstatic_assert(SKIP_COMPUTE == 0x3a10);\nbool f() { return sgdc::skip_compute(); }\n'
+    program = '#include "sgdc_gate.h"\nstatic_assert(SKIP_COMPUTE == 0x3a10);\n'
+    program += "bool f() { return sgdc::skip_compute(); }\n"
     (tmp_path / "unit.cc").write_text(program)
     (tmp_path / "cstdint").write_text("#include <stdint.h>\n")  # the compiler alone has no C++ library
-    flags = ["-std=gnu++20", "-fsyntax-only", "-march=rv32im", "-mabi=ilp32", "-DARCH_WORMHOLE", "-DKERNEL_BUILD"]
+    flags = [
+        "-std=gnu++20",
+        "-fsyntax-only",
+        "-march=rv32im",
+        "-mabi=ilp32",
+        "-DARCH_WORMHOLE",
+        "-DKERNEL_BUILD",
+    ]
     flags += ["-ffreestanding", "-I", str(tmp_path)]
-    done = subprocess.run([COMPILER, *flags, str(tmp_path / "unit.cc")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [COMPILER, *flags, str(tmp_path / "unit.cc")], capture_output=True, text=True, timeout=60, check=False
+    )
     if message is None:
         assert done.returncode == 0, done.stderr
         for opt_out in ("SGDC_UNGATED", "DISPATCH_KERNEL"):
             opted = subprocess.run(
-                [COMPILER, *flags, f"-D{opt_out}", str(tmp_path / "unit.cc")], capture_output=True, text=True, timeout=60
+                [COMPILER, *flags, f"-D{opt_out}", str(tmp_path / "unit.cc")],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
             )
             assert "SKIP_COMPUTE" in opted.stderr, f"a kernel with {opt_out} is gated"
     else:

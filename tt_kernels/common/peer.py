@@ -32,7 +32,8 @@ class PeerError(RuntimeError):
 
 @dataclass(frozen=True)
 class MemberState:
-    """What a member's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was one."""
+    """What a member's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was
+    one."""
 
     calls: int
     sent: int
@@ -44,7 +45,8 @@ class MemberState:
     def failure(self) -> str | None:
         if self.status == 0:
             return None
-        return f"gave up in call {self.status_call}: {_REASONS.get(self.status, f'unknown status {self.status}')}"
+        reason = _REASONS.get(self.status, f"unknown status {self.status}")
+        return f"gave up in call {self.status_call}: {reason}"
 
 
 class _Pairs:
@@ -58,7 +60,9 @@ class _Pairs:
         self._rows, self.device = rows, device
         self.state = ttnn.from_torch(memory_config=self._memory, device=device, **self._blank())
         if self.state.buffer_address() % 32:
-            raise RuntimeError(f"the exchange's state lies at {self.state.buffer_address():#x}, not 32-byte aligned")
+            raise RuntimeError(
+                f"the exchange's state lies at {self.state.buffer_address():#x}, not 32-byte aligned"
+            )
 
     def _blank(self) -> dict:
         import ttnn
@@ -76,7 +80,8 @@ class _Pairs:
         ttnn.synchronize_device(self.device)
 
     def states(self) -> list[MemberState]:
-        """The state of every member: chips in row-major order, then the members on a chip. Waits for the device."""
+        """The state of every member: chips in row-major order, then the members on a chip. Waits for the
+        device."""
         import ttnn
 
         found = []
@@ -87,7 +92,11 @@ class _Pairs:
 
     def check(self) -> None:
         """Raise PeerError that says which member gave up, in which call and why. Waits for the device."""
-        failed = [f"{name} {state.failure}" for name, state in zip(self.names(), self.states(), strict=True) if state.failure]
+        failed = [
+            f"{name} {state.failure}"
+            for name, state in zip(self.names(), self.states(), strict=True)
+            if state.failure
+        ]
         if failed:
             raise PeerError("; ".join(failed))
 
@@ -99,13 +108,15 @@ class ChipPairs(_Pairs):
     link: which of the ethernet links between the two. Needs FABRIC_1D.
     """
 
-    defines = [("PEER_LINK_FABRIC", "1")]
+    defines = (("PEER_LINK_FABRIC", "1"),)
     members_on_a_chip = 1
 
     def __init__(self, mesh, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0):
         shape = tuple(mesh.shape)
         if pair_axis not in range(len(shape)) or shape[pair_axis] != 2:
-            raise ValueError(f"pairs along axis {pair_axis} need a mesh with 2 chips there; its shape is {shape}")
+            raise ValueError(
+                f"pairs along axis {pair_axis} need a mesh with 2 chips there; its shape is {shape}"
+            )
         _check_core(mesh, core)
         self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
         self._make_state(mesh, core_set(core), 1)
@@ -137,7 +148,8 @@ class ChipPairs(_Pairs):
         core = ttnn.CoreCoord(*self.core)
         there = self.device.worker_core_from_logical_core(core)
         nodes = [
-            self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place)) for place in (coordinate, self.peer(coordinate))
+            self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
+            for place in (coordinate, self.peer(coordinate))
         ]
         return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, self.link, program, core)]
 
@@ -145,7 +157,7 @@ class ChipPairs(_Pairs):
 class CorePair(_Pairs):
     """Two cores of one chip as a pair: member 0 at `cores[0]`, member 1 at `cores[1]`."""
 
-    defines = [("PEER_LINK_NOC", "1")]
+    defines = (("PEER_LINK_NOC", "1"),)
     members_on_a_chip = 2
 
     def __init__(self, device, cores: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (1, 0))):
@@ -154,7 +166,9 @@ class CorePair(_Pairs):
         for core in cores:
             _check_core(device, core)
         if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
-            raise ValueError(f"member 0 comes first, row by row; got {cores}")  # the order of the state's shards
+            raise ValueError(
+                f"member 0 comes first, row by row; got {cores}"
+            )  # the order of the state's shards
         self.cores = tuple(cores)
         self._make_state(device, core_set(*cores), 2)
 

@@ -47,7 +47,8 @@ def check_users(users: int) -> int:
 
 
 def check_priority_tensor(tensor, name: str = "priority") -> None:
-    """Refuse a ttnn tensor that is no row of priorities: uint32, row-major, interleaved, [1, 1, 1, MAX_USERS]."""
+    """Refuse a ttnn tensor that is no row of priorities: uint32, row-major, interleaved, [1, 1, 1,
+    MAX_USERS]."""
     import ttnn
 
     shape = tuple(tensor.shape)

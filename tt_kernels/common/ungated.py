@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ops that must run whatever the compute gate says: the gate writer, the exchange, the speculative decode.
 
-A kernel opts out by one define in its KernelDescriptor. If one of these ops lost it, a member that skips could
-never start again, or its peer would wait for it; so each of them checks its own program before the launch.
+A kernel opts out by one define in its KernelDescriptor. If one of these ops lost it, a member that skips
+could never start again, or its peer would wait for it; so each of them checks its own program before the
+launch.
 """
 
 from __future__ import annotations
@@ -18,5 +19,7 @@ def require_ungated(program, op: str):
     """
     gated = [kernel.kernel_source for kernel in program.kernels if UNGATED_DEFINE not in list(kernel.defines)]
     if gated:
-        raise RuntimeError(f"{op}: kernels without {UNGATED_DEFINE[0]}, which the compute gate would skip: {gated}")
+        raise RuntimeError(
+            f"{op}: kernels without {UNGATED_DEFINE[0]}, which the compute gate would skip: {gated}"
+        )
     return program

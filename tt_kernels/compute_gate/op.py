@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Skip ops on the chips whose priority is 0 (ALSpec paper, algorithm 2 and appendix E).
 
-    clear_compute_gate(mesh)                      # once, when the device opens: L1 keeps what an earlier run left
-    ...
+    clear_compute_gate(mesh)                      # once, when the device opens: L1 keeps what an earlier run
+    left ...
     with skip_compute(priority, users=1):         # the device decides; the host reads nothing
         x = ttnn.linear(x, w)                     # launched everywhere, run where the priority is not 0
 
@@ -37,7 +37,8 @@ _SCRATCH_BYTES = 4 * (MAX_USERS + ROW_WORDS)
 class GateMember:
     """A part of a chip with its own gate: one member of a virtual pair.
 
-    priority: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved. cores: ttnn.CoreRangeSet. log: its outcomes.
+    priority: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved. cores: ttnn.CoreRangeSet. log: its
+        outcomes.
     """
 
     priority: Any
@@ -56,16 +57,18 @@ def skip_compute(
 ) -> Iterator[None]:
     """Gate the ops launched inside: each chip skips them when all its `users` have priority 0.
 
-    priority: each chip's own priorities, uint32 [1, 1, 1, MAX_USERS], row-major, interleaved; read on the device
-        when the region begins. Or the members of a virtual pair, whose cores must not overlap; cores of no
-        member stay ungated.
+    priority: each chip's own priorities, uint32 [1, 1, 1, MAX_USERS], row-major, interleaved; read on the
+        device when the region begins. Or the members of a virtual pair, whose cores must not overlap; cores
+        of no member stay ungated.
     users: how many entries count, 1 to MAX_USERS.
     log, layer: count the outcome in this row of an OutcomeLog.
-    shared_gate_axis: the mesh axis whose chips always have equal priorities (tensor parallelism inside a member).
-        Cross-chip ops called with that `cluster_axis=` are permitted inside; all others raise GatedRegionError.
+    shared_gate_axis: the mesh axis whose chips always have equal priorities (tensor parallelism inside a
+        member). Cross-chip ops called with that `cluster_axis=` are permitted inside; all others raise
+        GatedRegionError.
 
-    Skipped ops leave their outputs as they are: only a chip with a priority above 0 holds results. On leaving,
-    also by an exception, the gate is open again. Errors: UnpatchedRuntimeError, ValueError, GatedRegionError.
+    Skipped ops leave their outputs as they are: only a chip with a priority above 0 holds results. On
+    leaving, also by an exception, the gate is open again. Errors: UnpatchedRuntimeError, ValueError,
+    GatedRegionError.
     """
     device, program, tensors = _closing_program(priority, users, log, layer)
     with gated_region(shared_gate_axis):
@@ -95,13 +98,15 @@ def set_compute_gate(
 def clear_compute_gate(device: ttnn.MeshDevice) -> None:
     """Open the gate of every worker core of `device`.
 
-    L1 is not cleared when a device opens: call this once before the first gated region, in case a program that
-    ended inside a region left the gate closed.
+    L1 is not cleared when a device opens: call this once before the first gated region, in case a program
+    that ended inside a region left the gate closed.
     """
     import ttnn
 
     require_patched()
-    anchor = ttnn.from_torch(priority_row(ACCEPTED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+    anchor = ttnn.from_torch(
+        priority_row(ACCEPTED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
+    )
     _launch(opening_program(device), [anchor])
 
 
@@ -138,7 +143,11 @@ def _closing_program(priority, users, log, layer):
     device = members[0].priority.device()
     _check_members(members, device, users, layer)
     tensors = [tensor for member in members for tensor in (member.priority, member.log and member.log.tensor)]
-    return device, closing_program(members, users, layer), [tensor for tensor in tensors if tensor is not None]
+    return (
+        device,
+        closing_program(members, users, layer),
+        [tensor for tensor in tensors if tensor is not None],
+    )
 
 
 def _members(priority, log) -> list[GateMember]:
@@ -159,7 +168,9 @@ def _check_members(members: list[GateMember], device, users: int, layer: int | N
         check_priority_tensor(member.priority)
         cores = set(core_list(member.cores))
         if outside := sorted(core for core in cores if core[0] >= grid.x or core[1] >= grid.y):
-            raise ValueError(f"core {outside[0]} of a member lies outside the grid of {grid.x}x{grid.y} cores")
+            raise ValueError(
+                f"core {outside[0]} of a member lies outside the grid of {grid.x}x{grid.y} cores"
+            )
         if overlap := sorted(taken & cores):
             raise ValueError(f"core {overlap[0]} belongs to two members")
         taken |= cores
@@ -190,12 +201,15 @@ def _kernel(cores, arguments, common, defines):
 def _scratch(cores):
     import ttnn
 
-    page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=_SCRATCH_BYTES)
+    page = ttnn.CBFormatDescriptor(
+        buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=_SCRATCH_BYTES
+    )
     return ttnn.CBDescriptor(total_size=_SCRATCH_BYTES, core_ranges=cores, format_descriptors=[page])
 
 
 def _launch(program, tensors) -> None:
     import ttnn
 
-    # generic_op takes the device from its tensors and wants an output; this program has none, so the last doubles.
+    # generic_op takes the device from its tensors and wants an output; this program has none, so the last
+    # doubles.
     ttnn.generic_op([*tensors, tensors[-1]], program)

@@ -35,10 +35,11 @@ class LayerOutcomes:
 
 
 class OutcomeLog:
-    """A row of counters for each layer in one device tensor: uint32 [1, 1, layers, ROW_WORDS], row-major, DRAM.
+    """A row of counters for each layer in one device tensor: uint32 [1, 1, layers, ROW_WORDS], row-major,
+    DRAM.
 
-    The gate writer adds to it when it is given to `skip_compute`. On a mesh every chip keeps its own rows; two logs
-    count the two members of a virtual pair.
+    The gate writer adds to it when it is given to `skip_compute`. On a mesh every chip keeps its own rows;
+    two logs count the two members of a virtual pair.
     """
 
     def __init__(self, device, layers: int, users: int):

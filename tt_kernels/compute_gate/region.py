@@ -4,8 +4,8 @@
 
 In a gated region one member of a pair may skip every kernel. A stock op that waits for the other member would
 then wait for ever, so ttnn's cross-chip ops raise inside the region, by name and before anything is launched,
-however they were imported. Ops along an axis whose chips all share one gate (tensor parallelism inside a member)
-are safe and can be permitted.
+however they were imported. Ops along an axis whose chips all share one gate (tensor parallelism inside a
+member) are safe and can be permitted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 # The ops of ttnn that send to or wait for another chip, by the last part of their names.
 _CROSS_CHIP = re.compile(
-    r"all_gather|all_reduce|reduce_scatter|all_broadcast|all_to_all|point_to_point|reduce_to_root|rms_allgather"
-    r"|(^|_)send_(async|direct)|(^|_)recv_(async|direct)|neighbor_pad|slice_reshard|selective_reduce_combine"
+    r"all_gather|all_reduce|reduce_scatter|all_broadcast|all_to_all|point_to_point|reduce_to_root"
+    r"|rms_allgather|(^|_)send_(async|direct)|(^|_)recv_(async|direct)|neighbor_pad|slice_reshard|selective_reduce_combine"
     r"|(^|_)ring_|halo_scatter|fused_rms_minimal|dit_fused_distributed|moe_compute|moe_gpt|socket_service"
     r"|llama_rs_|compressor_state_exchange|attn_res_gather_softmax|qkv_causal_conv1d_silu|select_final_carry"
     r"|^(broadcast|combine|dispatch)(_fabric2d)?$"
@@ -59,10 +59,13 @@ def refuse_in_region(name: str, cluster_axis: int | None = None) -> None:
         return
     if cluster_axis is not None and cluster_axis == _active.shared_gate_axis:
         return
-    permitted = "none is" if _active.shared_gate_axis is None else f"only cluster_axis={_active.shared_gate_axis} is"
+    permitted = (
+        "none is" if _active.shared_gate_axis is None else f"only cluster_axis={_active.shared_gate_axis} is"
+    )
     raise GatedRegionError(
-        f"{name} (cluster_axis={cluster_axis}) is a cross-chip op: inside skip_compute it would wait for a chip that "
-        f"skips it, and hang the pair. Call it outside the region; of the mesh's axes {permitted} permitted here"
+        f"{name} (cluster_axis={cluster_axis}) is a cross-chip op: inside skip_compute it would wait for a "
+        "chip that skips it, and hang the pair. Call it outside the region; of the mesh's axes "
+        f"{permitted} permitted here"
     )
 
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both members of a pair end with the tensor of the higher priority (ALSpec paper, algorithm 2: the sync).
 
-    exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
-    gathered = exchange(residual, priority)       # residual is updated in place on the chips with the lower priority
-    exchange.check()                              # when the host wants to know: did a member give up on its peer?
+exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
+gathered = exchange(residual, priority)       # residual is updated in place on the chips with the lower
+priority exchange.check()                              # when the host wants to know: did a member give up on
+its peer?
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class DeviceExchange:
     pairs: ChipPairs or CorePair. users: entries of a row that count, 1 to MAX_USERS.
     timeout_s: how long a member waits for its peer before it gives up, in seconds at 1 GHz.
 
-    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row m holds the priorities of member m. One tensor for
-    ChipPairs, a list of two for CorePair.
+    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row m holds the priorities of member m. One
+    tensor for ChipPairs, a list of two for CorePair.
     """
 
     def __init__(self, pairs: ChipPairs | CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
@@ -49,13 +50,13 @@ class DeviceExchange:
     def __call__(self, tensor, priority):
         """Exchange `tensor`, in place; returns `gathered`.
 
-        tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1; for CorePair a
-            pair of tensors of equal specification, one a member.
+        tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1; for
+            CorePair a pair of tensors of equal specification, one a member.
         priority: each member's own row, uint32 [1, 1, 1, MAX_USERS]; for CorePair two of them.
 
-        The member with the highest priority over its users sends; on a tie above 0, member 0. Both 0 means that
-        nobody holds the result: nothing is copied and `check` raises. A member that gave up once does nothing
-        any more until `pairs.reset()`. Errors: ValueError, and GatedRegionError inside skip_compute.
+        The member with the highest priority over its users sends; on a tie above 0, member 0. Both 0 means
+        that nobody holds the result: nothing is copied and `check` raises. A member that gave up once does
+        nothing any more until `pairs.reset()`. Errors: ValueError, and GatedRegionError inside skip_compute.
         """
         import ttnn
 
@@ -78,9 +79,16 @@ class DeviceExchange:
 
         programs = ttnn.MeshProgramDescriptor()
         for place in self.pairs.coordinates():
-            program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[])
+            program = ttnn.ProgramDescriptor(
+                kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[]
+            )
             arguments = self._arguments(
-                self.pairs.member(place), tensor, tensor, priority, self._gathered[0], self.pairs.link_args(place, program)
+                self.pairs.member(place),
+                tensor,
+                tensor,
+                priority,
+                self._gathered[0],
+                self.pairs.link_args(place, program),
             )
             self._add_kernels(program, {self.pairs.core: arguments}, tensor, priority)
             here = ttnn.MeshCoordinate(*place)
@@ -96,8 +104,12 @@ class DeviceExchange:
             core = self.pairs.cores[member]
             own, other = tensors[member], tensors[1 - member]
             link = self.pairs.link_args(member)
-            arguments[core] = self._arguments(member, own, other, priorities[member], self._gathered[member], link)
-        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[])
+            arguments[core] = self._arguments(
+                member, own, other, priorities[member], self._gathered[member], link
+            )
+        program = ttnn.ProgramDescriptor(
+            kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[]
+        )
         self._add_kernels(program, arguments, tensors[0], priorities[0])
         return require_ungated(program, "device_exchange")
 
@@ -114,8 +126,11 @@ class DeviceExchange:
         page_bytes = tensor.buffer_aligned_page_size()
         piece_bytes = min(page_bytes, self.pairs.max_write() // 64 * 64)
         shape = [tensor.buffer_num_pages(), page_bytes, piece_bytes]
-        accessors = [list(ttnn.TensorAccessorArgs(part).get_compile_time_args()) for part in (tensor, priority)]
+        accessors = [
+            list(ttnn.TensorAccessorArgs(part).get_compile_time_args()) for part in (tensor, priority)
+        ]
         gathered = list(ttnn.TensorAccessorArgs(self._gathered[0]).get_compile_time_args())
+        writer_accessors = [*accessors[0], *accessors[1], *gathered]
         defines = [UNGATED_DEFINE, *self.pairs.defines]
         common = {"core_ranges": cores, "defines": defines}
         runtime = ttnn.RuntimeArgs(), ttnn.RuntimeArgs()
@@ -131,15 +146,15 @@ class DeviceExchange:
             ),
             ttnn.KernelDescriptor(
                 kernel_source=str(KERNELS / "writer.cpp"),
-                compile_time_args=[
-                    _PIECES_CB, _DECISION_SEMAPHORE, *shape, self.users, *accessors[0], *accessors[1], *gathered,
-                ],
+                compile_time_args=[_PIECES_CB, _DECISION_SEMAPHORE, *shape, self.users, *writer_accessors],
                 runtime_args=runtime[1],
                 config=ttnn.WriterConfigDescriptor(),
                 **common,
             ),
-        ]  # fmt: skip
-        page = ttnn.CBFormatDescriptor(buffer_index=_PIECES_CB, data_format=ttnn.uint32, page_size=piece_bytes)
+        ]
+        page = ttnn.CBFormatDescriptor(
+            buffer_index=_PIECES_CB, data_format=ttnn.uint32, page_size=piece_bytes
+        )
         size = _PIECES_IN_BUFFER * piece_bytes
         program.cbs = [ttnn.CBDescriptor(total_size=size, core_ranges=cores, format_descriptors=[page])]
 

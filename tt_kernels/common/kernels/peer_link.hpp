@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sending to the peer of a pair: over the fabric to the next chip (PEER_LINK_FABRIC), or over the NoC to another core
-// of this chip (PEER_LINK_NOC, the virtual pair). Both have the same members:
+// Sending to the peer of a pair: over the fabric to the next chip (PEER_LINK_FABRIC), or over the NoC to
+// another core of this chip (PEER_LINK_NOC, the virtual pair). Both have the same members:
 //
 //   PeerLink(next)             read the link's runtime arguments from index `next` on, and advance it
 //   core_address(l1)           where an L1 address of the peer's exchange core lies, for write()
@@ -12,8 +12,8 @@
 //   drain()                    wait until the sources of all writes may be reused
 //   close()                    end the connection
 //
-// write() and increment() return false, and send nothing, when the way stays blocked for `timeout` cycles. All
-// addresses given to write() must come from this link. Only one RISC of a core may hold a link.
+// write() and increment() return false, and send nothing, when the way stays blocked for `timeout` cycles.
+// All addresses given to write() must come from this link. Only one RISC of a core may hold a link.
 
 #pragma once
 
@@ -42,7 +42,7 @@ public:
         hops_(get_arg_val<uint32_t>(next + 2)),
         header_(PacketHeaderPool::allocate_header()) {
         std::size_t index = next + 3;
-        sender_ = tt::tt_fabric::WorkerToFabricEdmSender::build_from_args<ProgrammableCoreType::TENSIX>(index);
+        sender_ = Sender::build_from_args<ProgrammableCoreType::TENSIX>(index);
         next = index;
         sender_.open();
     }
@@ -72,7 +72,8 @@ public:
         }
         header_->to_chip_unicast(hops_);
         // The peer's router applies it after the writes it received before.
-        header_->to_noc_unicast_atomic_inc(tt::tt_fabric::NocUnicastAtomicIncCommandHeader{core_address(l1), 1, true});
+        const tt::tt_fabric::NocUnicastAtomicIncCommandHeader command{core_address(l1), 1, true};
+        header_->to_noc_unicast_atomic_inc(command);
         send_header();
         return true;
     }
@@ -82,20 +83,23 @@ public:
     void close() { sender_.close(); }
 
 private:
+    using Sender = tt::tt_fabric::WorkerToFabricEdmSender;
+
     bool has_slot() {
         return bounded::wait(timeout_, [this] { return sender_.edm_has_space_for_packet(); });
     }
 
     // Blocks until payload and header have left L1: the one header is used again by the next packet.
     void send_header() {
-        sender_.send_payload_flush_blocking_from_address(reinterpret_cast<uint32_t>(header_), sizeof(PACKET_HEADER_TYPE));
+        const uint32_t header = reinterpret_cast<uint32_t>(header_);
+        sender_.send_payload_flush_blocking_from_address(header, sizeof(PACKET_HEADER_TYPE));
     }
 
     uint64_t timeout_;
     uint32_t x_, y_;
     uint8_t hops_;
     volatile tt_l1_ptr PACKET_HEADER_TYPE* header_;
-    tt::tt_fabric::WorkerToFabricEdmSender sender_;
+    Sender sender_;
 };
 
 #else  // PEER_LINK_NOC

@@ -3,11 +3,12 @@
 //
 // One call after another between the two members of a pair, so that no two calls can mix.
 //
-// Each member keeps a state in the L1 of its exchange core, for the life of the model. In call n (counted by each
-// member for itself) a member writes its priorities into slot n % 2 of the peer's mailbox and increments the peer's
-// `arrivals`. That also says: my buffers of call n may be written. A member is at most one call ahead, since it
-// cannot leave call n before its peer arrived in it; so the two slots suffice. Data that follow are confirmed by
-// `deliveries`. Counters only grow: nothing is reset between calls, in eager mode or in a trace.
+// Each member keeps a state in the L1 of its exchange core, for the life of the model. In call n (counted by
+// each member for itself) a member writes its priorities into slot n % 2 of the peer's mailbox and increments
+// the peer's `arrivals`. That also says: my buffers of call n may be written. A member is at most one call
+// ahead, since it cannot leave call n before its peer arrived in it; so the two slots suffice. Data that
+// follow are confirmed by `deliveries`. Counters only grow: nothing is reset between calls, in eager mode or
+// in a trace.
 //
 // A wait that ends without its peer is recorded in `status` and every later call returns at once.
 
@@ -72,7 +73,8 @@ public:
         state_->outgoing.call = call;
         read_row(address(offsetof(State, outgoing) + offsetof(Message, row)));
         const uint32_t slot = offsetof(State, mailbox) + (call % 2) * sizeof(Message);
-        const bool sent = link.write(address(offsetof(State, outgoing)), link.core_address(other_ + slot), sizeof(Message)) &&
+        const uint64_t to = link.core_address(other_ + slot);
+        const bool sent = link.write(address(offsetof(State, outgoing)), to, sizeof(Message)) &&
                           link.increment(other_ + offsetof(State, arrivals));
         return sent || fail(link_blocked);
     }
@@ -94,8 +96,8 @@ public:
     bool await_delivery() {
         const uint32_t target = state_->expected + 1;
         state_->expected = target;
-        return bounded::wait(timeout_, [this, target] { return bounded::reached(&state_->deliveries, target); }) ||
-               fail(delivery_absent);
+        const auto arrived = [this, target] { return bounded::reached(&state_->deliveries, target); };
+        return bounded::wait(timeout_, arrived) || fail(delivery_absent);
     }
 
     bool fail(Status status) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes this core's gate word from its member's own priorities; the member's first core also writes the outcome
-// of the layer into the log. Compiled with FORCE_OPEN it opens the gate and reads nothing.
+// Writes this core's gate word from its member's own priorities; the member's first core also writes the
+// outcome of the layer into the log. Compiled with FORCE_OPEN it opens the gate and reads nothing.
 
 #include <cstdint>
 
@@ -28,7 +28,8 @@ void write_gate(uint32_t value) {
 #if defined(OUTCOME_LOG)
 // A row of the log: counters by priority value after a number of layers, then the last layer's priorities.
 template <typename Accessor>
-void log_outcomes(const Accessor& log, uint32_t row, uint32_t scratch, const volatile uint32_t* own, uint32_t users) {
+void log_outcomes(
+    const Accessor& log, uint32_t row, uint32_t scratch, const volatile uint32_t* own, uint32_t users) {
     constexpr uint32_t counters = 8;
     constexpr uint32_t row_bytes = counters * sizeof(uint32_t) + priority::row_bytes;
     const uint64_t address = log.get_noc_addr(row);
@@ -59,7 +60,8 @@ void kernel_main() {
     constexpr uint32_t users = get_compile_time_arg_val(0);
     constexpr uint32_t scratch_cb = get_compile_time_arg_val(1);
     constexpr auto priority_args = TensorAccessorArgs<2>();
-    const auto priorities = TensorAccessor(priority_args, get_common_arg_val<uint32_t>(0), priority::row_bytes);
+    const uint32_t priority_address = get_common_arg_val<uint32_t>(0);
+    const auto priorities = TensorAccessor(priority_args, priority_address, priority::row_bytes);
 
     const uint32_t scratch = get_write_ptr(scratch_cb);
     noc_async_read(priorities.get_noc_addr(0), scratch, priority::row_bytes);
@@ -68,9 +70,8 @@ void kernel_main() {
     write_gate(priority::highest(own, users) == priority::accepted ? SGDC_GATE_CLOSED : SGDC_GATE_OPEN);
 
 #if defined(OUTCOME_LOG)
-    const bool logs =
-        get_absolute_logical_x() == get_common_arg_val<uint32_t>(1) && get_absolute_logical_y() == get_common_arg_val<uint32_t>(2);
-    if (logs) {
+    const uint32_t x = get_common_arg_val<uint32_t>(1), y = get_common_arg_val<uint32_t>(2);
+    if (get_absolute_logical_x() == x && get_absolute_logical_y() == y) {
         constexpr auto log_args = TensorAccessorArgs<priority_args.next_compile_time_args_offset()>();
         const auto log = TensorAccessor(log_args, get_common_arg_val<uint32_t>(3));
         log_outcomes(log, get_common_arg_val<uint32_t>(4), scratch + priority::row_bytes, own, users);

@@ -33,7 +33,8 @@ void kernel_main() {
         uint32_t to = get_write_ptr(pieces_cb);
         for (uint32_t i = 0; i < batch; ++i) {
             const uint32_t offset = piece * piece_bytes;
-            noc_async_read(tensor.get_noc_addr(page, offset), to, exchange::piece_size(page_bytes, piece_bytes, piece));
+            const uint32_t bytes = exchange::piece_size(page_bytes, piece_bytes, piece);
+            noc_async_read(tensor.get_noc_addr(page, offset), to, bytes);
             to += piece_bytes;
             if (++piece == pieces) {
                 piece = 0;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call of the exchange: tell the peer the own priorities, learn its own, write both to `gathered`, then send the
-// tensor (higher priority) or wait for it. The protocol is in common/kernels/peer_session.hpp.
+// One call of the exchange: tell the peer the own priorities, learn its own, write both to `gathered`, then
+// send the tensor (higher priority) or wait for it. The protocol is in common/kernels/peer_session.hpp.
 
 #include <cstdint>
 
