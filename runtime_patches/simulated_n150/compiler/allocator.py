@@ -5,20 +5,19 @@
 The values arrive in up to 32 virtual registers with the control flow of the compiled function. Steps:
 
 1. lane flags: which set of lanes each instruction runs under, as far as the nesting of v_if tells;
-2. webs: each virtual register is split into the values that really depend on each other. An assignment writes into
-   the old value, unless the lanes it leaves alone are never used: then it is a copy;
+2. webs: each virtual register is split into the values that really depend on each other. An assignment writes
+   into the old value, unless the lanes it leaves alone are never used: then it is a copy;
 3. constants the chip holds in LREG8-11 replace registers that were loaded with them, copies are folded;
 4. interference graph, coalescing of copies, colouring with eight colours;
-5. if that fails, a constant is loaded again at each use instead of being kept, then results move down to their
-   uses, and step 4 is repeated.
+5. if that fails, a constant is loaded again at each use instead of being kept, then results move down to
+   their uses, and step 4 is repeated.
 
-There is no memory to spill to: a function that still does not fit is refused.
-"""
+There is no memory to spill to: a function that still does not fit is refused."""
 
-from instructions import CONSTANT_BITS, IMMEDIATE_FORM, SETS_FLAGS, Instruction, raw_flags
-
-COLOURS = 8
-FIRST_VALUE = 16  # 0-7: LREG0-7; 8-15: constant LREGs
+from instructions import COLOURS, FIRST_VALUE
+from lane_flags import keep_raw_lanes, mark_states
+from passes import fold, rematerialise, sink, use_immediates
+from webs import relax_assignments
 
 
 class OutOfRegisters(Exception):
@@ -32,310 +31,12 @@ class OutOfRegisters(Exception):
 class Block:
     """A straight run of vector instructions; `successors` are indices of blocks."""
 
-    __slots__ = ("instructions", "successors", "live_out")
+    __slots__ = ("instructions", "live_out", "successors")
 
     def __init__(self):
         self.instructions = []
         self.successors = []
         self.live_out = set()
-
-
-class Flags:
-    """Lane-flag states of a function: 0 is all lanes, every other a set of lanes within its parent's."""
-
-    def __init__(self):
-        self.parent = {0: 0}
-        self.numbers = {}
-
-    def new(self, place, parent):
-        """The state that begins at `place`; the same place gives the same state."""
-        number = self.numbers.setdefault(place, len(self.numbers) + 1)
-        self.parent[number] = parent
-        return number
-
-    def within(self, inner, outer):
-        while inner != outer and inner:
-            inner = self.parent[inner]
-        return inner == outer
-
-
-def mark_states(blocks):
-    """Sets `state` on every instruction: the lane-flag state it runs under. Returns the states."""
-    flags = Flags()
-    entry, work = {0: (0,)}, [0]
-    while work:
-        index = work.pop()
-        stack = list(entry[index])
-        for position, ins in enumerate(blocks[index].instructions):
-            ins.state = stack[-1]
-            change = {"pushc": "push", "popc": "pop", "setcc": "narrow", "compc": "complement"}.get(ins.name)
-            if ins.name == "raw":
-                change = raw_flags(ins.fields[0])
-            if change == "push":
-                stack.append(stack[-1])
-            elif change == "pop" and len(stack) > 1:
-                stack.pop()
-            elif change == "narrow":
-                stack[-1] = flags.new((index, position), stack[-1])
-            elif change == "complement":
-                stack[-1] = flags.new((index, position), stack[-2] if len(stack) > 1 else 0)
-            elif change == "reset":
-                stack = [0] * len(stack)
-        for successor in blocks[index].successors:
-            old, new = entry.get(successor), tuple(stack)
-            if old is not None and old != new:
-                # Paths disagree: some unknown set of lanes.
-                new = (flags.new(("merge", successor), 0),)
-            if new != old:
-                entry[successor] = new
-                work.append(successor)
-    return flags
-
-
-def keep_raw_lanes(blocks):
-    """A literal instruction under narrowed flags keeps the other lanes of what it writes."""
-    for block in blocks:
-        for ins in block.instructions:
-            if ins.name == "raw" and ins.state:
-                ins.reads = sorted(set(ins.reads) | set(ins.writes))
-
-
-def relax_assignments(blocks, flags):
-    """Splits webs, and turns an assignment into a copy where no lane outside its own is ever used of its variable."""
-    while True:
-        next_value = split_webs(blocks)
-        needed, copies = {}, []
-        for block in blocks:
-            for ins in block.instructions:
-                if ins.is_copy:
-                    copies.append((ins.reads[0], ins.writes[0]))
-                    continue
-                kept = {r for _, r in ins.tied} if ins.name == "assign" else ()
-                for k, r in enumerate(ins.reads):
-                    if k not in kept:
-                        needed.setdefault(r, set()).add(ins.state)
-        changed = True
-        while changed:
-            changed = False
-            for source, target in copies:
-                extra = {0} if target < FIRST_VALUE else needed.get(target, set())
-                if extra - needed.setdefault(source, set()):
-                    needed[source] |= extra
-                    changed = True
-        relaxed = False
-        for block in blocks:
-            for ins in block.instructions:
-                if ins.name == "assign" and all(flags.within(u, ins.state) for u in needed.get(ins.writes[0], ())):
-                    ins.name, ins.reads, ins.tied = "copy", [ins.reads[1]], []
-                    relaxed = True
-        if not relaxed:
-            return next_value
-
-
-def split_webs(blocks):
-    """Renames virtual registers so that each name is one connected set of definitions and uses."""
-    definitions = []  # (register)
-    at = {}
-    for b, block in enumerate(blocks):
-        for i, ins in enumerate(block.instructions):
-            for k, w in enumerate(ins.writes):
-                if w >= FIRST_VALUE:
-                    at[b, i, k] = len(definitions)
-                    definitions.append(w)
-    of_register = {}
-    for d, w in enumerate(definitions):
-        of_register[w] = of_register.get(w, 0) | 1 << d
-
-    def transfer(b, state):
-        for i, ins in enumerate(blocks[b].instructions):
-            for k, w in enumerate(ins.writes):
-                if w >= FIRST_VALUE:
-                    state = state & ~of_register[w] | 1 << at[b, i, k]
-        return state
-
-    reach = [0] * len(blocks)
-    work = list(range(len(blocks)))
-    while work:
-        b = work.pop(0)
-        out = transfer(b, reach[b])
-        for s in blocks[b].successors:
-            if out & ~reach[s]:
-                reach[s] |= out
-                if s not in work:
-                    work.append(s)
-
-    parent = list(range(len(definitions)))
-
-    def find(x):
-        while parent[x] != x:
-            parent[x] = parent[parent[x]]
-            x = parent[x]
-        return x
-
-    uses = []  # (ins, position, one reaching definition or None)
-    for b, block in enumerate(blocks):
-        state = reach[b]
-        for i, ins in enumerate(block.instructions):
-            for k, r in enumerate(ins.reads):
-                if r < FIRST_VALUE:
-                    continue
-                reaching = state & of_register.get(r, 0)
-                first = None
-                while reaching:
-                    low = reaching & -reaching
-                    d = low.bit_length() - 1
-                    reaching ^= low
-                    if first is None:
-                        first = d
-                    else:
-                        parent[find(d)] = find(first)
-                uses.append((ins, k, first))
-            for w_index, r_index in ins.tied:
-                r = ins.reads[r_index]
-                if r < FIRST_VALUE:
-                    continue
-                mine = [u for u in uses[-len(ins.reads):] if u[0] is ins and u[1] == r_index]
-                if mine and mine[0][2] is not None:
-                    parent[find(at[b, i, w_index])] = find(mine[0][2])
-            for k, w in enumerate(ins.writes):
-                if w >= FIRST_VALUE:
-                    state = state & ~of_register[w] | 1 << at[b, i, k]
-
-    names = {}
-
-    def name(d):
-        return names.setdefault(find(d), FIRST_VALUE + len(names))
-
-    for b, block in enumerate(blocks):
-        for i, ins in enumerate(block.instructions):
-            for k, w in enumerate(ins.writes):
-                if w >= FIRST_VALUE:
-                    ins.writes[k] = name(at[b, i, k])
-    fresh = FIRST_VALUE + len(definitions) + 1
-    undefined = {}
-    for ins, k, d in uses:
-        if d is not None:
-            ins.reads[k] = name(d)
-            continue
-        # Read before any write. In place, the value begins here, with whatever the register holds.
-        tied = [w for w, r in ins.tied if r == k]
-        if tied:
-            ins.reads[k] = ins.writes[tied[0]]
-        else:
-            ins.reads[k], fresh = fresh, fresh + 1
-        undefined.setdefault(id(ins), []).append(ins.reads[k])
-    if undefined:
-        for block in blocks:
-            block.instructions = [
-                new
-                for ins in block.instructions
-                for new in (
-                    *(Instruction("undefined", [v], line=ins.line) for v in undefined.get(id(ins), ())),
-                    ins,
-                )
-            ]
-    return fresh
-
-
-def _occurrences(blocks):
-    writers, readers = {}, {}
-    for block in blocks:
-        for i, ins in enumerate(block.instructions):
-            for w in ins.writes:
-                writers.setdefault(w, []).append((block, ins))
-            for r in ins.reads:
-                readers.setdefault(r, []).append((block, ins))
-    return writers, readers
-
-
-def fold(blocks):
-    """Constants into operands, results into the assignment that follows, dead code away."""
-    changed = True
-    while changed:
-        changed = False
-        writers, readers = _occurrences(blocks)
-        for value, defs in writers.items():
-            if value < FIRST_VALUE or len(defs) != 1:
-                continue
-            block, ins = defs[0]
-            if ins not in block.instructions:
-                continue
-            constant = None
-            if ins.name == "loadi" and ins.fields[0] in CONSTANT_BITS:
-                constant = CONSTANT_BITS[ins.fields[0]]
-            elif ins.is_copy and 8 <= ins.reads[0] < FIRST_VALUE:
-                constant = ins.reads[0]
-            users = readers.get(value, [])
-            if constant is not None and users:
-                if all(_takes_constant(u, value, constant) for _, u in users):
-                    for _, u in users:
-                        u.reads = [constant if r == value else r for r in u.reads]
-                    block.instructions.remove(ins)
-                    changed = True
-                    continue
-            if not users and ins.is_pure and len(ins.writes) == 1:
-                block.instructions.remove(ins)
-                changed = True
-                continue
-            if len(users) == 1 and users[0][1].name == "assign" and users[0][0] is block:
-                if _fold_into_assignment(block, ins, users[0][1], value):
-                    changed = True
-        if changed:
-            for block in blocks:
-                block.instructions = [
-                    i for i in block.instructions
-                    if not (i.name in ("copy", "assign") and i.writes[0] == i.reads[-1])
-                ]  # fmt: skip
-
-
-def _takes_constant(ins, value, constant):
-    """True unless `value` is written in place, or stored from LREG12-15, which SFPSTORE cannot name."""
-    return not _is_tied_read(ins, value) and not (ins.name == "store" and constant >= 12)
-
-
-def use_immediates(blocks):
-    """`t = constant; y = x + t` becomes `y = x; y += constant` where the immediate holds the constant."""
-    writers, _ = _occurrences(blocks)
-    for block in blocks:
-        output = []
-        for ins in block.instructions:
-            if ins.name in IMMEDIATE_FORM and not ins.tied and ins.writes[0] >= FIRST_VALUE:
-                for k in (1, 0):
-                    defs = writers.get(ins.reads[k], ())
-                    if len(defs) == 1 and defs[0][1].name == "loadi" and not defs[0][1].fields[0] & 0xFFFF:
-                        copy = Instruction("copy", [ins.writes[0]], [ins.reads[1 - k]], line=ins.line)
-                        copy.state = ins.state
-                        output.append(copy)
-                        ins.name = IMMEDIATE_FORM[ins.name][0]
-                        ins.fields = (defs[0][1].fields[0] >> 16,)
-                        ins.reads, ins.tied = [ins.writes[0]], [(0, 0)]
-                        break
-            output.append(ins)
-        block.instructions = output
-
-
-def _is_tied_read(ins, value):
-    return any(ins.reads[r] == value for _, r in ins.tied)
-
-
-def _fold_into_assignment(block, ins, assignment, value):
-    """`t = op; x = t` under the same lane flags becomes an op that writes into x."""
-    if ins.tied or len(ins.writes) != 1 or ins.name in ("copy", "raw") or assignment.reads[1] != value:
-        return False
-    start, end = block.instructions.index(ins), block.instructions.index(assignment)
-    target = assignment.writes[0]
-    for between in block.instructions[start + 1 : end]:
-        if between.name in SETS_FLAGS or between.name == "raw" and raw_flags(between.fields[0]):
-            return False
-        if target in between.reads or target in between.writes:
-            return False
-    if ins.name in ("lut", "lutfp32") and target < FIRST_VALUE:
-        return False
-    ins.writes[0] = target
-    ins.reads = ins.reads + [target]
-    ins.tied = [(0, len(ins.reads) - 1)]
-    block.instructions.remove(assignment)
-    return True
 
 
 def liveness(blocks, live_at_exit):
@@ -467,74 +168,8 @@ def colour(graph, copies):
     return colours, ()
 
 
-def rematerialise(blocks, candidates, next_value):
-    """Loads constants again before each of their uses: a quarter of those left, the ones in `candidates` first.
-
-    Returns the new count of values, or None if no constant was left.
-    """
-    writers, readers = _occurrences(blocks)
-    found = []
-    for value, defs in writers.items():
-        users = readers.get(value, [])
-        if value < FIRST_VALUE or len(defs) != 1 or defs[0][1].name != "loadi" or not users:
-            continue
-        if "again" in defs[0][1].fields or any(_is_tied_read(u, value) for _, u in users):
-            continue
-        found.append(((value not in candidates, len(users)), value, *defs[0], users))
-    if not found:
-        return None
-    found.sort(key=lambda f: f[:2])
-    near = [f for f in found if not f[0][0]]
-    for _, value, block, ins, users in (near or found)[: max(1, len(near or found) // 4)]:
-        block.instructions.remove(ins)
-        for user_block, user in dict.fromkeys(users):
-            again = Instruction("loadi", [next_value], fields=(*ins.fields, "again"), line=user.line)
-            again.state = user.state
-            user_block.instructions.insert(user_block.instructions.index(user), again)
-            user.reads = [next_value if r == value else r for r in user.reads]
-            next_value += 1
-    return next_value
-
-
-def sink(blocks, flags):
-    """Moves results down to their only use where that keeps no operand alive for longer. False if nothing moved."""
-    moved = False
-    _, readers = _occurrences(blocks)
-    for block in blocks:
-        live_after, live = {}, set(block.live_out)
-        for ins in reversed(block.instructions):
-            live_after[id(ins)] = set(live)
-            live = (live - set(ins.writes)) | set(ins.reads)
-        for ins in list(reversed(block.instructions)):
-            if ins.tied or len(ins.writes) != 1 or not ins.is_pure or ins.runtime or ins.writes[0] < FIRST_VALUE:
-                continue
-            if ins.name in ("load", "undefined", "lut", "lutfp32") or any(r < 8 for r in ins.reads):
-                continue
-            users = readers.get(ins.writes[0], [])
-            if len(users) != 1 or users[0][0] is not block:
-                continue
-            user = users[0][1]
-            start, end = block.instructions.index(ins), block.instructions.index(user)
-            if end - start < 2 or not flags.within(user.state, ins.state):
-                continue
-            operands = {r for r in ins.reads if r >= FIRST_VALUE}
-            between = block.instructions[start + 1 : end]
-            if any(operands & set(other.writes) for other in between):
-                continue
-            last = between[-1]
-            if not operands <= live_after[id(last)] - set(ins.writes):
-                continue
-            if ins.is_copy and not operands:
-                continue
-            block.instructions.remove(ins)
-            block.instructions.insert(block.instructions.index(user), ins)
-            ins.state = user.state
-            moved = True
-    return moved
-
-
 def _kept_registers(blocks):
-    """LREGs that vector code filled by name for a later function, and that no literal instruction here touches."""
+    """LREGs that vector code filled by name for a later function and no literal instruction here touches."""
     kept, touched = set(), set()
     for block in blocks:
         for ins in block.instructions:

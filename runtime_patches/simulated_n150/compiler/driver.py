@@ -9,11 +9,11 @@ The runtime starts this once for every kernel unit, thousands of times in a cold
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
 
-Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled for
-rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the soft-float ABI
-and without LTO: its float registers stand for the vector unit's LREGs (see sfpi/registers.h). A link gains picolibc
-and libgcc; the support objects it names are LTO bytecode of a newer GCC in the wheel, and rebuilt in the root.
-"""
+Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
+for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
+soft-float ABI and without LTO: its float registers stand for the vector unit's LREGs (see sfpi/registers.h).
+A link gains picolibc and libgcc; the support objects it names are LTO bytecode of a newer GCC in the wheel,
+and rebuilt in the root."""
 
 import os
 import sys
@@ -26,7 +26,8 @@ PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
 
 INTEGER_CORE = ["-march=rv32im", "-mabi=ilp32"]
-# The F extension lends its registers to vector values (sfpi_layer/registers.h); no float code is left in the end.
+# The F extension lends its registers to vector values (sfpi_layer/registers.h); no float code is left in the
+# end.
 TENSIX_CORE = ["-march=rv32imf", "-mabi=ilp32", "-D__riscv_xtttensixwh=1"]
 
 COMMON = [
@@ -51,7 +52,7 @@ def drop(argument):
 
 
 def system_includes():
-    """Options for the C++ headers of the ARM bare-metal libstdc++ (header-only, 32-bit) and picolibc's C headers."""
+    """Options for the C++ headers of the ARM bare-metal libstdc++ (header-only) and picolibc's C headers."""
     newest = f"{CXX_ROOT}/{max(os.listdir(CXX_ROOT))}"
     return ["-isystem", newest, "-isystem", f"{newest}/arm-none-eabi", "-isystem", f"{PICOLIBC}/include"]
 
@@ -115,7 +116,13 @@ def link_command(arguments):
     tensix = is_tensix(arguments)
     linked = ["-O2" if tensix and a in ("-O3", "-Os") else a for a in arguments if not drop(a)]
     lto = [] if tensix else ["-flto=1", "-flto-partition=one"]
-    libraries = ["-nodefaultlibs", "-Wl,--start-group", f"{PICOLIBC}/lib/rv32im/ilp32/libc.a", "-lgcc", "-Wl,--end-group"]
+    libraries = [
+        "-nodefaultlibs",
+        "-Wl,--start-group",
+        f"{PICOLIBC}/lib/rv32im/ilp32/libc.a",
+        "-lgcc",
+        "-Wl,--end-group",
+    ]
     # A TRISC unit may name f registers, but nothing of it is float code: everything links as rv32im.
     return [COMPILER, "-w", "-fno-exceptions", "-fno-jump-tables", "-fno-tree-switch-conversion"] + (
         INTEGER_CORE + lto + linked + libraries
@@ -127,8 +134,10 @@ def main(arguments):
         print(VERSION)
         return 0
     if not os.access(COMPILER, os.X_OK):
-        print(f"{VERSION}: {COMPILER} is missing; install it with: apt-get install gcc-riscv64-unknown-elf",
-              file=sys.stderr)
+        print(
+            f"{VERSION}: {COMPILER} is missing; install it with: apt-get install gcc-riscv64-unknown-elf",
+            file=sys.stderr,
+        )
         return 1
     compiles = any(a in ("-c", "-E", "-S", "-fsyntax-only", "c++-header") for a in arguments)
     if "-c" in arguments and is_tensix(arguments) and "-o" in arguments:

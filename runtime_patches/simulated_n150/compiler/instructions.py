@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The vector instructions: what a line `sfpu <name> <operands>` reads and writes, and its encoding.
 
-Operand names. A vector value is named by an int: 0-15 are the LREGs themselves (8-15 constant), larger ones are
-values that still need a register. Encodings are those of the wheel's ckernel_ops.h; which registers an instruction
-touches, and which take a second cycle, is from Tenstorrent's public ISA documentation (WormholeB0/TensixTile).
-"""
+Operand names. A vector value is named by an int: 0-15 are the LREGs themselves (8-15 constant), larger ones
+are values that still need a register. Encodings are those of the wheel's ckernel_ops.h; which registers an
+instruction touches, and which take a second cycle, is from Tenstorrent's public ISA documentation
+(WormholeB0/TensixTile)."""
+
+COLOURS = 8  # LREG0-7
+FIRST_VALUE = 16  # 8-15: constant LREGs
 
 FLOAT_REGISTERS = {
     **{f"ft{n}": n for n in range(8)},
@@ -18,7 +21,8 @@ FLOAT_REGISTERS = {
 # result = op(source): opcode
 UNARY = {
     "mov": 0x7C, "iaddi": 0x79, "not": 0x80, "abs": 0x7D, "exexp": 0x77, "exman": 0x78, "setexpi": 0x82,
-    "setmani": 0x83, "setsgni": 0x89, "divp2": 0x76, "lz": 0x81, "cast": 0x90, "stochrnd": 0x8E, "shft2": 0x94,
+    "setmani": 0x83, "setsgni": 0x89, "divp2": 0x76, "lz": 0x81, "cast": 0x90, "stochrnd": 0x8E,
+    "shft2": 0x94,
 }  # fmt: skip
 # target = op(target, source): opcode
 IN_PLACE = {
@@ -31,10 +35,10 @@ SFPNOP = 0x8F << 24
 
 
 class Instruction:
-    """One vector instruction. `writes` are values it defines, `reads` those it needs, `tied` pairs (write, read)
-    that must share a register because the instruction works in place."""
+    """One vector instruction. `writes` are values it defines, `reads` those it needs, `tied` pairs (write,
+    read) that must share a register because the instruction works in place."""
 
-    __slots__ = ("name", "writes", "reads", "tied", "fields", "runtime", "line", "state")
+    __slots__ = ("fields", "line", "name", "reads", "runtime", "state", "tied", "writes")
 
     def __init__(self, name, writes=(), reads=(), tied=(), fields=(), runtime=None, line=-1):
         self.name = name
@@ -198,7 +202,7 @@ def parse_raw(word, line):
 
 
 def raw_flags(word):
-    """'narrow' if the word changes lane flags, 'reset' if it makes all lanes active, 'push', 'pop' or None."""
+    """'narrow' for a word that changes lane flags, 'reset' for all lanes active, 'push', 'pop' or None."""
     opcode, mode, d = word >> 24, word & 15, word >> 4 & 15
     if opcode == 0x8A:
         return "reset"

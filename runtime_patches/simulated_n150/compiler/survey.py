@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of the wheel's compute functions compile: `python -m runtime_patches.simulated_n150.compiler.survey`.
 
-For every `ALWI void <name>(...)` in the wheel's api/compute headers, a math-core unit with one call of it is compiled
-with the stand-in compiler; functions of a header share a unit, and are compiled apart when that fails. The outcome
-is printed as a Markdown table with the exact cause of each failure.
-"""
+For every `ALWI void <name>(...)` in the wheel's api/compute headers, a math-core unit with one call of it is
+compiled with the stand-in compiler; functions of a header share a unit, and are compiled apart when that
+fails. The outcome is printed as a Markdown table with the exact cause of each failure."""
 
 import argparse
 import re
@@ -30,7 +29,8 @@ INSTANCES = {
     "typecast_tile": [
         (a, b)
         for a, b in (
-            ("Float16_b", "Float32"), ("Float32", "Float16_b"), ("Float16_b", "Int32"), ("Int32", "Float16_b"),
+            ("Float16_b", "Float32"), ("Float32", "Float16_b"), ("Float16_b", "Int32"),
+            ("Int32", "Float16_b"),
             ("Float32", "Int32"), ("Int32", "Float32"), ("Float16_b", "UInt32"), ("UInt32", "Float16_b"),
             ("Float16_b", "UInt16"), ("UInt16", "Float16_b"), ("Float32", "UInt32"), ("UInt32", "Float32"),
             ("UInt16", "UInt32"), ("Int32", "UInt16"), ("UInt32", "UInt16"), ("Float16_b", "Bfp8_b"),
@@ -40,7 +40,8 @@ INSTANCES = {
 INSTANCES["typecast_tile_init"] = INSTANCES["typecast_tile"]
 
 _FUNCTION = re.compile(
-    r"(?:template\s*<(?P<template>[^{};]*?)>\s*)?(?:__attribute__\(\(\w+\)\)\s*)?ALWI\s+void\s+(?P<name>\w+)\s*"
+    r"(?:template\s*<(?P<template>[^{};]*?)>\s*)?(?:__attribute__\(\(\w+\)\)\s*)?"
+    r"ALWI\s+void\s+(?P<name>\w+)\s*"
     r"\((?P<parameters>[^)]*)\)\s*\{",
     re.DOTALL,
 )
@@ -50,9 +51,10 @@ DESCRIPTORS = """#pragma once
 #include "llk_defs.h"
 constexpr ckernel::MathFidelity MATH_FIDELITY = ckernel::MathFidelity::HiFi4;
 constexpr bool APPROX = false;
-#define PER_BUFFER(type, name, value) constexpr type name[32] = {value, value, value, value, value, value, value, \\
-    value, value, value, value, value, value, value, value, value, value, value, value, value, value, value, value, \\
-    value, value, value, value, value, value, value, value, value};
+#define TWO(value) value, value
+#define EIGHT(value) TWO(value), TWO(value), TWO(value), TWO(value)
+#define PER_BUFFER(type, name, value) \\
+    constexpr type name[32] = {EIGHT(value), EIGHT(value), EIGHT(value), EIGHT(value)};
 PER_BUFFER(uint8_t, unpack_src_format, 5)
 PER_BUFFER(uint8_t, unpack_dst_format, 5)
 PER_BUFFER(uint8_t, unpack_tile_num_faces, 4)
@@ -72,9 +74,11 @@ INCLUDES = (
     "tt_metal/hostdevcommon/api", "tt_metal/api", "runtime/sfpi/include",
     "tt_metal/hw/ckernels/wormhole_b0/metal/common", "tt_metal/hw/ckernels/wormhole_b0/metal/llk_io",
     "tt_metal/hw/inc/internal/tt-1xx", "tt_metal/hw/inc/internal/tt-1xx/wormhole",
-    "tt_metal/hw/inc/internal/tt-1xx/wormhole/wormhole_b0_defines", "tt_metal/hw/inc/internal/tt-1xx/wormhole/noc",
+    "tt_metal/hw/inc/internal/tt-1xx/wormhole/wormhole_b0_defines",
+    "tt_metal/hw/inc/internal/tt-1xx/wormhole/noc",
     "tt_metal/tt-llk/tt_llk_wormhole_b0/common/inc", "tt_metal/tt-llk/tt_llk_wormhole_b0/llk_lib",
-    "tt_metal/hw/ckernels/wormhole_b0/metal/llk_api", "tt_metal/hw/ckernels/wormhole_b0/metal/llk_api/llk_sfpu",
+    "tt_metal/hw/ckernels/wormhole_b0/metal/llk_api",
+    "tt_metal/hw/ckernels/wormhole_b0/metal/llk_api/llk_sfpu",
     "tt_metal/hw/firmware/src/tt-1xx",
 )  # fmt: skip
 DEFINES = (
@@ -120,7 +124,11 @@ def _calls(name, template, parameters):
         if "=" in parameter:
             break
         kind = parameter.split()[0]
-        value = "0" if kind in ("uint32_t", "std::uint32_t", "int", "uint", "size_t") else TEMPLATE_VALUES.get(kind)
+        value = (
+            "0"
+            if kind in ("uint32_t", "std::uint32_t", "int", "uint", "size_t")
+            else TEMPLATE_VALUES.get(kind)
+        )
         if value is None:
             return f"template parameter {parameter}"
         chosen.append(value)
@@ -153,7 +161,8 @@ class Survey:
             (self.scratch / name).write_text("#pragma once\n")
         compiler = self.root / "runtime/sfpi/compiler/bin/riscv-tt-elf-g++"
         self.command = [
-            str(compiler), "-O3", "-mcpu=tt-wh-tensix", "-ffast-math", "-fno-finite-math-only", "-fsigned-zeros",
+            str(compiler), "-O3", "-mcpu=tt-wh-tensix", "-ffast-math", "-fno-finite-math-only",
+            "-fsigned-zeros",
             "-fno-associative-math", "-fno-exceptions", "-fno-rtti", "-fno-use-cxa-atexit",
             f"-DWITH_FP32_DESTINATION={'true' if fp32 else 'false'}", f"-I{self.scratch}",
             *(f"-I{self.root / name}" for name in INCLUDES), *(f"-D{name}" for name in DEFINES), "-c",
@@ -166,10 +175,10 @@ class Survey:
         )
         unit = self.scratch / f"{name}.cc"
         unit.write_text(
-            "#define TRISC_MATH\n#include \"internal/debug/fw_debug.h\"\n#include \"ckernel.h\"\n"
-            "#include \"ckernel_gpr_map.h\"\n#include \"llk_param_structs.h\"\nusing namespace ckernel;\n"
-            "#include \"chlkc_descriptors.h\"\n#include \"api/compute/common.h\"\n"
-            f"#include \"{include}\"\nextern volatile uint32_t argument[16];\n{bodies}"
+            '#define TRISC_MATH\n#include "internal/debug/fw_debug.h"\n#include "ckernel.h"\n'
+            '#include "ckernel_gpr_map.h"\n#include "llk_param_structs.h"\nusing namespace ckernel;\n'
+            '#include "chlkc_descriptors.h"\n#include "api/compute/common.h"\n'
+            f'#include "{include}"\nextern volatile uint32_t argument[16];\n{bodies}'
         )
         done = subprocess.run(
             [*self.command, "-o", str(unit.with_suffix(".o")), str(unit)],
@@ -179,7 +188,9 @@ class Survey:
             return None
         errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
         cause = errors[0] if errors else done.stderr[-200:]
-        return re.sub(r"\(assembly kept in .*\)", "", re.sub(r"\S*/", "", cause.split("rror: ", 1)[-1])).strip()
+        return re.sub(
+            r"\(assembly kept in .*\)", "", re.sub(r"\S*/", "", cause.split("rror: ", 1)[-1])
+        ).strip()
 
 
 def run(root, names=(), fp32=False, jobs=2):

@@ -4,12 +4,12 @@
 
     <toolchain>/compiler/bin/riscv-tt-elf-g++   launcher of compiler/driver.py
     <toolchain>/include/                        sfpi.h, lltt.h and what they include
-    <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from the wheel's sources
+    <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from source
     <toolchain>/lib/tensix.s                    assembler macros
     <toolchain>/sources/                        the wheel's device sources that GCC 12 needs rewritten
 
-It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any time.
-"""
+It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any
+time."""
 
 import hashlib
 import importlib.metadata
@@ -24,6 +24,11 @@ from runtime_patches.simulated_n150.compiler import driver, sources
 
 HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parent / "sfpi"
+
+# The driver and what it imports.
+DRIVER_MODULES = (
+    "driver.py", "vector.py", "allocator.py", "instructions.py", "lane_flags.py", "passes.py", "webs.py",
+)  # fmt: skip
 
 # Debian package -> a file it must have put on this machine.
 PACKAGES = {
@@ -82,10 +87,14 @@ def missing_packages() -> list[str]:
 
 def _key(ttnn_dir: Path, python: str) -> str:
     digest = hashlib.sha256()
-    for path in sorted(p for folder in (HERE, HEADERS) for p in folder.rglob("*") if p.suffix in {".py", ".s", ".h"}):
+    for path in sorted(
+        p for folder in (HERE, HEADERS) for p in folder.rglob("*") if p.suffix in {".py", ".s", ".h"}
+    ):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
-    compiler = subprocess.run([driver.COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+    compiler = subprocess.run(
+        [driver.COMPILER, "--version"], capture_output=True, text=True, check=True
+    ).stdout
     for part in (compiler.splitlines()[0], importlib.metadata.version("ttnn"), str(ttnn_dir), python):
         digest.update(part.encode())
     return digest.hexdigest()[:16]
@@ -104,7 +113,7 @@ def _build_support_objects(folder: Path, ttnn_dir: Path, python: str) -> None:
 def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
     for name in ("compiler/bin", "lib", "include", "sources"):
         (folder / name).mkdir(parents=True)
-    for module in ("driver.py", "vector.py", "allocator.py", "instructions.py"):
+    for module in DRIVER_MODULES:
         shutil.copy(HERE / module, folder / "compiler" / module)
     shutil.copy(HERE / "tensix.s", folder / "lib" / "tensix.s")
     for header in HEADERS.rglob("*.h"):
@@ -126,7 +135,8 @@ def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
 def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
     """Folder of the stand-in toolchain for the ttnn package at `ttnn_dir`, built on first use.
 
-    Safe under concurrent use: it is built under a temporary name and renamed; who comes second uses the first's.
+    Safe under concurrent use: it is built under a temporary name and renamed; who comes second uses the
+    first's.
 
     Args:
         cache_dir: the project's cache folder; the toolchain goes to `<cache_dir>/toolchain/<key>`.
@@ -166,7 +176,9 @@ def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
 def overlay_files(toolchain_dir: Path) -> dict[str, Path]:
     """Path relative to the runtime root -> the file of the toolchain that belongs there."""
     toolchain_dir = Path(toolchain_dir)
-    files = {"runtime/sfpi/compiler/bin/riscv-tt-elf-g++": toolchain_dir / "compiler" / "bin" / "riscv-tt-elf-g++"}
+    files = {
+        "runtime/sfpi/compiler/bin/riscv-tt-elf-g++": toolchain_dir / "compiler" / "bin" / "riscv-tt-elf-g++"
+    }
     for name in SUPPORT_SOURCES:
         files[f"runtime/hw/lib/wormhole/{name}.o"] = toolchain_dir / "lib" / f"{name}.o"
     for header in sorted((toolchain_dir / "include").rglob("*.h")):

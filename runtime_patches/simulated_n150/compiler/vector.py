@@ -2,14 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns GCC's assembly of a TRISC unit into one for the vector unit: see sfpi/sfpi_layer/registers.h.
 
-Lines `sfpu ...` become Tensix instruction words, GCC's moves between f registers become SFPMOV or vanish, and any
-other float instruction is an error that names the function.
-"""
+Lines `sfpu ...` become Tensix instruction words, GCC's moves between f registers become SFPMOV or vanish, and
+any other float instruction is an error that names the function."""
 
 import re
 
-from allocator import FIRST_VALUE, Block, OutOfRegisters, allocate
-from instructions import FLOAT_REGISTERS, SFPNOP, TWO_CYCLES, Instruction, parse, parse_raw, words
+from allocator import Block, OutOfRegisters, allocate
+from instructions import (
+    FIRST_VALUE,
+    FLOAT_REGISTERS,
+    SFPNOP,
+    TWO_CYCLES,
+    Instruction,
+    parse,
+    parse_raw,
+    words,
+)
 
 BRANCHES = {
     "beq", "bne", "blt", "bge", "bltu", "bgeu", "bgt", "ble", "bgtu", "bleu",
@@ -33,7 +41,10 @@ def _value(name):
 def _float_error(function, text):
     mnemonic = text.split()[0]
     if mnemonic in ("flw", "fsw", "fld", "fsd"):
-        why = "a vector value is live across a call, or lies in an array with a runtime index: inline or unroll it"
+        why = (
+            "a vector value is live across a call, or lies in an array with a runtime index: "
+            "inline the call or unroll the loop"
+        )
     elif mnemonic.startswith("fmv"):
         why = (
             "a vector value passes through a function that was not inlined (mark it always_inline), "
@@ -76,7 +87,9 @@ def _read_function(function, lines, first, last):
             try:
                 blocks[-1].instructions += parse(tokens[1:], number, _value)
             except KeyError as missing:
-                raise VectorError(f"in function {function}: '{text}': {missing} is no vector register") from None
+                raise VectorError(
+                    f"in function {function}: '{text}': {missing} is no vector register"
+                ) from None
             taken.add(number)
         elif mnemonic == "fmv.s":
             copy = Instruction("copy", [_value(tokens[1])], [_value(tokens[2])], line=number)
@@ -111,7 +124,11 @@ def _emit(ins, code):
         code += [f"\t.ttinsn\t{word:#x}" for word in encoded]
         return
     scratch, field, buffer = ins.runtime
-    code += [f"\tli\t{scratch},{encoded[0]:#x}", f"\tadd\t{scratch},{scratch},{field}", f"\tsw\t{scratch},0({buffer})"]
+    code += [
+        f"\tli\t{scratch},{encoded[0]:#x}",
+        f"\tadd\t{scratch},{scratch},{field}",
+        f"\tsw\t{scratch},0({buffer})",
+    ]
 
 
 def _translate(function, lines, first, last, output):
@@ -121,8 +138,8 @@ def _translate(function, lines, first, last, output):
             allocate(blocks)
         except OutOfRegisters as failure:
             raise VectorError(
-                f"in function {function}: {failure.needed} vector values are needed at once and the vector unit has "
-                "8 registers, with nowhere to spill to"
+                f"in function {function}: {failure.needed} vector values are needed at once and the vector "
+                "unit has 8 registers, with nowhere to spill to"
             ) from None
     code = {}
     for block in blocks:

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documented rules of Wormhole's vector unit in numpy, on arrays of uint32 bit patterns.
 
-From Tenstorrent's ISA documentation (WormholeB0/TensixTile/TensixCoprocessor), one function an instruction, written
-without looking at the layer under test or at the simulator. Where the documentation leaves bits of a NaN open, tests
-compare NaN-ness only.
-"""
+From Tenstorrent's ISA documentation (WormholeB0/TensixTile/TensixCoprocessor), one function an instruction,
+written without looking at the layer under test or at the simulator. Where the documentation leaves bits of a
+NaN open, tests compare NaN-ness only."""
 
 from __future__ import annotations
 

@@ -42,6 +42,11 @@ def unary(name, reference, header=None, domain=lambda x: x, call=None, initializ
     )
 
 
+def with_scalar(name, header, reference, value, domain=lambda x: x):
+    """An exact function of a tile and one scalar."""
+    return unary(name, reference, header, domain, f"{name}_tile(0, {word(value)})", exact=True)
+
+
 def positive(x):
     return x.abs() + 0.05
 
@@ -74,18 +79,18 @@ MINIMUM = [
     unary("negative", torch.neg, exact=True),
     unary("square", torch.square, header=""),
     unary("sign", torch.sign, header="", exact=True),
-    unary("clamp", lambda x: x.clamp(-0.5, 1.0), call=f"clamp_tile(0, {word(-0.5)}, {word(1.0)})", exact=True),
-    unary("unary_max", lambda x: x.clamp_min(0.25), header="", call=f"unary_max_tile(0, {word(0.25)})", exact=True),
-    unary("unary_min", lambda x: x.clamp_max(0.25), header="", call=f"unary_min_tile(0, {word(0.25)})", exact=True),
-    unary("unary_gt", lambda x: (x > 0.25).float(), header="comp", call=f"unary_gt_tile(0, {word(0.25)})", exact=True),
-    unary("unary_lt", lambda x: (x < 0.25).float(), header="comp", call=f"unary_lt_tile(0, {word(0.25)})", exact=True),
-    unary("unary_eq", lambda x: (x == 1.0).float(), header="comp", call=f"unary_eq_tile(0, {word(1.0)})", exact=True,
-          domain=torch.round),
-    unary("unary_ne", lambda x: (x != 1.0).float(), header="comp", call=f"unary_ne_tile(0, {word(1.0)})", exact=True,
-          domain=torch.round),
+    unary("clamp", lambda x: x.clamp(-0.5, 1.0), exact=True,
+          call=f"clamp_tile(0, {word(-0.5)}, {word(1.0)})"),
+    with_scalar("unary_max", "", lambda x: x.clamp_min(0.25), 0.25),
+    with_scalar("unary_min", "", lambda x: x.clamp_max(0.25), 0.25),
+    with_scalar("unary_gt", "comp", lambda x: (x > 0.25).float(), 0.25),
+    with_scalar("unary_lt", "comp", lambda x: (x < 0.25).float(), 0.25),
+    with_scalar("unary_eq", "comp", lambda x: (x == 1.0).float(), 1.0, torch.round),
+    with_scalar("unary_ne", "comp", lambda x: (x != 1.0).float(), 1.0, torch.round),
     unary("ltz", lambda x: (x < 0).float(), header="comp", exact=True),
     unary("gtz", lambda x: (x > 0).float(), header="comp", exact=True),
-    unary("isinf", lambda x: x.isinf().float(), header="isinf_isnan", exact=True, domain=lambda x: 1 / torch.round(x)),
+    unary("isinf", lambda x: x.isinf().float(), header="isinf_isnan", exact=True,
+          domain=lambda x: 1 / torch.round(x)),
     unary("logical_not", lambda x: (x == 0).float(), domain=lambda x: torch.round(x) + 0.0, exact=True,
           call="logical_not_tile<DataFormat::Float16_b>(0)"),
     unary("floor", torch.floor, header="rounding", initialization="rounding_op_tile_init()", exact=True,
@@ -106,8 +111,14 @@ TRIGONOMETRY = [
     unary("i0", torch.special.i0),
     unary("i1", torch.special.i1),
     unary("elu", nn.elu, call=f"elu_tile(0, {word(1.0)})"),
-    unary("fmod", lambda x: torch.fmod(x, 0.75), initialization=f"fmod_tile_init({word(0.75)}, {word(1 / 0.75)})"),
-    unary("leaky_relu", lambda x: nn.leaky_relu(x, 0.1), header="relu", call=f"leaky_relu_tile(0, {word(0.1)})"),
+    unary(
+        "fmod",
+        lambda x: torch.fmod(x, 0.75),
+        initialization=f"fmod_tile_init({word(0.75)}, {word(1 / 0.75)})",
+    ),
+    unary(
+        "leaky_relu", lambda x: nn.leaky_relu(x, 0.1), header="relu", call=f"leaky_relu_tile(0, {word(0.1)})"
+    ),
     unary("tanhshrink", lambda x: x - torch.tanh(x)),
 ]
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the wheel's own vector functions on a device, several in one compute kernel. Imported in workers only."""
+"""Runs the wheel's own vector functions, several in one compute kernel. Imported in workers only."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def run_functions(
 ) -> torch.Tensor:
     """Each function on its own copy of tile a in destination 0 and b in 1; destination 0 is the result.
 
-    a, b: float32 [32, 32]; functions: (header, initialization, call); dtype: "bfloat16" or "float32", of operands
-    and destination. Returns float32 [functions, 32, 32].
+    a, b: float32 [32, 32]; functions: (header, initialization, call); dtype: "bfloat16" or "float32", of
+    operands and destination. Returns float32 [functions, 32, 32].
     """
     kind = getattr(ttnn, dtype)
     size = 1024 * (2 if dtype == "bfloat16" else 4)
@@ -77,7 +77,8 @@ def run_functions(
     headers = dict.fromkeys(header for header, _, _ in functions if header)
     includes = "\n".join(f'#include "api/compute/{header}"' for header in headers)
     probes = "\n".join(
-        f"    probe([]() {{ {initialization}; }}, []() {{ {call}; }});" for _, initialization, call in functions
+        f"    probe([]() {{ {initialization}; }}, []() {{ {call}; }});"
+        for _, initialization, call in functions
     )
     compute = ttnn.ComputeConfigDescriptor(fp32_dest_acc_en=dtype == "float32")
     if dtype == "float32":
@@ -90,9 +91,13 @@ def run_functions(
             [*accessor(first), *accessor(second)],
             [first.buffer_address(), second.buffer_address()],
         ),
-        kernel(COPY_OUT, ttnn.WriterConfigDescriptor(), accessor(out), [out.buffer_address(), len(functions)]),
+        kernel(
+            COPY_OUT, ttnn.WriterConfigDescriptor(), accessor(out), [out.buffer_address(), len(functions)]
+        ),
         kernel(COMPUTE.replace("@INCLUDES@", includes).replace("@PROBES@", probes), compute),
     ]
-    program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=[buffer(index) for index in range(3)])
+    program = ttnn.ProgramDescriptor(
+        kernels=kernels, semaphores=[], cbs=[buffer(index) for index in range(3)]
+    )
     ttnn.generic_op([first, second, out], program)
     return ttnn.to_torch(out).float().reshape(len(functions), 32, 32)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel's own vector functions, compiled by the stand-in compiler, against torch on the simulated chip."""
+"""The wheel's own vector functions against torch on the simulated chip."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_together(device, a, b, functions, dtype):
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_functions(sim_device, group):
-    """bfloat16 tiles of N(0, 1), each mapped to the function's domain; one kernel for all functions of a domain."""
+    """bfloat16 tiles of N(0, 1), mapped to a function's domain; one kernel for all functions of a domain."""
     draw = torch.Generator().manual_seed(5)
     a, b = (torch.randn(32, 32, generator=draw).bfloat16().float() for _ in range(2))
     by_domain: dict = {}
@@ -47,7 +47,9 @@ def test_functions(sim_device, group):
             pcc = correlation(got, expected)
             error = (got - expected).abs()
             relative = (error / expected.abs().clamp_min(1e-3)).max()
-            logger.info("{}: PCC {:.6f}, max abs {:.3g}, max rel {:.3g}", function.name, pcc, error.max(), relative)
+            logger.info(
+                "{}: PCC {:.6f}, max abs {:.3g}, max rel {:.3g}", function.name, pcc, error.max(), relative
+            )
             if pcc < PCC or function.exact and not torch.equal(got, expected):
                 row, column = divmod(int(error.nan_to_num(torch.inf).argmax()), 32)
                 report.append(

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every name of the vector layer as a C++ expression, and what the hardware rules say it gives.
 
-Operands: x, y (vFloat), i, j (vInt), u, w (vUInt): the same two patterns under three types. The rule of a case gets
-them as uint32 arrays x and y.
-"""
+Operands: x, y (vFloat), i, j (vInt), u, w (vUInt): the same two patterns under three types. The rule of a
+case gets them as uint32 arrays x and y."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import hardware_rules as hw
 import numpy as np
@@ -20,8 +19,9 @@ ONE, MINUS_ONE, ZERO = bits(1.0), bits(-1.0), bits(0.0)
 
 @dataclass(frozen=True)
 class Case:
-    """`kind`: bits (all of them), float (a NaN may be any NaN; one unit in the last place, for the partly fused
-    multiply-add), fused (the same, with the product x * y itself rounded where the sum cancels it) or difference (flags from the sign of x - y, whose lanes with a NaN difference are open)."""
+    """`kind`: bits (all of them), float (a NaN may be any NaN; one unit in the last place, for the partly
+    fused multiply-add), fused (the same, with the product x * y itself rounded where the sum cancels it) or
+    difference (flags from the sign of x - y, whose lanes with a NaN difference are open)."""
 
     expression: str
     rule: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -48,6 +48,12 @@ def _lane_numbers():
 
 def _plus(x, number):
     return wrap(signed(x) + number)
+
+
+def _many_values(x, y):
+    a, b, c, d, e, f = (_plus(x, number) for number in range(1, 7))
+    first = wrap(signed(a ^ b) + signed(c)) ^ d
+    return wrap(signed(wrap(signed(first) + signed(e)) ^ f) - signed(y))
 
 
 def _infinite(x):
@@ -120,7 +126,8 @@ FIELDS = [
     Case("convert<vFloat>(i, RoundMode::Nearest)", lambda x, y: hw.cast(hw.sign_magnitude(x))),
     Case("convert<vSMag>(i)", lambda x, y: hw.sign_magnitude(x)),
     Case("convert<vInt>(as<vSMag>(u))", lambda x, y: hw.twos_complement(x)),
-    Case("subvec_shflror1(u)", lambda x, y: x.reshape(32, 2, 16)[..., (np.arange(16) - 2) % 16].reshape(32, 32)),
+    Case("subvec_shflror1(u)",
+         lambda x, y: x.reshape(32, 2, 16)[..., (np.arange(16) - 2) % 16].reshape(32, 32)),
     Case("vInt(vConstTileId)", lambda x, y: _lane_numbers() * U32(2)),
 ]  # fmt: skip
 
@@ -202,14 +209,14 @@ COMPOUND = [
          lambda x, y: _flag((((signed(x) < 0) | (y == 0)) & ((signed(y) < 0) | (x == 0))) | (x == y))),
     Case("([&] { vBool both = i < 0 && j < 0; return flag(both || i == j); })()",
          lambda x, y: _flag(((signed(x) < 0) & (signed(y) < 0)) | (x == y))),
-    Case("([&] { vInt r = 1; v_if (i < 0) { r = 2; v_if (j < 0) { r = 3; } v_endif; } v_else { r = 4; } v_endif;"
-         " return r; })()",
+    Case("([&] { vInt r = 1; v_if (i < 0) { r = 2; v_if (j < 0) { r = 3; } v_endif; } v_else { r = 4; }"
+         " v_endif; return r; })()",
          lambda x, y: np.where(signed(x) < 0, np.where(signed(y) < 0, 3, 2), 4).astype(np.uint32)),
     Case("([&] { vInt r = 0; v_if (i < 0) { r = 1; } v_elseif (j < 0) { r = 2; } v_elseif (j == 0) { r = 3; }"
          " v_else { r = 4; } v_endif; return r; })()",
          lambda x, y: np.select([signed(x) < 0, signed(y) < 0, y == 0], [1, 2, 3], 4).astype(np.uint32)),
-    Case("([&] { vInt r = 0; v_if (i < 0) { r = 1; v_and(j < 0); r = 2; v_and(i == j || j == -1); r = 3; } v_endif;"
-         " return r; })()",
+    Case("([&] { vInt r = 0; v_if (i < 0) { r = 1; v_and(j < 0); r = 2; v_and(i == j || j == -1); r = 3; }"
+         " v_endif; return r; })()",
          lambda x, y: np.select(
              [(signed(x) < 0) & (signed(y) < 0) & ((x == y) | (y == U32(0xFFFFFFFF))),
               (signed(x) < 0) & (signed(y) < 0), signed(x) < 0], [3, 2, 1], 0).astype(np.uint32)),
@@ -240,7 +247,8 @@ def _lut16(x, y):
 
 
 TABLES = [
-    Case("lut(x, vLut8si(0.2265625f, 0.0f), vLut8si(0.265625f, -0.046875f), vLut8si(0.0f, 0.5f))", _lut8, "float"),
+    Case("lut(x, vLut8si(0.2265625f, 0.0f), vLut8si(0.265625f, -0.046875f), vLut8si(0.0f, 0.5f))",
+         _lut8, "float"),
     Case("lut(x, vLut16ss(0.5f, 0.25f), vLut16ii(0.0f, 1.0f), vLut16ss(0.75f, 0.125f), vLut16ii(-0.5f, 2.0f),"
          " vLut16ss(1.5f, 0.0f), vLut16ii(0.375f, 3.0f), LutSign::Update)", _lut16, "float"),
     Case("([&] { vConstFloatPrgm0 = 0.75f; vConstFloatPrgm1 = -2.5f; vConstIntPrgm2 = 77; "
@@ -252,8 +260,7 @@ TABLES = [
          lambda x, y: _minus(x, hw.mad(y, ONE, y)), "float"),
     Case("([&] { vInt a = i + 1, b = i + 2, c = i + 3, d = i + 4, e = i + 5, f = i + 6; "
          "return (((((a ^ b) + c) ^ d) + e) ^ f) - j; })()",
-         lambda x, y: wrap(signed(wrap(signed(wrap(signed((_plus(x, 1) ^ _plus(x, 2))) + signed(_plus(x, 3))) ^ _plus(x, 4))
-                                       + signed(_plus(x, 5))) ^ _plus(x, 6)) - signed(y))),
+         _many_values),
 ]  # fmt: skip
 
 GROUPS = {

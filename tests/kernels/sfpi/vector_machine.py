@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A few lanes of a vector unit, to run a program before and after its registers are allocated.
 
-Before: `sfpu` lines over 32 f registers, in which lanes that are not active keep what a register held. After: words
-over eight LREGs. Only integer instructions, whose results are exact. Every store is recorded with its active lanes.
-"""
+Before: `sfpu` lines over 32 f registers, in which lanes that are not active keep what a register held. After:
+words over eight LREGs. Only integer instructions, whose results are exact. Every store is recorded with its
+active lanes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ class Lanes:
 
     def write(self, name, values, all_lanes=False):
         old = list(self.registers[name])
-        self.registers[name] = [
-            v & MASK if all_lanes or f else o for v, o, f in zip(values, old, self.flags)
-        ]
+        self.registers[name] = [v & MASK if all_lanes or f else o for v, o, f in zip(values, old, self.flags)]
 
     def narrow(self, values):
         self.flags = [f and v for f, v in zip(self.flags, values)]
@@ -44,7 +42,12 @@ class Lanes:
         self.stores.append((address, tuple(v if f else None for v, f in zip(values, self.flags))))
 
     def compare(self, values, mode):
-        tests = {0: lambda v: v >> 31 == 1, 2: lambda v: v != 0, 4: lambda v: v >> 31 == 0, 6: lambda v: v == 0}
+        tests = {
+            0: lambda v: v >> 31 == 1,
+            2: lambda v: v != 0,
+            4: lambda v: v >> 31 == 0,
+            6: lambda v: v == 0,
+        }
         self.narrow([tests[mode](v) for v in values])
 
 
@@ -93,7 +96,13 @@ def run_words(words, lanes):
     """The same program as instruction words."""
     r = lanes.registers
     for word in words:
-        opcode, c, d, mode, immediate = word >> 24, word >> 8 & 15, word >> 4 & 15, word & 15, word >> 12 & 0xFFF
+        opcode, c, d, mode, immediate = (
+            word >> 24,
+            word >> 8 & 15,
+            word >> 4 & 15,
+            word & 15,
+            word >> 12 & 0xFFF,
+        )
         high = word >> 20 & 15
         if opcode == 0x71:
             kind, value = word >> 16 & 15, word & 0xFFFF

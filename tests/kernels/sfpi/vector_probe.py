@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs vector expressions on a device: one compute kernel for a list of C++ expressions over two tiles of raw bits.
+"""Runs vector expressions: one compute kernel for a list of C++ expressions over two tiles of raw bits.
 
 Imported in workers only. In an expression x, y are the operands as vFloat, i, j as vInt and u, w as vUInt.
 """
@@ -74,22 +74,22 @@ sfpi_inline void rows(Operation operation) {
 }
 #endif
 
-#define PROBE(expression)                                                                                          \\
-    tile_regs_acquire();                                                                                           \\
-    copy_tile(0, 0, 0);                                                                                            \\
-    copy_tile(1, 0, 1);                                                                                            \\
-    MATH((_llk_math_eltwise_unary_sfpu_params_([]() __attribute__((noinline)) {                                    \\
-        rows([](const vUInt& u, const vUInt& w) __attribute__((always_inline)) -> vUInt {                          \\
-            [[maybe_unused]] const vFloat x = as<vFloat>(u), y = as<vFloat>(w);                                    \\
-            [[maybe_unused]] const vInt i = as<vInt>(u), j = as<vInt>(w);                                          \\
-            return as<vUInt>(expression);                                                                          \\
-        });                                                                                                        \\
-    }, 0)));                                                                                                       \\
-    tile_regs_commit();                                                                                            \\
-    tile_regs_wait();                                                                                              \\
-    cb_reserve_back(2, 1);                                                                                         \\
-    pack_tile(2, 2);                                                                                               \\
-    cb_push_back(2, 1);                                                                                            \\
+#define PROBE(expression)                                                                  \\
+    tile_regs_acquire();                                                                   \\
+    copy_tile(0, 0, 0);                                                                    \\
+    copy_tile(1, 0, 1);                                                                    \\
+    MATH((_llk_math_eltwise_unary_sfpu_params_([]() __attribute__((noinline)) {            \\
+        rows([](const vUInt& u, const vUInt& w) __attribute__((always_inline)) -> vUInt {  \\
+            [[maybe_unused]] const vFloat x = as<vFloat>(u), y = as<vFloat>(w);            \\
+            [[maybe_unused]] const vInt i = as<vInt>(u), j = as<vInt>(w);                  \\
+            return as<vUInt>(expression);                                                  \\
+        });                                                                                \\
+    }, 0)));                                                                               \\
+    tile_regs_commit();                                                                    \\
+    tile_regs_wait();                                                                      \\
+    cb_reserve_back(2, 1);                                                                 \\
+    pack_tile(2, 2);                                                                       \\
+    cb_push_back(2, 1);                                                                    \\
     tile_regs_release();
 
 void kernel_main() {

@@ -3,8 +3,8 @@
 
 // Comparisons and predication: v_if, v_elseif, v_else, v_and, v_endif.
 //
-// A comparison is a register and a SFPSETCC mode. Conditions combine into a small tree, which a scope applies to the
-// lane flags: `narrow` leaves active those of the active lanes where the condition holds.
+// A comparison is a register and a SFPSETCC mode. Conditions combine into a small tree, which a scope applies
+// to the lane flags: `narrow` leaves active those of the active lanes where the condition holds.
 
 #pragma once
 
@@ -175,14 +175,18 @@ sfpi_inline auto operator||(bool l, const R& r) {
 
 }  // namespace detail
 
-// Float comparisons: the sign of a difference, as IEEE orders finite numbers. Against a literal zero the register
-// itself is tested, so negative zero counts as negative there, as SFPSETCC has it.
+// Float comparisons: the sign of a difference, as IEEE orders finite numbers. Against a literal zero the
+// register itself is tested, so negative zero counts as negative there, as SFPSETCC has it.
 namespace detail {
 
-sfpi_inline bool literal_zero(float value) { return __builtin_constant_p(value) && std::bit_cast<std::uint32_t>(value) == 0; }
+sfpi_inline bool literal_zero(float value) {
+    return __builtin_constant_p(value) && std::bit_cast<std::uint32_t>(value) == 0;
+}
 
 sfpi_inline comparison less(const vFloat& a, const vFloat& b) { return {(a - b).r, SFPSETCC_MOD1_LREG_LT0}; }
-sfpi_inline comparison at_least(const vFloat& a, const vFloat& b) { return {(a - b).r, SFPSETCC_MOD1_LREG_GTE0}; }
+sfpi_inline comparison at_least(const vFloat& a, const vFloat& b) {
+    return {(a - b).r, SFPSETCC_MOD1_LREG_GTE0};
+}
 sfpi_inline comparison equal(const vFloat& a, const vFloat& b) { return {(a - b).r, SFPSETCC_MOD1_LREG_EQ0}; }
 sfpi_inline comparison against_zero(const vFloat& a, float b, std::uint32_t mode) {
     if (literal_zero(b)) {
@@ -198,7 +202,9 @@ sfpi_inline detail::comparison operator>(const vFloat& a, const vFloat& b) { ret
 sfpi_inline detail::comparison operator>=(const vFloat& a, const vFloat& b) { return detail::at_least(a, b); }
 sfpi_inline detail::comparison operator<=(const vFloat& a, const vFloat& b) { return detail::at_least(b, a); }
 sfpi_inline detail::comparison operator==(const vFloat& a, const vFloat& b) { return detail::equal(a, b); }
-sfpi_inline detail::comparison operator!=(const vFloat& a, const vFloat& b) { return detail::negate(detail::equal(a, b)); }
+sfpi_inline detail::comparison operator!=(const vFloat& a, const vFloat& b) {
+    return detail::negate(detail::equal(a, b));
+}
 
 sfpi_inline detail::comparison operator<(const vFloat& a, float b) {
     return detail::against_zero(a, b, SFPSETCC_MOD1_LREG_LT0);
@@ -215,8 +221,8 @@ sfpi_inline detail::comparison operator!=(const vFloat& a, float b) {
 sfpi_inline detail::comparison operator>(const vFloat& a, float b) { return detail::less(vFloat(b), a); }
 sfpi_inline detail::comparison operator<=(const vFloat& a, float b) { return detail::at_least(vFloat(b), a); }
 
-// Integer comparisons: the sign of the difference in 32 bits, so operands further apart than 2^31 compare wrongly,
-// as they do with SFPIADD. Unsigned ones are exact.
+// Integer comparisons: the sign of the difference in 32 bits, so operands further apart than 2^31 compare
+// wrongly, as they do with SFPIADD. Unsigned ones are exact.
 namespace detail {
 
 template <class A, class B>
@@ -236,8 +242,9 @@ sfpi_inline comparison unsigned_at_least(const vUInt& a, const vUInt& b) {
 }
 
 template <class A, class B>
-concept UnsignedComparison = IntegerOperands<A, B> && (std::is_same_v<A, vUInt> || std::is_same_v<B, vUInt>) &&
-                             (!std::is_same_v<A, vInt> && !std::is_same_v<B, vInt>);
+concept UnsignedComparison =
+    IntegerOperands<A, B> && (std::is_same_v<A, vUInt> || std::is_same_v<B, vUInt>) &&
+    (!std::is_same_v<A, vInt> && !std::is_same_v<B, vInt>);
 
 }  // namespace detail
 
@@ -346,13 +353,13 @@ public:
 
 }  // namespace sfpi
 
-#define v_if(condition)                         \
-    {                                           \
+#define v_if(condition)                               \
+    {                                                 \
         ::sfpi::detail::predicated_scope _sfpi_scope; \
         _sfpi_scope.only(condition);
 #define v_and(condition) _sfpi_scope.also(condition)
-#define v_elseif(condition)         \
-    _sfpi_scope.otherwise_enter();  \
+#define v_elseif(condition)        \
+    _sfpi_scope.otherwise_enter(); \
     _sfpi_scope.only(condition);
 #define v_else _sfpi_scope.otherwise();
 #define v_endif }

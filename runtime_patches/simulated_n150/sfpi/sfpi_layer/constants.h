@@ -85,8 +85,8 @@ constexpr std::uint32_t SFPSETCC_MOD1_LREG_GTE0 = 4;
 constexpr std::uint32_t SFPSETCC_MOD1_LREG_EQ0 = 6;
 constexpr std::uint32_t SFPSETCC_MOD1_CLEAR = 8;
 
-// SFPENCC: first letters say what happens to the enable bit (U left, C inverted, I from the immediate), the last
-// two what happens to the flags (1 all true, I from the immediate).
+// SFPENCC: first letters say what happens to the enable bit (U left, C inverted, I from the immediate), the
+// last two what happens to the flags (1 all true, I from the immediate).
 constexpr std::uint32_t SFPENCC_MOD1_EU_R1 = 0;
 constexpr std::uint32_t SFPENCC_MOD1_EC_R1 = 1;
 constexpr std::uint32_t SFPENCC_MOD1_EI_R1 = 2;
@@ -122,8 +122,8 @@ constexpr std::uint32_t SFPLUTFP32_MOD1_FP16_6ENTRY_TABLE2 = 3;
 constexpr std::uint32_t SFPLUTFP32_MOD1_FP16_3ENTRY_TABLE = 10;
 constexpr std::uint32_t SFPLUTFP32_MOD1_SGN_RETAIN = 4;
 
-// Constant registers. 8 to 10 are fixed (0.8373, 0, 1); 11 holds -1 after start-up; 12 to 14 belong to kernels;
-// 15 holds twice the lane number.
+// Constant registers. 8 to 10 are fixed (0.8373, 0, 1); 11 holds -1 after start-up; 12 to 14 belong to
+// kernels; 15 holds twice the lane number.
 constexpr unsigned LREG_0P8373 = 8;
 constexpr unsigned LREG_ZERO = 9;
 constexpr unsigned LREG_ONE = 10;

@@ -9,7 +9,8 @@
 
 namespace sfpi {
 
-// Nearest: ties to even from integers, ties away from zero to 16-bit formats and integers (the hardware's rules).
+// Nearest: ties to even from integers, ties away from zero to 16-bit formats and integers (the hardware's
+// rules).
 enum class RoundMode { Nearest, NearestStochastic };
 
 namespace detail {
@@ -90,7 +91,8 @@ sfpi_inline To convert(const From& value, RoundMode mode = RoundMode::Nearest) {
     } else if constexpr (std::is_same_v<To, vInt> && detail::IntegerVector<From>) {
         return detail::to_twos_complement(vSMag(V(value)));
     } else {
-        static_assert(detail::always_false<To>::value, "Wormhole's vector unit has no conversion between these types");
+        static_assert(
+            detail::always_false<To>::value, "Wormhole's vector unit has no conversion between these types");
     }
 }
 

@@ -30,8 +30,8 @@ constexpr unsigned destination_mode(DataLayout layout) {
     }
 }
 
-// Without a layout: floats as the unpacked format says, two's complement integers as sign and magnitude in the
-// destination (the format of Int32 there), every other integer bit for bit.
+// Without a layout: floats as the unpacked format says, two's complement integers as sign and magnitude in
+// the destination (the format of Int32 there), every other integer bit for bit.
 template <class V>
 constexpr DataLayout default_layout() {
     if constexpr (std::is_same_v<V, vInt>) {
@@ -154,7 +154,9 @@ public:
 };
 
 struct register_file {
-    sfpi_inline constexpr named_register operator[](LRegs number) const { return named_register(unsigned(number)); }
+    sfpi_inline constexpr named_register operator[](LRegs number) const {
+        return named_register(unsigned(number));
+    }
 };
 
 }  // namespace detail

@@ -48,9 +48,15 @@ sfpi_inline vFloat operator+(const vFloat& c, const vProduct& p) { return detail
 sfpi_inline vFloat operator+(const vProduct& p, const vProduct& q) { return p + vFloat(q); }
 
 // There is no subtraction: b * -1 + a, with -1 from LREG11.
-sfpi_inline vFloat operator-(const vFloat& a, const vFloat& b) { return detail::multiply_add(b, vConstNeg1, a); }
-sfpi_inline vFloat operator-(const vFloat& c, const vProduct& p) { return detail::multiply_add(-p.a, p.b, c); }
-sfpi_inline vFloat operator-(const vProduct& p, const vFloat& c) { return detail::multiply_add(p.a, p.b, -c); }
+sfpi_inline vFloat operator-(const vFloat& a, const vFloat& b) {
+    return detail::multiply_add(b, vConstNeg1, a);
+}
+sfpi_inline vFloat operator-(const vFloat& c, const vProduct& p) {
+    return detail::multiply_add(-p.a, p.b, c);
+}
+sfpi_inline vFloat operator-(const vProduct& p, const vFloat& c) {
+    return detail::multiply_add(p.a, p.b, -c);
+}
 sfpi_inline vFloat operator-(const vProduct& p, const vProduct& q) { return vFloat(p) - q; }
 
 sfpi_inline vFloat& vFloat::operator+=(const vFloat& value) { return *this = *this + value; }

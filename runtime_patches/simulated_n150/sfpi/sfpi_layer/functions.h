@@ -67,7 +67,8 @@ sfpi_inline vFloat setexp(const vFloat& value, const E& exponent) {
         if (__builtin_constant_p(exponent)) {
             SFPI_UNARY("setexpi", result, value.r, (exponent & 0xff), SFPSETEXP_MOD1_ARG_IMM);
         } else {
-            SFPI_UNARY_RUNTIME("setexpi", result, value.r, (std::uint32_t(exponent) & 0xff) << 12, SFPSETEXP_MOD1_ARG_IMM);
+            SFPI_UNARY_RUNTIME(
+                "setexpi", result, value.r, (std::uint32_t(exponent) & 0xff) << 12, SFPSETEXP_MOD1_ARG_IMM);
         }
         return detail::wrap<vFloat>(result);
     } else {
@@ -77,7 +78,8 @@ sfpi_inline vFloat setexp(const vFloat& value, const E& exponent) {
     }
 }
 
-// `value` with the mantissa field replaced by the low 23 bits of `mantissa`. The immediate form holds the upper 12.
+// `value` with the mantissa field replaced by the low 23 bits of `mantissa`. The immediate form holds the
+// upper 12.
 template <class M>
     requires std::integral<M> || detail::IntegerVector<M>
 sfpi_inline vFloat setman(const vFloat& value, const M& mantissa) {
@@ -185,9 +187,7 @@ template <class V>
 struct ordered_pair {
     V min, max;
 };
-sfpi_inline void order(reg& low, reg& high) {
-    asm volatile("sfpu swap %0 %1 1" : "+f"(low), "+f"(high));
-}
+sfpi_inline void order(reg& low, reg& high) { asm volatile("sfpu swap %0 %1 1" : "+f"(low), "+f"(high)); }
 template <class V>
 sfpi_inline ordered_pair<V> ordered(const V& a, const V& b) {
     reg low = a.r, high = b.r;
@@ -197,13 +197,17 @@ sfpi_inline ordered_pair<V> ordered(const V& a, const V& b) {
 
 }  // namespace detail
 
-sfpi_inline detail::ordered_pair<vFloat> min_max(const vFloat& a, const vFloat& b) { return detail::ordered(a, b); }
+sfpi_inline detail::ordered_pair<vFloat> min_max(const vFloat& a, const vFloat& b) {
+    return detail::ordered(a, b);
+}
 sfpi_inline vFloat min(const vFloat& a, const vFloat& b) { return detail::ordered(a, b).min; }
 sfpi_inline vFloat max(const vFloat& a, const vFloat& b) { return detail::ordered(a, b).max; }
 sfpi_inline vFloat clamp(const vFloat& value, const vFloat& low, const vFloat& high) {
     return min(max(value, low), high);
 }
-sfpi_inline vFloat symmetric_clamp(const vFloat& value, const vFloat& bound) { return clamp(value, -bound, bound); }
+sfpi_inline vFloat symmetric_clamp(const vFloat& value, const vFloat& bound) {
+    return clamp(value, -bound, bound);
+}
 
 sfpi_inline vSMag min(const vSMag& a, const vSMag& b) { return detail::ordered(a, b).min; }
 sfpi_inline vSMag max(const vSMag& a, const vSMag& b) { return detail::ordered(a, b).max; }
@@ -250,7 +254,8 @@ sfpi_inline V subvec_shflror1(const V& value) {
 
 template <class V>
 sfpi_inline vFloat approx_recip(const V&) {
-    static_assert(detail::always_false<V>::value, "SFPARECIP does not exist on Wormhole: use a reciprocal iteration");
+    static_assert(
+        detail::always_false<V>::value, "SFPARECIP does not exist on Wormhole: use a reciprocal iteration");
     return vFloat(0.0f);
 }
 

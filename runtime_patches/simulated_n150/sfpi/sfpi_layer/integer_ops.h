@@ -74,7 +74,8 @@ sfpi_inline reg shift_immediate(reg value, std::int32_t amount) {
     if (__builtin_constant_p(amount)) {
         SFPI_IN_PLACE("shfti", result, result, (amount & 0xfff), SFPSHFT_MOD1_ARG_IMM);
     } else {
-        SFPI_IN_PLACE_RUNTIME("shfti", result, result, (std::uint32_t(amount) & 0xfff) << 12, SFPSHFT_MOD1_ARG_IMM);
+        SFPI_IN_PLACE_RUNTIME(
+            "shfti", result, result, (std::uint32_t(amount) & 0xfff) << 12, SFPSHFT_MOD1_ARG_IMM);
     }
     return result;
 }
@@ -117,14 +118,14 @@ sfpi_inline auto operator-(const A& a) {
     return 0 - a;
 }
 
-#define SFPI_BITWISE(symbol, name)                                                              \
-    template <class A, class B>                                                                 \
-        requires detail::IntegerOperands<A, B>                                                  \
-    sfpi_inline auto operator symbol(const A& a, const B& b) {                                  \
-        using V = detail::common<A, B>;                                                         \
-        detail::reg result = V(a).r;                                                            \
-        SFPI_IN_PLACE(name, result, V(b).r, 0, 0);                                              \
-        return detail::wrap<V>(result);                                                         \
+#define SFPI_BITWISE(symbol, name)                             \
+    template <class A, class B>                                \
+        requires detail::IntegerOperands<A, B>                 \
+    sfpi_inline auto operator symbol(const A& a, const B& b) { \
+        using V = detail::common<A, B>;                        \
+        detail::reg result = V(a).r;                           \
+        SFPI_IN_PLACE(name, result, V(b).r, 0, 0);             \
+        return detail::wrap<V>(result);                        \
     }
 SFPI_BITWISE(&, "and")
 SFPI_BITWISE(|, "or")
@@ -155,8 +156,9 @@ template <detail::IntegerVector A, class B>
     requires std::integral<B> || detail::IntegerVector<B>
 sfpi_inline auto operator>>(const A& a, const B& amount) {
     using V = typename detail::vector_of<A>::type;
-    static_assert(!std::is_same_v<V, vInt>,
-                  "Wormhole has no arithmetic right shift: shift as<vUInt>(value), or set the sign bits yourself");
+    static_assert(
+        !std::is_same_v<V, vInt>,
+        "Wormhole has no arithmetic right shift: shift as<vUInt>(value), or set the sign bits yourself");
     if constexpr (std::integral<B>) {
         return detail::wrap<V>(detail::shift_immediate(V(a).r, -std::int32_t(amount)));
     } else {
@@ -164,10 +166,10 @@ sfpi_inline auto operator>>(const A& a, const B& amount) {
     }
 }
 
-#define SFPI_COMPOUND(symbol)                                             \
-    template <integer_kind K, class B>                                    \
-    sfpi_inline integer<K>& operator symbol##=(integer<K>& a, const B& b) { \
-        return a = integer<K>(a symbol b);                                \
+#define SFPI_COMPOUND(symbol)                                                  \
+    template <integer_kind K, class B>                                         \
+    sfpi_inline integer<K>& operator symbol## = (integer<K> & a, const B& b) { \
+        return a = integer<K>(a symbol b);                                     \
     }
 SFPI_COMPOUND(+)
 SFPI_COMPOUND(-)

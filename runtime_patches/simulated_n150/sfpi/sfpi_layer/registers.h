@@ -3,15 +3,15 @@
 
 // How a vector value travels through stock GCC.
 //
-// A vector register is held in a `float`, so GCC's optimizer and register allocator carry it in an f register of an
-// rv32imf core with the soft-float ABI: 32 virtual registers, none of which exists on the chip. Each vector
-// instruction is one line of inline assembly, `sfpu <name> <operands>`, with those registers as operands. The
-// driver then replaces such lines: compiler/vector.py allocates the eight real LREGs to what GCC has left, and
-// refuses a function that needs more, or one where real float instructions remain.
+// A vector register is held in a `float`, so GCC's optimizer and register allocator carry it in an f register
+// of an rv32imf core with the soft-float ABI: 32 virtual registers, none of which exists on the chip. Each
+// vector instruction is one line of inline assembly, `sfpu <name> <operands>`, with those registers as
+// operands. The driver then replaces such lines: compiler/vector.py allocates the eight real LREGs to what
+// GCC has left, and refuses a function that needs more, or one where real float instructions remain.
 //
-// The lines are `asm volatile`: a write depends on the lane flags of the moment, which GCC does not know, so their
-// order must stay. "=f" results are whole new values (what inactive lanes hold is never used); "+f" results keep
-// the old value in inactive lanes.
+// The lines are `asm volatile`: a write depends on the lane flags of the moment, which GCC does not know, so
+// their order must stay. "=f" results are whole new values (what inactive lanes hold is never used); "+f"
+// results keep the old value in inactive lanes.
 
 #pragma once
 
@@ -34,20 +34,21 @@ using reg = float;
 #define SFPI_IN_PLACE(name, target, source, immediate, mode) \
     asm volatile("sfpu " name " %0 %1 %2 %3" : "+f"(target) : "f"(source), "i"(immediate), "i"(mode))
 
-// The same with an immediate that only the running kernel knows: the instruction word is completed in an integer
-// register and stored to the instruction buffer. `field` is the immediate shifted to its place in the word.
-#define SFPI_UNARY_RUNTIME(name, result, source, field, mode)                  \
-    do {                                                                        \
-        std::uint32_t word;                                                     \
-        asm volatile("sfpu " name " %0 %2 rt %5 %1 %3 %4"                        \
-                     : "=f"(result), "=&r"(word)                                \
+// The same with an immediate that only the running kernel knows: the instruction word is completed in an
+// integer register and stored to the instruction buffer. `field` is the immediate shifted to its place in the
+// word.
+#define SFPI_UNARY_RUNTIME(name, result, source, field, mode)                     \
+    do {                                                                          \
+        std::uint32_t word;                                                       \
+        asm volatile("sfpu " name " %0 %2 rt %5 %1 %3 %4"                         \
+                     : "=f"(result), "=&r"(word)                                  \
                      : "f"(source), "r"(field), "r"(__instrn_buffer), "i"(mode)); \
     } while (0)
-#define SFPI_IN_PLACE_RUNTIME(name, target, source, field, mode)               \
-    do {                                                                        \
-        std::uint32_t word;                                                     \
-        asm volatile("sfpu " name " %0 %2 rt %5 %1 %3 %4"                        \
-                     : "+f"(target), "=&r"(word)                                \
+#define SFPI_IN_PLACE_RUNTIME(name, target, source, field, mode)                  \
+    do {                                                                          \
+        std::uint32_t word;                                                       \
+        asm volatile("sfpu " name " %0 %2 rt %5 %1 %3 %4"                         \
+                     : "+f"(target), "=&r"(word)                                  \
                      : "f"(source), "r"(field), "r"(__instrn_buffer), "i"(mode)); \
     } while (0)
 
@@ -58,14 +59,18 @@ sfpi_inline reg load_bits(std::uint32_t bits) {
         asm volatile("sfpu loadi %0 %1" : "=f"(result) : "i"(bits));
     } else {
         std::uint32_t word;
-        asm volatile("sfpu loadi_rt %0 2 %1 %2 %3" : "=f"(result), "=&r"(word) : "r"(bits & 0xffff), "r"(__instrn_buffer));
-        asm volatile("sfpu loadi_rt_part %0 8 %1 %2 %3" : "+f"(result), "=&r"(word) : "r"(bits >> 16), "r"(__instrn_buffer));
+        asm volatile("sfpu loadi_rt %0 2 %1 %2 %3"
+                     : "=f"(result), "=&r"(word)
+                     : "r"(bits & 0xffff), "r"(__instrn_buffer));
+        asm volatile("sfpu loadi_rt_part %0 8 %1 %2 %3"
+                     : "+f"(result), "=&r"(word)
+                     : "r"(bits >> 16), "r"(__instrn_buffer));
     }
     return result;
 }
 
-// A variable without initializer: any value, but one that begins here. Left undefined to GCC it would be live from
-// the start of the function.
+// A variable without initializer: any value, but one that begins here. Left undefined to GCC it would be live
+// from the start of the function.
 sfpi_inline reg undefined() {
     reg result;
     asm volatile("sfpu undefined %0" : "=f"(result));
@@ -81,7 +86,9 @@ sfpi_inline reg load_constant() {
 }
 
 // target = value where lanes are active.
-sfpi_inline void assign(reg& target, reg value) { asm volatile("sfpu assign %0 %1" : "+f"(target) : "f"(value)); }
+sfpi_inline void assign(reg& target, reg value) {
+    asm volatile("sfpu assign %0 %1" : "+f"(target) : "f"(value));
+}
 
 sfpi_inline reg mad(reg a, reg b, reg c) {
     reg result;

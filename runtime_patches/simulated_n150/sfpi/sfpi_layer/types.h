@@ -21,8 +21,8 @@ struct raw_vector {
     detail::reg r;
 };
 
-// Scalars that a 16-bit immediate holds. Built from a float (truncated to the format, which keeps exactly what
-// kernels write there) or from raw bits.
+// Scalars that a 16-bit immediate holds. Built from a float (truncated to the format, which keeps exactly
+// what kernels write there) or from raw bits.
 class sFloat16b {
     std::uint32_t bits_;
 
@@ -79,9 +79,9 @@ struct vFloat16a : vFloat {
 
 enum class integer_kind { Int, UInt, SMag, Mag, SMag16, SMag8, UInt16, UInt8 };
 
-// 32 bits a lane, read as two's complement (Int), unsigned (UInt), sign and magnitude (SMag) or a magnitude with a
-// clear top bit (Mag). The sized kinds say what range a conversion has clamped to. Kinds convert to each other
-// without a change of bits.
+// 32 bits a lane, read as two's complement (Int), unsigned (UInt), sign and magnitude (SMag) or a magnitude
+// with a clear top bit (Mag). The sized kinds say what range a conversion has clamped to. Kinds convert to
+// each other without a change of bits.
 template <integer_kind K>
 class integer {
 public:
