@@ -12,7 +12,8 @@ The values arrive in up to 32 virtual registers with the control flow of the com
 5. if that fails, a constant is loaded again at each use instead of being kept, then results move down to
    their uses, and step 4 is repeated.
 
-There is no memory to spill to: a function that still does not fit is refused."""
+There is no memory to spill to: a function that still does not fit is refused.
+"""
 
 from instructions import COLOURS, FIRST_VALUE
 from lane_flags import keep_raw_lanes, mark_states

@@ -13,7 +13,8 @@ Three kinds of call exist. A unit of a data-movement core (or of any firmware co
 for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
 soft-float ABI and without LTO: its float registers stand for the vector unit's LREGs (see sfpi/registers.h).
 A link gains picolibc and libgcc; the support objects it names are LTO bytecode of a newer GCC in the wheel,
-and rebuilt in the root."""
+and rebuilt in the root.
+"""
 
 import os
 import sys

@@ -5,7 +5,8 @@
 Operand names. A vector value is named by an int: 0-15 are the LREGs themselves (8-15 constant), larger ones
 are values that still need a register. Encodings are those of the wheel's ckernel_ops.h; which registers an
 instruction touches, and which take a second cycle, is from Tenstorrent's public ISA documentation
-(WormholeB0/TensixTile)."""
+(WormholeB0/TensixTile).
+"""
 
 COLOURS = 8  # LREG0-7
 FIRST_VALUE = 16  # 8-15: constant LREGs
@@ -36,7 +37,8 @@ SFPNOP = 0x8F << 24
 
 class Instruction:
     """One vector instruction. `writes` are values it defines, `reads` those it needs, `tied` pairs (write,
-    read) that must share a register because the instruction works in place."""
+    read) that must share a register because the instruction works in place.
+    """
 
     __slots__ = ("fields", "line", "name", "reads", "runtime", "state", "tied", "writes")
 

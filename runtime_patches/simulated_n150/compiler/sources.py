@@ -7,7 +7,8 @@ Two rules, each applied line by line so that line numbers stay true:
 1. `static_assert(false, ...)` in a discarded branch of a template. GCC 13 judges it when the template is
    instantiated (CWG 2518), GCC 12 at once. As the body of a generic lambda it waits in GCC 12 too.
 2. `#pragma GCC unroll N` with an N that is not a literal. GCC 12 wants a literal; the pragma is a hint and is
-   dropped."""
+   dropped.
+"""
 
 import re
 from pathlib import Path

@@ -4,7 +4,8 @@
 
 For every `ALWI void <name>(...)` in the wheel's api/compute headers, a math-core unit with one call of it is
 compiled with the stand-in compiler; functions of a header share a unit, and are compiled apart when that
-fails. The outcome is printed as a Markdown table with the exact cause of each failure."""
+fails. The outcome is printed as a Markdown table with the exact cause of each failure.
+"""
 
 import argparse
 import re

@@ -9,7 +9,8 @@
     <toolchain>/sources/                        the wheel's device sources that GCC 12 needs rewritten
 
 It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any
-time."""
+time.
+"""
 
 import hashlib
 import importlib.metadata

@@ -3,7 +3,8 @@
 """Turns GCC's assembly of a TRISC unit into one for the vector unit: see sfpi/sfpi_layer/registers.h.
 
 Lines `sfpu ...` become Tensix instruction words, GCC's moves between f registers become SFPMOV or vanish, and
-any other float instruction is an error that names the function."""
+any other float instruction is an error that names the function.
+"""
 
 import re
 

@@ -4,7 +4,8 @@
 
 From Tenstorrent's ISA documentation (WormholeB0/TensixTile/TensixCoprocessor), one function an instruction,
 written without looking at the layer under test or at the simulator. Where the documentation leaves bits of a
-NaN open, tests compare NaN-ness only."""
+NaN open, tests compare NaN-ness only.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 """Every name of the vector layer as a C++ expression, and what the hardware rules say it gives.
 
 Operands: x, y (vFloat), i, j (vInt), u, w (vUInt): the same two patterns under three types. The rule of a
-case gets them as uint32 arrays x and y."""
+case gets them as uint32 arrays x and y.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ ONE, MINUS_ONE, ZERO = bits(1.0), bits(-1.0), bits(0.0)
 class Case:
     """`kind`: bits (all of them), float (a NaN may be any NaN; one unit in the last place, for the partly
     fused multiply-add), fused (the same, with the product x * y itself rounded where the sum cancels it) or
-    difference (flags from the sign of x - y, whose lanes with a NaN difference are open)."""
+    difference (flags from the sign of x - y, whose lanes with a NaN difference are open).
+    """
 
     expression: str
     rule: Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -4,7 +4,8 @@
 
 Before: `sfpu` lines over 32 f registers, in which lanes that are not active keep what a register held. After:
 words over eight LREGs. Only integer instructions, whose results are exact. Every store is recorded with its
-active lanes."""
+active lanes.
+"""
 
 from __future__ import annotations
 
