@@ -39,6 +39,8 @@ INSTANCES = {
     ],
 }  # fmt: skip
 INSTANCES["typecast_tile_init"] = INSTANCES["typecast_tile"]
+# Functions that refuse the value above.
+FLOAT_ONLY = {"addcdiv_tile", "addcmul_tile", "lerp_tile", "mac_tile", "snake_beta_tile"}
 
 _FUNCTION = re.compile(
     r"(?:template\s*<(?P<template>[^{};]*?)>\s*)?(?:__attribute__\(\(\w+\)\)\s*)?"
@@ -112,7 +114,9 @@ def _calls(name, template, parameters):
         if "=" in parameter:
             break
         kind = " ".join(parameter.replace("const ", "").replace("[[maybe_unused]]", "").split()[:-1])
-        if kind in ("uint32_t", "std::uint32_t", "uint", "int", "int32_t", "uint16_t", "std::int32_t"):
+        if name == "ema_init":
+            arguments.append("0x3f000000u")  # becomes an immediate
+        elif kind in ("uint32_t", "std::uint32_t", "uint", "int", "int32_t", "uint16_t", "std::int32_t"):
             arguments.append(f"argument[{index}]")
         elif kind == "bool":
             arguments.append("false")
@@ -132,7 +136,7 @@ def _calls(name, template, parameters):
         )
         if value is None:
             return f"template parameter {parameter}"
-        chosen.append(value)
+        chosen.append("DataFormat::Float16_b" if name in FLOAT_ONLY and kind == "DataFormat" else value)
     lists = [chosen]
     if name in INSTANCES:
         lists = [[f"static_cast<uint32_t>(DataFormat::{v})" for v in pair] for pair in INSTANCES[name]]

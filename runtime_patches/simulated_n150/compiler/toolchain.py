@@ -88,9 +88,8 @@ def missing_packages() -> list[str]:
 
 def _key(ttnn_dir: Path, python: str) -> str:
     digest = hashlib.sha256()
-    for path in sorted(
-        p for folder in (HERE, HEADERS) for p in folder.rglob("*") if p.suffix in {".py", ".s", ".h"}
-    ):
+    made_from = [HERE / name for name in (*DRIVER_MODULES, "tensix.s", "sources.py", "toolchain.py")]
+    for path in (*made_from, *sorted(HEADERS.rglob("*.h"))):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     compiler = subprocess.run(
