@@ -118,9 +118,8 @@ class ModelDrafter(Drafter):
         self.sampling, self.generators, self.keep_logits = sampling, list(generators), keep_logits
         self._kept = [0] * len(prompts)
         self._base = [0] * len(prompts)  # draft cache lengths, roots included, when drafting began
-        self._slots = torch.empty(
-            0, dtype=torch.int64
-        )  # [batch, N] cache offset of each drafted node, -1 for none
+        # [batch, N] cache offset of each drafted node, -1 for none.
+        self._slots = torch.empty(0, dtype=torch.int64)
         self._is_chain = True  # entries of a chain are committed while drafting, those of a tree are not
         self._open_cache(prompts, target_cache, capacity)
 
@@ -153,9 +152,7 @@ class ModelDrafter(Drafter):
 
     def accept(self, users: Sequence[int], verified: Verification) -> None:
         for row, user in enumerate(users):
-            slots = (
-                [] if self.discard else self._slots[row, verified.path[row, : verified.lengths[row]]].tolist()
-            )
+            slots = [] if self.discard else self._slots[row, verified.nodes(row)].tolist()
             while slots and slots[-1] < 0:
                 slots.pop()
             single = self.cache.user(user)
