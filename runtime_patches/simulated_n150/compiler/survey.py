@@ -39,6 +39,7 @@ INSTANCES = {
     ],
 }  # fmt: skip
 INSTANCES["typecast_tile_init"] = INSTANCES["typecast_tile"]
+IMMEDIATE = "impossible constraint in 'asm'"
 # Functions that refuse the value above.
 FLOAT_ONLY = {"addcdiv_tile", "addcmul_tile", "lerp_tile", "mac_tile", "snake_beta_tile"}
 
@@ -114,9 +115,7 @@ def _calls(name, template, parameters):
         if "=" in parameter:
             break
         kind = " ".join(parameter.replace("const ", "").replace("[[maybe_unused]]", "").split()[:-1])
-        if name == "ema_init":
-            arguments.append("0x3f000000u")  # becomes an immediate
-        elif kind in ("uint32_t", "std::uint32_t", "uint", "int", "int32_t", "uint16_t", "std::int32_t"):
+        if kind in ("uint32_t", "std::uint32_t", "uint", "int", "int32_t", "uint16_t", "std::int32_t"):
             arguments.append(f"argument[{index}]")
         elif kind == "bool":
             arguments.append("false")
@@ -220,6 +219,10 @@ def run(root, names=(), fp32=False, jobs=2):
             return outcome + [(header.stem, name, "") for name, _ in possible]
         for name, calls in possible:
             causes = {survey.compile(f"{unit}_{name}", include, [call]) for call in calls} - {None}
+            if causes == {IMMEDIATE}:
+                # An argument that becomes part of an instruction word.
+                literal = [re.sub(r"argument\[\d+\]", "1", call) for call in calls]
+                causes = {survey.compile(f"{unit}_{name}", include, [call]) for call in literal} - {None}
             outcome.append((header.stem, name, "; ".join(sorted(causes))))
         return outcome
 
