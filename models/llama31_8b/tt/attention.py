@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Grouped-query attention with a fused query/key/value product, over the KV cache."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import ttnn
+
+from ..config import LlamaConfig
+from .kv_cache import KVCache
+from .linear import kernel_config, linear
+from .mesh import TILE, MeshPlan
+from .rope import Angles, Rope, user_shards
+
+Q_CHUNK = 128
+
+
+class DecodeAttention(Protocol):
+    """Attention of one token a user over its cache. Speculative flash decode is another of these."""
+
+    def __call__(
+        self, layer: int, q: ttnn.Tensor, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor
+    ) -> ttnn.Tensor:
+        """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache with the
+        new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp, head_dim]."""
+
+
+class ExactAttention:
+    """ttnn's flash decode. chunk_size: keys a core takes at a time, a multiple of 32 that divides the capacity."""
+
+    def __init__(self, mesh: ttnn.MeshDevice, config: LlamaConfig, chunk_size: int) -> None:
+        grid = mesh.compute_with_storage_grid_size()
+        self._scale = config.head_dim**-0.5
+        self._program = ttnn.SDPAProgramConfig(
+            compute_with_storage_grid_size=(grid.x, grid.y),
+            q_chunk_size=TILE,
+            k_chunk_size=chunk_size,
+            exp_approx_mode=False,
+        )
+
+    def __call__(self, layer, q, keys, values, positions):
+        return ttnn.transformer.scaled_dot_product_attention_decode(
+            q,
+            keys,
+            values,
+            cur_pos_tensor=positions,
+            scale=self._scale,
+            program_config=self._program,
+            compute_kernel_config=kernel_config("bfloat8_b"),
+        )
+
+
+class Attention:
+    """One layer's attention up to the output projection's partial sums, which the decoder reduces over the chips.
+
+    qkv: [1, 1, hidden, (heads + 2 kv heads) * head_dim / tp]; wo: [1, 1, heads * head_dim / tp, hidden], see
+    WeightMap.
+    """
+
+    def __init__(
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, layer: int, qkv: ttnn.Tensor,
+        wo: ttnn.Tensor, rope: Rope, attend: DecodeAttention,
+    ) -> None:  # fmt: skip
+        self.mesh, self.layer, self.qkv, self.wo, self.rope, self.attend = mesh, layer, qkv, wo, rope, attend
+        self.heads, self.kv_heads = config.num_attention_heads // plan.tp, config.num_key_value_heads // plan.tp
+        self.head_dim, self._scale = config.head_dim, config.head_dim**-0.5
+
+    def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, users, hidden] -> partial sums of the same shape, in L1. Writes the cache.
+
+        positions: int32 [users], ROW_MAJOR, where the new token of each user stands; -1 skips a user.
+        """
+        users = x.shape[2]
+        fused = linear(x, self.qkv, ttnn.L1_MEMORY_CONFIG)
+        q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
+            fused,
+            num_heads=self.heads,
+            num_kv_heads=self.kv_heads,
+            memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+        )
+        ttnn.deallocate(fused)
+        q, k = self.rope.decode(q, angles), self.rope.decode(k, angles)
+        cache.update(self.layer, k, v, positions)
+        q = ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
+        out = self.attend(self.layer, q, cache.keys[self.layer], cache.values[self.layer], positions)
+        out = ttnn.interleaved_to_sharded(out, user_shards(self.mesh, users, TILE, self.head_dim))
+        out = ttnn.experimental.nlp_concat_heads_decode(out, num_heads=self.heads)
+        out = ttnn.to_memory_config(out, ttnn.L1_MEMORY_CONFIG)
+        # The op answers with 32 rows; those past the users are padding.
+        width = self.heads * self.head_dim
+        out = ttnn.reshape(out, (1, 1, users, width), (1, 1, TILE, width))
+        return linear(out, self.wo, ttnn.L1_MEMORY_CONFIG)
+
+    def prefill(self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles):
+        """x: bfloat16 [1, 1, tokens, hidden], positions from `start` of one user, whose earlier ones are cached.
+
+        begin: int32 [1] on the device, equal to start. Returns partial sums of x's shape, in DRAM.
+        """
+        tokens = x.shape[2]
+        fused = linear(x, self.qkv, ttnn.DRAM_MEMORY_CONFIG)
+        q, k, v = ttnn.experimental.nlp_create_qkv_heads(
+            fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
+        )
+        ttnn.deallocate(fused)
+        q, k = self.rope.prefill(q, angles), self.rope.prefill(k, angles)
+        cache.fill(self.layer, k, v, user, start)
+        # The paged op wants one table for all heads; with heads as its batch each has its own, and the plain cache
+        # serves as pages.
+        group = (self.kv_heads, self.heads // self.kv_heads, tokens, self.head_dim)
+        out = ttnn.transformer.chunked_scaled_dot_product_attention(
+            ttnn.reshape(q, group),
+            *cache.blocks(self.layer),
+            cache.page_table(user),
+            chunk_start_idx_tensor=begin,
+            scale=self._scale,
+            program_config=self._prefill_program(tokens, start, cache.block),
+            compute_kernel_config=kernel_config("bfloat8_b"),
+        )
+        out = ttnn.experimental.nlp_concat_heads(ttnn.reshape(out, (1, self.heads, tokens, self.head_dim)))
+        return linear(out, self.wo, ttnn.DRAM_MEMORY_CONFIG)
+
+    def _prefill_program(self, tokens: int, start: int, block: int):
+        """Chunks of up to 128 queries and keys that divide the tokens, the pages and every start of a chunk."""
+        size = Q_CHUNK
+        while tokens % size or block % size or start % size:
+            size //= 2
+        grid = self.mesh.compute_with_storage_grid_size()
+        return ttnn.SDPAProgramConfig(
+            compute_with_storage_grid_size=(grid.x, grid.y),
+            q_chunk_size=size,
+            k_chunk_size=size,
+            exp_approx_mode=False,
+        )

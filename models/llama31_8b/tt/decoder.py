@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A decoder layer. Between layers each chip keeps hidden / tp columns of the residual; norms and products see all."""
+
+from __future__ import annotations
+
+import ttnn
+
+from .attention import Attention
+from .kv_cache import KVCache
+from .linear import gather, reduce
+from .mesh import MeshPlan
+from .mlp import MLP
+from .rms_norm import RMSNorm
+from .rope import Angles
+
+
+class DecoderLayer:
+    """Attention and MLP, each behind a norm and added to the residual: two gathers and two reductions a layer, as in
+    tables 5 to 7 of the ALSpec paper."""
+
+    def __init__(
+        self, plan: MeshPlan, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: MLP
+    ) -> None:
+        self.plan = plan
+        self.attention_norm, self.attention, self.mlp_norm, self.mlp = attention_norm, attention, mlp_norm, mlp
+
+    def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, users, hidden / tp] in L1 -> the same. Positions as of Attention.decode."""
+        normed = self.attention_norm(gather(x, self.plan))
+        x = self._add(x, self.attention.decode(normed, cache, positions, angles), ttnn.L1_MEMORY_CONFIG)
+        return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
+
+    def prefill(self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, tokens, hidden / tp] in DRAM -> the same. The others as of Attention.prefill."""
+        normed = self.attention_norm(gather(x, self.plan))
+        x = self._add(x, self.attention.prefill(normed, cache, user, start, begin, angles), ttnn.DRAM_MEMORY_CONFIG)
+        return self._feed_forward(x, ttnn.DRAM_MEMORY_CONFIG)
+
+    def _feed_forward(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        return self._add(x, self.mlp(self.mlp_norm(gather(x, self.plan)), memory), memory)
+
+    def _add(self, x: ttnn.Tensor, partial: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        out = ttnn.add(x, reduce(partial, self.plan), memory_config=memory)
+        ttnn.deallocate(x)
+        return out

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The preallocated KV cache of a mesh: every chip holds its KV heads, of all users."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import ttnn
+
+from ..config import LlamaConfig
+from .mesh import TILE, MeshPlan
+
+MAX_USERS = 32
+BLOCKS = (128, 64, TILE)  # positions; the largest that divides the capacity
+_ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
+
+
+class KVCache:
+    """keys, values: a tensor a layer, [users, kv_heads / tp, capacity, head_dim] on each chip, TILE, in DRAM.
+
+    capacity: positions a user, a multiple of 32. Lengths are the caller's: the device keeps none. zeroed=False
+    leaves contents undefined, which decode attention must not meet. Raises ValueError.
+    """
+
+    def __init__(
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, dtype: str, users: int, capacity: int,
+        zeroed: bool = True,
+    ) -> None:  # fmt: skip
+        if not 1 <= users <= MAX_USERS:
+            raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
+        if capacity < TILE or capacity % TILE or capacity > -(-config.max_position_embeddings // TILE) * TILE:
+            raise ValueError(
+                f"cache capacity must be a multiple of {TILE} up to the context of {config.name}, "
+                f"{config.max_position_embeddings}; got {capacity}"
+            )
+        self.users, self.capacity, self.dtype = users, capacity, getattr(ttnn, dtype)
+        self.heads = config.num_key_value_heads // plan.tp
+        self.block = next(size for size in BLOCKS if capacity % size == 0)
+        shape = (users, self.heads, capacity, config.head_dim)
+
+        def allocate() -> ttnn.Tensor:
+            # The same shape on every chip: no host copy of the whole mesh is made.
+            make = ttnn.zeros if zeroed else ttnn.empty
+            return make(shape, dtype=self.dtype, layout=ttnn.TILE_LAYOUT, device=mesh,
+                        memory_config=ttnn.DRAM_MEMORY_CONFIG)  # fmt: skip
+
+        layers = range(config.num_hidden_layers)
+        self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
+        self._tables = [
+            ttnn.from_torch(self._page_table(user), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
+                            mesh_mapper=plan.mapper(mesh, None))
+            for user in range(users)
+        ]  # fmt: skip
+
+    def _page_table(self, user: int) -> torch.Tensor:
+        """int32 [kv heads, blocks a head, padded]: where a user's blocks lie when the cache is seen as `blocks`."""
+        per_head = self.capacity // self.block
+        starts = (user * self.heads + torch.arange(self.heads)) * per_head
+        table = starts[:, None] + torch.arange(per_head)
+        padding = -per_head % _ENTRY_ALIGNMENT
+        return torch.nn.functional.pad(table, (0, padding)).to(torch.int32)
+
+    def page_table(self, user: int) -> ttnn.Tensor:
+        """Page table of a user, a row for each KV head of a chip, in blocks of `self.block` positions."""
+        return self._tables[user]
+
+    def blocks(self, layer: int) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        """Keys and values of a layer seen as [blocks, 1, block, head_dim], without a copy."""
+        keys = self.keys[layer]
+        shape = (math.prod(tuple(keys.shape)[:3]) // self.block, 1, self.block, keys.shape[3])
+        return ttnn.reshape(keys, shape), ttnn.reshape(self.values[layer], shape)
+
+    def fill(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, user: int, start: int) -> None:
+        """Write a prefill chunk, bfloat16 [1, kv heads, tokens, head_dim] each, at positions from `start`.
+
+        tokens and start: multiples of 32 within the capacity.
+        """
+        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
+            if new.dtype != self.dtype:
+                new = ttnn.typecast(new, self.dtype)
+            ttnn.fill_cache(cache, new, user, update_idx=start)
+
+    def update(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
+        """Write one token a user, [1, users, kv heads, head_dim] a core a user, at int32 [users] `positions`;
+        -1 leaves a user out."""
+        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
+            ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions)

@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The LM head, its vocabulary split over the chips and on each chip over blocks that fit in L1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ttnn
+
+from .linear import linear
+from .mesh import TILE
+
+BLOCK_TILES = 1024  # columns of a block, in tiles
+
+
+def column_blocks(columns: int) -> list[int]:
+    """Widths of the blocks of one chip's columns (a multiple of 32): nearly equal, at most 32768 each."""
+    tiles = columns // TILE
+    count = -(-tiles // BLOCK_TILES)
+    return [TILE * (tiles // count + (index < tiles % count)) for index in range(count)]
+
+
+class LMHead:
+    """blocks: [1, 1, hidden, columns] of each chip, next to each other its part of the padded vocabulary."""
+
+    def __init__(self, blocks: Sequence[ttnn.Tensor]) -> None:
+        self.blocks = list(blocks)
+
+    def __call__(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden], rows up to a tile -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
+        parts = [linear(x, block, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks]
+        if len(parts) == 1:
+            return parts[0]
+        logits = ttnn.concat(parts, dim=3)
+        for part in parts:
+            ttnn.deallocate(part)
+        return logits

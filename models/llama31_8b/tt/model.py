@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Llama on a mesh: one decode step, and prefill in chunks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import ttnn
+from tqdm import tqdm
+
+from ..config import LlamaConfig
+from .attention import Attention, DecodeAttention, ExactAttention
+from .decoder import DecoderLayer
+from .embedding import Embedding
+from .kv_cache import KVCache
+from .linear import gather
+from .lm_head import LMHead, column_blocks
+from .mesh import TILE, MeshPlan
+from .mlp import MLP
+from .precision import PrecisionPlan
+from .rms_norm import RMSNorm
+from .rope import Rope
+from .weight_map import WeightMap
+from .weight_store import WeightStore
+
+
+class StepInputs(NamedTuple):
+    """What a decode step reads, as tensors on the device so that a captured trace stays valid.
+
+    tokens: uint32 [1, users]. positions: int32 [users], -1 for a user to skip. angles: uint32 [1, users], the
+    positions with 0 for skipped users. All ROW_MAJOR, the same on every chip.
+    """
+
+    tokens: ttnn.Tensor
+    positions: ttnn.Tensor
+    angles: ttnn.Tensor
+
+
+class TtLlama:
+    """All layers of a model on a mesh, with its KV cache.
+
+    users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32. attend: the
+    attention of decode steps, exact by default. zeroed: see KVCache.
+    """
+
+    def __init__(
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, precision: PrecisionPlan, weights: WeightMap,
+        store: WeightStore, *, users: int = 1, capacity: int = 1024, attend: DecodeAttention | None = None,
+        zeroed: bool = True,
+    ) -> None:  # fmt: skip
+        plan.check_model(config)
+        self.mesh, self.plan, self.config, self.precision = mesh, plan, config, precision
+        self.users, self.capacity = users, capacity
+        self.cache = KVCache(mesh, plan, config, precision.kv_cache, users, capacity, zeroed)
+        self.rope = Rope(mesh, plan, config, capacity, users)
+        self.attend = attend or ExactAttention(mesh, config, self.cache.block)
+        self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
+        layers = range(config.num_hidden_layers)
+        bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
+        self.layers = [self._layer(index, weights, store) for index in bar]
+        self.norm = RMSNorm(store.put("norm", weights.final_norm, "bfloat16", None), config.rms_norm_eps)
+        blocks, start = [], 0
+        for columns in column_blocks(plan.padded_vocab(config) // plan.tp):
+            part = (start, columns)
+            blocks.append(store.put(f"lm_head.{start}", lambda part=part: weights.lm_head(*part), precision.lm_head, -1))
+            start += columns
+        self.head = LMHead(blocks)
+
+    def _layer(self, index: int, weights: WeightMap, store: WeightStore) -> DecoderLayer:
+        formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
+
+        def matrix(name: str, split: int) -> ttnn.Tensor:
+            return store.put(f"{index}.{name}", lambda: getattr(weights, name)(index), getattr(formats, name), split)
+
+        def norm(which: str) -> RMSNorm:
+            weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
+            return RMSNorm(weight, epsilon)
+
+        attention = Attention(
+            self.mesh, self.plan, self.config, index, matrix("qkv", -1), matrix("wo", -2), self.rope, self.attend
+        )
+        mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
+        return DecoderLayer(self.plan, norm("attention"), attention, norm("mlp"), mlp)
+
+    def decode(self, inputs: StepInputs) -> ttnn.Tensor:
+        """One token a user -> logits, bfloat16 [1, 1, users, vocab], the same on every chip. Writes the cache."""
+        angles = self.rope.decode_angles(inputs.angles)
+        x = self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG)
+        for layer in self.layers:
+            x = layer.decode(x, self.cache, inputs.positions, angles)
+        return self._logits(x)
+
+    def prefill(self, tokens: Sequence[int], user: int, start: int, last: bool) -> ttnn.Tensor | None:
+        """Cache a chunk of one user's prompt at positions from `start`, behind what is cached.
+
+        tokens: padded to a power of two of at least 32; what the padding writes is overwritten by later tokens before
+        any reads it. start: a multiple of 32. last: return logits of the chunk's last token, bfloat16 [1, 1, 32,
+        vocab], in row (len(tokens) - 1) % 32. Raises ValueError.
+        """
+        if not 0 <= user < self.users:
+            raise ValueError(f"user must be 0 to {self.users - 1}, got {user}")
+        if start % TILE or not tokens or start + len(tokens) > self.capacity:
+            raise ValueError(
+                f"a chunk of {len(tokens)} tokens from position {start} is empty, does not start a tile of {TILE} "
+                f"positions, or exceeds the cache of {self.capacity}"
+            )
+        rows = min(_padded(len(tokens)), self.capacity - start)
+        padded = list(tokens) + [0] * (rows - len(tokens))
+        positions = self.put_integers(torch.arange(start, start + rows)[None], "uint32")
+        begin = self.put_integers(torch.tensor([start]), "int32")
+        angles = self.rope.prefill_angles(positions)
+        x = self.embedding(self.put_integers(torch.tensor([padded]), "uint32"), ttnn.DRAM_MEMORY_CONFIG)
+        for layer in self.layers:
+            x = layer.prefill(x, self.cache, user, start, begin, angles)
+        if not last:
+            return None
+        tile = (len(tokens) - 1) // TILE * TILE
+        if rows > TILE:
+            x = ttnn.slice(x, [0, 0, tile, 0], [1, 1, tile + TILE, x.shape[3]])
+        return self._logits(x)
+
+    def _logits(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        logits = gather(self.head(self.norm(gather(x, self.plan))), self.plan)
+        if logits.shape[3] == self.config.vocab_size:
+            return logits
+        return ttnn.slice(logits, [0, 0, 0, 0], [1, 1, logits.shape[2], self.config.vocab_size])
+
+    def put_integers(self, values: torch.Tensor, dtype: str, on_device: bool = True) -> ttnn.Tensor:
+        """Integers in ROW_MAJOR, the same on every chip."""
+        return ttnn.from_torch(
+            values.to(torch.int32),
+            dtype=getattr(ttnn, dtype),
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            device=self.mesh if on_device else None,
+            mesh_mapper=self.plan.mapper(self.mesh, None),
+        )
+
+    def step_inputs(self, tokens: Sequence[int], positions: Sequence[int], on_device: bool = True) -> StepInputs:
+        """Inputs of a decode step; a position of -1 skips the user."""
+        where = torch.tensor(list(positions))
+        return StepInputs(
+            self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
+            self.put_integers(where, "int32", on_device),
+            self.put_integers(where.clamp(min=0)[None], "uint32", on_device),
+        )
+
+
+def read(tensor: ttnn.Tensor) -> torch.Tensor:
+    """A tensor that is the same on every chip, from the first of them."""
+    return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])
+
+
+def _padded(count: int) -> int:
+    """The next power of two, at least a tile: few different programs for prompts of any length."""
+    return max(TILE, 1 << (count - 1).bit_length())

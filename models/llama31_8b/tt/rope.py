@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rotary position embedding on neighbouring pairs, its angles looked up by position on the device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import ttnn
+
+from ..config import LlamaConfig
+from ..reference.rope import inverse_frequencies
+from .mesh import TILE, MeshPlan
+
+
+class Angles(NamedTuple):
+    """cos, sin: bfloat16; decode [1, users, 1, head_dim], a core a user; prefill [1, 1, tokens, head_dim]."""
+
+    cos: ttnn.Tensor
+    sin: ttnn.Tensor
+
+
+def angle_tables(config: LlamaConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos, sin: float32 [positions, head_dim], each angle twice in a row. Angles are computed in float32."""
+    angles = torch.arange(positions).float()[:, None] * inverse_frequencies(config)
+    return angles.cos().repeat_interleave(2, 1), angles.sin().repeat_interleave(2, 1)
+
+
+def pair_rotation() -> torch.Tensor:
+    """[1, 1, 32, 32]: x times it is x with every pair (a, b) made (-b, a)."""
+    matrix = torch.zeros(1, 1, TILE, TILE)
+    even = torch.arange(0, TILE, 2)
+    matrix[..., even, even + 1] = 1
+    matrix[..., even + 1, even] = -1
+    return matrix
+
+
+def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> ttnn.MemoryConfig:
+    """L1 memory with a [rows, columns] shard on one core for each user."""
+    grid = mesh.compute_with_storage_grid_size()
+    if users > grid.x * grid.y:
+        raise ValueError(f"{users} users need a core each, the chip has {grid.x} x {grid.y}")
+    return ttnn.create_sharded_memory_config(
+        (rows, columns),
+        core_grid=ttnn.num_cores_to_corerangeset(users, grid, row_wise=True),
+        strategy=ttnn.ShardStrategy.HEIGHT,
+        orientation=ttnn.ShardOrientation.ROW_MAJOR,
+        use_height_and_width_as_shard_shape=True,
+    )
+
+
+class Rope:
+    """Angles of all positions below `positions` in DRAM, and the matrices of the rotary op for `users` users."""
+
+    def __init__(
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, positions: int, users: int
+    ) -> None:
+        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users
+        options = {"dtype": ttnn.bfloat16, "device": mesh, "mesh_mapper": plan.mapper(mesh, None)}
+        self.tables = [
+            ttnn.from_torch(table, layout=ttnn.ROW_MAJOR_LAYOUT, **options) for table in angle_tables(config, positions)
+        ]
+        self._rotation = ttnn.from_torch(pair_rotation(), layout=ttnn.TILE_LAYOUT, **options)
+        self._rotations = ttnn.from_torch(
+            pair_rotation().repeat(1, 1, users, 1),
+            layout=ttnn.TILE_LAYOUT,
+            memory_config=user_shards(mesh, users, TILE, TILE),
+            **options,
+        )
+
+    def decode_angles(self, positions: ttnn.Tensor) -> Angles:
+        """positions: uint32 [1, users], ROW_MAJOR, one new token a user."""
+        shards = user_shards(self.mesh, self.users, TILE, self.head_dim)
+        rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
+        return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))
+
+    def prefill_angles(self, positions: ttnn.Tensor) -> Angles:
+        """positions: uint32 [1, tokens], ROW_MAJOR."""
+        return Angles(*(self._rows(positions, table) for table in self.tables))
+
+    def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """x: [1, users, heads, head_dim], a core a user -> the same."""
+        return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotations, is_decode_mode=True)
+
+    def prefill(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """x: [1, heads, tokens, head_dim] -> the same."""
+        return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotation, is_decode_mode=False)
+
+    @staticmethod
+    def _rows(positions: ttnn.Tensor, table: ttnn.Tensor) -> ttnn.Tensor:
+        return ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=ttnn.TILE_LAYOUT))

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The matrices of a checkpoint as the chips want them: transposed, fused, split over columns, RoPE pairs adjacent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+
+from ..config import LlamaConfig
+from ..tensor_shapes import LM_HEAD, check_shapes
+from .mesh import MeshPlan
+
+EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
+
+
+class WeightMap:
+    """Host matrices by part, made when asked for. Each [inputs, outputs], in the checkpoint's dtype.
+
+    state: Hugging Face names; q and k rows in its half-split RoPE order. Raises ModelLoadError naming the missing,
+    misshapen or unexpected tensor.
+    """
+
+    def __init__(self, config: LlamaConfig, state: Mapping[str, torch.Tensor], mesh: MeshPlan) -> None:
+        mesh.check_model(config)
+        check_shapes(config, {name: tuple(tensor.shape) for name, tensor in state.items()}, config.name)
+        self.config, self.state, self.mesh = config, state, mesh
+
+    def embedding(self) -> torch.Tensor:
+        """[vocab, hidden]; its columns are split over the chips."""
+        return self.state[EMBEDDING]
+
+    def lm_head(self, start: int, columns: int) -> torch.Tensor:
+        """[hidden, tp * columns]: of every chip's part of the vocabulary the columns from `start`, to be split again.
+
+        The vocabulary is padded with zeros to whole tiles of every chip.
+        """
+        head = self.state[EMBEDDING if self.config.tie_word_embeddings else LM_HEAD]
+        head = F.pad(head, (0, 0, 0, self.mesh.padded_vocab(self.config) - len(head)))
+        return head.view(self.mesh.tp, -1, head.shape[1])[:, start : start + columns].flatten(0, 1).t()
+
+    def final_norm(self) -> torch.Tensor:
+        return self.state[FINAL_NORM]
+
+    def norm(self, layer: int, which: str) -> torch.Tensor:
+        """[hidden]; which: attention or mlp."""
+        name = {"attention": "input_layernorm", "mlp": "post_attention_layernorm"}[which]
+        return self.state[f"model.layers.{layer}.{name}.weight"]
+
+    def qkv(self, layer: int) -> torch.Tensor:
+        """[hidden, (heads + 2 kv heads) * head_dim]: chip after chip its query, key and value columns."""
+        config, tp = self.config, self.mesh.tp
+        parts = {name: self.state[f"model.layers.{layer}.self_attn.{name}_proj.weight"] for name in "qkv"}
+        parts["q"] = adjacent_pairs(parts["q"], config.num_attention_heads)
+        parts["k"] = adjacent_pairs(parts["k"], config.num_key_value_heads)
+        shards = [part.chunk(tp) for part in parts.values()]
+        return torch.cat([shard[chip] for chip in range(tp) for shard in shards]).t()
+
+    def wo(self, layer: int) -> torch.Tensor:
+        """[heads * head_dim, hidden]; rows are split."""
+        return self.state[f"model.layers.{layer}.self_attn.o_proj.weight"].t()
+
+    def ff1(self, layer: int) -> torch.Tensor:
+        """The gate, [hidden, intermediate]; columns are split."""
+        return self.state[f"model.layers.{layer}.mlp.gate_proj.weight"].t()
+
+    def ff3(self, layer: int) -> torch.Tensor:
+        """The up projection, [hidden, intermediate]; columns are split."""
+        return self.state[f"model.layers.{layer}.mlp.up_proj.weight"].t()
+
+    def ff2(self, layer: int) -> torch.Tensor:
+        """The down projection, [intermediate, hidden]; rows are split."""
+        return self.state[f"model.layers.{layer}.mlp.down_proj.weight"].t()
+
+
+def adjacent_pairs(weight: torch.Tensor, heads: int) -> torch.Tensor:
+    """[heads * head_dim, inputs] with dimension i of a head beside i + head_dim / 2, which RoPE rotates it with.
+
+    Hugging Face keeps the pair half a head apart; the chip's rotary op takes neighbours. Attention scores do not
+    change when queries and keys are permuted alike.
+    """
+    rows, inputs = weight.shape
+    return weight.view(heads, 2, rows // heads // 2, inputs).transpose(1, 2).reshape(rows, inputs)
