@@ -18,7 +18,7 @@ from pathlib import Path
 
 KERNELS = Path(__file__).parent / "kernels"
 CONTEXT, CHUNK, HEAD_DIM, HEADS = 256, 32, 64, 4
-DEPTH, COLUMNS, BATCH = 8, 12, 4  # tiles of the MLP-like op
+DEPTH, COLUMNS, BATCH = 8, 24, 4  # tiles of the MLP-like op; about as long as the attention
 PATTERNS = {"0%": (False, False), "50%": (True, False), "100%": (True, True)}
 HIT, MISS = 100.0, 0.0  # thresholds
 TARGET = 0.10
@@ -65,8 +65,13 @@ def timeline(layers: list[LayerCycles]) -> dict[str, int]:
     return {"total": max(clocks), "member 0": busy[0], "member 1": busy[1], "overlap": overlap}
 
 
+def synchronisation(layers: list[LayerCycles]) -> int:
+    """Cycles of exchange and gate over the layers, which appendix F leaves out."""
+    return sum(layer.exchange + max(member.gate for member in layer.members) for layer in layers)
+
+
 def predict(layers: list[LayerCycles]) -> float:
-    """Appendix F for the same kernels: the estimator's formula without exchange and gate."""
+    """Appendix F for the same kernels: the estimator's formula, which knows neither exchange nor gate."""
     from perf.estimator import token_latency
 
     senders = [layer.members[layer.sender] for layer in layers]
@@ -96,6 +101,7 @@ def measure_patterns(device, patterns=PATTERNS) -> dict[str, dict]:
             "layers": [asdict(layer) for layer in layers],
             "predicted": predicted,
             "error": predicted / measured["total"] - 1,
+            "error with exchange and gate": (predicted + synchronisation(layers)) / measured["total"] - 1,
             **measured,
         }
     return found
@@ -105,13 +111,14 @@ def as_text(results: dict[str, dict]) -> str:
     """The patterns as a table."""
     lines = [
         f"attention over {CONTEXT} tokens (chunk {CHUNK}) and an MLP-like op on the virtual pair, cycles",
-        "| hits | layers | total | member 0 | member 1 | overlap | predicted | difference |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| hits | layers | total | member 0 | member 1 | overlap | predicted | difference | with the sync |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, found in results.items():
         lines.append(
             f"| {name} | {len(found['layers'])} | {found['total']} | {found['member 0']} "
-            f"| {found['member 1']} | {found['overlap']} | {found['predicted']:.0f} | {found['error']:+.1%} |"
+            f"| {found['member 1']} | {found['overlap']} | {found['predicted']:.0f} | {found['error']:+.1%} "
+            f"| {found['error with exchange and gate']:+.1%} |"
         )
     worst = max(abs(found["error"]) for found in results.values())
     verdict = "met" if worst <= TARGET else "missed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from perf.bench_sgdc import KERNEL_CYCLES, TARGET, measure_exchange, measure_gate, report
-from perf.sgdc_layers import LayerCycles, MemberCycles, predict, timeline
+from perf.sgdc_layers import LayerCycles, MemberCycles, as_text, predict, synchronisation, timeline
 from runtime_patches import sgdc
 from runtime_patches.cycles import CYCLE_VARIABLES, cycle_overlays
 
@@ -40,6 +40,14 @@ def test_members_meet_at_the_exchange():
     found = timeline([ahead, ahead])
     assert found["total"] == 2 * (50 + 110)
     assert found["member 0"] == 2 * (50 + 20) and found["member 1"] == 2 * (50 + 110)
+    assert synchronisation([ahead, ahead]) == 2 * (50 + 5)
+
+
+def test_the_table_says_whether_the_target_is_met():
+    found = {"total": 100, "member 0": 90, "member 1": 80, "overlap": 10, "predicted": 95.0, "layers": [1, 2]}
+    found |= {"error": -0.05, "error with exchange and gate": 0.0}
+    assert "within 5.0% (target: 10%, met)" in as_text({"0%": found})
+    assert "within 12.0% (target: 10%, missed)" in as_text({"0%": found, "100%": found | {"error": -0.12}})
 
 
 def gate_body(device):
