@@ -39,7 +39,7 @@ def _transformation() -> torch.Tensor:
     return matrix.bfloat16()
 
 
-# -- caches --------------------------------------------------------------------------------------------------------
+# -- caches -------------------------------------------------------------------------------------------------
 
 
 @case("fill_cache", exact=True)
@@ -86,7 +86,7 @@ def paged_update_cache(device):
     return get(on_device), expected
 
 
-# -- heads ---------------------------------------------------------------------------------------------------------
+# -- heads --------------------------------------------------------------------------------------------------
 
 
 @case("nlp_create_qkv_heads_decode", exact=True)
@@ -103,7 +103,8 @@ def create_heads(device):
     )
     parts = fused.reshape(heads + 2 * kv_heads, dimension).split([heads, kv_heads, kv_heads])
     return [
-        (get(tensor).reshape(-1, dimension)[: len(part)], part) for tensor, part in zip((q, k, v), parts, strict=True)
+        (get(tensor).reshape(-1, dimension)[: len(part)], part)
+        for tensor, part in zip((q, k, v), parts, strict=True)
     ]
 
 
@@ -117,7 +118,7 @@ def concat_heads(device):
     return get(out).reshape(-1, 128)[:1], heads.reshape(1, 128)
 
 
-# -- rotary embedding ----------------------------------------------------------------------------------------------
+# -- rotary embedding ---------------------------------------------------------------------------------------
 
 
 @case("rotary_embedding_llama_prefill")
@@ -127,7 +128,10 @@ def rotary_prefill(device):
     x = normal(1, 2, 32, 64)
     cos, sin = _angles(torch.arange(32), 64)
     out = ttnn.experimental.rotary_embedding_llama(
-        put(device, x), put(device, cos[None, None]), put(device, sin[None, None]), put(device, _transformation())
+        put(device, x),
+        put(device, cos[None, None]),
+        put(device, sin[None, None]),
+        put(device, _transformation()),
     )
     return get(out), _rotate_interleaved(x, cos, sin)
 
@@ -153,14 +157,17 @@ def rotary_decode(device):
     return get(out), _rotate_interleaved(x, cos, sin)
 
 
-# -- attention -----------------------------------------------------------------------------------------------------
+# -- attention ----------------------------------------------------------------------------------------------
 
 
 def _program(q_chunk: int, k_chunk: int):
     import ttnn
 
     return ttnn.SDPAProgramConfig(
-        compute_with_storage_grid_size=(1, 1), q_chunk_size=q_chunk, k_chunk_size=k_chunk, exp_approx_mode=False
+        compute_with_storage_grid_size=(1, 1),
+        q_chunk_size=q_chunk,
+        k_chunk_size=k_chunk,
+        exp_approx_mode=False,
     )
 
 
@@ -172,7 +179,9 @@ def sdpa_prefill(device):
     out = ttnn.transformer.scaled_dot_product_attention(
         put(device, q), put(device, k), put(device, v), is_causal=True, program_config=_program(32, 32)
     )
-    expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True, enable_gqa=True)
+    expected = F.scaled_dot_product_attention(
+        q.float(), k.float(), v.float(), is_causal=True, enable_gqa=True
+    )
     return get(out), expected
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stock ttnn operations the model uses, each as a small case with its torch oracle.
 
-A case is a function of the open device that returns (got, expected), two torch tensors, or a list of such pairs. It
-runs in the device's process, so ttnn is imported inside. Shapes are one to four tiles: the point is that the kernel
-runs and computes the right thing, not that it is fast.
+A case is a function of the open device that returns (got, expected), two torch tensors, or a list of such
+pairs. It runs in the device's process, so ttnn is imported inside. Shapes are one to four tiles: the point is
+that the kernel runs and computes the right thing, not that it is fast.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ BOUND = 0.999
 
 @dataclass(frozen=True)
 class OpCase:
-    """name: of the test. run: the case. exact: results must be equal. bound: least PCC. note: what is compared.
+    """name: of the test. run: the case. exact: results must be equal. bound: least PCC. note: what is
+    compared.
 
-    grid: of compute cores. impossible: why it cannot run on the simulated chip; the test then expects it to fail.
+    grid: of compute cores. impossible: why it cannot run on the simulated chip; the test then expects it to
+    fail.
     """
 
     name: str
@@ -67,9 +69,11 @@ def get(tensor) -> torch.Tensor:
     return ttnn.to_torch(tensor)
 
 
-# -- matmul ------------------------------------------------------------------------------------------------------
+# -- matmul -------------------------------------------------------------------------------------------------
 
-WEIGHT_NOTE = "against torch on the weights as quantised, since quantisation itself costs more than 0.001 of PCC"
+WEIGHT_NOTE = (
+    "against torch on the weights as quantised, since quantisation itself costs more than 0.001 of PCC"
+)
 
 
 def _matmul(device, weight_dtype):
@@ -138,7 +142,7 @@ def linear_bfloat4_b(device):
     return get(ttnn.linear(put(device, a), weights)), a.float() @ get(weights).float()
 
 
-# -- elementwise -------------------------------------------------------------------------------------------------
+# -- elementwise --------------------------------------------------------------------------------------------
 
 
 def _unary(device, name, oracle, x):
@@ -224,7 +228,7 @@ def comparisons(device):
     return [(get(getattr(ttnn, n)(left, right)), getattr(torch, n)(a, b).bfloat16()) for n in names]
 
 
-# -- normalisation and reduction -----------------------------------------------------------------------------------
+# -- normalisation and reduction ----------------------------------------------------------------------------
 
 
 @case("rms_norm")
@@ -261,6 +265,17 @@ def sum_first(device):
     return get(ttnn.sum(put(device, x), dim=0)), x.float().sum(0)
 
 
+@case(
+    "sum_first_dimension_float32",
+    impossible="the stand-in compiler: its vector code keeps ten values at once, the vector unit has eight registers",
+)
+def sum_first_float32(device):
+    import ttnn
+
+    x = normal(96, 64, dtype=torch.float32)
+    return get(ttnn.sum(put(device, x, "float32"), dim=0)), x.sum(0)
+
+
 @case("max_last_dimension", exact=True)
 def max_last(device):
     import ttnn
@@ -291,13 +306,15 @@ def topk(device):
     import ttnn
 
     x = torch.stack([torch.randperm(64, generator=torch.Generator().manual_seed(row)) for row in range(32)])
-    values, indices = ttnn.topk(put(device, x.bfloat16()[None, None]), k=32, dim=-1, largest=True, sorted=True)
+    values, indices = ttnn.topk(
+        put(device, x.bfloat16()[None, None]), k=32, dim=-1, largest=True, sorted=True
+    )
     expected = x.topk(32, -1)
     pairs = (get(values)[0, 0].long(), expected.values), (get(indices)[0, 0].long(), expected.indices)
     return list(pairs)
 
 
-# -- data movement -------------------------------------------------------------------------------------------------
+# -- data movement ------------------------------------------------------------------------------------------
 
 
 @case("embedding", exact=True)
@@ -394,9 +411,10 @@ def typecast_floats(device):
 def packed(x: torch.Tensor, bits: int) -> torch.Tensor:
     """What the packers make of bfloat16 values in 8 or 4 bits with one exponent for 16, by the documentation.
 
-    Packers/FormatConversion.md: rounded to a 7-bit magnitude below the largest exponent of the 16, to nearest with
-    ties away from zero; bfloat4_b truncates that to three bits. tt-metal's intermediate format is bfloat16 on the way
-    to bfloat8_b, and one with six fraction bits, rounded to as well, on the way to bfloat4_b.
+    Packers/FormatConversion.md: rounded to a 7-bit magnitude below the largest exponent of the 16, to nearest
+    with ties away from zero; bfloat4_b truncates that to three bits. tt-metal's intermediate format is
+    bfloat16 on the way to bfloat8_b, and one with six fraction bits, rounded to as well, on the way to
+    bfloat4_b.
     """
     groups = x.double().reshape(-1, 16)
     if bits == 4:
@@ -409,12 +427,18 @@ def packed(x: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.ldexp(torch.sign(groups) * steps, largest - 7).reshape(x.shape).float()
 
 
-@case("typecast_to_and_from_bfloat8_b", exact=True, note="the oracle packs as the hardware documentation says")
+@case(
+    "typecast_to_and_from_bfloat8_b", exact=True, note="the oracle packs as the hardware documentation says"
+)
 def typecast_bfloat8_b(device):
     return _typecast_block_float(device, "bfloat8_b", 8)
 
 
-@case("typecast_to_and_from_bfloat4_b", exact=True, note="as for bfloat8_b; packers truncate to 4 bits, the host rounds")
+@case(
+    "typecast_to_and_from_bfloat4_b",
+    exact=True,
+    note="as for bfloat8_b; packers truncate to 4 bits, the host rounds",
+)
 def typecast_bfloat4_b(device):
     return _typecast_block_float(device, "bfloat4_b", 4)
 

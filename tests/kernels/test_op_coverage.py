@@ -110,8 +110,14 @@ def test_op(sim_device, outcomes, found, request):
 
 
 def test_the_committed_table_lists_the_cases():
-    """Same operations, in the same order, with the same requirements and the same causes of what does not run."""
-    rows = [re.split(r" \| ", line.strip("| ")) for line in TABLE.read_text().splitlines() if line.startswith("| ")][1:]
+    """Same operations, in the same order, with the same requirements and the same causes of what does not
+    run.
+    """
+    rows = [
+        re.split(r" \| ", line.strip("| "))
+        for line in TABLE.read_text().splitlines()
+        if line.startswith("| ")
+    ][1:]
     committed = [(row[0], row[1], row[-1] if row[-1].startswith("does not run") else "") for row in rows]
     expected = [
         (

@@ -35,13 +35,17 @@ def draws(seed: int = SEED, count: int = DRAWS) -> list[tuple]:
     for number in range(count):
         kind = ("unary", "binary", "reduction", "matmul")[number % 4]
         names = {"unary": UNARY, "binary": BINARY, "reduction": REDUCTIONS, "matmul": {"matmul": None}}[kind]
-        dtype = rng.choice(("bfloat16", "float32") if kind == "reduction" else FLOATS)
-        drawn.append((kind, rng.choice(sorted(names)), dtype, rng.choice(SIDES), rng.choice(SIDES), rng.choice(SIDES)))
+        # A float32 reduction does not compile for the simulated chip: see OP_COVERAGE.md.
+        dtype = rng.choice(("bfloat16",) if kind == "reduction" else FLOATS)
+        drawn.append(
+            (kind, rng.choice(sorted(names)), dtype, rng.choice(SIDES), rng.choice(SIDES), rng.choice(SIDES))
+        )
     return drawn
 
 
 def run_draw(device, kind, name, dtype, rows, columns, third, seed):
-    """(PCC, largest absolute error) of one draw. Operands are compared as the device holds them, quantised."""
+    """(PCC, largest absolute error) of one draw. Operands are compared as the device holds them, quantised.
+    """
     import ttnn
 
     a = put(device, normal(rows, columns, seed=seed), dtype)

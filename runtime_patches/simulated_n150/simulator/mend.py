@@ -89,7 +89,9 @@ def check(mends: Iterable[Mend]) -> None:
             if found != expected:
                 differences.append(f"{mend.name}: {path} has source {found}, expected {expected}")
     if differences:
-        raise MendRefused("the installed simulator differs from the one mended:\n  " + "\n  ".join(differences))
+        raise MendRefused(
+            "the installed simulator differs from the one mended:\n  " + "\n  ".join(differences)
+        )
 
 
 def apply_all(mends: Iterable[Mend]) -> list[str]:

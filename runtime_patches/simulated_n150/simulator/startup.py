@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts wolfpine's Wormhole server in this process, after mending it.
 
-tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-mends` only
-checks the mends against the installed simulator and lists them.
+tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-mends`
+only checks the mends against the installed simulator and lists them.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 from framework.memory.memory import AddressableMemory
 from framework.pe.tensix.backend import TensixBackend
-from framework.pe.tensix.util import TensixCoprocessorDiagnostics
 from framework.pe.tensix.util import TensixConfigurationConstants as Constants
+from framework.pe.tensix.util import TensixCoprocessorDiagnostics
 
 from .vector_programs import word
 
@@ -17,7 +17,9 @@ FACE = 256
 
 
 def make_backend() -> TensixBackend:
-    backend = TensixBackend(TensixCoprocessorDiagnostics(), cfg_state_size=47, thd_state_size=57, blackhole=False)
+    backend = TensixBackend(
+        TensixCoprocessorDiagnostics(), cfg_state_size=47, thd_state_size=57, blackhole=False
+    )
     backend.addressable_memory = AddressableMemory(L1_BYTES)
     return backend
 

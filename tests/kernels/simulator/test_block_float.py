@@ -13,7 +13,9 @@ BITS = (8, 4, 2)
 
 
 def value_of(datum: int, exponent: int, bits: int) -> float:
-    """FloatBitPatterns.md, tables: sign, magnitude / 2**(bits - 2) * 2**(exponent - 127); -0 means minus infinity."""
+    """FloatBitPatterns.md, tables: sign, magnitude / 2**(bits - 2) * 2**(exponent - 127); -0 means minus
+    infinity.
+    """
     sign, magnitude = datum >> (bits - 1), datum & ((1 << (bits - 1)) - 1)
     if magnitude == 0:
         return -np.inf if sign else 0.0
@@ -30,7 +32,9 @@ def test_every_datum_unpacks_to_its_value(bits):
     for exponent in (10, 100, 127, 128, 200, 254):
         at_top = datums << (8 - bits)
         got = block_float.to_bfloat16(at_top, np.full(len(datums), exponent))
-        assert [as_float(int(pattern)) for pattern in got] == [value_of(int(d), exponent, bits) for d in datums]
+        assert [as_float(int(pattern)) for pattern in got] == [
+            value_of(int(d), exponent, bits) for d in datums
+        ]
 
 
 @pytest.mark.parametrize("bits", BITS)

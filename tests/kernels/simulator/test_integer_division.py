@@ -12,7 +12,9 @@ from runtime_patches.simulated_n150.simulator.mends.integer_division import MEND
 DIV, DIVU, REM, REMU = 4, 5, 6, 7
 MINIMUM = 0x80000000
 ALL_ONES = 0xFFFFFFFF
-word = st.one_of(st.integers(0, ALL_ONES), st.sampled_from([0, 1, 2, 7, MINIMUM, MINIMUM + 1, ALL_ONES, ALL_ONES - 6]))
+word = st.one_of(
+    st.integers(0, ALL_ONES), st.sampled_from([0, 1, 2, 7, MINIMUM, MINIMUM + 1, ALL_ONES, ALL_ONES - 6])
+)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,9 @@ def test_table_of_the_manual(funct3, dividend, divisor, expected):
 
 @given(word, word)
 def test_quotient_and_remainder_belong_together(dividend, divisor):
-    """dividend = quotient * divisor + remainder modulo 2**32, by zero and on overflow too, but for the quotient by 0."""
+    """dividend = quotient * divisor + remainder modulo 2**32, by zero and on overflow too, but for the
+    quotient by 0.
+    """
     for quotient_op, remainder_op in ((DIV, REM), (DIVU, REMU)):
         quotient, remainder = divide(quotient_op, dividend, divisor), divide(remainder_op, dividend, divisor)
         assert (quotient * divisor + remainder) & ALL_ONES == dividend
@@ -61,7 +65,8 @@ def run(funct3, a, b):
     registers = [Register(4) for _ in range(34)]
     registers[1].write((a & 0xFFFFFFFF).to_bytes(4, "little"))
     registers[2].write((b & 0xFFFFFFFF).to_bytes(4, "little"))
-    assert RV_M_ISA.run(registers, None, False, 0x02000033 | 2 << 20 | 1 << 15 | funct3 << 12 | 3 << 7) is True
+    instruction = 0x02000033 | 2 << 20 | 1 << 15 | funct3 << 12 | 3 << 7
+    assert RV_M_ISA.run(registers, None, False, instruction) is True
     return registers[3].read_int()
 assert [run(4, -7, 2), run(6, -7, 2), run(4, -7, 0), run(6, -7, 0)] == [-3, -1, -1, -7]
 assert run(4, -2**31, -1) == -2**31 and run(6, -2**31, -1) == 0

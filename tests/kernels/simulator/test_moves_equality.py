@@ -6,7 +6,7 @@
 def test_random_copies(fresh_interpreter):
     """Eight rows and one, every format class, denormals flushed or not, 16- and 32-bit words."""
     fresh_interpreter(
-        '''
+        """
 import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
@@ -49,5 +49,5 @@ for case in range(120):
     assert np.array_equal(*results), fields
     compared += not np.array_equal(results[0], before)
 assert compared > 100
-'''
+"""
     )

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packers and unpackers by instruction: block floats, and the formats the installed units know, bit for bit."""
+"""Packers and unpackers by instruction: block floats, and the formats the installed units know, bit for bit.
+"""
 
 import pytest
 
 FORMATS = {"BFP8": (6, 8), "BFP4": (7, 4), "BFP2": (15, 2)}
-BLOCK_FLOAT_CHECK = '''
+BLOCK_FLOAT_CHECK = """
 import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
@@ -55,8 +56,8 @@ cut = 2 ** (8 - bits)
 wanted = np.sign(groups) * np.floor(whole / cut) * cut * steps
 assert np.array_equal(got, wanted), np.abs(got - wanted).max()
 print("same")
-'''
-EQUALITY_CHECK = '''
+"""
+EQUALITY_CHECK = """
 import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
@@ -64,7 +65,8 @@ from simulator import tensix_programs as t
 {mend}
 results = []
 rng = np.random.default_rng(5)
-for out, in_, wide in ((5, 5, False), (0, 0, True), (5, 0, True), (1, 1, False), (0, 5, False), (5, 5, True), (8, 8, True)):
+for out, in_, wide in ((5, 5, False), (0, 0, True), (5, 0, True), (1, 1, False), (0, 5, False), (5, 5, True),
+(8, 8, True)):
     for masked in (False, True):
         backend = t.make_backend()
         bits = rng.integers(0, 1 << 16, (64, 16))
@@ -79,7 +81,7 @@ for out, in_, wide in ((5, 5, False), (0, 0, True), (5, 0, True), (1, 1, False),
         results.append(backend.addressable_memory.memory.tobytes())
 import hashlib
 print(hashlib.sha256(b"".join(results)).hexdigest())
-'''
+"""
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -101,7 +103,7 @@ def test_other_formats_pack_as_before(fresh_interpreter):
 
 def test_zero_write_relu_and_accumulation(fresh_interpreter):
     fresh_interpreter(
-        '''
+        """
 import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
@@ -128,19 +130,20 @@ def packed(zero=0, times=1, **fields):
 assert np.array_equal(packed(), values)
 assert not packed(zero=1).any()
 assert np.array_equal(packed(STACC_RELU_ApplyRelu=1), np.maximum(values, 0))
-assert np.array_equal(packed(STACC_RELU_ApplyRelu=3, STACC_RELU_ReluThreshold=0x3F00), np.clip(values, 0, 0.5))
+clipped = packed(STACC_RELU_ApplyRelu=3, STACC_RELU_ReluThreshold=0x3F00)
+assert np.array_equal(clipped, np.clip(values, 0, 0.5))
 kept = np.where(values > 0.5, values, 0)
 assert np.array_equal(packed(STACC_RELU_ApplyRelu=2, STACC_RELU_ReluThreshold=0x3F00), kept)
 total = packed(THCON_SEC0_REG1_Pack_L1_Acc=1)
 assert np.abs(total - (values + 1)).max() <= np.abs(values + 1).max() * 2.0**-8
 assert np.abs(packed(times=3, THCON_SEC0_REG1_Pack_L1_Acc=1) - (3 * values + 1)).max() < 0.06
-'''
+"""
     )
 
 
 def test_a_kept_bank_advances_its_row_only_where_configured(fresh_interpreter):
     fresh_interpreter(
-        '''
+        """
 from runtime_patches.simulated_n150.simulator.mends.unpacker import BlockFloatUnpacker
 import sys
 sys.path.insert(0, "tests/kernels")
@@ -152,7 +155,7 @@ for advances, expected in ((False, 0), (True, 16)):
     unpacker._advances_row = advances
     unpacker.flip_src_banks(False, 0, None)
     assert unpacker.srcRow[0] == expected
-'''
+"""
     )
 
 
@@ -185,7 +188,11 @@ def test_inline_write_masks():
 def test_format_codes_follow_the_documentation():
     from runtime_patches.simulated_n150.simulator.mends.data_format import DataFormat
 
-    table = [["BFP4a", "BFP8a", "FP16", "FP32"], ["BFP4", "BFP8", "BF16", "TF32"], ["BFP2a", "FP8", "INT16", "INT32"]]
+    table = [
+        ["BFP4a", "BFP8a", "FP16", "FP32"],
+        ["BFP4", "BFP8", "BF16", "TF32"],
+        ["BFP2a", "FP8", "INT16", "INT32"],
+    ]
     for row, names in enumerate(table):
         for column, name in enumerate(names):
             assert DataFormat[name] == 4 * row + 3 - column

@@ -30,9 +30,13 @@ def test_every_mend_fits_the_installed_simulator_and_says_its_rule():
 
 def test_other_code_is_refused_and_nothing_is_applied():
     applied = []
-    good = _mend({"framework.util.bits.get_bits": registry.fingerprint("framework.util.bits.get_bits")}, applied)
+    good = _mend(
+        {"framework.util.bits.get_bits": registry.fingerprint("framework.util.bits.get_bits")}, applied
+    )
     bad = _mend({"framework.util.bits.get_bits": "0" * 16, "framework.util.bits.gone": "0"}, applied)
-    with pytest.raises(MendRefused, match=r"get_bits has source [0-9a-f]{16}, expected 0{16}(.|\n)*gone cannot be read"):
+    with pytest.raises(
+        MendRefused, match=r"get_bits has source [0-9a-f]{16}, expected 0{16}(.|\n)*gone cannot be read"
+    ):
         apply_all([good, bad])
     assert applied == []
     assert apply_all([good]) == ["a mend"]
@@ -59,7 +63,11 @@ def test_folder_is_made_once_even_by_many_at_a_time(tmp_path):
         made = set(threads.map(lambda _n: simulator_dir(tmp_path, (2, 2), Path(sys.executable)), range(16)))
     assert len(made) == 1
     folder = made.pop()
-    assert sorted(p.name for p in folder.iterdir()) == ["cluster_descriptor.yaml", "run.sh", "soc_descriptor.yaml"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "cluster_descriptor.yaml",
+        "run.sh",
+        "soc_descriptor.yaml",
+    ]
     assert os.access(folder / "run.sh", os.X_OK)
     assert [p.name for p in tmp_path.iterdir()] == [folder.name]
     assert simulator_dir(tmp_path, (1, 1), Path(sys.executable)) != folder

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mended vector unit gives, bit for bit, what the installed one gives wherever that one models the hardware."""
+"""The mended vector unit gives, bit for bit, what the installed one gives wherever that one models the
+hardware.
+"""
 
 import numpy as np
 import pytest
@@ -115,7 +117,8 @@ def _allowed(plain, name, fields):
     if name == "SFPPOPC":
         return bool(plain.flagStack) and not (fields["instr_mod1"] and len(plain.flagStack) == 8)
     if name == "SFPADDI" or name == "SFPMULI" or name == "SFPMAD":
-        # With a result register taken from register 7 the installed unit lets one lane's choice leak to the next.
+        # With a result register taken from register 7 the installed unit lets one lane's choice leak to the
+        # next.
         return not fields.get("instr_mod1", 0) & 8
     return True
 

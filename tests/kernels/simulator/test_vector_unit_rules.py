@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Modes of the vector unit that the installed simulator lacks, against the documentation's functional models."""
+"""Modes of the vector unit that the installed simulator lacks, against the documentation's functional models.
+"""
 
 import numpy as np
 import pytest
@@ -70,7 +71,9 @@ def test_leading_zeros(unit):
     np.testing.assert_array_equal(np.array(unit.laneFlags), values != 0)
     run(unit, word("SFPENCC", imm12_math=3, instr_mod1=10))
     run(unit, word("SFPLZ", lreg_c=2, lreg_dest=3, instr_mod1=4))
-    np.testing.assert_array_equal(get_register(unit, 3), [32 - int(v & 0x7FFFFFFF).bit_length() for v in values])
+    np.testing.assert_array_equal(
+        get_register(unit, 3), [32 - int(v & 0x7FFFFFFF).bit_length() for v in values]
+    )
 
 
 def test_random_generator_follows_its_recurrence(unit):
@@ -120,7 +123,9 @@ def test_sixteen_bit_loads(unit, mode, expected):
 
 
 def test_sign_magnitude_words_come_and_go(unit):
-    values = np.array([0, 1, -1, 5, -5, 1 << 30, -(1 << 30), 0x7FFFFFFF] * 4, dtype=np.int64).astype(np.uint32)
+    values = np.array([0, 1, -1, 5, -5, 1 << 30, -(1 << 30), 0x7FFFFFFF] * 4, dtype=np.int64).astype(
+        np.uint32
+    )
     set_register(unit, 2, values)
     run(unit, word("SFPSTORE", lreg_ind=2, instr_mod0=12, dest_reg_addr=0))
     run(unit, word("SFPLOAD", lreg_ind=3, instr_mod0=12, dest_reg_addr=0))
@@ -136,7 +141,7 @@ def test_integer_add_may_only_invert_the_flags(unit):
     assert not np.array(unit.laneFlags).any()
 
 
-# -- scheduled instructions ------------------------------------------------------------------------------------
+# -- scheduled instructions ---------------------------------------------------------------------------------
 
 
 def configure_macro(unit, template, sequence, misc=0, macro=0):
@@ -153,7 +158,9 @@ def load_macro(register, address=0, macro=0, mode=4):
 
 
 def test_macro_loads_adds_and_stores(unit):
-    """Template 0 in the simple sub-unit one cycle after the load, the store the cycle after that, same address."""
+    """Template 0 in the simple sub-unit one cycle after the load, the store the cycle after that, same
+    address.
+    """
     template = word("SFPIADD", lreg_dest=12, lreg_c=0, imm12_math=7, instr_mod1=5)
     simple, store = 4 | 0 << 3, 3 | 1 << 3
     configure_macro(unit, template, simple | store << 24, misc=4)
@@ -209,7 +216,9 @@ def test_instructions_of_one_cycle_read_what_was_there_before(unit):
 
 
 def test_a_comparison_does_not_mask_the_load_of_its_own_cycle(unit):
-    """As tt-metal's where: the condition is compared while the first choice is loaded, the second is then masked."""
+    """As tt-metal's where: the condition is compared while the first choice is loaded, the second is then
+    masked.
+    """
     run(unit, word("SFPENCC", imm12_math=3, instr_mod1=10))
     template = word("SFPSETCC", lreg_dest=12, lreg_c=0, instr_mod1=6)
     configure_macro(unit, template, 4, misc=0x700)

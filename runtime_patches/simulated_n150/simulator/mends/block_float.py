@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Block floating point: 16 datums share one exponent.
 
-Rules (tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor): FloatBitPatterns.md "BFP" for what the bits
-mean and how they are unpacked, Packers/FormatConversion.md "Late format conversion" for packing: to BFP8, round to
-nearest with ties away from zero, one exponent for 16 datums; to BFP4 and BFP2, convert to BFP8 and truncate.
+Rules (tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor): FloatBitPatterns.md "BFP" for what the
+bits mean and how they are unpacked, Packers/FormatConversion.md "Late format conversion" for packing: to
+BFP8, round to nearest with ties away from zero, one exponent for 16 datums; to BFP4 and BFP2, convert to BFP8
+and truncate.
 
-Two things are not published. A magnitude that rounds up to 128 (possible only when the packer was not told to round
-to the format's own precision first) saturates at 127. A magnitude of zero is packed without its sign, because a set
-sign with magnitude zero means minus infinity.
+Two things are not published. A magnitude that rounds up to 128 (possible only when the packer was not told to
+round to the format's own precision first) saturates at 127. A magnitude of zero is packed without its sign,
+because a set sign with magnitude zero means minus infinity.
 """
 
 from __future__ import annotations
@@ -61,21 +62,26 @@ def to_bfloat16(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def to_half(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """8-bit datums with their 5-bit exponents (one a datum) as patterns of the coprocessor's half precision."""
+    """8-bit datums with their 5-bit exponents (one a datum) as patterns of the coprocessor's half precision.
+    """
     exponent = (exponents - _LEADING_ZEROS[datums]) & 0xFF
     zero = _MAGNITUDES[datums] == 0
     if np.any((exponent > 31) & ~zero):
-        raise ValueError("a block float with a 5-bit exponent left the range of half precision, which is undefined")
+        raise ValueError(
+            "a block float with a 5-bit exponent left the range of half precision, which is undefined"
+        )
     values = _SIGNS[datums] << 15 | exponent << 10 | _FRACTIONS[datums] << 3
     return np.where(zero, np.where(_SIGNS[datums] == 1, 0xFC00, 0), values)
 
 
-def share_exponent(signs: np.ndarray, exponents: np.ndarray, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def share_exponent(
+    signs: np.ndarray, exponents: np.ndarray, fractions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Round values to 8-bit datums with one exponent for 16.
 
-    signs, exponents, fractions: integers, a multiple of 16 long; a value is 1.fraction (7 bits) times two to the
-    exponent, or zero where the exponent is zero.
-    Returns (datums as bytes: sign and 7-bit magnitude, one exponent for each 16).
+    signs, exponents, fractions: integers, a multiple of 16 long; a value is 1.fraction (7 bits) times two to
+    the exponent, or zero where the exponent is zero. Returns (datums as bytes: sign and 7-bit magnitude, one
+    exponent for each 16).
     """
     shape = (-1, GROUP)
     exponents = exponents.reshape(shape)
@@ -89,6 +95,7 @@ def share_exponent(signs: np.ndarray, exponents: np.ndarray, fractions: np.ndarr
 
 
 def truncate(datums: np.ndarray, bits: int) -> np.ndarray:
-    """8-bit datums cut to 4 or 2 bits, still at the top of their byte; no sign is left on a zero magnitude."""
+    """8-bit datums cut to 4 or 2 bits, still at the top of their byte; no sign is left on a zero magnitude.
+    """
     kept = datums & (0xFF00 >> bits & 0xFF)
     return np.where(kept & 0x7F, kept, 0)

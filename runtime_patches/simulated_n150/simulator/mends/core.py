@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The baby RISC-V interpreter with decoded instructions remembered.
 
-Speed only: the installed core takes each instruction word apart on every execution. Here a word is turned once into a
-function over the core's own register objects, and the pipeline around it (fetch, program counter, stall, the poll-loop
-recogniser's view) is kept. Whatever is unusual goes the installed way: tracing, snooping, the cycle-cost model, a
-core with CSRs, environment calls, unknown words. Addresses wrap at 32 bits, as the RISC-V manual has it.
+Speed only: the installed core takes each instruction word apart on every execution. Here a word is turned
+once into a function over the core's own register objects, and the pipeline around it (fetch, program counter,
+stall, the poll-loop recogniser's view) is kept. Whatever is unusual goes the installed way: tracing,
+snooping, the cycle-cost model, a core with CSRs, environment calls, unknown words. Addresses wrap at 32 bits,
+as the RISC-V manual has it.
 """
 
 from __future__ import annotations
@@ -45,12 +46,22 @@ def _extend(value: int, bits: int) -> int:
 
 
 def _immediate_b(word: int) -> int:
-    raw = _field(word, 31, 1) << 12 | _field(word, 7, 1) << 11 | _field(word, 25, 6) << 5 | _field(word, 8, 4) << 1
+    raw = (
+        _field(word, 31, 1) << 12
+        | _field(word, 7, 1) << 11
+        | _field(word, 25, 6) << 5
+        | _field(word, 8, 4) << 1
+    )
     return _extend(raw, 13)
 
 
 def _immediate_j(word: int) -> int:
-    raw = _field(word, 31, 1) << 20 | _field(word, 12, 8) << 12 | _field(word, 20, 1) << 11 | _field(word, 21, 10) << 1
+    raw = (
+        _field(word, 31, 1) << 20
+        | _field(word, 12, 8) << 12
+        | _field(word, 20, 1) << 11
+        | _field(word, 21, 10) << 1
+    )
     return _extend(raw, 21)
 
 
@@ -87,7 +98,8 @@ _BRANCHES: dict[int, Callable[[int, int], bool]] = {
 
 
 class Translator:
-    """Turns instruction words into functions for one core. A function takes the program counter and returns the next
+    """Turns instruction words into functions for one core. A function takes the program counter and returns
+    the next
     one, or None for the following word, or STALLED."""
 
     def __init__(self, core: RV32I) -> None:
@@ -117,7 +129,9 @@ class Translator:
         )
 
     def _ram(self, address: int, size: int):
-        """(leaf, offset) of plain memory the core sees at an address, or None. As the fetch does, not while traced."""
+        """(leaf, offset) of plain memory the core sees at an address, or None. As the fetch does, not while
+        traced.
+        """
         core = self.core
         if core._exec_memory is not core.visible_memory or core.visible_memory.snoop_addresses:
             return None
@@ -218,14 +232,19 @@ class Translator:
                     rd.value = data
                 else:
                     value = _from(data[:size], "little")
-                    rd.value = ((_extend(value, sign_bits) if sign_bits else value) & _MASK).to_bytes(4, "little")
+                    rd.value = ((_extend(value, sign_bits) if sign_bits else value) & _MASK).to_bytes(
+                        4, "little"
+                    )
             return None
 
         return load
 
     def _store(self, word):
         _rd, rs1, rs2, funct3 = self._operands(word)
-        offset, size = _extend(_field(word, 25, 7) << 5 | _field(word, 7, 5), 12), {0: 1, 1: 2, 2: 4}.get(funct3)
+        offset, size = (
+            _extend(_field(word, 25, 7) << 5 | _field(word, 7, 5), 12),
+            {0: 1, 1: 2, 2: 4}.get(funct3),
+        )
         if size is None:
             return None
         core = self.core
@@ -286,7 +305,13 @@ def _apply() -> None:
     installed = RV32I.clock_tick
 
     def clock_tick(self, cycle_num):
-        if self.rv_cost is not None or self.bus.enabled or self.snoop or self.csrs is not None or not self.active:
+        if (
+            self.rv_cost is not None
+            or self.bus.enabled
+            or self.snoop
+            or self.csrs is not None
+            or not self.active
+        ):
             installed(self, cycle_num)
             return
         if self.register_file.write_recording:

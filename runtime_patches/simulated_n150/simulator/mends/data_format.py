@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The four-bit codes of the data formats.
 
-Rule: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/Packers/FormatConversion.md, table of encodings:
-0 FP32, 1 FP16, 2 BFP8a, 3 BFP4a, 4 TF32, 5 BF16, 6 BFP8, 7 BFP4, 8 INT32, 9 INT16, 10 FP8, 11 BFP2a, 14 INT8,
-15 BFP2. BFP8, BFP4 and BFP2 share an 8-bit exponent (tt-metal calls them Bfp8_b, Bfp4_b and Bfp2_b); those with
-an "a" share a 5-bit one.
+Rule: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/Packers/FormatConversion.md, table of
+encodings: 0 FP32, 1 FP16, 2 BFP8a, 3 BFP4a, 4 TF32, 5 BF16, 6 BFP8, 7 BFP4, 8 INT32, 9 INT16, 10 FP8, 11
+BFP2a, 14 INT8, 15 BFP2. BFP8, BFP4 and BFP2 share an 8-bit exponent (tt-metal calls them Bfp8_b, Bfp4_b and
+Bfp2_b); those with an "a" share a 5-bit one.
 
 The simulator had the two families exchanged (BFP8 = 2, BFP8_b = 6, and so on), so that a register holding
 bfloat8_b counted as one of half precision; INT16 and FP8 had no name, and packing INT16 failed for it.
@@ -22,7 +22,8 @@ _BLOCK_FLOATS = frozenset((2, 3, 6, 7, 11, 15))
 
 
 class DataFormat(IntEnum):
-    """Format codes. The names that end in _b are the installed code's for what the documentation ends in a."""
+    """Format codes. The names that end in _b are the installed code's for what the documentation ends in a.
+    """
 
     FP32 = 0
     FP16 = 1

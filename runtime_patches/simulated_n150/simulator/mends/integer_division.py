@@ -3,9 +3,9 @@
 """Integer division and remainder of the baby RISC-V cores (extension M).
 
 Rule: a division by zero gives a quotient with all bits set and the dividend as remainder; the most negative
-number divided by -1 gives itself with remainder 0; a signed quotient is rounded towards zero and the remainder
-has the sign of the dividend. No division traps. Source: The RISC-V Instruction Set Manual, volume I,
-chapter "M" Standard Extension, "Division Operations" and its table of semantics for division by zero and
+number divided by -1 gives itself with remainder 0; a signed quotient is rounded towards zero and the
+remainder has the sign of the dividend. No division traps. Source: The RISC-V Instruction Set Manual, volume
+I, chapter "M" Standard Extension, "Division Operations" and its table of semantics for division by zero and
 overflow.
 
 The simulator raised ZeroDivisionError, gave `rem` the sign of the divisor, and failed on the overflow.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoded Tensix instructions and places of configuration fields, remembered.
 
-Speed only: the simulator decoded an instruction word three times on its way and looked three dictionaries up for
-each configuration field, tens of thousands of times a second. Results are the same objects' values.
+Speed only: the simulator decoded an instruction word three times on its way and looked three dictionaries up
+for each configuration field, tens of thousands of times a second. Results are the same objects' values.
 """
 
 from __future__ import annotations

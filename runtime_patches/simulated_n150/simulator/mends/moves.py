@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """MOVA2D, the copy of SrcA rows to Dst that begins every unary operation, a block at a time.
 
-Speed only: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/MOVA2D.md as the installed unit has it, for
-16-bit Dst words; TF32, the low halves of 32-bit words and blocked columns go the installed way.
+Speed only: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/MOVA2D.md as the installed unit has
+it, for 16-bit Dst words; TF32, the low halves of 32-bit words and blocked columns go the installed way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _apply() -> None:
             installed(self, instruction_info, issue_thread, instr_args)
             return
         counters = backend.getRWC(issue_thread)
-        target = instr_args["dst"] + backend.getThreadConfigValue(issue_thread, "DEST_TARGET_REG_CFG_MATH_Offset")
+        target = instr_args["dst"] + backend.getThreadConfigValue(
+            issue_thread, "DEST_TARGET_REG_CFG_MATH_Offset"
+        )
         target += counters.Dst + self.getConfigValue(state, "DEST_REGW_BASE_Base")
         source = instr_args["src"] + counters.SrcA
         if instr_args["instr_mod"] >> 1 & 1:
@@ -51,7 +53,10 @@ def _apply() -> None:
         datums = backend.getSrcA(self.srcABank).data[source : source + count].astype(np.int64)
         if not self.getConfigValue(state, "ALU_ACC_CTRL_Zero_Flag_disabled_src"):
             datums = np.where(datums & 0xFF, datums, 0)
-        half = backend.getThreadConfigValue(issue_thread, "FP16A_FORCE_Enable") or source_format not in _WIDE_EXPONENT
+        half = (
+            backend.getThreadConfigValue(issue_thread, "FP16A_FORCE_Enable")
+            or source_format not in _WIDE_EXPONENT
+        )
         words = Convert.removeHighExponent(datums) if half else Convert.removeLowMantissa(datums)
         backend.getDst().setDst16bRows(np.arange(target, target + count), words)
         counters.applyAddrMod(issue_thread, self._read_addr_mode(instruction_info, instr_args))

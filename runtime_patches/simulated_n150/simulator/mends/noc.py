@@ -3,14 +3,14 @@
 """Broadcasts, inline writes and atomics of the NoC.
 
 Rules (tt-isa-documentation, WormholeB0/NoC): MemoryMap.md "NOC_CTRL": without NOC_CMD_BRCST_SRC_INCLUDE the
-initiating NIU is no recipient of its own broadcast; "NOC_TARG_ADDR and NOC_RET_ADDR": only Tensix tiles receive
-broadcasts, and writes as well as atomics may be broadcast; "NOC_AT_LEN_BE": an inline write carries NOC_AT_DATA to
-NOC_TARG_ADDR, byte i of the 16 when bit i or 16 + i is set.
+initiating NIU is no recipient of its own broadcast; "NOC_TARG_ADDR and NOC_RET_ADDR": only Tensix tiles
+receive broadcasts, and writes as well as atomics may be broadcast; "NOC_AT_LEN_BE": an inline write carries
+NOC_AT_DATA to NOC_TARG_ADDR, byte i of the 16 when bit i or 16 + i is set.
 
-The simulator sent a broadcast to its own sender too and counted that acknowledgement. A kernel waits until it has
-received exactly as many as it asked for, so a sender inside its rectangle waited for ever: this is why multicast
-matmuls deadlocked. It also took the data of an inline write from memory, ignored the rectangle of an atomic, and
-treated every atomic as an addition.
+The simulator sent a broadcast to its own sender too and counted that acknowledgement. A kernel waits until it
+has received exactly as many as it asked for, so a sender inside its rectangle waited for ever: this is why
+multicast matmuls deadlocked. It also took the data of an inline write from memory, ignored the rectangle of
+an atomic, and treated every atomic as an addition.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ _Names = NUI.NUICounters.CounterNames
 
 
 def enabled_run(mask: int) -> tuple[int, int]:
-    """(first byte, bytes) of the one run of set bits in a byte-enable mask of 16 or 32 bits; halves are or-ed."""
+    """(first byte, bytes) of the one run of set bits in a byte-enable mask of 16 or 32 bits; halves are
+    or-ed.
+    """
     mask = (mask | mask >> 16) & 0xFFFF
     if mask == 0:
         raise ValueError("an inline NoC write enables no byte")
     first = (mask & -mask).bit_length() - 1
     length = (mask >> first).bit_length()
     if mask >> first != (1 << length) - 1:
-        raise ValueError(f"an inline NoC write with the byte mask {mask:#06x}: only one run of bytes is modelled")
+        raise ValueError(
+            f"an inline NoC write with the byte mask {mask:#06x}: only one run of bytes is modelled"
+        )
     return first, length
 
 
@@ -129,7 +133,10 @@ def _apply() -> None:
     from framework.network import tt_noc
 
     initiator_class = NUI.RequestInitiator
-    broadcast_write, atomic = initiator_class.handle_multicast_write_transfer, initiator_class.handle_atomic_transfer
+    broadcast_write, atomic = (
+        initiator_class.handle_multicast_write_transfer,
+        initiator_class.handle_atomic_transfer,
+    )
 
     def handle_multicast_write_transfer(self, byte_enable, inline, marked):
         if inline:
@@ -149,7 +156,9 @@ def _apply() -> None:
     def handle_atomic_transfer(self):
         operation = self.at_len_be >> 12 & 15
         if operation != _INCREMENT:
-            raise NotImplementedError(f"NoC atomic operation {operation} is not modelled, only the addition (1)")
+            raise NotImplementedError(
+                f"NoC atomic operation {operation} is not modelled, only the addition (1)"
+            )
         if self.ctrl & _BROADCAST:
             send_broadcast_atomic(self)
         else:

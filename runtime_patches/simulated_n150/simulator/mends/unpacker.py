@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unpacking of block floats.
 
-Rule: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/UNPACR_Regular.md, functional model: the exponent
-section of one byte for 16 datums stands between the tile header and the datums, unless an exponent is forced for all;
-datums may be 8, 4 or 2 bits; they become BF16 (or half precision for the formats with a 5-bit exponent).
+Rule: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/UNPACR_Regular.md, functional model: the
+exponent section of one byte for 16 datums stands between the tile header and the datums, unless an exponent
+is forced for all; datums may be 8, 4 or 2 bits; they become BF16 (or half precision for the formats with a
+5-bit exponent).
 
-The simulator knew no exponent section for bfloat8_b and bfloat4_b, could not address datums below a byte, and had no
-conversion for either. Decoded datums are handed to its ordinary path as 16-bit ones.
+The simulator knew no exponent section for bfloat8_b and bfloat4_b, could not address datums below a byte, and
+had no conversion for either. Decoded datums are handed to its ordinary path as 16-bit ones.
 
 Rule, same page, last lines: an UNPACR that keeps its bank advances the row it writes at by 16 only where
-Unpack_Src_Reg_Set_Upd is set. The simulator always advanced it, which scrambled SrcB in the fast tilize of tt-metal.
+Unpack_Src_Reg_Set_Upd is set. The simulator always advanced it, which scrambled SrcB in the fast tilize of
+tt-metal.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ class BlockFloatUnpacker(UnPackerUnit):
         size = in_format.bits / 8
         start = address + first_datum * size
         if start != int(start):
-            raise ValueError(f"unpacker {self.unpacker_id}: block-float datum {first_datum} starts inside a byte")
+            raise ValueError(
+                f"unpacker {self.unpacker_id}: block-float datum {first_datum} starts inside a byte"
+            )
         addressed[0] = self.wrapAddr(stateID, int(start))
         addressed[1], addressed[2] = size, count
         if not addressed[7]:
@@ -102,7 +106,9 @@ class BlockFloatUnpacker(UnPackerUnit):
             return np.full(count, self._forced_exponent, dtype=np.int64)
         address, first_datum = self._first_exponent
         first, last = first_datum // 16, (first_datum + count - 1) // 16
-        raw = np.frombuffer(self.backend.addressable_memory.read(address + first, last - first + 1), dtype=np.uint8)
+        raw = np.frombuffer(
+            self.backend.addressable_memory.read(address + first, last - first + 1), dtype=np.uint8
+        )
         return raw.astype(np.int64)[(first_datum + np.arange(count)) // 16 - first]
 
     def perform_unpack(self, stateID, issue_thread, inputNumDatums, inAddr_Datums, outAddr, datumSizeBytes,
@@ -133,7 +139,9 @@ class BlockFloatUnpacker(UnPackerUnit):
         datums = block_float.split_bytes(np.frombuffer(raw, dtype=np.uint8), bits)
         exponents = self._exponents(count)
         wide = block_float.has_wide_exponent(in_format)
-        values = block_float.to_bfloat16(datums, exponents) if wide else block_float.to_half(datums, exponents)
+        values = (
+            block_float.to_bfloat16(datums, exponents) if wide else block_float.to_half(datums, exponents)
+        )
         ordinary = DataFormat.BF16 if wide else DataFormat.FP16
         self.backend.addressable_memory = _DecodedMemory(values)
         try:

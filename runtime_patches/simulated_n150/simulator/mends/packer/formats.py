@@ -5,10 +5,10 @@
 Rules: Packers/FormatConversion.md and Packers/ReLU.md of tt-isa-documentation,
 WormholeB0/TensixTile/TensixCoprocessor. Formats are the four-bit codes of data_format.DataFormat.
 
-The conversions that the installed simulator had keep its results bit for bit, also where the documentation would
-flush denormals or turn NaN into infinity (a bfloat16 Dst packed as bfloat16 or FP32). Added: the block floats, 8-bit
-and 16-bit integers, the formats with seven- and six-bit fractions that lead to block floats, ReLU, accumulation.
-How accumulation rounds is not published; it adds in FP32 and rounds to nearest even.
+The conversions that the installed simulator had keep its results bit for bit, also where the documentation
+would flush denormals or turn NaN into infinity (a bfloat16 Dst packed as bfloat16 or FP32). Added: the block
+floats, 8-bit and 16-bit integers, the formats with seven- and six-bit fractions that lead to block floats,
+ReLU, accumulation. How accumulation rounds is not published; it adds in FP32 and rounds to nearest even.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _MASK = 0xFFFFFFFF
 
 
 def round_fraction(bits: np.ndarray, kept: int) -> np.ndarray:
-    """FP32 patterns rounded to `kept` fraction bits, ties away from zero; denormals to +0, NaN to infinity."""
+    """FP32 patterns rounded to `kept` fraction bits, ties away from zero; denormals to +0, NaN to infinity.
+    """
     bits = np.where((bits & 0x7FFFFFFF) > 0x7F800000, (bits & 0x80000000) | 0x7F800000, bits)
     dropped = 23 - kept
     magnitude = bits & 0x7FFFFFFF
@@ -36,7 +37,8 @@ def early(raw: np.ndarray, wide: bool, intermediate: F, raw_read: bool, tf32: bo
     """Dst bits to the intermediate format, floats as FP32 patterns, integers as they are.
 
     raw: what Dst holds, 32 bits a datum when `wide`, else 16.
-    raw_read: PCK_DEST_RD_CTRL_Read_int8, which asks for bits as they are. tf32: PCK_DEST_RD_CTRL_Round_10b_mant.
+    raw_read: PCK_DEST_RD_CTRL_Read_int8, which asks for bits as they are. tf32:
+    PCK_DEST_RD_CTRL_Round_10b_mant.
     """
     if intermediate in (F.INT32, F.INT16):
         return Convert.FP32InDstToFP32(raw) if wide else raw
@@ -69,7 +71,9 @@ def _half_in_dst_to_fp32(raw: np.ndarray) -> np.ndarray:
 
 
 def _to_small_integer(raw: np.ndarray, wide: bool) -> np.ndarray:
-    """Sign and the low seven or eight bits of a Dst integer; Dst's 16-bit "integer 8" has them at bits 5 to 14."""
+    """Sign and the low seven or eight bits of a Dst integer; Dst's 16-bit "integer 8" has them at bits 5 to
+    14.
+    """
     if wide:
         return Convert.FP32InDstToFP32(raw)
     return (raw >> 15) << 31 | ((raw >> 5) & 0x3FF)
@@ -134,7 +138,8 @@ def _rebias_to_half(bits: np.ndarray) -> np.ndarray:
 
 
 def block_float_parts(bits: np.ndarray, out: F) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(signs, exponents, seven fraction bits) that share_exponent takes, from the intermediate FP32 patterns."""
+    """(signs, exponents, seven fraction bits) that share_exponent takes, from the intermediate FP32 patterns.
+    """
     signs = bits >> 31
     exponents = (bits >> 23) & 0xFF
     fractions = (bits >> 16) & 0x7F
@@ -151,7 +156,9 @@ def accumulate(old: np.ndarray, new: np.ndarray, out: F) -> np.ndarray:
         total = old.astype(np.uint32).view(np.float32) + new.astype(np.uint32).view(np.float32)
         return total.view(np.uint32).astype(np.int64)
     if out == F.BF16:
-        total = (old << 16).astype(np.uint32).view(np.float32) + (new << 16).astype(np.uint32).view(np.float32)
+        total = (old << 16).astype(np.uint32).view(np.float32) + (new << 16).astype(np.uint32).view(
+            np.float32
+        )
         bits = total.view(np.uint32).astype(np.int64)
         return np.where(np.isnan(total), bits >> 16 | 1, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16) & 0xFFFF
     if out == F.INT32:

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The four packers of a Tensix tile.
 
-Rules: the pages of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/Packers: InputAddressGenerator.md
-(what a PACR reads; ZeroWrite reads zeros), EdgeMasking.md, OutputAddressGenerator.md (an exponent stream of its own
-for formats under 16 bits; both streams padded to 16 bytes at the end of a datastream), README.md (accumulation).
+Rules: the pages of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/Packers:
+InputAddressGenerator.md (what a PACR reads; ZeroWrite reads zeros), EdgeMasking.md, OutputAddressGenerator.md
+(an exponent stream of its own for formats under 16 bits; both streams padded to 16 bytes at the end of a
+datastream), README.md (accumulation).
 
-Mended: formats under 16 bits, INT16, INT8, ZeroWrite, ReLU, accumulation in L1, the padding. A PACR is handled as one
-array instead of datum by datum.
+Mended: formats under 16 bits, INT16, INT8, ZeroWrite, ReLU, accumulation in L1, the padding. A PACR is
+handled as one array instead of datum by datum.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class Packer(PackerUnit):
     def _refuse_compression(self, state, index):
         prefix = self.getIPackerConfig(index, 2, 1)
         if self.getConfigValue(state, prefix + "All_pack_disable_zero_compress_ovrd"):
-            disabled = get_nth_bit(self.getConfigValue(state, prefix + "All_pack_disable_zero_compress"), index)
+            disabled = get_nth_bit(
+                self.getConfigValue(state, prefix + "All_pack_disable_zero_compress"), index
+            )
         else:
             disabled = self.getConfigValue(state, prefix + "Disable_zero_compress")
         if not disabled:
@@ -163,7 +166,9 @@ class Packer(PackerUnit):
         block = (dst.getDst32bRows if wide else dst.getDst16bRows)(unique_rows)
         raw = block.reshape(-1)[int(places[0]) & 15 :][:count]
         intermediate = packer.inDataFormat
-        bits = formats.early(raw, wide, intermediate, bool(stages["Read_int8"]), bool(stages["Round_10b_mant"]))
+        bits = formats.early(
+            raw, wide, intermediate, bool(stages["Read_int8"]), bool(stages["Round_10b_mant"])
+        )
         if passed is not None:
             bits = np.where(passed, bits, 0)
         half = intermediate in (F.FP16, F.FP8, F.BFP8a)
@@ -193,7 +198,9 @@ class Packer(PackerUnit):
         size = out.bits // 8
         memory = self.backend.addressable_memory
         if accumulates:
-            old = np.frombuffer(memory.read(packer.byteAddress, len(values) * size), dtype=_TYPE_OF_SIZE[size])
+            old = np.frombuffer(
+                memory.read(packer.byteAddress, len(values) * size), dtype=_TYPE_OF_SIZE[size]
+            )
             values = formats.accumulate(old.astype(np.int64), values, out)
         memory.write(packer.byteAddress, values.astype(_TYPE_OF_SIZE[size]).tobytes())
         packer.byteAddress += len(values) * size
@@ -201,7 +208,9 @@ class Packer(PackerUnit):
     def _write_block_floats(self, packer, bits):
         out = packer.outDataFormat
         if len(bits) % block_float.GROUP:
-            raise ValueError(f"packing {len(bits)} datums as {out.name}: only whole groups of 16 are modelled")
+            raise ValueError(
+                f"packing {len(bits)} datums as {out.name}: only whole groups of 16 are modelled"
+            )
         datums, shared = block_float.share_exponent(*formats.block_float_parts(bits, out))
         if out.bits < 8:
             datums = block_float.truncate(datums, out.bits)

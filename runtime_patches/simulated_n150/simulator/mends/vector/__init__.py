@@ -19,6 +19,9 @@ MEND = Mend(
     name="vector unit",
     rule="every SFPU instruction and mode of the functional models, on all 32 lanes together",
     source="tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor, VectorUnit.md and the SFP* pages",
-    targets={"framework.pe.tensix.backends.vector": "dd0cac9e6e404f99", "framework.pe.tensix.registers.LReg": "14a44f105188c2c3"},
+    targets={
+        "framework.pe.tensix.backends.vector": "dd0cac9e6e404f99",
+        "framework.pe.tensix.registers.LReg": "14a44f105188c2c3",
+    },
     apply=_apply,
 )

@@ -3,10 +3,11 @@
 """The vector unit's multiply-add on 32 lanes at once.
 
 Rule: SFPMAD, SFPADD, SFPMUL and the table look-ups compute a * b + c partially fused: the product keeps more
-bits than FP32 but not all, one rounding to nearest even follows, denormal inputs count as zero and denormal or
-negative-zero results become +0. Source: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/SFPMAD.md.
-How many bits the product keeps is not published; the simulator's own model (`fma_model_wh`) is taken as it is,
-and the tests hold this faster form to it bit for bit.
+bits than FP32 but not all, one rounding to nearest even follows, denormal inputs count as zero and denormal
+or negative-zero results become +0. Source: tt-isa-documentation,
+WormholeB0/TensixTile/TensixCoprocessor/SFPMAD.md. How many bits the product keeps is not published; the
+simulator's own model (`fma_model_wh`) is taken as it is, and the tests hold this faster form to it bit for
+bit.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Rules: SFPENCC.md, SFPSETCC.md, SFPPUSHC.md, SFPPOPC.md, SFPCOMPC.md and SFPCONFIG.md of tt-isa-documentation,
 WormholeB0/TensixTile/TensixCoprocessor. Mended: LoadMacroConfig.Misc combined with its old value; LReg 12's
-default is 1/65536; an instruction whose result register is 12 or above, with the backdoor open, is stored as the
-template of a scheduled instruction instead of being executed.
+default is 1/65536; an instruction whose result register is 12 or above, with the backdoor open, is stored as
+the template of a scheduled instruction instead of being executed.
 """
 
 from __future__ import annotations

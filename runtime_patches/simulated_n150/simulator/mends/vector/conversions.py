@@ -3,8 +3,8 @@
 """The vector unit's conversions, roundings and table look-ups.
 
 Rules: SFPCAST.md, SFPSTOCHRND_FloatFloat.md, SFPSTOCHRND_FloatInt.md, SFPSTOCHRND_IntInt.md, SFPLUT.md and
-SFPLUTFP32.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor. Stochastic rounding draws from the
-documented generator (the simulator rounded to nearest instead); the rest is as it was.
+SFPLUTFP32.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor. Stochastic rounding draws from
+the documented generator (the simulator rounded to nearest instead); the rest is as it was.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ class ConvertingInstructions(LanewiseInstructions):
         argument = registers[3].copy()
         size = argument & MAGNITUDE
         entries = np.where(
-            size < V.SFPLUT_RANGE_1_0, registers[0], np.where(size < V.SFPLUT_RANGE_2_0, registers[1], registers[2])
+            size < V.SFPLUT_RANGE_1_0,
+            registers[0],
+            np.where(size < V.SFPLUT_RANGE_2_0, registers[1], registers[2]),
         )
         a = _eighth_table_entry((entries >> U32(8)) & U32(0xFF))
         c = _eighth_table_entry(entries & U32(0xFF))

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The vector unit's instructions that compare, swap and move between registers and lanes.
 
-Rules: SFPSHFT2.md, SFPSWAP.md and SFPTRANSP.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor.
-Mended: SFPSHFT2's modes 0, 1, 2, 4 and 6 were not modelled (6 shifts by an immediate; 4 has a documented defect
-of the silicon: the lane that should become zero takes an older neighbour), and SFPSWAP ignored ENABLE_DEST_INDEX
-(argmin and argmax, which topk sorts its indices with) and EXCHANGE_SRCB_SRCC.
+Rules: SFPSHFT2.md, SFPSWAP.md and SFPTRANSP.md of tt-isa-documentation,
+WormholeB0/TensixTile/TensixCoprocessor. Mended: SFPSHFT2's modes 0, 1, 2, 4 and 6 were not modelled (6 shifts
+by an immediate; 4 has a documented defect of the silicon: the lane that should become zero takes an older
+neighbour), and SFPSWAP ignored ENABLE_DEST_INDEX (argmin and argmax, which topk sorts its indices with) and
+EXCHANGE_SRCB_SRCC.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ _GROUPS = np.arange(LANES) // 8
 _ROTATED = np.where(np.arange(LANES) & 7, np.arange(LANES) - 1, np.arange(LANES) + 7)
 _FIRST_OF_GROUP = (np.arange(LANES) & 7) == 0
 COPY4, CHAINED_COPY4, ROTATE_AND_COPY4, ROTATE, SHIFT_LANES, SHIFT_REGISTER, SHIFT_IMMEDIATE = range(7)
-_SMALLEST_ROWS = {
-    mode: np.isin(_GROUPS, sorted(rows)) for mode, rows in V.SFPSWAP_MOD1_MIN_ROWS.items()
-}
+_SMALLEST_ROWS = {mode: np.isin(_GROUPS, sorted(rows)) for mode, rows in V.SFPSWAP_MOD1_MIN_ROWS.items()}
 
 
 class CrossLaneInstructions(ConvertingInstructions):
@@ -71,7 +70,9 @@ class CrossLaneInstructions(ConvertingInstructions):
                 last = values[_ROTATED]
                 if target < 12:
                     self._last_rotated = values
-            for index, following in enumerate((registers[1].copy(), registers[2].copy(), registers[3].copy(), last)):
+            for index, following in enumerate(
+                (registers[1].copy(), registers[2].copy(), registers[3].copy(), last)
+            ):
                 self.put(index, following)
         else:
             raise ValueError(f"SFPSHFT2 with undefined mode {mode}")

@@ -5,8 +5,8 @@
 Rules: the functional model on each instruction's page of tt-isa-documentation,
 WormholeB0/TensixTile/TensixCoprocessor. Departures of the simulator that are mended here: SFPLZ was missing,
 SFPMOV from configuration and from the random generator was missing, stochastic rounding did not use the
-generator, SFPIADD with both CC_NONE and CC_GTE0 must invert the flags, LoadMacroConfig.Misc was not combined with
-its old value. Everything else gives what the simulator gave, computed for all lanes together.
+generator, SFPIADD with both CC_NONE and CC_GTE0 must invert the flags, LoadMacroConfig.Misc was not combined
+with its old value. Everything else gives what the simulator gave, computed for all lanes together.
 
 Where a page and the simulator differ on what an encoding with a source register in the immediate of
 SFPAND, SFPOR and SFPXOR does, the simulator is followed: it was checked against the vendor's own simulator.
@@ -39,7 +39,9 @@ def signed_immediate(arguments) -> int:
 
 
 def second_source(arguments) -> int:
-    """The register read as VB: the result register, unless SFPLOADMACRO scheduled the instruction with another."""
+    """The register read as VB: the result register, unless SFPLOADMACRO scheduled the instruction with
+    another.
+    """
     return arguments.get("scheduled_vb", arguments["lreg_dest"])
 
 

@@ -3,9 +3,9 @@
 """SFPLOADMACRO: a load that also schedules up to four instructions for later cycles.
 
 Rule: SFPLOADMACRO.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor, functional model. The
-simulator refused the instruction. Instructions that run in one cycle read the registers as they were before it.
-Not modelled: that a multiply-add's result appears one cycle later than other results; software that follows the
-documented scheduling rules cannot see it.
+simulator refused the instruction. Instructions that run in one cycle read the registers as they were before
+it. Not modelled: that a multiply-add's result appears one cycle later than other results; software that
+follows the documented scheduling rules cannot see it.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ class MacroInstructions(MemoryInstructions):
         return not self._waiting and super().is_clock_idle()
 
     def hasInflightInstructionsFromThread(self, from_thread):  # noqa: N802 (the simulator's name)
-        return any(held.thread == from_thread for held in self._waiting) or super().hasInflightInstructionsFromThread(
-            from_thread
-        )
+        return any(
+            held.thread == from_thread for held in self._waiting
+        ) or super().hasInflightInstructionsFromThread(from_thread)
 
     def clock_tick(self, cycle_num):
         if not self._waiting:
@@ -178,7 +178,9 @@ class MacroInstructions(MemoryInstructions):
 
     def _collect(self, before, after):
         """Move what the last instruction wrote into `after`, and give the next one the state of `before`."""
-        for old, new, present in zip(before, after, (self.registers, self.flags, self.use_flags), strict=True):
+        for old, new, present in zip(
+            before, after, (self.registers, self.flags, self.use_flags), strict=True
+        ):
             np.copyto(new, present, where=present != old)
         self._restore(before)
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The vector unit's loads from and stores to Dst.
 
-Rules: SFPLOAD.md and SFPSTORE.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor. Mended: the
-loads INT16, UINT16, LO16, HI16 and INT32_SM failed or read nothing; the stores INT8_COMP failed and obeyed the
-load's block and exchange options; MOD0_FMT_SRCB did not count BFP8, BFP4, BFP2 and INT16 of the 8-bit-exponent
-family as bfloat16; addresses wrap at 1024 rows.
+Rules: SFPLOAD.md and SFPSTORE.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor. Mended:
+the loads INT16, UINT16, LO16, HI16 and INT32_SM failed or read nothing; the stores INT8_COMP failed and
+obeyed the load's block and exchange options; MOD0_FMT_SRCB did not count BFP8, BFP4, BFP2 and INT16 of the
+8-bit-exponent family as bfloat16; addresses wrap at 1024 rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from runtime_patches.simulated_n150.simulator.mends.vector.state import LANES
 _ROW_OF_LANE = np.arange(LANES) // 8
 _COLUMN_OF_LANE = (np.arange(LANES) & 7) * 2
 _WIDE = frozenset(
-    (V.MOD0_FMT_FP32, V.MOD0_FMT_INT32, V.MOD0_FMT_INT32_ALL, V.MOD0_FMT_INT32_SM, V.MOD0_FMT_LO16, V.MOD0_FMT_HI16)
+    (
+        V.MOD0_FMT_FP32,
+        V.MOD0_FMT_INT32,
+        V.MOD0_FMT_INT32_ALL,
+        V.MOD0_FMT_INT32_SM,
+        V.MOD0_FMT_LO16,
+        V.MOD0_FMT_HI16,
+    )
 )
 _WIDE_LOADS = _WIDE - {V.MOD0_FMT_LO16, V.MOD0_FMT_HI16}
 # Formats of SrcB (ISA names FP32 TF32 BF16 BFP8 BFP4 BFP2 INT32 INT16) that make SRCB mean bfloat16.
@@ -91,7 +98,9 @@ class MemoryInstructions(ControlInstructions):
         active = self._active(mode, V.BLOCK_SFPU_RD_FROM_DEST)
         self.put(target, self._loaded(target, rows, columns, mode), active)
         if target < 4 and self.any_option(V.ENABLE_DEST_INDEX):
-            captures = (self.option(V.ENABLE_DEST_INDEX) & self.option(V.CAPTURE_DEFAULT_DEST_INDEX)).astype(bool)
+            captures = (self.option(V.ENABLE_DEST_INDEX) & self.option(V.CAPTURE_DEFAULT_DEST_INDEX)).astype(
+                bool
+            )
             if active is not None:
                 captures &= active
             self.put(target + 4, ((rows << 4) | columns).astype(U32), captures)

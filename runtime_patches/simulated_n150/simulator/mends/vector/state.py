@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """State of the vector unit with the 32 lanes of a register in one array, and the lane mask that gates writes.
 
-Rules (tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor: VectorUnit.md "Lane Predication Masks" and
-"PRNG", LReg.md): a lane is enabled unless LaneConfig[lane & 7].ROW_MASK has the bit of its row, and then either
-always or as LaneFlags says; registers 0-7 take results, 16 only those of scheduled instructions, 8-15 none.
+Rules (tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor: VectorUnit.md "Lane Predication Masks"
+and "PRNG", LReg.md): a lane is enabled unless LaneConfig[lane & 7].ROW_MASK has the bit of its row, and then
+either always or as LaneFlags says; registers 0-7 take results, 16 only those of scheduled instructions, 8-15
+none.
 """
 
 from __future__ import annotations
@@ -97,10 +98,7 @@ class VectorState(VectorUnit):
     def configuration_changed(self) -> None:
         """To be called after laneConfig was written."""
         off = np.array(
-            [
-                bool(self.laneConfig[lane & 7] >> (_ROW_MASK_SHIFT + lane // 8) & 1)
-                for lane in range(LANES)
-            ]
+            [bool(self.laneConfig[lane & 7] >> (_ROW_MASK_SHIFT + lane // 8) & 1) for lane in range(LANES)]
         )
         self._rows_off = off if off.any() else None
         self._enabled_known = False
@@ -122,7 +120,8 @@ class VectorState(VectorUnit):
     # -- writing ---------------------------------------------------------------------------------------------
 
     def put(self, register: int, values, lanes="enabled") -> None:
-        """Write values to a register in the given lanes (default: the enabled ones); no-op unless writable."""
+        """Write values to a register in the given lanes (default: the enabled ones); no-op unless writable.
+        """
         if register >= 8 and register != SCHEDULED_ONLY:
             return
         if isinstance(lanes, str):
