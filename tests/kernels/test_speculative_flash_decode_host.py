@@ -274,3 +274,21 @@ def test_numbers_and_names_are_checked():
     check_gathered(TensorFacts((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR"))
     with pytest.raises(UnsupportedError, match=r"\(1, 1, 2, 32\), .* it is UINT32 ROW_MAJOR \(1, 1, 1, 32\)"):
         check_gathered(TensorFacts((1, 1, 1, MAX_USERS), "UINT32", "ROW_MAJOR"))
+
+
+# --- the bench's arithmetic ---
+
+
+def test_bench_reports_each_chunk_size_against_its_targets(tmp_path):
+    bench = pytest.importorskip("perf.bench_flash_decode")
+    results = [
+        (bench.Point(1024, 128), bench.Cycles(exact=1000, sender=1040, guess=300, receiver=320)),
+        (bench.Point(256, 32), bench.Cycles(exact=1000, sender=1100, guess=500, receiver=520)),
+        (bench.Point(64, 32), bench.Cycles(exact=1000, sender=2000, guess=1900, receiver=1920)),
+    ]
+    lines = bench.report(results).splitlines()
+    assert "| 1024 | 128 | 8 | 64 | 1 | 1000 | 1040 | 1.040 | 300 | 29% | 320 |" in lines
+    assert "at most 1.100x exact (target 1.05x: missed), the guess leaves after at most 45% of its cycles" in lines[-2]
+    assert "at most 1.040x exact (target 1.05x: met)" in lines[-1] and "29% of its cycles (target 40%: met)" in lines[-1]
+    assert bench._signed(0xFFFFFFF0) == -16 and bench._signed(16) == 16
+    assert bench.save_plot(results, tmp_path / "plots" / "cycles.svg").stat().st_size > 0

@@ -4,7 +4,7 @@
 // Attention of one tile of queries over chunks of keys, by online softmax; for compute kernels.
 //
 // The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output, behind them one
-// tile of softmax mass, the same in all 32 columns (so normalising needs no broadcast), both float32; and a peak
+// tile of softmax mass, the same in all 32 columns, both float32; and a peak
 // per row in column 0 of a bfloat16 tile. Peaks only have to bound the scores: rounding them is harmless as long as
 // all kernels subtract the same rounded value, which two bytes guarantee on every path of the unpacker.
 //
@@ -262,18 +262,18 @@ inline void normalise(uint32_t state, uint32_t first, uint32_t inverse, uint32_t
     pack_reconfig_data_format(inverse);
     tile_regs_acquire();
     copy_tile(state, first + head_tiles, 0);
-    recip_tile(0);
+    recip_tile(0, VectorMode::C);  // column 0 is all that is broadcast below
     pack_registers(inverse, 0, 1);
     cb_push_back(inverse, 1);
 
     cb_wait_front(inverse, 1);
     cb_reserve_back(to, head_tiles);
     reconfig_data_format(state, inverse);
-    mul_init(state, inverse);
+    mul_bcast_cols_init(state, inverse);
     pack_reconfig_data_format(to);
     tile_regs_acquire();
     for (uint32_t i = 0; i < head_tiles; ++i) {
-        mul_tiles(state, inverse, first + i, 0, i);
+        mul_tiles_bcast_cols(state, inverse, first + i, 0, i);
     }
     pack_registers(to, 0, head_tiles);
     cb_push_back(to, head_tiles);

@@ -32,18 +32,24 @@ void subtract() {
     cb_push_back(config::cb_difference, head_tiles);
 }
 
-// Pushes one tile, the squares of `from` added up over its tiles; products accumulate in the float32 registers.
-void square(uint32_t from) {
-    cb_reserve_back(config::cb_squares, 1);
+// Register `to` = the squares of `from` added up over its tiles; products accumulate in the float32 registers.
+void square(uint32_t from, uint32_t to) {
     reconfig_data_format(from, from);
     mul_init(from, from);
-    pack_reconfig_data_format(config::cb_squares);
-    tile_regs_acquire();
     for (uint32_t i = 0; i < head_tiles; ++i) {
-        mul_tiles(from, from, i, i, 0);
+        mul_tiles(from, from, i, i, to);
     }
-    pack_registers(config::cb_squares, 0, 1);
-    cb_push_back(config::cb_squares, 1);
+}
+
+// cb_squares = the squares of the difference and of the exact result, a tile each. The latter need not wait.
+void square_both() {
+    cb_reserve_back(config::cb_squares, 2);
+    tile_regs_acquire();
+    square(config::cb_exact, 1);
+    cb_wait_front(config::cb_difference, head_tiles);
+    square(config::cb_difference, 0);
+    pack_registers(config::cb_squares, 0, 2);
+    cb_push_back(config::cb_squares, 2);
 }
 
 // Replaces the two tiles in cb_squares by their row sums, in every column.
@@ -92,9 +98,7 @@ void kernel_main() {
         cb_wait_front(config::cb_guess, head_tiles);
         cb_wait_front(config::cb_exact, head_tiles);
         subtract();
-        cb_wait_front(config::cb_difference, head_tiles);
-        square(config::cb_difference);
-        square(config::cb_exact);
+        square_both();
         sum_rows();
         sum_columns(threshold_squared);
         cb_pop_front(config::cb_difference, head_tiles);
