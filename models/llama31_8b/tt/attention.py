@@ -65,7 +65,7 @@ class Attention:
     ) -> None:  # fmt: skip
         self.mesh, self.layer, self.qkv, self.wo, self.rope, self.attend = mesh, layer, qkv, wo, rope, attend
         self.heads, self.kv_heads = config.num_attention_heads // plan.tp, config.num_key_value_heads // plan.tp
-        self.head_dim, self._scale = config.head_dim, config.head_dim**-0.5
+        self.head_dim = config.head_dim
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, users, hidden] -> partial sums of the same shape, in L1. Writes the cache.
@@ -107,14 +107,14 @@ class Attention:
         q, k = self.rope.prefill(q, angles), self.rope.prefill(k, angles)
         cache.fill(self.layer, k, v, user, start)
         # The paged op wants one table for all heads; with heads as its batch each has its own, and the plain cache
-        # serves as pages.
+        # serves as pages. Scores are scaled by 1 / sqrt(head_dim), the op's default: its binding refuses numbers that
+        # are not exact in float32.
         group = (self.kv_heads, self.heads // self.kv_heads, tokens, self.head_dim)
         out = ttnn.transformer.chunked_scaled_dot_product_attention(
             ttnn.reshape(q, group),
             *cache.blocks(self.layer),
             cache.page_table(user),
             chunk_start_idx_tensor=begin,
-            scale=self._scale,
             program_config=self._prefill_program(tokens, start, cache.block),
             compute_kernel_config=kernel_config("bfloat8_b"),
         )
