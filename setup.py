@@ -33,7 +33,7 @@ setup(
     extras_require={
         # The simulated N150, the mock meshes and silicon all run the stock ttnn wheel.
         "ttnn": ["ttnn==0.81.1"],
-        "sim": ["ttnn==0.81.1", "wolfpine==2.2", "pyyaml>=6"],
+        "sim": ["ttnn==0.81.1", "wolfpine==2.2", "pyyaml>=6", "numba>=0.60"],
         "test": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "scipy>=1.11", "pyyaml>=6"],
     },
     entry_points={"console_scripts": ["llama-alspec=models.llama31_8b.demo.demo:main"]},

@@ -52,6 +52,7 @@ def findings() -> list[Finding]:
         _ttnn(),
         _torch(),
         _wolfpine(),
+        _distribution("numba", None, "pip install numba", ("simulator",)),
         *_compiler(),
         _cache(),
         _sfpi(),
