@@ -46,18 +46,6 @@ def _end_with_host() -> None:
     threading.Thread(target=watch, daemon=True, name="host watch").start()
 
 
-def _leave_with_host(interval_s: float = 2.0) -> None:
-    """End this process once the host that started it is gone; the wire itself would never tell."""
-    host = os.getppid()
-
-    def watch():
-        while os.getppid() == host:
-            time.sleep(interval_s)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="host-watch", daemon=True).start()
-
-
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     diagnosis = Diagnosis.from_environment()
@@ -78,7 +66,6 @@ def main(arguments: list[str] | None = None) -> int:
 
     diagnosis.listen_to_deadlock_watch(DeadlockDetector)
     _watch_device(diagnosis)
-    _leave_with_host()
     with diagnosis.catch():
         return serve(arguments)
 
