@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`--device sim`: the TT-NN path on the simulated N150 with a tiny random Llama, checked step by step.
+
+`run` starts this file as a process of its own, in the simulator's environment, which ttnn reads when it is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from ..config import LlamaConfig, RopeScaling
+from .options import DemoOptions, UserError
+
+GRID = "2x1"  # a core for each query head
+CAPACITY, CHUNK, PROMPT_TOKENS = 128, 32, 40
+MOST_TOKENS = CAPACITY - PROMPT_TOKENS
+LEAST_PCC = 0.99
+# The stand-in compiler makes larger kernels than SFPI's (see tests/conftest.py).
+KERNEL_BYTES = 96 * 1024
+TINY = LlamaConfig(
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=64,
+    max_position_embeddings=256,
+    rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
+    name="tiny",
+)
+
+
+def run(options: DemoOptions) -> int:
+    """Run the check for `max_new_tokens` tokens; its exit code. Raises UserError for what cannot be simulated."""
+    from runtime_patches.runtime_root import RuntimeRootError
+    from runtime_patches.simulated_n150 import doctor
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    if options.model or options.json:
+        flag = "--model" if options.model else "--json"
+        raise UserError(f"{flag} does not go with --device sim, which runs a tiny random Llama and prints its PCC")
+    if options.max_new_tokens > MOST_TOKENS:
+        raise UserError(f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {options.max_new_tokens}")
+    if reason := doctor.why_not("simulator"):
+        raise UserError(f"--device sim: {reason}")
+    try:
+        environment = process_environment(simulated_environment(GRID))
+    except RuntimeRootError as error:
+        raise UserError(f"--device sim: {error}") from error
+    command = [sys.executable, "-m", __spec__.name, str(options.max_new_tokens), str(options.seed)]
+    root = Path(__file__).resolve().parents[3]
+    return subprocess.run(command, env=environment, cwd=root, check=False).returncode
+
+
+def main(arguments: list[str]) -> int:
+    """In the simulator's environment: prefill, then greedy steps, each beside the reference. 0 when all agree."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("tokens", type=int)
+    parser.add_argument("seed", type=int)
+    options = parser.parse_args(arguments)
+    import torch
+    import ttnn
+
+    from ..reference.model import ReferenceLlama
+    from ..reference.random_weights import random_state_dict
+    from ..tt.mesh import MeshPlan
+    from ..tt.model import TtLlama, read
+    from ..tt.precision import precision_plan
+    from ..tt.weight_map import WeightMap
+    from ..tt.weight_store import WeightStore
+
+    plan, state = MeshPlan(), random_state_dict(TINY, options.seed)
+    reference = ReferenceLlama.from_state_dict(TINY, state)
+    generator = torch.Generator().manual_seed(options.seed)
+    prompt = torch.randint(0, TINY.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
+    device = ttnn.open_device(
+        device_id=0, worker_l1_size=ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    )
+    try:
+        print(f"simulated N150, {GRID} cores: {TINY.num_hidden_layers} layers, hidden {TINY.hidden_size}, random weights, "
+              f"a random prompt of {PROMPT_TOKENS} tokens; "
+              "exact attention, steps run eagerly (the simulator replays no traces)", flush=True)  # fmt: skip
+        model = TtLlama(
+            device, plan, TINY, precision_plan("accuracy", TINY.num_hidden_layers), WeightMap(TINY, state, plan),
+            WeightStore(device, plan), capacity=CAPACITY,
+        )  # fmt: skip
+        cache = reference.new_cache(1, CAPACITY)
+        expected = reference.prefill([prompt], cache)[0]
+        for start in range(0, PROMPT_TOKENS, CHUNK):
+            part = prompt[start : start + CHUNK]
+            logits = model.prefill(part, 0, start, last=start + CHUNK >= PROMPT_TOKENS)
+        got = read(logits)[0, 0, (PROMPT_TOKENS - 1) % 32].float()
+        worst = _show("prefill", got, expected)
+        for step in range(options.tokens - 1):
+            # Both go on with the device's token, so that a near-tie does not part them.
+            token = int(got.argmax())
+            expected = reference.forward(torch.tensor([[token]]), cache)[0, 0]
+            got = read(model.decode(model.step_inputs([token], [PROMPT_TOKENS + step])))[0, 0, 0].float()
+            worst = min(worst, _show(f"decode {step + 1}", got, expected))
+    finally:
+        ttnn.close_device(device)
+    print(f"lowest PCC {worst:.6f}, required {LEAST_PCC}")
+    return 0 if worst >= LEAST_PCC else 1
+
+
+def _show(step: str, got, expected) -> float:
+    """Print a step's figures; its PCC."""
+    import torch
+
+    pcc = float(torch.corrcoef(torch.stack((got, expected)).double())[0, 1])
+    best = expected.topk(2).values
+    print(
+        f"{step:10} PCC {pcc:.6f}  largest error {float((got - expected).abs().max()):.4f}  token {int(got.argmax())} "
+        f"(reference {int(expected.argmax())}, {float(best[0] - best[1]):.3f} ahead)",
+        flush=True,
+    )
+    return pcc
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
