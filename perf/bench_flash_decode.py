@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What speculation costs the flash decode kernel, in cycles of the simulated N150: `python -m perf.bench_flash_decode`.
+"""What speculation costs the flash decode kernel, in cycles of the simulated N150: `python -m
+perf.bench_flash_decode`.
 
-One head on a virtual pair: the sender's cycles against the exact variant of the same kernels on as many workers, the
-cycles until the guess has left for the peer, and the receiver's until it has arrived. With one worker a head, as
-where a chip has more heads than cores to share them.
+One head on a virtual pair: the sender's cycles against the exact variant of the same kernels on as many
+workers, the cycles until the guess has left for the peer, and the receiver's until it has arrived. With one
+worker a head, as where a chip has more heads than cores to share them.
 
 The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
 """
@@ -45,8 +46,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """From the moment the sender's first worker started (the cores of a program start one after another): until the
-    exact variant was done; the whole sender; its exchange core with the guess; the receiver, which had it then."""
+    """From the moment the sender's first worker started (the cores of a program start one after another):
+    until the exact variant was done; the whole sender; its exchange core with the guess; the receiver, which
+    had it then."""
 
     exact: int
     sender: int
@@ -89,7 +91,9 @@ def measure_point(device, point: Point) -> Cycles:
     torch.manual_seed(0)
 
     def tile(*shape):
-        return ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        return ttnn.from_torch(
+            torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+        )
 
     def words(values, dtype=ttnn.uint32):
         return ttnn.from_torch(values, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
@@ -151,11 +155,24 @@ def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
     with tempfile.TemporaryDirectory() as scratch:
         found = Path(scratch) / "cycles.json"
         wanted = json.dumps([asdict(point) for point in points])
-        command = [sys.executable, "-m", "perf.bench_flash_decode", "--worker", str(found), "--points", wanted]
+        command = [
+            sys.executable,
+            "-m",
+            "perf.bench_flash_decode",
+            "--worker",
+            str(found),
+            "--points",
+            wanted,
+        ]
         log = folder / "bench_flash_decode.log"
         with log.open("wb") as output:
             done = subprocess.run(
-                command, env=process_environment(variables), stdout=output, stderr=output, timeout=TIMEOUT_S, check=False
+                command,
+                env=process_environment(variables),
+                stdout=output,
+                stderr=output,
+                timeout=TIMEOUT_S,
+                check=False,
             )
         if done.returncode or not found.exists():
             raise RuntimeError(f"the measurement ended with status {done.returncode}; its output is in {log}")
@@ -204,7 +221,8 @@ def _verdict(met: bool) -> str:
 
 
 def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
-    """Cycles over chunks, a panel a chunk size, of the points with head_dim 64 and one worker; returns `path`."""
+    """Cycles over chunks, a panel a chunk size, of the points with head_dim 64 and one worker; returns
+    `path`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -215,7 +233,9 @@ def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
     for panel, size in zip(figure.subplots(1, len(sizes), squeeze=False).flat, sizes, strict=True):
         line = sorted(((p.chunks, c) for p, c in plain if p.chunk_size == size), key=lambda pair: pair[0])
         for name, style in (("exact", "k--s"), ("sender", "C0-o"), ("receiver", "C2-^"), ("guess", "C1-v")):
-            panel.plot([n for n, _ in line], [getattr(c, name) for _, c in line], style, label=name, markersize=4)
+            panel.plot(
+                [n for n, _ in line], [getattr(c, name) for _, c in line], style, label=name, markersize=4
+            )
         panel.set_title(f"chunks of {size} tokens", fontsize=10)
         panel.set_xlabel("chunks")
         panel.set_ylabel("cycles (simulated N150)")
@@ -228,8 +248,12 @@ def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m perf.bench_flash_decode", description=__doc__.splitlines()[0])
-    parser.add_argument("--long", action="store_true", help="also head_dim 128, chunks of 128, two workers a head")
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.bench_flash_decode", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="also head_dim 128, chunks of 128, two workers a head"
+    )
     parser.add_argument("--json", type=Path, help="also write the results there")
     parser.add_argument("--plot", type=Path, help="also draw them into this .png, .svg or .pdf")
     parser.add_argument("--points", help=argparse.SUPPRESS)

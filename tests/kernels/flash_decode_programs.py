@@ -16,7 +16,8 @@ CHIP = "4x2"
 
 @dataclass(frozen=True)
 class Case:
-    """A shape of the op. One compiled program serves all positions of a case. grid: the part of the chip it uses."""
+    """A shape of the op. One compiled program serves all positions of a case. grid: the part of the chip it
+    uses."""
 
     heads: int = 4
     kv_heads: int = 1
@@ -70,8 +71,8 @@ def read_priorities(tensor, users: int) -> list[int]:
 
 
 def speculative_body(device, case: Case, q, k, v, runs):
-    """One result for each of `runs`, dicts of positions, threshold and optionally priorities; and the caches as the
-    device holds them."""
+    """One result for each of `runs`, dicts of positions, threshold and optionally priorities; and the caches
+    as the device holds them."""
     import ttnn
 
     from tt_kernels.common.priority import priority_row
@@ -148,7 +149,9 @@ def _host_query(device):
     case = Case()
     q, k, v = case.random()
     host = ttnn.from_torch(q, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
-    flash_decode(host, upload(device, k), upload(device, v), upload_words(device, [5], "int32"), chunk_size=64)
+    flash_decode(
+        host, upload(device, k), upload(device, v), upload_words(device, [5], "int32"), chunk_size=64
+    )
 
 
 def _small_grid(device):
@@ -156,7 +159,9 @@ def _small_grid(device):
 
     q, k, v = (upload(device, part) for part in Case().random())
     config = ProgramConfig(grid=(1, 1))
-    speculative_flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=64, program_config=config)
+    speculative_flash_decode(
+        q, k, v, upload_words(device, [5], "int32"), chunk_size=64, program_config=config
+    )
 
 
 def _grid_outside(device):

@@ -126,7 +126,8 @@ def test_stock_decode_attention_is_a_second_oracle(sim_device):
 
 
 def crafted(case: Case, hits: list[bool]):
-    """Caches whose middle has no weight for the users that are to hit, and nearly all of it for the others."""
+    """Caches whose middle has no weight for the users that are to hit, and nearly all of it for the
+    others."""
     q, k, v = case.random(3)
     direction = q.float().mean(2).sign()[0]  # [users, d]
     middle = slice(case.chunk_size, case.max_tokens - case.chunk_size)
@@ -140,7 +141,8 @@ def crafted(case: Case, hits: list[bool]):
 
 
 def test_mixed_outcomes_of_several_users(sim_device):
-    """A hit, a miss, a bypassed and a skipped user in one call; threshold 0 accepts nothing, a large one all."""
+    """A hit, a miss, a bypassed and a skipped user in one call; threshold 0 accepts nothing, a large one
+    all."""
     case = Case(2, 1, 64, 128, 32, users=4)
     q, k, v = crafted(case, [True, False, True, True])
     positions = [127, 127, 62, -1]
@@ -156,7 +158,9 @@ def test_mixed_outcomes_of_several_users(sim_device):
         100.0: [ACCEPTED, ACCEPTED, BYPASSED, ACCEPTED],
     }
     for threshold, found in zip(thresholds, results, strict=True):
-        oracle = outcomes(reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold)
+        oracle = outcomes(
+            reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold
+        )
         assert found["priority"] == expected[threshold] == oracle
         check_numbers(found, reference)
         assert torch.equal(found["exact"], results[0]["exact"]), "the threshold changes decisions only"
@@ -170,11 +174,14 @@ def test_fifty_repeats_are_bit_equal(sim_device):
     results, _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for found in results[1:]:
         for name, value in results[0].items():
-            assert torch.equal(found[name], value) if isinstance(value, torch.Tensor) else found[name] == value
+            assert (
+                torch.equal(found[name], value) if isinstance(value, torch.Tensor) else found[name] == value
+            )
 
 
 def test_shapes_are_arguments_of_one_program(sim_device):
-    """Heads and cache lengths that leave the buffers alone: the second call must not run with the first's numbers."""
+    """Heads and cache lengths that leave the buffers alone: the second call must not run with the first's
+    numbers."""
     device = sim_device(CHIP)
     check_speculative(device, Case(4, 1, 64, 128, 32), [[100]])
     check_speculative(device, Case(8, 1, 64, 256, 32), [[180]])

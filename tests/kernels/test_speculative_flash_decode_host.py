@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the speculative flash decode op does on the host: its oracle, its checks, the split of work, the L1 budget."""
+"""What the speculative flash decode op does on the host: its oracle, its checks, the split of work, the L1
+budget."""
 
 from __future__ import annotations
 
@@ -112,7 +113,9 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
         split = parts(tokens, chunk, workers, speculate)
         assert sorted(tile for part in split for tile in part.tiles()) == list(range(total))
         guess = {*split[speculative_worker(workers)].first, *split[speculative_worker(workers)].last}
-        expected = set(range(min(chunk, total))) | set(range(max(total - chunk, 0), total)) if speculate else set()
+        expected = (
+            set(range(min(chunk, total))) | set(range(max(total - chunk, 0), total)) if speculate else set()
+        )
         if total > 2 * chunk or not speculate:
             assert guess == expected
         else:
@@ -120,7 +123,11 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
         middle = [len(part.middle) for part in split]
         assert sum(middle) == 0 or middle[0] > 0, "the reducer must have a state to merge into"
         loads = [len(part.tiles()) for part in split]
-        others = [load for worker, load in enumerate(loads) if worker != speculative_worker(workers) or not speculate]
+        others = [
+            load
+            for worker, load in enumerate(loads)
+            if worker != speculative_worker(workers) or not speculate
+        ]
         assert not others or max(others) - min(others) <= 1
         assert max(loads) <= max(-(-total // workers) + 1, len(guess))
 
@@ -145,18 +152,24 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         """
     )
     program = tmp_path / "split"
-    subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True)
+    subprocess.run(
+        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
+    )
     cases = [
         (tokens, chunk, worker, count, speculate)
         for tokens in TOKENS for chunk in chunks for count in workers for speculate in (0, 1) for worker in range(count)
     ]  # fmt: skip
     text = "\n".join(" ".join(map(str, case)) for case in cases)
-    printed = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.splitlines()
+    printed = subprocess.run(
+        [program], input=text, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for case, line in zip(cases, printed, strict=True):
         tokens, chunk, worker, count, speculate = case
         part = parts(tokens, chunk, count, bool(speculate))[worker]
         *ends, masked = map(int, line.split())
-        for begin, end, expected in zip(ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True):
+        for begin, end, expected in zip(
+            ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True
+        ):
             assert list(range(begin, end)) == list(expected), case
         assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
 
@@ -174,7 +187,9 @@ def test_llamas_heads_take_the_whole_grid():
 def test_exact_attention_runs_on_one_core_and_speculation_on_two():
     assert plan_cores([(0, 0)], 4, speculate=False).workers == [(0, 0)]
     assert plan_cores([(0, 0), (1, 0)], 4, speculate=True).output == (1, 0)
-    with pytest.raises(ValueError, match=r"1 worker\(s\) a head and 1 output core\(s\) need 2 cores, .* 1 for them"):
+    with pytest.raises(
+        ValueError, match=r"1 worker\(s\) a head and 1 output core\(s\) need 2 cores, .* 1 for them"
+    ):
         plan_cores([(0, 0), (1, 0)], 4, speculate=True, exchange=(1, 0))
     with pytest.raises(ValueError, match=r"need 6 cores, the grid has 4"):
         plan_cores(GRID[:4], 4, speculate=True, workers_a_head=5)
@@ -209,7 +224,9 @@ def test_too_little_l1_is_refused_with_the_bytes():
     problem = replace(LLAMA, chunk_size=2048, cache_dtype="BFLOAT16")
     buffers = plan_buffers(problem, 7, speculate=True, peer=False)
     needed = l1_bytes(buffers)[WORKER]
-    with pytest.raises(UnsupportedError, match=rf"chunk_size 2048 .* needs {needed} bytes .* {N150_L1} are free"):
+    with pytest.raises(
+        UnsupportedError, match=rf"chunk_size 2048 .* needs {needed} bytes .* {N150_L1} are free"
+    ):
         check_l1(buffers, N150_L1, problem, 7)
     check_l1(buffers, needed, problem, 7)
 
@@ -288,7 +305,13 @@ def test_bench_reports_each_chunk_size_against_its_targets(tmp_path):
     ]
     lines = bench.report(results).splitlines()
     assert "| 1024 | 128 | 8 | 64 | 1 | 1000 | 1040 | 1.040 | 300 | 29% | 320 |" in lines
-    assert "at most 1.100x exact (target 1.05x: missed), the guess leaves after at most 45% of its cycles" in lines[-2]
-    assert "at most 1.040x exact (target 1.05x: met)" in lines[-1] and "29% of its cycles (target 40%: met)" in lines[-1]
+    assert (
+        "at most 1.100x exact (target 1.05x: missed), the guess leaves after at most 45% of its cycles"
+        in lines[-2]
+    )
+    assert (
+        "at most 1.040x exact (target 1.05x: met)" in lines[-1]
+        and "29% of its cycles (target 40%: met)" in lines[-1]
+    )
     assert bench._signed(0xFFFFFFF0) == -16 and bench._signed(16) == 16
     assert bench.save_plot(results, tmp_path / "plots" / "cycles.svg").stat().st_size > 0

@@ -57,7 +57,9 @@ def pair_body(device, case: Case, q, k, v, layers, initial):
             for member in (0, 1)
         ]  # fmt: skip
         peer = Peer(pairs, [upload_words(device, gathered, "uint32") for _ in (0, 1)], PATIENCE_S)
-        outputs = speculative_flash_decode_pair(members, chunk_size=case.chunk_size, threshold=threshold, peer=peer)
+        outputs = speculative_flash_decode_pair(
+            members, chunk_size=case.chunk_size, threshold=threshold, peer=peer
+        )
         pairs.check()
         priorities = [read_priorities(row, case.users) for row in rows]
         results.append(([download(out) for out in outputs], priorities))
@@ -79,10 +81,16 @@ def check_layers(device, layers, initial):
         mine, theirs = outputs[sender], outputs[1 - sender]
         for name in ("exact", "guess"):
             torch.testing.assert_close(mine[name].double(), getattr(reference, name), atol=0.03, rtol=0.02)
-            assert torch.equal(theirs[name], mine["guess"]), f"layer {index}: the receiver holds the guess, bit by bit"
+            assert torch.equal(theirs[name], mine["guess"]), (
+                f"layer {index}: the receiver holds the guess, bit by bit"
+            )
         assert not theirs["distance_sq"].any() and not theirs["norm_sq"].any()
         priorities[sender] = outcomes(
-            reference.distance_sq, reference.norm_sq, positions, chunk_size=CASE.chunk_size, threshold=threshold
+            reference.distance_sq,
+            reference.norm_sq,
+            positions,
+            chunk_size=CASE.chunk_size,
+            threshold=threshold,
         )
         priorities[1 - sender] = receiver_outcomes(positions)
         assert after == priorities, f"layer {index}, member {sender} sent"
@@ -92,7 +100,8 @@ def check_layers(device, layers, initial):
 
 
 def test_roles_and_outcomes_alternate_over_layers(sim_device):
-    """Accepted: the receiver is the next sender. Rejected: the sender stays. Bypassed and skipped users beside it."""
+    """Accepted: the receiver is the next sender. Rejected: the sender stays. Bypassed and skipped users
+    beside it."""
     full = [100, -1]
     layers = [
         (HIT, full), (HIT, full), (MISS, full), (HIT, [127, 65]), (MISS, [40, 127]),
@@ -137,7 +146,11 @@ def silent_body(device, case: Case, q, k, v, role: int):
 
     def run(patience, present):
         return speculative_flash_decode_pair(
-            members, chunk_size=case.chunk_size, threshold=HIT, peer=Peer(pairs, words, patience), present=present
+            members,
+            chunk_size=case.chunk_size,
+            threshold=HIT,
+            peer=Peer(pairs, words, patience),
+            present=present,
         )
 
     alone = run(IMPATIENCE_S, (0,))
@@ -158,7 +171,9 @@ def silent_body(device, case: Case, q, k, v, role: int):
 @pytest.mark.parametrize("role", [0, 1], ids=["sender", "receiver"])
 def test_a_silent_peer_ends_in_the_bounded_error(sim_device, role):
     q, k, v = CASE.random(6)
-    message, calls, priority, alone, both = sim_device(CHIP).run(silent_body, CASE, q, k, v, role, timeout=LIMIT_S)
+    message, calls, priority, alone, both = sim_device(CHIP).run(
+        silent_body, CASE, q, k, v, role, timeout=LIMIT_S
+    )
     assert message == "member 0 (core (3, 0)) gave up in call 1: the peer did not arrive"
     assert calls == 1
     if role == 0:  # a sender's own results do not depend on its peer

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric variant at Llama 3.1 8B shapes on mock meshes: it validates, fits L1 and compiles; nothing executes."""
+"""The fabric variant at Llama 3.1 8B shapes on mock meshes: it validates, fits L1 and compiles; nothing
+executes."""
 
 from __future__ import annotations
 
@@ -82,7 +83,10 @@ def refusals_body(mesh) -> list[str]:
 
     pairs = ChipPairs(mesh, 1, EXCHANGE)
     gathered, row = words(torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)), words(priority_row(REJECTED))
-    q, (k, v) = empty((1, 1, 32, 128), ttnn.bfloat16), (empty((1, 8, 512, 128), ttnn.bfloat8_b) for _ in range(2))
+    q, (k, v) = (
+        empty((1, 1, 32, 128), ttnn.bfloat16),
+        (empty((1, 8, 512, 128), ttnn.bfloat8_b) for _ in range(2)),
+    )
     positions = empty((1,), ttnn.int32, ttnn.ROW_MAJOR_LAYOUT)
 
     def call(**options):

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The circular buffers of the op: their place in L1, and whether all of them fit. See README.md for the table."""
+"""The circular buffers of the op: their place in L1, and whether all of them fit. See README.md for the
+table."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ CONTROL_BYTES = 64
 LINE_BYTES = 4 * MAX_USERS
 SCRATCH_LINES = 3
 
-# Indices are the same whichever buffers a program has, and so are its binaries. The runtime places buffers in the
-# order of the list it is given, which is that of the indices.
+# Indices are the same whichever buffers a program has, and so are its binaries. The runtime places buffers in
+# the order of the list it is given, which is that of the indices.
 _NAMES = (
-    "guess exact outgoing gathered gathered_peak partial partial_peak query keys values mask ones scaler scores weights "
-    "state peak_a peak_b decay decay_other inverse unit difference squares verdict control control_writer scratch"
+    "guess exact outgoing gathered gathered_peak partial partial_peak query keys values mask ones scaler "
+    "scores weights state peak_a peak_b decay decay_other inverse unit difference squares verdict control "
+    "control_writer scratch"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -43,7 +45,8 @@ class Buffer:
 def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool) -> dict[str, Buffer]:
     """Every circular buffer by its name in kernels/config.hpp.
 
-    Those that other cores write into come first and have the same pages on all their cores, so that they lie at the
+    Those that other cores write into come first and have the same pages on all their cores, so that they lie
+    at the
     same address there: the gathered results of all users.
     """
     head, chunk, users = problem.head_tiles, problem.chunk_tiles, problem.users
@@ -92,13 +95,18 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
     }
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
     scratch = max(SCRATCH_LINES * LINE_BYTES, 0 if speculate else head * TILE_BYTES["BFLOAT16"])
-    for name, size in (("cb_control", CONTROL_BYTES), ("cb_control_writer", CONTROL_BYTES), ("cb_scratch", scratch)):
+    for name, size in (
+        ("cb_control", CONTROL_BYTES),
+        ("cb_control_writer", CONTROL_BYTES),
+        ("cb_scratch", scratch),
+    ):
         found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
     return found
 
 
 def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
-    """L1 a core of each role needs. The runtime places buffers in order, each above all that its cores hold yet."""
+    """L1 a core of each role needs. The runtime places buffers in order, each above all that its cores hold
+    yet."""
     tops: dict[str, int] = {}
     for buffer in sorted(buffers.values(), key=lambda buffer: buffer.index):
         top = max(tops.get(role, 0) for role in buffer.roles) + buffer.bytes
@@ -113,7 +121,7 @@ def check_l1(buffers: dict[str, Buffer], available: int, problem: Problem, worke
             largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
             parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
             raise UnsupportedError(
-                f"chunk_size {problem.chunk_size} with head_dim {problem.head_dim}, {problem.users} user(s) and "
-                f"{workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which {available} are "
-                f"free (largest buffers: {parts}); choose a smaller chunk_size or fewer workers_a_head"
+                f"chunk_size {problem.chunk_size} with head_dim {problem.head_dim}, {problem.users} user(s) "
+                f"and {workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which "
+                f"{available} are free (largest buffers: {parts}); choose a smaller chunk_size or fewer workers_a_head"
             )

@@ -79,7 +79,9 @@ def check_problem(
     one, users, query_heads, head_dim = q.shape
     cache_users, kv_heads, max_tokens, cache_dim = k.shape
     if one != 1:
-        raise UnsupportedError(f"q must be [1, users, heads, head_dim] with one token a user, its shape is {q.shape}")
+        raise UnsupportedError(
+            f"q must be [1, users, heads, head_dim] with one token a user, its shape is {q.shape}"
+        )
     if cache_users != users:
         raise UnsupportedError(f"q has {users} users {q.shape}, the caches have {cache_users} {k.shape}")
     if cache_dim != head_dim:
@@ -91,7 +93,9 @@ def check_problem(
     if not 1 <= query_heads <= MAX_QUERY_HEADS:
         raise UnsupportedError(f"1 to {MAX_QUERY_HEADS} query heads are supported, q has {query_heads}")
     if kv_heads < 1 or query_heads % kv_heads:
-        raise UnsupportedError(f"{query_heads} query heads cannot be shared evenly by {kv_heads} key/value heads")
+        raise UnsupportedError(
+            f"{query_heads} query heads cannot be shared evenly by {kv_heads} key/value heads"
+        )
     if max_tokens < TILE or max_tokens % TILE:
         raise UnsupportedError(f"the caches must hold a multiple of {TILE} tokens, they hold {max_tokens}")
     check_chunk(chunk_size, max_tokens)
@@ -100,7 +104,12 @@ def check_problem(
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < TILE or chunk_size % TILE:
+    if (
+        isinstance(chunk_size, bool)
+        or not isinstance(chunk_size, int)
+        or chunk_size < TILE
+        or chunk_size % TILE
+    ):
         raise UnsupportedError(f"chunk_size must be a positive multiple of {TILE}, got {chunk_size!r}")
     if chunk_size > max_tokens:
         raise UnsupportedError(f"chunk_size {chunk_size} exceeds the {max_tokens} tokens the caches hold")
@@ -110,7 +119,8 @@ def check_positions(cur_pos: TensorFacts, users: int) -> None:
     wanted = ((users,), "INT32", "ROW_MAJOR")
     if (cur_pos.shape, cur_pos.dtype, cur_pos.layout) != wanted:
         raise UnsupportedError(
-            f"cur_pos must be {wanted[1]} {wanted[2]} {wanted[0]}, it is {cur_pos.dtype} {cur_pos.layout} {cur_pos.shape}"
+            f"cur_pos must be {wanted[1]} {wanted[2]} {wanted[0]}, it is {cur_pos.dtype} {cur_pos.layout} "
+            f"{cur_pos.shape}"
         )
 
 

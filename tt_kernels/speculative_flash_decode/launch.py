@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""From checked tensors to a running program: on every chip alone, on pairs of chips, on a pair of core groups."""
+"""From checked tensors to a running program: on every chip alone, on pairs of chips, on a pair of core
+groups."""
 
 from __future__ import annotations
 
@@ -33,8 +34,11 @@ class ProgramConfig:
     math_fidelity: str = "HiFi4"
 
 
-def launch(problem: Problem, tensors: Tensors, settings: Settings, config: ProgramConfig, peer: Peer | None) -> None:
-    """Run on the chip, or each chip of the mesh, that holds the tensors. Errors: UnsupportedError, ValueError."""
+def launch(
+    problem: Problem, tensors: Tensors, settings: Settings, config: ProgramConfig, peer: Peer | None
+) -> None:
+    """Run on the chip, or each chip of the mesh, that holds the tensors. Errors: UnsupportedError,
+    ValueError."""
     import ttnn
 
     device = tensors.q.device()
@@ -42,7 +46,8 @@ def launch(problem: Problem, tensors: Tensors, settings: Settings, config: Progr
         refuse_in_region(OP, getattr(peer.pairs, "pair_axis", None))
         if not isinstance(peer.pairs, ChipPairs):
             raise UnsupportedError(
-                f"peer.pairs is a {type(peer.pairs).__name__}: a virtual pair is run by speculative_flash_decode_pair"
+                f"peer.pairs is a {type(peer.pairs).__name__}: a virtual pair is run by "
+                "speculative_flash_decode_pair"
             )
         _check_peer(tensors, peer.gathered)
     plan = plan_of(device, problem, settings, config, None if peer is None else peer.pairs.core)
@@ -71,7 +76,8 @@ def launch_pair(
     peer: Peer,
     present: Sequence[int] = (0, 1),
 ) -> None:
-    """Run both members of a virtual pair in one program; with one of them in `present`, its peer stays silent."""
+    """Run both members of a virtual pair in one program; with one of them in `present`, its peer stays
+    silent."""
     import ttnn
 
     device = members[0].q.device()
@@ -85,10 +91,13 @@ def launch_pair(
         raise UnsupportedError(f"core {shared[0]} belongs to both members of the pair")
     if plans[0].workers_a_group != plans[1].workers_a_group:
         sizes = [plan.workers_a_group for plan in plans]
-        raise UnsupportedError(f"the members have {sizes[0]} and {sizes[1]} workers a head: they must be equal")
+        raise UnsupportedError(
+            f"the members have {sizes[0]} and {sizes[1]} workers a head: they must be equal"
+        )
     buffers = buffers_of(problem, plans[0], settings, True)
     built = [
-        Member(members[i], plans[i], i, peer.args(members[1 - i].exact, peer.pairs.link_args(i))) for i in present
+        Member(members[i], plans[i], i, peer.args(members[1 - i].exact, peer.pairs.link_args(i)))
+        for i in present
     ]
     program = empty_program(problem, [member.plan for member in built])
     fill_program(program, problem, settings, built, buffers, noc_core_of(device))
@@ -103,7 +112,9 @@ def problem_of(q, k, v, cur_pos, priority, chunk_size: int) -> Problem:
     return problem
 
 
-def plan_of(device, problem: Problem, settings: Settings, config: ProgramConfig, exchange: Core | None) -> CorePlan:
+def plan_of(
+    device, problem: Problem, settings: Settings, config: ProgramConfig, exchange: Core | None
+) -> CorePlan:
     return plan_cores(
         _cores(device, config),
         problem.items,

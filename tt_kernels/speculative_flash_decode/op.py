@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode attention with a guess, verified on the device (ALSpec paper, section 4.1 and appendices B and D)."""
+"""Decode attention with a guess, verified on the device (ALSpec paper, section 4.1, appendices B and D)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = [
 
 
 class Decoded(NamedTuple):
-    """exact, guess: bfloat16 [1, users, heads, head_dim], TILE. distance_sq, norm_sq: float32 [1, 1, 1, users],
-    ROW_MAJOR: the squared distance of the two and the squared norm of the exact one, over all heads of a user.
-    On the receiver of a pair both results are the peer's guess, and the numbers are 0."""
+    """exact, guess: bfloat16 [1, users, heads, head_dim], TILE. distance_sq, norm_sq: float32 [1, 1, 1,
+    users], ROW_MAJOR: the squared distance of the two and the squared norm of the exact one, over all heads
+    of a user. On the receiver of a pair both results are the peer's guess, and the numbers are 0."""
 
     exact: ttnn.Tensor
     guess: ttnn.Tensor
@@ -42,7 +42,8 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True)
 class PairMember:
-    """One side of a virtual pair: its own tensors, as of `speculative_flash_decode`, and its part of the chip."""
+    """One side of a virtual pair: its own tensors, as of `speculative_flash_decode`, and its part of the
+    chip."""
 
     q: ttnn.Tensor
     k: ttnn.Tensor
@@ -65,22 +66,24 @@ def speculative_flash_decode(
     peer: Peer | None = None,
     program_config: ProgramConfig | None = None,
 ) -> Decoded:
-    """Attention of one token a user over its cache, and the guess that attends to the first and the last chunk.
+    """Attention of one token a user over its cache, and the guess that attends to the first and the last
+    chunk.
 
     q: [1, users, heads, head_dim] bfloat16. k, v: caches [users, kv_heads, max_tokens, head_dim], bfloat16 or
         bfloat8_b. All TILE, interleaved. 1 to 8 users, up to 32 heads, head_dim 64 or 128.
-    cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache already;
-        -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count as its last.
-    chunk_size: tokens of the guess at either end, a multiple of 32; also how many keys a worker takes at a time.
+    cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache
+        already; -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count
+        as its last.
+    chunk_size: tokens of the guess at either end, a multiple of 32; also the keys a worker takes at once.
     threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, default 1 / sqrt(head_dim).
-    priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED by the
-        sender, BYPASSED below 2 * chunk_size cached tokens, RECEIVED by the receiver; ACCEPTED for skipped users.
-    peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip sends to
-        nobody.
+    priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED by
+        the sender, BYPASSED below 2 * chunk_size cached tokens, RECEIVED by a receiver; ACCEPTED if skipped.
+    peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip
+        sends to nobody.
 
-    Cached values past the position must be finite. Errors: UnsupportedError (a ValueError) and GatedRegionError,
-    before any launch.
+    Cached values past the position must be finite. Errors: UnsupportedError (a ValueError) and
+    GatedRegionError, before any launch.
     """
     problem = problem_of(q, k, v, cur_pos, priority, chunk_size)
     settings = _settings(q, threshold, scale, True, program_config)
@@ -100,7 +103,8 @@ def speculative_flash_decode_pair(
     scale: float | None = None,
     present: Sequence[int] = (0, 1),
 ) -> list[Decoded]:
-    """Both members of a virtual pair in one program, on disjoint cores of one chip; see `speculative_flash_decode`.
+    """Both members of a virtual pair in one program, on disjoint cores of one chip; see
+    `speculative_flash_decode`.
 
     present: which members run; one alone has a silent peer, and gives up on it. Returns the outputs of both.
     """
@@ -129,8 +133,8 @@ def flash_decode(
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
 ) -> ttnn.Tensor:
-    """The exact attention alone: the same kernels with speculation compiled out. Arguments, shapes and errors as of
-    `speculative_flash_decode`; returns exact, bfloat16 [1, users, heads, head_dim]."""
+    """The exact attention alone: the same kernels with speculation compiled out. Arguments, shapes and errors
+    as of `speculative_flash_decode`; returns exact, bfloat16 [1, users, heads, head_dim]."""
     problem = problem_of(q, k, v, cur_pos, None, chunk_size)
     settings = _settings(q, 0.0, scale, False, program_config)
     exact = _empty_like_query(q)

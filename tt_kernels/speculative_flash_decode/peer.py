@@ -20,11 +20,13 @@ DEFAULT_TIMEOUT_S = 2.0
 class Peer:
     """How a call finds its peer.
 
-    pairs: ChipPairs or CorePair of this op alone (device_exchange needs its own): its cores are the exchange cores
+    pairs: ChipPairs or CorePair of this op alone (device_exchange needs its own): its cores are the exchange
+    cores
         and its state counts the calls. `pairs.check()` raises PeerError that says which member gave up.
     gathered: the priorities of both members as device_exchange returns them, uint32 [1, 1, 2, MAX_USERS]; for
         CorePair one a member. The member whose users have the highest priority sends; on a tie member 0.
-    timeout_s: how long a member waits for its peer, in seconds at 1 GHz. One that gave up leaves the outputs of a
+    timeout_s: how long a member waits for its peer, in seconds at 1 GHz. One that gave up leaves the outputs
+    of a
         receiver as they were and does nothing any more until `pairs.reset()`.
     """
 
@@ -52,6 +54,6 @@ def check_gathered(facts: TensorFacts) -> None:
     wanted = ((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR", True, True)
     if found != wanted:
         raise UnsupportedError(
-            f"peer.gathered must be UINT32 ROW_MAJOR {wanted[0]}, interleaved, on device; it is {facts.dtype} "
-            f"{facts.layout} {facts.shape}, interleaved: {facts.interleaved}, on device: {facts.on_device}"
+            f"peer.gathered must be UINT32 ROW_MAJOR {wanted[0]}, interleaved, on device; it is "
+            f"{facts.dtype} {facts.layout} {facts.shape}, interleaved: {facts.interleaved}, on device: {facts.on_device}"
         )

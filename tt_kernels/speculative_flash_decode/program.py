@@ -61,8 +61,8 @@ class PeerArgs:
 
 @dataclass(frozen=True)
 class Member:
-    """One side of a pair, or the only one: its tensors and cores. index: member of the pair; member 0 sends when the
-    priorities are equal."""
+    """One side of a pair, or the only one: its tensors and cores. index: member of the pair; member 0 sends
+    when the priorities are equal."""
 
     tensors: Tensors
     plan: CorePlan
@@ -116,7 +116,8 @@ def shape_args(problem: Problem, plan: CorePlan) -> list[int]:
 
 
 def empty_program(problem: Problem, plans: Sequence[CorePlan]):
-    """A ttnn.ProgramDescriptor with the semaphores of the op alone, to which a fabric connection may add its own."""
+    """A ttnn.ProgramDescriptor with the semaphores of the op alone, to which a fabric connection may add its
+    own."""
     import ttnn
 
     cores = core_set(*(core for plan in plans for core in plan.cores))
@@ -143,14 +144,17 @@ def fill_program(
     first = members[0]
     common = Common(constants(problem, settings, first), shape_args(problem, first.plan))
     workers = [core for member in members for core in member.plan.workers]
+    readers = _per_core(members, _worker_reader_args, noc_core)
+    writers = _per_core(members, _worker_writer_args, noc_core)
+    scale = float_bits(settings.scale)
+    computes = _per_core(members, lambda m, g, w, _: [g, len(m.plan.groups), w, scale], noc_core)
+    seen = _worker_reader_accessors(first)
+    exact = _accessor(first.tensors.exact)
     kernels = [
-        _kernel("worker_reader.cpp", workers, common, _worker_reader_accessors(first), ttnn.ReaderConfigDescriptor(),
-                _per_core(members, _worker_reader_args, noc_core)),
-        _kernel("worker_writer.cpp", workers, common, _accessor(first.tensors.exact), ttnn.WriterConfigDescriptor(),
-                _per_core(members, _worker_writer_args, noc_core)),
-        _kernel("worker_compute.cpp", workers, common, [], _compute_config(settings),
-                _per_core(members, lambda m, g, w, noc: [g, len(m.plan.groups), w, float_bits(settings.scale)], noc_core)),
-    ]  # fmt: skip
+        _kernel("worker_reader.cpp", workers, common, seen, ttnn.ReaderConfigDescriptor(), readers),
+        _kernel("worker_writer.cpp", workers, common, exact, ttnn.WriterConfigDescriptor(), writers),
+        _kernel("worker_compute.cpp", workers, common, [], _compute_config(settings), computes),
+    ]
     if settings.speculate:
         kernels += _output_kernels(members, common, settings)
     if first.peer is not None:
@@ -161,7 +165,9 @@ def fill_program(
         EXCHANGE: [member.plan.exchange for member in members if member.plan.exchange],
     }
     program.kernels = kernels
-    program.cbs = [_circular_buffer(buffer, cores) for buffer in sorted(buffers.values(), key=lambda b: b.index)]
+    program.cbs = [
+        _circular_buffer(buffer, cores) for buffer in sorted(buffers.values(), key=lambda b: b.index)
+    ]
     return require_ungated(program, "speculative_flash_decode")
 
 
@@ -178,18 +184,21 @@ def _output_kernels(members: Sequence[Member], common: Common, settings: Setting
         lambda m: [*_source_args(m), m.tensors.exact.buffer_address(), m.tensors.guess.buffer_address()]
     )
     writer = per_member(
-        lambda m: [m.tensors.distance_sq.buffer_address(), m.tensors.norm_sq.buffer_address(), _address(m.tensors.priority)]
+        lambda m: [
+            m.tensors.distance_sq.buffer_address(),
+            m.tensors.norm_sq.buffer_address(),
+            _address(m.tensors.priority),
+        ]
     )
     bound = per_member(lambda m: [float_bits(settings.threshold**2)])
+    gathered, priority = _present(first.gathered, first.cur_pos), _present(first.priority, first.distance_sq)
+    read = _accessor(first.exact) + _accessor(first.cur_pos) + _accessor(gathered)
+    written = _accessor(first.distance_sq) + _accessor(priority)
     return [
-        _kernel("output_reader.cpp", cores, common,
-                _accessor(first.exact) + _accessor(first.cur_pos) + _accessor(_present(first.gathered, first.cur_pos)),
-                ttnn.ReaderConfigDescriptor(), reader),
-        _kernel("output_writer.cpp", cores, common,
-                _accessor(first.distance_sq) + _accessor(_present(first.priority, first.distance_sq)),
-                ttnn.WriterConfigDescriptor(), writer),
+        _kernel("output_reader.cpp", cores, common, read, ttnn.ReaderConfigDescriptor(), reader),
+        _kernel("output_writer.cpp", cores, common, written, ttnn.WriterConfigDescriptor(), writer),
         _kernel("output_compute.cpp", cores, common, [], _compute_config(settings), bound),
-    ]  # fmt: skip
+    ]
 
 
 def _exchange_kernel(members: Sequence[Member], common: Common):
@@ -210,7 +219,14 @@ def _exchange_kernel(members: Sequence[Member], common: Common):
 
 def _exchange_args(member: Member) -> list[int]:
     tensors, peer = member.tensors, member.peer
-    outputs = (peer.exact, tensors.exact, tensors.guess, tensors.distance_sq, tensors.norm_sq, tensors.priority)
+    outputs = (
+        peer.exact,
+        tensors.exact,
+        tensors.guess,
+        tensors.distance_sq,
+        tensors.norm_sq,
+        tensors.priority,
+    )
     addresses = [tensor.buffer_address() for tensor in outputs]
     return [*_source_args(member), peer.state, peer.state, *peer.timeout, *addresses, *peer.link]
 
@@ -274,7 +290,9 @@ def _compute_config(settings: Settings):
     )
 
 
-def _kernel(source: str, cores: list[Core], common: Common, accessors: list[int], config, per_core, defines=()):
+def _kernel(
+    source: str, cores: list[Core], common: Common, accessors: list[int], config, per_core, defines=()
+):
     import ttnn
 
     arguments = ttnn.RuntimeArgs()
@@ -296,7 +314,12 @@ def _kernel(source: str, cores: list[Core], common: Common, accessors: list[int]
 def _circular_buffer(buffer: Buffer, cores: dict[str, list[Core]]):
     import ttnn
 
-    names = {"BFLOAT16": ttnn.bfloat16, "BFLOAT8_B": ttnn.bfloat8_b, "FLOAT32": ttnn.float32, "UINT32": ttnn.uint32}
+    names = {
+        "BFLOAT16": ttnn.bfloat16,
+        "BFLOAT8_B": ttnn.bfloat8_b,
+        "FLOAT32": ttnn.float32,
+        "UINT32": ttnn.uint32,
+    }
     page = ttnn.CBFormatDescriptor(
         buffer_index=buffer.index, data_format=names[buffer.dtype], page_size=buffer.page_bytes
     )

@@ -30,9 +30,9 @@ class Decoded(NamedTuple):
 def guess_positions(position: int, chunk_size: int, tail_alignment: int = TILE) -> torch.Tensor:
     """bool [position + 1]: the cached tokens the guess attends to, the first and the last `chunk_size`.
 
-    The last ones end at the next multiple of `tail_alignment` behind the current position, so with 32 they are
-    chunk_size - 31 to chunk_size; 1 gives the paper's definition. All tokens where fewer than 2 * chunk_size are
-    cached.
+    The last ones end at the next multiple of `tail_alignment` behind the current position, so with 32 they
+    are chunk_size - 31 to chunk_size; 1 gives the paper's definition. All tokens where fewer than 2 *
+    chunk_size are cached.
     """
     cached = position + 1
     seen = torch.ones(cached, dtype=torch.bool)
@@ -55,7 +55,8 @@ def speculative_flash_decode_reference(
     """Decode attention and its guess (ALSpec paper, section 4.1).
 
     q: [1, b, h, d]. k, v: [b, k, s, d]. cur_pos: the position of each user's query, -1 for one to skip.
-    scale: default 1 / sqrt(d). distance_sq is |guess - exact|^2 and norm_sq |exact|^2 over all heads of a user.
+    scale: default 1 / sqrt(d). distance_sq is |guess - exact|^2 and norm_sq |exact|^2 over all heads of a
+    user.
     """
     _, users, heads, head_dim = q.shape
     kv_heads = k.shape[1]
@@ -77,11 +78,16 @@ def speculative_flash_decode_reference(
 
 
 def outcomes(
-    distance_sq: torch.Tensor, norm_sq: torch.Tensor, cur_pos: Sequence[int], *, chunk_size: int, threshold: float
+    distance_sq: torch.Tensor,
+    norm_sq: torch.Tensor,
+    cur_pos: Sequence[int],
+    *,
+    chunk_size: int,
+    threshold: float,
 ) -> list[int]:
-    """The sender's priority of each user after verification: ACCEPTED where |guess - exact| < threshold * |exact|
-    (strictly: threshold 0 accepts nothing), else REJECTED; BYPASSED with fewer than 2 * chunk_size cached tokens;
-    ACCEPTED for a skipped user, who keeps no member at work."""
+    """The sender's priority of each user after verification: ACCEPTED where |guess - exact| < threshold *
+    |exact| (strictly: threshold 0 accepts nothing), else REJECTED; BYPASSED with fewer than 2 * chunk_size
+    cached tokens; ACCEPTED for a skipped user, who keeps no member at work."""
     found = []
     for distance, norm, position in zip(distance_sq.tolist(), norm_sq.tolist(), cur_pos, strict=True):
         if position < 0:
@@ -99,9 +105,10 @@ def receiver_outcomes(cur_pos: Sequence[int]) -> list[int]:
 
 
 def is_sender(own: Sequence[int], peer: Sequence[int], cur_pos: Sequence[int], first_member: bool) -> bool:
-    """Whether the member with the priorities `own` sends: its highest of the users that are not skipped is higher
-    than the peer's, or as high and it is the pair's first member."""
+    """Whether the member with the priorities `own` sends: its highest of the users that are not skipped is
+    higher than the peer's, or as high and it is the pair's first member."""
     mine, theirs = (
-        max((value for value, position in zip(row, cur_pos) if position >= 0), default=0) for row in (own, peer)
+        max((value for value, position in zip(row, cur_pos) if position >= 0), default=0)
+        for row in (own, peer)
     )
     return mine > theirs or (mine == theirs and first_member)

@@ -58,8 +58,8 @@ def parts(tokens: int, chunk_tiles: int, workers: int, speculate: bool) -> list[
 
 @dataclass(frozen=True)
 class CorePlan:
-    """groups: the workers of each group, the reducer first; group g does the heads g, g + len(groups), ... of all
-    users. output, exchange: their cores, None where the program has none."""
+    """groups: the workers of each group, the reducer first; group g does the heads g, g + len(groups), ... of
+    all users. output, exchange: their cores, None where the program has none."""
 
     groups: tuple[tuple[Core, ...], ...]
     output: Core | None
@@ -89,9 +89,8 @@ def plan_cores(
     """Assign `cores` (in order) to the roles for `items` heads of all users.
 
     exchange: the core that speaks to the peer, in `cores` or not; none without a peer. The last of the others
-    verifies and writes the outputs of a speculative program. workers_a_head: default as many as take the shortest
-    time; see `_best_group`.
-    Errors: ValueError with both numbers when the cores do not suffice.
+    verifies and writes the outputs of a speculative program. workers_a_head: default as many as take the
+    shortest time; see `_best_group`. Errors: ValueError with both numbers when the cores do not suffice.
     """
     if workers_a_head is not None and workers_a_head < 1:
         raise ValueError(f"workers_a_head must be at least 1, got {workers_a_head}")
@@ -100,8 +99,8 @@ def plan_cores(
     available = len(rest) - special
     if available < wanted:
         raise ValueError(
-            f"{wanted} worker(s) a head and {special} output core(s) need {wanted + special} cores, the grid has "
-            f"{len(rest)} for them"
+            f"{wanted} worker(s) a head and {special} output core(s) need {wanted + special} cores, the grid "
+            f"has {len(rest)} for them"
         )
     workers = workers_a_head or _best_group(available, items)
     groups = min(items, available // workers)
@@ -114,7 +113,8 @@ _FIXED_SHARE = 0.05
 
 
 def _best_group(available: int, items: int) -> int:
-    """Workers a group for the shortest time: rounds of heads times (an even share of a head + what is not shared)."""
+    """Workers a group for the shortest time: rounds of heads times (an even share of a head + what is not
+    shared)."""
 
     def time(workers: int) -> float:
         return -(-items // min(items, available // workers)) * (1 / workers + _FIXED_SHARE)
