@@ -123,5 +123,6 @@ def check_l1(buffers: dict[str, Buffer], available: int, problem: Problem, worke
             raise UnsupportedError(
                 f"chunk_size {problem.chunk_size} with head_dim {problem.head_dim}, {problem.users} user(s) "
                 f"and {workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which "
-                f"{available} are free (largest buffers: {parts}); choose a smaller chunk_size or fewer workers_a_head"
+                f"{available} are free (largest buffers: {parts}); choose a smaller chunk_size or fewer "
+                "workers_a_head"
             )

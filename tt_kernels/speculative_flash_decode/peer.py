@@ -55,5 +55,6 @@ def check_gathered(facts: TensorFacts) -> None:
     if found != wanted:
         raise UnsupportedError(
             f"peer.gathered must be UINT32 ROW_MAJOR {wanted[0]}, interleaved, on device; it is "
-            f"{facts.dtype} {facts.layout} {facts.shape}, interleaved: {facts.interleaved}, on device: {facts.on_device}"
+            f"{facts.dtype} {facts.layout} {facts.shape}, interleaved: {facts.interleaved}, "
+            f"on device: {facts.on_device}"
         )
