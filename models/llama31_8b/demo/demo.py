@@ -50,6 +50,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(options: DemoOptions) -> int:
+    if options.device == "sim":
+        from .simulated import run as run_simulated
+
+        return run_simulated(options)
     text = options.prompt_text()
     # Torch takes seconds to import: nothing above needs it but the option values.
     from ..config import UnsupportedModelError
@@ -58,6 +62,10 @@ def _run(options: DemoOptions) -> int:
     from ..weights import load_model
 
     try:
+        if options.device == "n150":
+            from .board import run as run_on_boards
+
+            return run_on_boards(options, text)
         loaded = load_model(options.model, max_context=options.max_context)
         policy = make_policy(loaded, options)
         if text is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 # What --device takes today; the error for anything else lists this.
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "sim", "n150")
 AUTO = "auto"
 VERIFICATIONS = ("exact", "sigmoid")
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
@@ -218,7 +218,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         default=default["device"],
         metavar="NAME",
-        help=f"where to run: {', '.join(DEVICES)} (default: cpu)",
+        help="cpu; sim: a tiny random model in TT-NN on the simulated N150, checked step by step; n150: boards, as many "
+        "as $MESH_DEVICE says, such as 1x2 (default: cpu)",
     )
     group.add_argument(
         "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,7 @@ def run(options: DemoOptions) -> int:
         raise UserError(f"--device sim: {reason}")
     try:
         environment = process_environment(simulated_environment(GRID))
+        environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
     command = [sys.executable, "-m", __spec__.name, str(options.max_new_tokens), str(options.seed)]

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`--device n150`: the TT-NN path on boards. Everything that can be refused is, before a board is opened."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from loguru import logger
+
+from ..tt.mesh import MeshError, MeshPlan
+from ..tt.precision import PrecisionPlan, precision_plan
+from .options import DemoOptions, UserError
+
+if TYPE_CHECKING:
+    from ..config import LlamaConfig
+
+PRECISION = "performance"
+TRACE_REGION_BYTES = 64 * 1024**2
+BOARDS = Path("/dev/tenstorrent")
+TILE = 32
+
+
+class BoardPlan(NamedTuple):
+    """capacity: cached positions, in whole tiles."""
+
+    mesh: MeshPlan
+    precision: PrecisionPlan
+    capacity: int
+
+
+def count_boards(folder: Path = BOARDS) -> int:
+    """Chips the driver shows: an N150 is one device."""
+    return len(list(folder.glob("[0-9]*")))
+
+
+def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_tokens: int) -> BoardPlan:
+    """Raises UserError when the mesh cannot split the model, or a chip cannot hold it with this context; the message
+    has the bytes needed and present."""
+    from perf.roofline import DoesNotFit, budget
+
+    wanted = min(prompt_tokens + options.max_new_tokens, config.max_position_embeddings)
+    precision = precision_plan(PRECISION, config.num_hidden_layers)
+    try:
+        budget(config, mesh, precision, wanted).check(f"{config.name} on {mesh} with {wanted} positions")
+    except (MeshError, DoesNotFit) as error:
+        raise UserError(f"--device n150: {error}") from error
+    return BoardPlan(mesh, precision, -(-wanted // TILE) * TILE)
+
+
+def run(options: DemoOptions, text: str | None) -> int:
+    """Stream a text from boards and report its speed; exit code 0. Raises UserError before any device work."""
+    from runtime_patches.simulated_n150 import doctor
+
+    try:
+        mesh = MeshPlan.choose()
+        if reason := doctor.why_not("silicon"):
+            raise UserError(f"--device n150: {reason}")
+        mesh.check_board(count_boards())
+    except MeshError as error:
+        raise UserError(f"--device n150: {error}") from error
+    unsupported = {"--json": options.json, "--stop": options.stop, "drafting": options.drafter != "none",
+                   "chat": text is None}  # fmt: skip
+    if asked := [name for name, given in unsupported.items() if given]:
+        raise UserError(f"--device n150 does not do {asked[0]}; --device cpu does")
+    from ..tokenizer import Tokenizer
+    from ..weights import LoadedModel, load_state_dict, read_config, resolve_source
+    from .demo import TextPrinter, encode_prompt
+
+    folder, shown = resolve_source(options.model)
+    config = read_config(folder, name=Path(shown).name)
+    if options.max_context is not None:
+        config = replace(config, max_position_embeddings=min(options.max_context, config.max_position_embeddings))
+    tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+    loaded = LoadedModel(config, None, tokenizer, shown)
+    ids = encode_prompt(loaded, options, text)
+    plan = plan_run(config, options, mesh, len(ids))
+    logger.info("{} on {} N150, {} precision, exact attention", shown, mesh, plan.precision.name)
+    state = load_state_dict(folder, config)
+
+    from ..tt.generator import Generator
+    from ..tt.model import TtLlama
+    from ..tt.weight_map import WeightMap
+    from ..tt.weight_store import WeightStore, entry_folder
+
+    device = mesh.open(trace_region_size=TRACE_REGION_BYTES)
+    try:
+        store = WeightStore(device, mesh, entry_folder(config, state, mesh, plan.precision))
+        model = TtLlama(
+            device, mesh, config, plan.precision, WeightMap(config, state, mesh), store, capacity=plan.capacity
+        )
+        printer = TextPrinter(loaded, sys.stdout)
+        result = Generator(model).generate(
+            [ids],
+            max_new_tokens=options.max_new_tokens,
+            sampling=options.sampling(),
+            eos_token_ids=tokenizer.eos_token_ids,
+            on_token=lambda _, token: printer.push(token),
+        )
+        printer.finish()
+    finally:
+        mesh.close(device)
+    speed = result.decode_tokens_per_second
+    logger.info(
+        "prefill {} tokens in {:.2f} s, decode {} tokens{}", result.prefill_tokens, result.prefill_seconds,
+        result.decode_tokens, f" at {speed:.1f} tokens/s" if speed else "",
+    )  # fmt: skip
+    return 0
