@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Llama 3.1 8B's decode step and prefill chunk, by the real modules, on mock meshes of 2 and 4 chips.
+"""Llama 3.1 8B's decode step and prefill chunk, by the real modules, on mock meshes of 1, 2 and 4 chips.
 
 Two layers stand for all: in the performance plan they are the two kinds there are. Nothing executes.
 """
@@ -16,12 +16,12 @@ from perf.roofline import budget
 
 LAYERS, USERS, CAPACITY, CHUNK = 2, 32, 1024, 512
 VOCAB = 128256
-SHAPES = [(1, 2), (1, 4)]
+SHAPES = [(1, 1), (1, 2), (1, 4)]
 
 
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
-@pytest.mark.parametrize("precision", ["performance"])
+@pytest.mark.parametrize("precision", ["performance", "accuracy"])
 def test_decode_step_and_prefill_chunk_build(mock_mesh, shape, precision):
     told = mock_mesh(shape).run(build_steps, precision, USERS, CAPACITY, CHUNK, LAYERS, CHUNK, timeout=800)
     assert told["decode"] == (1, 1, USERS, VOCAB) and told["prefill"] == (1, 1, 32, VOCAB)
