@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Llama 3.1 8B's decode step and prefill chunk, by the real modules, on mock meshes of 1, 2 and 4 chips.
+"""Llama 3.1 8B's decode step and prefill chunk, by the real modules, on mock meshes of 1 to 8 chips.
 
 Two layers stand for all: in the performance plan they are the two kinds there are. Nothing executes.
 """
@@ -16,7 +16,7 @@ from perf.roofline import budget
 
 LAYERS, USERS, CAPACITY, CHUNK = 2, 32, 1024, 512
 VOCAB = 128256
-SHAPES = [(1, 1), (1, 2), (1, 4)]
+SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
 
 
 @pytest.mark.mock_mesh
