@@ -17,12 +17,18 @@ from perf.roofline import budget
 LAYERS, USERS, CAPACITY, CHUNK = 2, 32, 1024, 512
 VOCAB = 128256
 SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
+# Every mesh with the performance plan; the accuracy plan differs in weight formats only, so one mesh by default.
+CASES = [pytest.param("performance", shape, id=f"performance-{shape[0]}x{shape[1]}") for shape in SHAPES] + [
+    pytest.param(
+        "accuracy", shape, id=f"accuracy-{shape[0]}x{shape[1]}", marks=() if shape == (1, 2) else pytest.mark.slow
+    )
+    for shape in SHAPES
+]
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
-@pytest.mark.parametrize("precision", ["performance", "accuracy"])
-def test_decode_step_and_prefill_chunk_build(mock_mesh, shape, precision):
+@pytest.mark.parametrize("precision, shape", CASES)
+def test_decode_step_and_prefill_chunk_build(mock_mesh, precision, shape):
     told = mock_mesh(shape).run(build_steps, precision, USERS, CAPACITY, CHUNK, LAYERS, CHUNK, timeout=800)
     assert told["decode"] == (1, 1, USERS, VOCAB) and told["prefill"] == (1, 1, 32, VOCAB)
     assert told["programs"] > 20
