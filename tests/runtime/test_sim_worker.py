@@ -16,6 +16,7 @@ import torch
 from sim_worker import RemoteTraceback, WorkerFailure, WorkerPool, _descendants, _running_line
 
 pytestmark = pytest.mark.mock_mesh
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Odd(Exception):
@@ -82,9 +83,17 @@ def test_results_and_arguments(worker):
     assert first["pid"] == second["pid"] != os.getpid()
 
 
-def test_pytest_itself_does_not_import_ttnn(worker):
-    worker.run(doubled, torch.ones(1))
-    assert "ttnn" not in sys.modules
+def test_collection_does_not_import_ttnn():
+    """Of the whole suite, in a fresh process: other tests of this one may have imported it while they ran."""
+    program = (
+        "import sys, pytest\n"
+        "code = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', 'tests'])\n"
+        "print('imported', 'ttnn' in sys.modules)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "imported False"
 
 
 def test_exceptions_come_back_and_the_worker_lives(worker):
