@@ -39,6 +39,28 @@ class GenerationResult:
     decode_seconds: float
     statistics: SpeculationStatistics | None = None
 
+    @classmethod
+    def of(
+        cls,
+        streams: Sequence[UserStream],
+        prompts: Sequence[Sequence[int]],
+        policy: AttentionPolicy,
+        times: tuple[float, float, float],
+        **more: object,
+    ) -> GenerationResult:
+        """From ended streams and the times of start, end of prefill and end; `more` are a subclass's fields."""
+        start, prefilled, ended = times
+        return cls(
+            token_ids=[stream.token_ids for stream in streams],
+            finish_reason=[stream.finish_reason for stream in streams],
+            prefill_tokens=sum(map(len, prompts)),
+            prefill_seconds=prefilled - start,
+            decode_tokens=sum(len(stream.token_ids) for stream in streams) - len(streams),
+            decode_seconds=ended - prefilled,
+            statistics=policy.statistics,
+            **more,
+        )
+
     @property
     def prefill_tokens_per_second(self) -> float:
         """Prompt tokens of all users per second."""
@@ -188,13 +210,4 @@ def generate(
         active = [stream for stream, token in zip(active, tokens) if stream.push(token)]
     ended = time.perf_counter()
 
-    produced = sum(len(stream.token_ids) for stream in streams)
-    return GenerationResult(
-        token_ids=[stream.token_ids for stream in streams],
-        finish_reason=[stream.finish_reason for stream in streams],
-        prefill_tokens=sum(map(len, prompts)),
-        prefill_seconds=prefilled - start,
-        decode_tokens=produced - len(streams),
-        decode_seconds=ended - prefilled,
-        statistics=policy.statistics,
-    )
+    return GenerationResult.of(streams, prompts, policy, (start, prefilled, ended))

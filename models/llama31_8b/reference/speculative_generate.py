@@ -130,17 +130,8 @@ def speculative_generate(
         active = [stream for stream in active if stream.finish_reason is None]
     finished = time.perf_counter()
 
-    produced = sum(len(stream.token_ids) for stream in streams)
-    return SpeculativeResult(
-        token_ids=[stream.token_ids for stream in streams],
-        finish_reason=[stream.finish_reason for stream in streams],
-        prefill_tokens=sum(map(len, prompts)),
-        prefill_seconds=prefilled - start,
-        decode_tokens=produced - len(streams),
-        decode_seconds=finished - prefilled,
-        statistics=policy.statistics,
-        speculation=metrics,
-    )
+    times = (start, prefilled, finished)
+    return SpeculativeResult.of(streams, prompts, policy, times, speculation=metrics)
 
 
 def _whole_texts(
