@@ -191,12 +191,25 @@ class ModelDrafter(Drafter):
             self._history[user] += tokens
         return logits
 
-    def _uniforms(self, users: Sequence[int], count: int) -> torch.Tensor:
-        return draw_uniforms([self.generators[user] for user in users], count)
-
-    def _recorder(self, batch: int, width: int, sampled: bool) -> _Recorder:
+    def _open_draft(
+        self, users: Sequence[int], roots: torch.Tensor, nodes: int, draws: int
+    ) -> tuple[torch.Tensor, _Recorder, torch.Tensor | None]:
+        """Token ids [batch, nodes], all the root yet; what verification needs; uniforms [batch, draws], or None
+        where nodes are picked and not drawn."""
+        sampled = self.sampled and not self.sampling.greedy
+        uniforms = draw_uniforms([self.generators[user] for user in users], draws) if sampled else None
         vocab = self.model.config.vocab_size
-        return _Recorder(batch, width, vocab, sampled, self.keep_logits)
+        recorder = _Recorder(len(users), nodes, vocab, sampled, self.keep_logits)
+        return roots.repeat(nodes, 1).T.contiguous(), recorder, uniforms
+
+    def _close_draft(
+        self, tree: TokenTree, tokens: torch.Tensor, recorder: _Recorder, slots: Sequence[int], depth: int
+    ) -> Draft:
+        """One tree for all users. slots: cache offset of each node, -1 for none."""
+        batch = len(tokens)
+        self._slots = torch.tensor(slots).expand(batch, -1)
+        trees = TokenTreeBatch.shared(tree, batch)
+        return Draft(trees, tokens, recorder.probabilities, recorder.logits, depth)
 
     def _chain(
         self,
@@ -206,13 +219,10 @@ class ModelDrafter(Drafter):
         logits: torch.Tensor,
         shape: DraftShape,
     ) -> Draft:
-        batch, length = len(users), shape.length
-        sampled = self.sampled and not self.sampling.greedy
-        uniforms = self._uniforms(users, length) if sampled else None
-        recorder = self._recorder(batch, length + 1, sampled)
-        tokens = roots.repeat(length + 1, 1).T.contiguous()
+        length = shape.length
+        tokens, recorder, uniforms = self._open_draft(users, roots, length + 1, length)
         for step in range(length):
-            law = warp_logits(logits, self.sampling) if sampled else None
+            law = None if uniforms is None else warp_logits(logits, self.sampling)
             recorder.add([step], None if law is None else law.unsqueeze(1), logits.unsqueeze(1))
             tokens[:, step + 1] = logits.argmax(-1) if law is None else inverse_cdf(law, uniforms[:, step])
             if step + 1 < length:
@@ -221,9 +231,8 @@ class ModelDrafter(Drafter):
                     following, view, policy=self.policy, layer_groups=self.layer_groups
                 )[:, 0]
         self._is_chain = True
-        self._slots = torch.tensor([-1, *range(length - 1), -1]).expand(batch, -1)
-        trees = TokenTreeBatch.shared(TokenTree.chain(length + 1), batch)
-        return Draft(trees, tokens, recorder.probabilities, recorder.logits, length)
+        slots = [-1, *range(length - 1), -1]
+        return self._close_draft(TokenTree.chain(length + 1), tokens, recorder, slots, length)
 
     def _fixed(
         self,
@@ -234,10 +243,8 @@ class ModelDrafter(Drafter):
         shape: DraftShape,
     ) -> Draft:
         form, batch = fixed_shape(shape.length, shape.width, shape.budget), len(users)
-        sampled, nodes = self.sampled and not self.sampling.greedy, len(form.tree)
-        uniforms = self._uniforms(users, nodes * shape.width).view(batch, nodes, -1) if sampled else None
-        recorder = self._recorder(batch, nodes, sampled)
-        tokens = roots.repeat(nodes, 1).T.contiguous()
+        nodes = len(form.tree)
+        tokens, recorder, uniforms = self._open_draft(users, roots, nodes, nodes * shape.width)
         parents = form.tree.parents.tolist()
         inner = sorted(set(parents[1:]))
         slot_of = {node: slot for slot, node in enumerate(inner[1:])}
@@ -245,15 +252,14 @@ class ModelDrafter(Drafter):
         levels = [[node for node in level if node in slot_of or node == 0] for level in form.levels]
         logits = logits.unsqueeze(1)
         for depth, level in enumerate(levels[:-1]):
-            law = warp_logits(logits, self.sampling) if sampled else None
+            law = None if uniforms is None else warp_logits(logits, self.sampling)
             recorder.add(level, law, logits)
             width = min(shape.width, logits.shape[-1])
             if law is None:
                 picked = logits.topk(width, dim=-1).indices
             else:
-                drawn = sample_without_replacement(
-                    law.flatten(0, 1), uniforms[:, level, :width].flatten(0, 1)
-                )
+                own = uniforms.view(batch, nodes, -1)[:, level, :width].flatten(0, 1)
+                drawn = sample_without_replacement(law.flatten(0, 1), own)
                 picked = drawn.view(batch, len(level), width).clamp(min=0)
             column = {node: i for i, node in enumerate(level)}
             for child in form.levels[depth + 1]:
@@ -262,9 +268,8 @@ class ModelDrafter(Drafter):
                 following = levels[depth + 1]
                 logits = self._tree_pass(view, tokens[:, following], forest, slot_of[following[-1]] + 1)
         self._is_chain = False
-        self._slots = torch.tensor([slot_of.get(node, -1) for node in range(nodes)]).expand(batch, -1)
-        trees = TokenTreeBatch.shared(form.tree, batch)
-        return Draft(trees, tokens, recorder.probabilities, recorder.logits, shape.length)
+        slots = [slot_of.get(node, -1) for node in range(nodes)]
+        return self._close_draft(form.tree, tokens, recorder, slots, shape.length)
 
     def _grown(
         self,
