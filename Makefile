@@ -3,7 +3,8 @@
 #
 #   make demo   sets everything up and streams text from a trained model with attention-level speculation
 #   make test   sets everything up and passes the tests
-# PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options.
+# PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options; JOBS is how many test
+# processes run at once (a simulated chip or a mock mesh takes up to a gigabyte, and each process holds up to three).
 
 SHELL := /bin/bash
 VENV ?= .venv
@@ -11,12 +12,13 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO_ARGS ?= --prompt-file models/llama31_8b/demo/sample_prompt.txt --attention alspec --max-new-tokens 64
 PYTEST_ARGS ?=
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 
 .PHONY: help setup setup-test demo test doctor clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '4,6s/^# *//p' Makefile
+	@sed -n '4,7s/^# *//p' Makefile
 
 # The stamps make the second run a no-op; they are redone when what they install from changes.
 $(VENV)/.stamp-venv: scripts/find_python.sh
@@ -41,10 +43,11 @@ setup-test: $(VENV)/.stamp-test
 demo: setup
 	$(PY) -m models.llama31_8b.demo $(DEMO_ARGS)
 
+# One thread a process: several with a thread a core each only wait for each other.
 # Without the RISC-V compiler the simulated tests are reported as not run; the rest must still pass.
 test: setup-test
 	-$(PY) -m runtime_patches.simulated_n150 doctor --install
-	$(PY) -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 doctor: setup-test
 	$(PY) -m runtime_patches.simulated_n150 doctor

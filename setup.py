@@ -13,7 +13,9 @@ setup(
     python_requires=">=3.10,<3.13",
     # models/ has no __init__.py: tt-metal ships a namespace of the same name.
     packages=find_namespace_packages(include=["models.*"])
-    + find_packages(include=["perf", "perf.*", "tt_kernels", "tt_kernels.*", "runtime_patches", "runtime_patches.*"]),
+    + find_packages(
+        include=["perf", "perf.*", "tt_kernels", "tt_kernels.*", "runtime_patches", "runtime_patches.*"]
+    ),
     include_package_data=True,
     install_requires=[
         "torch>=2.6",
@@ -34,7 +36,14 @@ setup(
         # The simulated N150, the mock meshes and silicon all run the stock ttnn wheel.
         "ttnn": ["ttnn==0.81.1"],
         "sim": ["ttnn==0.81.1", "wolfpine==2.2", "pyyaml>=6", "numba>=0.60"],
-        "test": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "scipy>=1.11", "pyyaml>=6"],
+        "test": [
+            "pytest>=8",
+            "pytest-timeout>=2.3",
+            "pytest-xdist>=3.5",
+            "hypothesis>=6.100",
+            "scipy>=1.11",
+            "pyyaml>=6",
+        ],
     },
     entry_points={"console_scripts": ["llama-alspec=models.llama31_8b.demo.demo:main"]},
 )

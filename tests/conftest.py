@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sim_worker import DeviceWorker, WorkerPool
 
+from runtime_patches import sgdc
 from runtime_patches.runtime_root import overlay_digests, project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.clusters import check_shape
@@ -38,6 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("sim", "n150"),
         default="sim",
         help="where tests marked sim run: on the simulated N150 (default) or on the board of this machine",
+    )
+    group.addoption(
+        "--runtime",
+        choices=("patched", "stock"),
+        default="patched",
+        help="whether devices run on a runtime with the SGDC patch, its gate open (default), or on the stock one;"
+        " tests of the gate itself always take the patched one",
     )
     group.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
 
@@ -83,12 +91,21 @@ def on_silicon(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWorker]:
+def _runtime_overlays(request: pytest.FixtureRequest) -> Mapping[str, Path | bytes]:
+    """What every device of the session has replaced in its runtime root."""
+    return sgdc.overlays() if request.config.getoption("--runtime") == "patched" else {}
+
+
+@pytest.fixture(scope="session")
+def sim_device(
+    _workers: WorkerPool, on_silicon: bool, _runtime_overlays: Mapping[str, Path | bytes]
+) -> Callable[..., DeviceWorker]:
     """``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
 
     grid: columns x rows of compute cores. On silicon the chip has its full grid, of which a test uses that
     part.
-    overlays: files to replace in the runtime root (path: bytes or Path), for example the SGDC stubs.
+    overlays: further files to replace in the runtime root (path: bytes or Path), for example the cycle
+    counters; the SGDC stubs are there unless ``--runtime stock`` is given.
     variables: further environment variables, for example ``{"TT_SIM_COST_MODEL": "1"}``.
     options: keyword arguments of ``ttnn.open_device``.
     """
@@ -101,6 +118,7 @@ def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWo
         options: Mapping | None = None,
     ) -> DeviceWorker:
         name = grid_name(grid)
+        overlays = {**_runtime_overlays, **(overlays or {})}
         opening = {"mesh": None, "fabric": None, "options": dict(options or {})}
         if on_silicon:
             title = "the N150"
@@ -121,7 +139,9 @@ def sim_device(_workers: WorkerPool, on_silicon: bool) -> Callable[..., DeviceWo
 
 
 @pytest.fixture(scope="session")
-def mock_mesh(_workers: WorkerPool) -> Callable[..., DeviceWorker]:
+def mock_mesh(
+    _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
+) -> Callable[..., DeviceWorker]:
     """``mock_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on a mesh of full-size mock N150.
 
     Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing.
@@ -138,6 +158,7 @@ def mock_mesh(_workers: WorkerPool) -> Callable[..., DeviceWorker]:
         options: Mapping | None = None,
     ) -> DeviceWorker:
         rows, columns = check_shape(shape)
+        overlays = {**_runtime_overlays, **(overlays or {})}
         fabric = fabric if rows * columns > 1 else None
         opening = {"mesh": (rows, columns), "fabric": fabric, "options": dict(options or {})}
         if real_sfpi() is None:

@@ -10,19 +10,17 @@ from __future__ import annotations
 import torch
 import ttnn
 
-TILE_BYTES = 32 * 32 * 4
-
 COPY_IN = """
 #include "api/dataflow/dataflow_api.h"
 void kernel_main() {
     constexpr auto a_args = TensorAccessorArgs<0>();
     constexpr auto b_args = TensorAccessorArgs<a_args.next_compile_time_args_offset()>();
     const uint32_t addresses[2] = {get_common_arg_val<uint32_t>(0), get_common_arg_val<uint32_t>(1)};
-    const auto a = TensorAccessor(a_args, addresses[0], 4096);
-    const auto b = TensorAccessor(b_args, addresses[1], 4096);
+    const auto a = TensorAccessor(a_args, addresses[0], @TILE_BYTES@);
+    const auto b = TensorAccessor(b_args, addresses[1], @TILE_BYTES@);
     for (uint32_t buffer = 0; buffer < 2; ++buffer) {
         cb_reserve_back(buffer, 1);
-        noc_async_read(buffer ? b.get_noc_addr(0) : a.get_noc_addr(0), get_write_ptr(buffer), 4096);
+        noc_async_read(buffer ? b.get_noc_addr(0) : a.get_noc_addr(0), get_write_ptr(buffer), @TILE_BYTES@);
         noc_async_read_barrier();
         cb_push_back(buffer, 1);
     }
@@ -33,11 +31,11 @@ COPY_OUT = """
 #include "api/dataflow/dataflow_api.h"
 void kernel_main() {
     constexpr auto out_args = TensorAccessorArgs<0>();
-    const auto out = TensorAccessor(out_args, get_common_arg_val<uint32_t>(0), 4096);
+    const auto out = TensorAccessor(out_args, get_common_arg_val<uint32_t>(0), @TILE_BYTES@);
     const uint32_t tiles = get_common_arg_val<uint32_t>(1);
     for (uint32_t tile = 0; tile < tiles; ++tile) {
         cb_wait_front(2, 1);
-        noc_async_write(get_read_ptr(2), out.get_noc_addr(tile), 4096);
+        noc_async_write(get_read_ptr(2), out.get_noc_addr(tile), @TILE_BYTES@);
         noc_async_write_barrier();
         cb_pop_front(2, 1);
     }
@@ -108,17 +106,31 @@ def run_expressions(device, a: torch.Tensor, b: torch.Tensor, expressions: list[
 
     a, b: int32 [32, 32]. Returns int32 [expressions, 32, 32]: bits of the results.
     """
+    probes = "\n".join(f"    PROBE(({text}))" for text in expressions)
+    # Straight into 32-bit destination registers: the bits arrive as they are.
+    source = COMPUTE.replace("@PROBES@", probes)
+    return run_probes(device, a, b, source, len(expressions), ttnn.int32, straight=2)
+
+
+def run_probes(
+    device, a: torch.Tensor, b: torch.Tensor, compute: str, count: int, dtype: ttnn.DataType, straight: int
+) -> torch.Tensor:
+    """A compute kernel that makes `count` tiles in buffer 2 of the tiles a and b in buffers 0 and 1.
+
+    a, b: [32, 32]; dtype: of operands and results; straight: how many operands go into 32-bit destination
+    registers past the matrix unit's source registers. Returns [count, 32, 32].
+    """
+    size = 1024 * (2 if dtype == ttnn.bfloat16 else 4)
 
     def tile(values):
-        return ttnn.from_torch(values, dtype=ttnn.int32, layout=ttnn.TILE_LAYOUT, device=device)
+        return ttnn.from_torch(values, dtype=dtype, layout=ttnn.TILE_LAYOUT, device=device)
 
-    first, second = tile(a), tile(b)
-    out = tile(torch.zeros(32 * len(expressions), 32, dtype=torch.int32))
+    first, second, out = tile(a), tile(b), tile(torch.zeros(32 * count, 32, dtype=a.dtype))
     cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
 
     def kernel(source, config, compile_args=(), common=()):
         return ttnn.KernelDescriptor(
-            kernel_source=source,
+            kernel_source=source.replace("@TILE_BYTES@", str(size)),
             source_type=ttnn.KernelDescriptor.SourceType.SOURCE_CODE,
             core_ranges=cores,
             compile_time_args=list(compile_args),
@@ -130,32 +142,21 @@ def run_expressions(device, a: torch.Tensor, b: torch.Tensor, expressions: list[
         return list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args())
 
     def buffer(index):
-        page = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.int32, page_size=TILE_BYTES)
-        return ttnn.CBDescriptor(total_size=TILE_BYTES, core_ranges=cores, format_descriptors=[page])
+        page = ttnn.CBFormatDescriptor(buffer_index=index, data_format=dtype, page_size=size)
+        return ttnn.CBDescriptor(total_size=size, core_ranges=cores, format_descriptors=[page])
 
-    probes = "\n".join(f"    PROBE(({text}))" for text in expressions)
-    # Straight into 32-bit destination registers: the bits arrive as they are.
+    config = ttnn.ComputeConfigDescriptor(fp32_dest_acc_en=dtype != ttnn.bfloat16)
     modes = [ttnn.UnpackToDestMode.Default] * 32
-    modes[0] = modes[1] = ttnn.UnpackToDestMode.UnpackToDestFp32
-    compute = ttnn.ComputeConfigDescriptor(fp32_dest_acc_en=True)
-    compute.unpack_to_dest_mode = ttnn._ttnn.program_descriptor.VectorUnpackToDestMode(modes)
+    modes[:straight] = [ttnn.UnpackToDestMode.UnpackToDestFp32] * straight
+    config.unpack_to_dest_mode = ttnn._ttnn.program_descriptor.VectorUnpackToDestMode(modes)
+    addresses = [first.buffer_address(), second.buffer_address()]
     kernels = [
-        kernel(
-            COPY_IN,
-            ttnn.ReaderConfigDescriptor(),
-            [*accessor(first), *accessor(second)],
-            [first.buffer_address(), second.buffer_address()],
-        ),
-        kernel(
-            COPY_OUT, ttnn.WriterConfigDescriptor(), accessor(out), [out.buffer_address(), len(expressions)]
-        ),
-        kernel(
-            COMPUTE.replace("@PROBES@", probes),
-            compute,
-        ),
+        kernel(COPY_IN, ttnn.ReaderConfigDescriptor(), [*accessor(first), *accessor(second)], addresses),
+        kernel(COPY_OUT, ttnn.WriterConfigDescriptor(), accessor(out), [out.buffer_address(), count]),
+        kernel(compute, config),
     ]
     program = ttnn.ProgramDescriptor(
         kernels=kernels, semaphores=[], cbs=[buffer(index) for index in range(3)]
     )
     ttnn.generic_op([first, second, out], program)
-    return ttnn.to_torch(out).reshape(len(expressions), 32, 32)
+    return ttnn.to_torch(out).reshape(count, 32, 32)
