@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""All of Llama 3.1 8B on a mock mesh by its real modules: allocated and built, never executed, and what that took.
+
+`python -m perf.mesh_build` is the process that `python -m perf.mesh_memory` starts for a mesh, in whose environment
+ttnn has to be imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+import ttnn
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.demo.simulated import KERNEL_BYTES
+from models.llama31_8b.tensor_shapes import tensor_shapes
+from models.llama31_8b.tt.mesh import MeshPlan
+from models.llama31_8b.tt.model import TtLlama
+from models.llama31_8b.tt.precision import PrecisionPlan, precision_plan
+from models.llama31_8b.tt.weight_map import WeightMap
+from runtime_patches.simulated_n150.environment import real_sfpi
+
+from .mesh_memory import MODEL, MeshMemory, StepMemory
+
+
+class BlankStore:
+    """Takes the place of WeightStore: allocates a chip's part of every weight, and makes no numbers."""
+
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan) -> None:
+        self.mesh, self.plan = mesh, plan
+
+    def put(
+        self, name: str, make: Callable[[], torch.Tensor], dtype: str, split: int | None, layout: str = "TILE_LAYOUT"
+    ) -> ttnn.Tensor:
+        """As of WeightStore. Raises ValueError for a matrix that the columns cannot share."""
+        shape = list(make().shape)
+        if split is not None:
+            if shape[split] % self.plan.tp:
+                raise ValueError(f"{name}: dimension {split} of {shape} cannot be split over {self.plan.tp} chips")
+            shape[split] //= self.plan.tp
+        if layout == "TILE_LAYOUT":
+            shape = [1] * (4 - len(shape)) + shape
+        return ttnn.empty(shape, getattr(ttnn, dtype), getattr(ttnn, layout), self.mesh, ttnn.DRAM_MEMORY_CONFIG)
+
+
+def build_model(mesh: ttnn.MeshDevice, precision: PrecisionPlan, users: int, capacity: int) -> TtLlama:
+    """The whole model, its weights allocated on `mesh` but blank."""
+    plan, config = MeshPlan(*mesh.shape), preset(MODEL)
+    state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
+    return TtLlama(
+        mesh, plan, config, precision, WeightMap(config, state, plan), BlankStore(mesh, plan),
+        users=users, capacity=capacity, zeroed=False,
+    )  # fmt: skip
+
+
+def measure(mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int) -> MeshMemory:
+    """Build the model, a decode step of all users at the last position, and the last prefill chunk of one user.
+
+    capacity: cached positions a user; chunk: a power of two that divides it. Programs compiled before are dropped: a
+    program tells its circular buffers only when it is made.
+    """
+    mesh.clear_program_cache()
+    empty = _in_use(mesh)
+    model = build_model(mesh, precision_plan(precision, preset(MODEL).num_hidden_layers), users, capacity)
+    held = _in_use(mesh)
+    decode, decoded = captured(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
+    prefill, prefilled = captured(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))
+    dram, l1 = (ttnn.get_memory_view(mesh, kind) for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1))
+    return MeshMemory(
+        dram_held=held[0] - empty[0],
+        dram_size=dram.total_bytes_per_bank,
+        dram_banks=dram.num_banks,
+        l1_held=held[1] - empty[1],
+        l1_size=l1.total_bytes_per_bank,
+        decode=StepMemory.of_graph(decode),
+        prefill=StepMemory.of_graph(prefill),
+        programs=mesh.num_program_cache_entries(),
+        logits=(decoded, prefilled),
+    )
+
+
+def _in_use(mesh: ttnn.MeshDevice) -> tuple[int, int]:
+    """Bytes of a DRAM bank, and of a core's L1."""
+    kinds = (ttnn.BufferType.DRAM, ttnn.BufferType.L1)
+    return tuple(ttnn.get_memory_view(mesh, kind).total_bytes_allocated_per_bank for kind in kinds)
+
+
+def captured(step: Callable[[], ttnn.Tensor]) -> tuple[list[dict[str, Any]], tuple[int, ...]]:
+    """The graph of what `step` runs, and the shape of its result."""
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NORMAL)
+    try:
+        shape = tuple(step().shape)
+    finally:
+        graph = ttnn.graph.end_graph_capture()
+    return graph, shape
+
+
+def main(arguments: list[str]) -> int:
+    """In a mock mesh's environment: measure, and print one JSON object as the last line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("mesh", type=MeshPlan.parse)
+    parser.add_argument("precision")
+    for name in ("users", "capacity", "chunk"):
+        parser.add_argument(name, type=int)
+    options = parser.parse_args(arguments)
+    opening = {}
+    if real_sfpi() is None:
+        opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    mesh = options.mesh.open(**opening)
+    try:
+        found = measure(mesh, options.precision, options.users, options.capacity, options.chunk)
+    finally:
+        options.mesh.close(mesh)
+    print(json.dumps(asdict(found)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
