@@ -19,7 +19,7 @@ SCRATCH_LINES = 3
 # the order of the list it is given, which is that of the indices.
 _NAMES = (
     "guess exact outgoing gathered gathered_peak partial partial_peak query keys values mask ones scaler "
-    "scores weights state peak_a peak_b decay decay_other inverse unit difference squares verdict control "
+    "scores weights state peak_a peak_b decay decay_other verdict control "
     "control_writer scratch"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
@@ -80,15 +80,9 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
         ("cb_peak_b", "BFLOAT16", 1, worker),
         ("cb_decay", "FLOAT32", 1, worker),
         ("cb_decay_other", "FLOAT32", 1, worker),
-        ("cb_inverse", "FLOAT32", 1, worker),
     ]
     if speculate:
-        rows += [
-            ("cb_unit", "FLOAT32", 1, output),
-            ("cb_difference", "FLOAT32", head, output),
-            ("cb_squares", "FLOAT32", 2, output),
-            ("cb_verdict", "FLOAT32", 3, output),
-        ]
+        rows.append(("cb_verdict", "FLOAT32", 2, output))
     found = {
         name: Buffer(INDICES[name], dtype, TILE_BYTES[dtype], pages, frozenset(roles))
         for name, dtype, pages, roles in rows

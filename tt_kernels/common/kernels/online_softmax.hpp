@@ -28,13 +28,13 @@
 #include "api/compute/eltwise_binary.h"
 #include "api/compute/eltwise_unary/binop_with_scalar.h"
 #include "api/compute/eltwise_unary/exp.h"
-#include "api/compute/eltwise_unary/recip.h"
 #include "api/compute/matmul.h"
 #include "api/compute/pack.h"
 #include "api/compute/reconfig_data_format.h"
 #include "api/compute/reduce.h"
 #include "api/compute/reg_api.h"
 #include "api/compute/tile_move_copy.h"
+#include "register_rows.hpp"
 
 namespace online_softmax {
 
@@ -252,32 +252,31 @@ inline void merge(uint32_t state, uint32_t decay, uint32_t other, uint32_t first
     cb_push_back(state, head_tiles + 1);
 }
 
-// to = output / mass of the state in tiles from `first` of `state`; pops nothing.
+// to = output / mass of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
 template <uint32_t head_tiles>
-inline void normalise(uint32_t state, uint32_t first, uint32_t inverse, uint32_t to) {
-    cb_reserve_back(inverse, 1);
+inline void normalise(uint32_t state, uint32_t first, register_rows::Bands bands, uint32_t to) {
+    constexpr uint32_t most = registers - 1;  // beside the mass
+    constexpr uint32_t rest = head_tiles % most;
+    cb_reserve_back(to, head_tiles);
     reconfig_data_format_srca(state);
     copy_init(state);
-    recip_tile_init();
-    pack_reconfig_data_format(inverse);
-    tile_regs_acquire();
-    copy_tile(state, first + head_tiles, 0);
-    recip_tile(0, VectorMode::C);  // column 0 is all that is broadcast below
-    pack_registers(inverse, 0, 1);
-    cb_push_back(inverse, 1);
-
-    cb_wait_front(inverse, 1);
-    cb_reserve_back(to, head_tiles);
-    reconfig_data_format(state, inverse);
-    mul_bcast_cols_init(state, inverse);
+    register_rows::divide_init();
     pack_reconfig_data_format(to);
-    tile_regs_acquire();
-    for (uint32_t i = 0; i < head_tiles; ++i) {
-        mul_tiles_bcast_cols(state, inverse, first + i, 0, i);
+    for (uint32_t begin = 0; begin < head_tiles; begin += most) {
+        const uint32_t batch = begin + most <= head_tiles ? most : rest;
+        tile_regs_acquire();
+        for (uint32_t i = 0; i < batch; ++i) {
+            copy_tile(state, first + begin + i, i);
+        }
+        copy_tile(state, first + head_tiles, batch);
+        if (batch == most) {
+            register_rows::divide<most>(bands);
+        } else {
+            register_rows::divide<rest>(bands);
+        }
+        pack_registers(to, begin, batch);
     }
-    pack_registers(to, 0, head_tiles);
     cb_push_back(to, head_tiles);
-    cb_pop_front(inverse, 1);
 }
 
 }  // namespace online_softmax

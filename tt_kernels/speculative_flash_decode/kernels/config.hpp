@@ -55,11 +55,7 @@ constexpr uint32_t cb_peak_a = get_named_compile_time_arg_val("cb_peak_a");
 constexpr uint32_t cb_peak_b = get_named_compile_time_arg_val("cb_peak_b");
 constexpr uint32_t cb_decay = get_named_compile_time_arg_val("cb_decay");
 constexpr uint32_t cb_decay_other = get_named_compile_time_arg_val("cb_decay_other");
-constexpr uint32_t cb_inverse = get_named_compile_time_arg_val("cb_inverse");
 // On the output core.
-constexpr uint32_t cb_unit = get_named_compile_time_arg_val("cb_unit");
-constexpr uint32_t cb_difference = get_named_compile_time_arg_val("cb_difference");
-constexpr uint32_t cb_squares = get_named_compile_time_arg_val("cb_squares");
 constexpr uint32_t cb_verdict = get_named_compile_time_arg_val("cb_verdict");
 // On the exchange core.
 constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");

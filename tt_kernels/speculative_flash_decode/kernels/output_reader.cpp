@@ -10,7 +10,6 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "fetch_control.hpp"
-#include "tt_kernels/common/kernels/tile_masks.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 #include "unused_rows.hpp"
 
@@ -59,10 +58,6 @@ void kernel_main() {
     const uint32_t exacts = get_write_ptr(config::cb_exact);
     unused_rows::clear(guesses);
     unused_rows::clear(exacts);
-    // Ones in float32: the operand decides in which format the matrix unit reads the squares.
-    cb_reserve_back(config::cb_unit, 1);
-    tile_masks::fill(get_write_ptr(config::cb_unit), get_tile_size(config::cb_unit), 0x3F800000);
-    cb_push_back(config::cb_unit, 1);
 
     for (uint32_t user = 0; user < config::users(); ++user) {
         const bool skipped = words[control::first_tokens + user] == 0;

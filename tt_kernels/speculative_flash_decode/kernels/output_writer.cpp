@@ -46,22 +46,22 @@ void kernel_main() {
     }
     const uint32_t verdict_bytes = get_tile_size(config::cb_verdict);
     for (uint32_t user = 0; user < config::users(); ++user) {
-        cb_wait_front(config::cb_verdict, 3);
+        cb_wait_front(config::cb_verdict, 2);
         const uint32_t verdict = get_read_ptr(config::cb_verdict);
-        const auto value = [&](uint32_t tile) {
-            return *reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(verdict + tile * verdict_bytes);
+        const auto value = [&](uint32_t tile, uint32_t element) {
+            return reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(verdict + tile * verdict_bytes)[element];
         };
-        distance[user] = value(0);
-        norm[user] = value(1);
+        norm[user] = value(0, 0);
+        distance[user] = value(1, 0);
         const uint32_t tokens = words[control::first_tokens + user];
         if (tokens == 0) {
             outcome[user] = priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
         } else if (tokens < 2 * config::chunk_tiles() * attention::tile_tokens) {
             outcome[user] = priority::bypassed;
         } else {
-            outcome[user] = less(distance[user], value(2)) ? priority::accepted : priority::rejected;
+            outcome[user] = less(distance[user], value(0, 1)) ? priority::accepted : priority::rejected;
         }
-        cb_pop_front(config::cb_verdict, 3);
+        cb_pop_front(config::cb_verdict, 2);
     }
     const auto distances = TensorAccessor(norm_args, distance_address);
     const auto norms = TensorAccessor(norm_args, norm_address);

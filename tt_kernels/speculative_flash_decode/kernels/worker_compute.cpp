@@ -19,6 +19,12 @@ using namespace online_softmax;
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
+// The bands of rows with the queries of this item's head: all that is sent on of a result.
+register_rows::Bands bands_of(uint32_t item) {
+    const uint32_t row = item % config::kv_heads() * config::rows_a_head();
+    return register_rows::bands_of(row, row + config::rows_a_head());
+}
+
 // The state of one head's attention on this core; see online_softmax.hpp.
 struct State {
     uint32_t scale;
@@ -108,7 +114,7 @@ struct State {
     }
 };
 
-void reduce_head(State& state, uint32_t tokens) {
+void reduce_head(State& state, uint32_t tokens, register_rows::Bands bands) {
     const uint32_t others = config::workers() - 1;
     if (others > 0) {
         cb_wait_front(config::cb_gathered, others * config::partial_tiles);
@@ -117,15 +123,15 @@ void reduce_head(State& state, uint32_t tokens) {
     if (state.empty) {
         // The guess was everything there is: its worker's partial result is the head's.
         normalise<head_tiles>(
-            config::cb_gathered, (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles,
-            config::cb_inverse, config::cb_exact);
+            config::cb_gathered, (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles, bands,
+            config::cb_exact);
     } else {
         for (uint32_t slot = 0; slot < others; ++slot) {
             if (attention::part_of(tokens, config::chunk_tiles(), slot + 1, config::workers(), config::speculate).tiles() > 0) {
                 state.merge_slot(slot);
             }
         }
-        normalise<head_tiles>(config::cb_state, 0, config::cb_inverse, config::cb_exact);
+        normalise<head_tiles>(config::cb_state, 0, bands, config::cb_exact);
     }
     if (others > 0) {
         cb_pop_front(config::cb_gathered, others * config::partial_tiles);
@@ -161,13 +167,13 @@ void kernel_main() {
             state.attend(part.first, tokens);
             state.attend(part.last, tokens);
             if (config::speculate && worker == attention::speculative_worker(config::workers())) {
-                normalise<head_tiles>(config::cb_state, 0, config::cb_inverse, config::cb_guess);
+                normalise<head_tiles>(config::cb_state, 0, bands_of(item), config::cb_guess);
             }
             state.attend(part.middle, tokens);
             cb_pop_front(config::cb_query, head_tiles);
         }
         if (worker == attention::reducer) {
-            reduce_head(state, tokens);
+            reduce_head(state, tokens, bands_of(item));
         } else if (part.tiles() > 0) {
             state.send_to_reducer();
         }

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vector unit on some rows of destination tiles, for compute kernels. Decoding has few query rows in a tile of 32;
+// what works on its bands of 4 rows, the height of a vector, costs as much as there are rows.
+//
+// Of a band a vector holds the even or the odd columns of one face (16 x 16), so it has four of them in a tile.
+// All need float32 destination registers.
+
+#pragma once
+
+#include <cstdint>
+
+#include "api/compute/eltwise_unary/recip.h"
+
+namespace register_rows {
+
+constexpr uint32_t band_rows = 4;
+
+// Bands [begin, end) of a tile.
+struct Bands {
+    uint32_t begin;
+    uint32_t end;
+};
+
+// The bands that rows [begin, end) lie in.
+inline Bands bands_of(uint32_t begin, uint32_t end) { return {begin / band_rows, (end + band_rows - 1) / band_rows}; }
+
+}  // namespace register_rows
+
+#if defined(TRISC_MATH)
+
+#include "ckernel_sfpu_recip.h"
+#include "llk_math_eltwise_unary_sfpu_params.h"
+#include "sfpi.h"
+
+namespace register_rows::vector {
+
+// In vectors of sfpi::dst_reg.
+constexpr uint32_t tile_stride = 32;
+constexpr uint32_t face_stride = 8;
+constexpr uint32_t band_stride = 2;
+constexpr uint32_t bands_a_face = 4;
+
+// Calls visit() for each band, with sfpi::dst_reg[0] at its first vector.
+template <typename Visit>
+sfpi_inline void for_each_band(Bands bands, Visit visit) {
+    for (uint32_t band = 0; band < bands.end; ++band) {
+        if (band >= bands.begin) {
+            visit();
+        }
+        sfpi::dst_reg += band_stride;
+        if (band % bands_a_face == bands_a_face - 1) {
+            sfpi::dst_reg += face_stride / 2;  // over the face to the right, in steps an instruction can hold
+            sfpi::dst_reg += face_stride / 2;
+        }
+    }
+}
+
+template <uint32_t tiles>
+inline void divide(Bands bands) {
+    for_each_band(bands, [] {
+        const sfpi::vFloat inverse = ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[tiles * tile_stride]);
+#pragma GCC unroll 16
+        for (uint32_t i = 0; i < 4 * tiles; ++i) {
+            const uint32_t at = i / 4 * tile_stride + i / 2 % 2 * face_stride + i % 2;
+            sfpi::dst_reg[at] = sfpi::dst_reg[at] * inverse;
+        }
+    });
+}
+
+// LREG0 and LREG1 += the squares of the even and the odd columns of a band, in the first `tiles` tiles. By hand: the
+// compiler would load more vectors ahead than there are registers.
+template <uint32_t tiles>
+inline void add_squares() {
+    using ckernel::p_sfpu;
+    if constexpr (tiles > 0) {
+        add_squares<tiles - 1>();
+        constexpr uint32_t left = (tiles - 1) * tile_stride * SFP_DESTREG_STRIDE;
+        constexpr uint32_t right = left + face_stride * SFP_DESTREG_STRIDE;
+        TTI_SFPLOAD(p_sfpu::LREG2, 0, ADDR_MOD_3, left);
+        TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, left + SFP_DESTREG_STRIDE);
+        TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG2, p_sfpu::LREG0, p_sfpu::LREG0, 0);
+        TTI_SFPMAD(p_sfpu::LREG3, p_sfpu::LREG3, p_sfpu::LREG1, p_sfpu::LREG1, 0);
+        TTI_SFPLOAD(p_sfpu::LREG2, 0, ADDR_MOD_3, right);
+        TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, right + SFP_DESTREG_STRIDE);
+        TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG2, p_sfpu::LREG0, p_sfpu::LREG0, 0);
+        TTI_SFPMAD(p_sfpu::LREG3, p_sfpu::LREG3, p_sfpu::LREG1, p_sfpu::LREG1, 0);
+    }
+}
+
+// LREG0 += LREG0 of the column `distance` to the left, of 8 in a ring.
+template <uint32_t distance>
+inline void add_rotated() {
+    using ckernel::p_sfpu;
+    constexpr uint32_t rotate = 3;  // SFPSHFT2's mode SUBVEC_SHFLROR1: by one column
+    TTI_SFPSHFT2(0, p_sfpu::LREG0, p_sfpu::LREG1, rotate);
+    TTI_SFPNOP;
+#pragma GCC unroll 3
+    for (uint32_t step = 1; step < distance; ++step) {
+        TTI_SFPSHFT2(0, p_sfpu::LREG1, p_sfpu::LREG1, rotate);
+        TTI_SFPNOP;
+    }
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+}
+
+// An instruction must not follow at once on the multiplication or addition whose result it reads: hence the SFPNOPs.
+template <uint32_t tiles>
+inline void sum_squares(Bands bands, uint32_t factor) {
+    using ckernel::p_sfpu;
+    TTI_SFPLOADI(p_sfpu::LREG0, sfpi::SFPLOADI_MOD0_FLOATB, 0);
+    TTI_SFPLOADI(p_sfpu::LREG1, sfpi::SFPLOADI_MOD0_FLOATB, 0);
+    for_each_band(bands, [] { add_squares<tiles>(); });
+    TTI_SFPNOP;
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+    // The four rows of LREG0 to the first ones of LREG0 to 3, and their sum. The other rows do not matter.
+    TTI_SFPTRANSP(0, 0, 0, 0);
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG2, p_sfpu::LREG3, p_sfpu::LREG2, 0);
+    TTI_SFPNOP;
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG2, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+    add_rotated<1>();
+    add_rotated<2>();
+    add_rotated<4>();
+    TT_SFPLOADI(p_sfpu::LREG1, sfpi::SFPLOADI_MOD0_LOWER, factor & 0xFFFF);
+    TT_SFPLOADI(p_sfpu::LREG1, sfpi::SFPLOADI_MOD0_UPPER, factor >> 16);
+    ckernel::math::reset_counters(ckernel::p_setrwc::SET_D);
+    TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
+    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, 2);
+}
+
+}  // namespace register_rows::vector
+
+#endif
+
+namespace register_rows {
+
+inline void divide_init() { ckernel::recip_tile_init(); }
+
+// Registers [0, tiles) /= register `tiles`, whose rows hold one value each, in all columns.
+template <uint32_t tiles>
+inline void divide([[maybe_unused]] Bands bands) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
+}
+
+// Element 0 of register 0 = the sum of squares over registers [0, tiles); element 1 that sum times `factor`, the bits
+// of a float32. The first four rows of register 0 are overwritten.
+template <uint32_t tiles>
+inline void sum_squares([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t factor) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::sum_squares<tiles>, 0, ckernel::VectorMode::None, bands, factor)));
+}
+
+}  // namespace register_rows
