@@ -13,7 +13,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 import torch
 import ttnn
@@ -27,7 +26,7 @@ from models.llama31_8b.tt.precision import PrecisionPlan, precision_plan
 from models.llama31_8b.tt.weight_map import WeightMap
 from runtime_patches.simulated_n150.environment import real_sfpi
 
-from .mesh_memory import MODEL, MeshMemory, StepMemory
+from .mesh_memory import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
 
 
 class BlankStore:
@@ -63,15 +62,15 @@ def build_model(mesh: ttnn.MeshDevice, precision: PrecisionPlan, users: int, cap
 def measure(mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int) -> MeshMemory:
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one user.
 
-    capacity: cached positions a user; chunk: a power of two that divides it. Programs compiled before are dropped: a
-    program tells its circular buffers only when it is made.
+    capacity: cached positions a user; chunk: a power of two that divides it. Drops the mesh's compiled programs, to
+    count those of this model.
     """
     mesh.clear_program_cache()
     empty = _in_use(mesh)
     model = build_model(mesh, precision_plan(precision, preset(MODEL).num_hidden_layers), users, capacity)
     held = _in_use(mesh)
-    decode, decoded = captured(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
-    prefill, prefilled = captured(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))
+    decode, decoded = step_memory(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
+    prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))
     dram, l1 = (ttnn.get_memory_view(mesh, kind) for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1))
     return MeshMemory(
         dram_held=held[0] - empty[0],
@@ -79,8 +78,8 @@ def measure(mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, ch
         dram_banks=dram.num_banks,
         l1_held=held[1] - empty[1],
         l1_size=l1.total_bytes_per_bank,
-        decode=StepMemory.of_graph(decode),
-        prefill=StepMemory.of_graph(prefill),
+        decode=decode,
+        prefill=prefill,
         programs=mesh.num_program_cache_entries(),
         logits=(decoded, prefilled),
     )
@@ -92,14 +91,21 @@ def _in_use(mesh: ttnn.MeshDevice) -> tuple[int, int]:
     return tuple(ttnn.get_memory_view(mesh, kind).total_bytes_allocated_per_bank for kind in kinds)
 
 
-def captured(step: Callable[[], ttnn.Tensor]) -> tuple[list[dict[str, Any]], tuple[int, ...]]:
-    """The graph of what `step` runs, and the shape of its result."""
-    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NORMAL)
+def step_memory(step: Callable[[], ttnn.Tensor]) -> tuple[StepMemory, tuple[int, ...]]:
+    """What `step` takes, and the shape of its result.
+
+    It runs twice: as it is, when ttnn refuses what does not fit beside what is allocated, and recorded without
+    dispatch, the only mode in which every program tells its buffers.
+    """
+    shape = tuple(step().shape)
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
     try:
-        shape = tuple(step().shape)
+        step()
     finally:
         graph = ttnn.graph.end_graph_capture()
-    return graph, shape
+    usage = ttnn.graph.extract_resource_usage_per_core(graph)
+    size, operation = largest_program(graph)
+    return StepMemory(size, operation, usage.peak_l1, usage.peak_total, peak_per_bank(graph, "DRAM")), shape
 
 
 def main(arguments: list[str]) -> int:
