@@ -75,6 +75,7 @@ def test_json_schema(model, capsys):
     )
     assert got["options"] == {
         **DemoOptions().to_dict(),
+        "device": "cpu",
         "model": model,
         "json": True,
         "chunk_size": 32,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from loguru import logger
 
 from ..tt.mesh import MeshError, MeshPlan
-from ..tt.precision import PrecisionPlan, precision_plan
+from ..tt.precision import PrecisionError, PrecisionPlan, precision_plan
 from .options import DemoOptions, UserError
 
 if TYPE_CHECKING:
@@ -37,38 +37,63 @@ def count_boards(folder: Path = BOARDS) -> int:
     return len(list(folder.glob("[0-9]*")))
 
 
+def choose_device() -> tuple[str, str]:
+    """The device of this machine, n150 where boards and all they need are there, else cpu; and why."""
+    from runtime_patches.simulated_n150 import doctor
+
+    boards = count_boards()
+    if not boards:
+        return "cpu", f"no Tenstorrent board in {BOARDS}"
+    if reason := doctor.why_not("silicon"):
+        return "cpu", f"{boards} Tenstorrent chips, but {reason}"
+    return "n150", f"{boards} Tenstorrent chips"
+
+
 def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_tokens: int) -> BoardPlan:
     """Raises UserError when the mesh cannot split the model, or a chip cannot hold it with this context; the message
     has the bytes needed and present."""
     from perf.roofline import DoesNotFit, budget
 
     wanted = min(prompt_tokens + options.max_new_tokens, config.max_position_embeddings)
-    precision = precision_plan(PRECISION, config.num_hidden_layers)
     try:
+        precision = precision_plan(
+            options.precision or PRECISION, config.num_hidden_layers, options.precision_overrides
+        )
         budget(config, mesh, precision, wanted).check(f"{config.name} on {mesh} with {wanted} positions")
-    except (MeshError, DoesNotFit) as error:
+    except (MeshError, PrecisionError, DoesNotFit) as error:
         raise UserError(f"--device n150: {error}") from error
     return BoardPlan(mesh, precision, -(-wanted // TILE) * TILE)
 
 
-def run(options: DemoOptions, text: str | None) -> int:
-    """Stream a text from boards and report its speed; exit code 0. Raises UserError before any device work."""
+def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
+    """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something or has fewer chips, and
+    for what boards do not do."""
     from runtime_patches.simulated_n150 import doctor
 
     try:
-        mesh = MeshPlan.choose()
+        mesh = MeshPlan.choose(options.mesh)
         if reason := doctor.why_not("silicon"):
             raise UserError(f"--device n150: {reason}")
         mesh.check_board(count_boards())
     except MeshError as error:
         raise UserError(f"--device n150: {error}") from error
-    unsupported = {"--json": options.json, "--stop": options.stop, "drafting": options.drafter != "none",
-                   "chat": text is None}  # fmt: skip
+    unsupported = {
+        f"--attention {options.attention}": options.attention in ("sink", "static"),
+        "drafting": options.drafter != "none",
+        "chat": text is None,
+    }
     if asked := [name for name, given in unsupported.items() if given]:
         raise UserError(f"--device n150 does not do {asked[0]}; --device cpu does")
+    return mesh
+
+
+def run(options: DemoOptions, text: str | None) -> int:
+    """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError before any
+    device work."""
+    mesh = check_machine(options, text)
     from ..tokenizer import Tokenizer
     from ..weights import LoadedModel, load_state_dict, read_config, resolve_source
-    from .demo import TextPrinter, encode_prompt
+    from .demo import TextPrinter, encode_prompt, show_result, token_callback
 
     folder, shown = resolve_source(options.model)
     config = read_config(folder, name=Path(shown).name)
@@ -78,7 +103,9 @@ def run(options: DemoOptions, text: str | None) -> int:
     loaded = LoadedModel(config, None, tokenizer, shown)
     ids = encode_prompt(loaded, options, text)
     plan = plan_run(config, options, mesh, len(ids))
-    logger.info("{} on {} N150, {} precision, exact attention", shown, mesh, plan.precision.name)
+    logger.info(
+        "{} on {} N150, {} precision, exact attention: boards do not speculate yet", shown, mesh, plan.precision.name
+    )
     state = load_state_dict(folder, config)
 
     from ..tt.generator import Generator
@@ -92,20 +119,16 @@ def run(options: DemoOptions, text: str | None) -> int:
         model = TtLlama(
             device, mesh, config, plan.precision, WeightMap(config, state, mesh), store, capacity=plan.capacity
         )
-        printer = TextPrinter(loaded, sys.stdout)
+        printer = TextPrinter(loaded, None if options.json else sys.stdout)
         result = Generator(model).generate(
             [ids],
             max_new_tokens=options.max_new_tokens,
             sampling=options.sampling(),
             eos_token_ids=tokenizer.eos_token_ids,
-            on_token=lambda _, token: printer.push(token),
+            on_token=token_callback(loaded, options, printer.push),
         )
         printer.finish()
     finally:
         mesh.close(device)
-    speed = result.decode_tokens_per_second
-    logger.info(
-        "prefill {} tokens in {:.2f} s, decode {} tokens{}", result.prefill_tokens, result.prefill_seconds,
-        result.decode_tokens, f" at {speed:.1f} tokens/s" if speed else "",
-    )  # fmt: skip
-    return 0
+    used = replace(options, attention="exact", mesh=str(mesh), precision=options.precision or PRECISION)
+    return show_result(loaded, used, used.policy(), ids, result)

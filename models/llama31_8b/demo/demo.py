@@ -13,11 +13,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
 from tqdm import tqdm
 
+from .board import choose_device
 from .options import AUTO, DemoOptions, UserError, parse
 
 if TYPE_CHECKING:
@@ -50,6 +52,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(options: DemoOptions) -> int:
+    if options.device == AUTO:
+        device, why = choose_device()
+        logger.info("--device {}: {}", device, why)
+        options = replace(options, device=device)
     if options.device == "sim":
         from .simulated import run as run_simulated
 
@@ -93,7 +99,13 @@ def run_once(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy,
     printer = TextPrinter(loaded, None if options.json else sys.stdout)
     result = generate_text(loaded, options, policy, ids, on_token=printer.push, drafter=drafter)
     printer.finish()
+    return show_result(loaded, options, policy, ids, result)
 
+
+def show_result(
+    loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, ids: list[int], result: GenerationResult
+) -> int:
+    """Print the report of one text behind the prompt `ids`, or with --json the object; exit code 0."""
     from .report import print_report
 
     report = make_report(loaded, options, policy, [result], context=len(ids) + len(result.token_ids[0]))
@@ -119,7 +131,6 @@ def generate_text(
     """One user's text after the prompt `ids`, behind what `cache` holds; prefill progress on stderr."""
     from ..reference.generate import generate
     from ..reference.speculative_generate import speculative_generate
-    from ..reference.stop_strings import StopStrings
 
     bar = tqdm(
         total=len(ids),
@@ -135,18 +146,12 @@ def generate_text(
         if done == total:
             bar.close()
 
-    stops = StopStrings(options.stop, loaded.tokenizer.stream) if options.stop else None
-
-    def produced(user: int, token: int) -> bool:
-        on_token(token)
-        return stops is not None and stops(user, token)
-
     request = {
         "max_new_tokens": options.max_new_tokens,
         "sampling": options.sampling(),
         "policy": policy,
         "eos_token_ids": loaded.tokenizer.eos_token_ids,
-        "on_token": produced,
+        "on_token": token_callback(loaded, options, on_token),
         "on_prefill": prefilled,
         "cache": cache,
     }
@@ -164,6 +169,21 @@ def generate_text(
         )
     finally:
         bar.close()
+
+
+def token_callback(
+    loaded: LoadedModel, options: DemoOptions, on_token: Callable[[int], None]
+) -> Callable[[int, int], bool]:
+    """What a generator calls for each token: `on_token`, then True where the text reaches a string of --stop."""
+    from ..reference.stop_strings import StopStrings
+
+    stops = StopStrings(options.stop, loaded.tokenizer.stream) if options.stop else None
+
+    def produced(user: int, token: int) -> bool:
+        on_token(token)
+        return stops is not None and stops(user, token)
+
+    return produced
 
 
 class TextPrinter:

@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..tt.mesh import MeshError, MeshPlan
+from ..tt.precision import PLANS
+
 if TYPE_CHECKING:
     from ..reference.attention import AttentionPolicy
     from ..reference.drafting import DraftShape
@@ -18,9 +21,9 @@ if TYPE_CHECKING:
     from ..reference.verification import SigmoidApproximation
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
-# What --device takes today; the error for anything else lists this.
-DEVICES = ("cpu", "sim", "n150")
 AUTO = "auto"
+# What --device takes today; the error for anything else lists this.
+DEVICES = (AUTO, "cpu", "sim", "n150")
 VERIFICATIONS = ("exact", "sigmoid")
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -56,7 +59,10 @@ class DemoOptions:
     tree: str | None = None
     fuzzy: int | None = None
     verify: str = "exact"
-    device: str = "cpu"
+    device: str = AUTO
+    mesh: str | None = None
+    precision: str | None = None
+    precision_overrides: str | None = None
     json: bool = False
 
     def __post_init__(self) -> None:
@@ -82,6 +88,24 @@ class DemoOptions:
         if not all(self.stop):
             raise UserError("--stop takes a text of at least one character")
         self._check_drafting()
+        self._check_device()
+
+    def _check_device(self) -> None:
+        _one_of("device", self.device, DEVICES)
+        if self.precision is not None:
+            _one_of("precision", self.precision, PLANS)
+        if self.mesh is not None:
+            try:
+                MeshPlan.parse(self.mesh)
+            except MeshError as error:
+                raise UserError(f"--mesh: {error}") from error
+        for_chips = {
+            "--mesh": self.mesh,
+            "--precision": self.precision,
+            "--precision-overrides": self.precision_overrides,
+        }
+        if self.device == "cpu" and (asked := [flag for flag, value in for_chips.items() if value is not None]):
+            raise UserError(f"{asked[0]} goes with --device n150 or sim; this run is on --device cpu")
 
     def _check_drafting(self) -> None:
         if self.verify not in VERIFICATIONS:
@@ -218,9 +242,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         default=default["device"],
         metavar="NAME",
-        help="cpu; sim: a tiny random model in TT-NN on the simulated N150, checked step by step; n150: boards, as many "
-        "as $MESH_DEVICE says, such as 1x2 (default: cpu)",
+        help="cpu; sim: a tiny random model in TT-NN on the simulated N150, checked step by step; n150: boards; auto: "
+        "n150 on a machine with boards and what they need, else cpu (default: auto)",
     )
+    group.add_argument(
+        "--mesh", metavar="RxC", help="boards of --device n150, such as 1x2 (default: $MESH_DEVICE, else 1x1)"
+    )
+    group.add_argument(
+        "--precision", metavar="PLAN",
+        help=f"number formats on chips: {', '.join(PLANS)} (default: performance on n150, accuracy on sim)",
+    )  # fmt: skip
+    group.add_argument(
+        "--precision-overrides", metavar="FILE",
+        help='JSON with other formats for some layers: {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
+    )  # fmt: skip
     group.add_argument(
         "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"
     )
@@ -332,7 +367,6 @@ def parse(argv: list[str] | None = None) -> DemoOptions:
     add_arguments(parser)
     values = vars(parser.parse_args(argv))
     _one_of("attention", values["attention"], ATTENTIONS)
-    _one_of("device", values["device"], DEVICES)
     values["stop"] = tuple(values["stop"])
     return DemoOptions(**values)
 

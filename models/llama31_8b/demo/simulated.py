@@ -14,11 +14,14 @@ import sys
 from pathlib import Path
 
 from ..config import LlamaConfig, RopeScaling
+from ..tt.mesh import MeshPlan
+from ..tt.precision import PrecisionError, precision_plan
 from .options import DemoOptions, UserError
 
 GRID = "2x1"  # a core for each query head
 CAPACITY, CHUNK, PROMPT_TOKENS = 128, 32, 40
 MOST_TOKENS = CAPACITY - PROMPT_TOKENS
+PRECISION = "accuracy"
 LEAST_PCC = 0.99
 # The stand-in compiler makes larger kernels than SFPI's (see tests/conftest.py).
 KERNEL_BYTES = 96 * 1024
@@ -42,9 +45,18 @@ def run(options: DemoOptions) -> int:
     from runtime_patches.simulated_n150 import doctor
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
-    if options.model or options.json:
-        flag = "--model" if options.model else "--json"
-        raise UserError(f"{flag} does not go with --device sim, which runs a tiny random Llama and prints its PCC")
+    unused = {"--model": options.model, "--json": options.json, "--stop": options.stop,
+              "--temperature": options.temperature, "drafting": options.drafter != "none",
+              f"--attention {options.attention}": options.attention in ("sink", "static")}  # fmt: skip
+    if asked := [name for name, given in unused.items() if given]:
+        raise UserError(f"{asked[0]} does not go with --device sim, which runs a tiny random Llama and prints its PCC")
+    if options.mesh is not None and MeshPlan.parse(options.mesh).chips > 1:
+        raise UserError(f"--mesh {options.mesh} does not go with --device sim, which has one chip")
+    precision = options.precision or PRECISION
+    try:
+        precision_plan(precision, TINY.num_hidden_layers, options.precision_overrides)
+    except PrecisionError as error:
+        raise UserError(f"--device sim: {error}") from error
     if options.max_new_tokens > MOST_TOKENS:
         raise UserError(f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {options.max_new_tokens}")
     if reason := doctor.why_not("simulator"):
@@ -54,7 +66,9 @@ def run(options: DemoOptions) -> int:
         environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
-    command = [sys.executable, "-m", __spec__.name, str(options.max_new_tokens), str(options.seed)]
+    command = [sys.executable, "-m", __spec__.name, str(options.max_new_tokens), str(options.seed), precision]
+    if options.precision_overrides is not None:
+        command.append(os.path.abspath(options.precision_overrides))
     root = Path(__file__).resolve().parents[3]
     return subprocess.run(command, env=environment, cwd=root, check=False).returncode
 
@@ -64,18 +78,19 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("tokens", type=int)
     parser.add_argument("seed", type=int)
+    parser.add_argument("precision")
+    parser.add_argument("overrides", nargs="?")
     options = parser.parse_args(arguments)
     import torch
     import ttnn
 
     from ..reference.model import ReferenceLlama
     from ..reference.random_weights import random_state_dict
-    from ..tt.mesh import MeshPlan
     from ..tt.model import TtLlama, read
-    from ..tt.precision import precision_plan
     from ..tt.weight_map import WeightMap
     from ..tt.weight_store import WeightStore
 
+    precision = precision_plan(options.precision, TINY.num_hidden_layers, options.overrides)
     plan, state = MeshPlan(), random_state_dict(TINY, options.seed)
     reference = ReferenceLlama.from_state_dict(TINY, state)
     generator = torch.Generator().manual_seed(options.seed)
@@ -85,11 +100,10 @@ def main(arguments: list[str]) -> int:
     )
     try:
         print(f"simulated N150, {GRID} cores: {TINY.num_hidden_layers} layers, hidden {TINY.hidden_size}, random weights, "
-              f"a random prompt of {PROMPT_TOKENS} tokens; "
+              f"{precision.name} precision, a random prompt of {PROMPT_TOKENS} tokens; "
               "exact attention, steps run eagerly (the simulator replays no traces)", flush=True)  # fmt: skip
         model = TtLlama(
-            device, plan, TINY, precision_plan("accuracy", TINY.num_hidden_layers), WeightMap(TINY, state, plan),
-            WeightStore(device, plan), capacity=CAPACITY,
+            device, plan, TINY, precision, WeightMap(TINY, state, plan), WeightStore(device, plan), capacity=CAPACITY,
         )  # fmt: skip
         cache = reference.new_cache(1, CAPACITY)
         expected = reference.prefill([prompt], cache)[0]
