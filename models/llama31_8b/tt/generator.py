@@ -13,16 +13,18 @@ import ttnn
 from loguru import logger
 
 from ..reference.generate import GenerationResult, TokenCallback, UserStream, open_streams
-from ..reference.sampling import SamplingParams, make_generators, sample, warp_logits
+from ..reference.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
 from .mesh import TILE
 from .model import StepInputs, TtLlama, read
+from .sampling import Chooser, why_host
 
 PREFILL_CHUNK = 512
 
 
 class Generator:
-    """Runs a TtLlama. choose: "device" picks greedy tokens on the chips and reads back ids alone, "host" reads logits;
-    temperatures above 0 are sampled on the host, seeded as in the reference, and said so.
+    """Runs a TtLlama. choose: "device" picks tokens on the chips and reads back ids alone, "host" reads logits. Both
+    draw the same tokens from the same seeds (see sampling.py). What the chips cannot draw from, the host does, and the
+    log says why.
 
     A decode step is captured as a trace after its first run where the mesh was opened with a trace region and fast
     dispatch; elsewhere every step runs eagerly. `traced` says which, `why_eager` why.
@@ -59,23 +61,16 @@ class Generator:
         )
         for stream, prompt in zip(streams, prompts, strict=True):
             _check_ids(model, stream.user, prompt)
-        generators = make_generators(sampling, len(prompts))
-        on_device = self.choose == "device" and sampling.greedy and on_logits is None
-        if self.choose == "device" and not sampling.greedy:
-            logger.info("temperature {} is sampled on the host from logits read back", sampling.temperature)
+        tokens = _Tokens(model, sampling, len(prompts), self._chooser(sampling, on_logits), on_logits)
         if not self.traced:
             logger.info("decode steps run eagerly: {}", self.why_eager)
 
-        def picked(user: int, logits: torch.Tensor) -> int:
-            if on_logits is not None:
-                on_logits(user, logits)
-            return int(sample(warp_logits(logits[None], sampling), [generators[user]])[0])
-
         started = time.perf_counter()
         for stream, prompt in zip(streams, prompts, strict=True):
-            stream.push(picked(stream.user, self.prefill(prompt, stream.user)))
+            logits = self._prefill(prompt, stream.user, whole=tokens.chooser is None)
+            stream.push(tokens.first(logits, stream.user, (len(prompt) - 1) % TILE))
         decoding = time.perf_counter()
-        decoded = self._decode(streams, [len(prompt) for prompt in prompts], on_device, picked)
+        decoded = self._decode(streams, [len(prompt) for prompt in prompts], tokens)
         ended = time.perf_counter()
         return GenerationResult(
             token_ids=[stream.token_ids for stream in streams],
@@ -88,43 +83,50 @@ class Generator:
 
     def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
         """Cache a prompt in chunks; the last token's logits, float32 [vocab]."""
+        return read(self._prefill(prompt, user, whole=True))[0, 0, (len(prompt) - 1) % TILE].float()
+
+    def _prefill(self, prompt: Sequence[int], user: int, whole: bool) -> ttnn.Tensor:
         logits = None
         for start in range(0, len(prompt), self.prefill_chunk):
             end = min(start + self.prefill_chunk, len(prompt))
-            logits = self.model.prefill(prompt[start:end], user, start, last=end == len(prompt))
-        return read(logits)[0, 0, (len(prompt) - 1) % TILE].float()
+            logits = self.model.prefill(prompt[start:end], user, start, last=end == len(prompt), whole=whole)
+        return logits
 
-    def _decode(
-        self, streams: list[UserStream], lengths: list[int], on_device: bool, picked: Callable[[int, torch.Tensor], int]
-    ) -> int:
+    def _chooser(self, sampling: SamplingParams, on_logits: Callable | None) -> Chooser | None:
+        """What chooses on the chips; None when the host has to."""
+        if self.choose == "host" or on_logits is not None:
+            return None
+        if reason := why_host(sampling, self.model.config.vocab_size):
+            logger.warning("tokens are chosen on the host from logits read back: {}", reason)
+            return None
+        return Chooser(self.model.mesh, self.model.plan, self.model.config, sampling)
+
+    def _decode(self, streams: list[UserStream], lengths: list[int], tokens: _Tokens) -> int:
         """Decode until every stream has ended; the number of tokens."""
         model, decoded, trace, steps = self.model, 0, None, 0
         inputs = model.step_inputs([0] * model.users, [-1] * model.users)
         changed, output = True, None
         try:
-            while any(stream.finish_reason is None for stream in streams):
-                if changed or not on_device:
-                    _load(model, inputs, streams, lengths)
+            while unfinished := [stream for stream in streams if stream.finish_reason is None]:
+                if changed or tokens.chooser is None:
+                    _load(model, inputs, unfinished, lengths)
+                tokens.draw([stream.user for stream in unfinished])
                 if trace is not None:
                     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
                 elif self.traced and steps == 1:
                     # The first step compiled all programs. Capturing runs nothing.
                     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
-                    output = _step(model, inputs, on_device)
+                    output = _step(model, inputs, tokens)
                     ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
                     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
                 else:
-                    output = _step(model, inputs, on_device)
+                    output = _step(model, inputs, tokens)
                 steps += 1
                 result = read(output)
                 changed = False
-                for stream in streams:
-                    if stream.finish_reason is not None:
-                        continue
-                    user = stream.user
-                    lengths[user] += 1
-                    token = int(result[0, user]) if on_device else picked(user, result[0, 0, user].float())
-                    changed |= not stream.push(token)
+                for stream in unfinished:
+                    lengths[stream.user] += 1
+                    changed |= not stream.push(tokens.of(result, stream.user))
                     decoded += 1
         finally:
             if trace is not None:
@@ -132,27 +134,61 @@ class Generator:
         return decoded
 
 
-def greedy(logits: ttnn.Tensor, output: ttnn.Tensor | None = None) -> ttnn.Tensor:
-    """Arg-max on the device: bfloat16 [1, 1, users, vocab] -> uint32 [1, users]."""
-    rows = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
-    users, vocab = rows.shape[2], rows.shape[3]
-    return ttnn.argmax(ttnn.reshape(rows, (1, users, vocab)), dim=-1, output_tensor=output)
+class _Tokens:
+    """Where the tokens of one generation come from: `chooser` on the chips, or the host when it is None.
+
+    Either takes one number of a user's generator for each of its tokens.
+    """
+
+    def __init__(
+        self, model: TtLlama, sampling: SamplingParams, batch: int, chooser: Chooser | None,
+        on_logits: Callable[[int, torch.Tensor], None] | None,
+    ) -> None:  # fmt: skip
+        self.chooser, self.sampling, self.on_logits = chooser, sampling, on_logits
+        self.generators = make_generators(sampling, batch)
+        self.users = model.users
+        self.drawing = chooser is not None and not sampling.greedy
+        self.uniforms = chooser.uniforms([0.0] * self.users) if self.drawing else None
+
+    def first(self, logits: ttnn.Tensor, user: int, row: int) -> int:
+        """From a prompt's last tile of logits, [1, 1, 32, columns], the token after `row`."""
+        if self.chooser is None:
+            return self._sampled(user, read(logits)[0, 0, row].float())
+        numbers = self.chooser.uniforms([self._number(user)] * TILE) if self.drawing else None
+        return int(read(self.chooser(logits, numbers))[0, row])
+
+    def draw(self, users: Collection[int]) -> None:
+        """Give the next step new numbers for these users."""
+        if self.drawing:
+            numbers = [self._number(user) if user in users else 0.0 for user in range(self.users)]
+            ttnn.copy_host_to_device_tensor(self.chooser.uniforms(numbers, on_device=False), self.uniforms)
+
+    def of(self, result: torch.Tensor, user: int) -> int:
+        """From what a step returned: tokens [1, users], or logits [1, 1, users, vocab]."""
+        return int(result[0, user]) if self.chooser else self._sampled(user, result[0, 0, user].float())
+
+    def _number(self, user: int) -> float:
+        return float(draw_uniforms([self.generators[user]], 1))
+
+    def _sampled(self, user: int, logits: torch.Tensor) -> int:
+        if self.on_logits is not None:
+            self.on_logits(user, logits)
+        return int(sample(warp_logits(logits[None], self.sampling), [self.generators[user]])[0])
 
 
-def _step(model: TtLlama, inputs: StepInputs, on_device: bool) -> ttnn.Tensor:
-    """A decode step that leaves its inputs ready for the next: positions advanced, on_device also the tokens."""
-    logits = model.decode(inputs)
+def _step(model: TtLlama, inputs: StepInputs, tokens: _Tokens) -> ttnn.Tensor:
+    """A decode step that leaves its inputs ready for the next: positions advanced, and tokens chosen on the chips."""
+    logits = model.decode(inputs, whole=tokens.chooser is None)
     ttnn.plus_one(inputs.positions, skip_negative_entries=True)
     ttnn.plus_one(inputs.angles)
-    return greedy(logits, inputs.tokens) if on_device else logits
+    return logits if tokens.chooser is None else tokens.chooser(logits, tokens.uniforms, inputs.tokens)
 
 
-def _load(model: TtLlama, inputs: StepInputs, streams: Sequence[UserStream], lengths: Sequence[int]) -> None:
+def _load(model: TtLlama, inputs: StepInputs, unfinished: Sequence[UserStream], lengths: Sequence[int]) -> None:
     """Write tokens and positions of the unfinished users to the device; the others are skipped."""
     tokens, positions = [0] * model.users, [-1] * model.users
-    for stream in streams:
-        if stream.finish_reason is None:
-            tokens[stream.user], positions[stream.user] = stream.token_ids[-1], lengths[stream.user]
+    for stream in unfinished:
+        tokens[stream.user], positions[stream.user] = stream.token_ids[-1], lengths[stream.user]
     for host, device in zip(model.step_inputs(tokens, positions, on_device=False), inputs, strict=True):
         ttnn.copy_host_to_device_tensor(host, device)
 

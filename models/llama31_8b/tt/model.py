@@ -86,20 +86,25 @@ class TtLlama:
         mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
         return DecoderLayer(self.plan, norm("attention"), attention, norm("mlp"), mlp)
 
-    def decode(self, inputs: StepInputs) -> ttnn.Tensor:
-        """One token a user -> logits, bfloat16 [1, 1, users, vocab], the same on every chip. Writes the cache."""
+    def decode(self, inputs: StepInputs, whole: bool = True) -> ttnn.Tensor:
+        """One token a user -> logits, bfloat16 [1, 1, users, vocab], the same on every chip. Writes the cache.
+
+        whole: False leaves every chip its own columns, [1, 1, users, padded vocab / tp].
+        """
         angles = self.rope.decode_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG)
         for layer in self.layers:
             x = layer.decode(x, self.cache, inputs.positions, angles)
-        return self._logits(x)
+        return self._logits(x, whole)
 
-    def prefill(self, tokens: Sequence[int], user: int, start: int, last: bool) -> ttnn.Tensor | None:
+    def prefill(
+        self, tokens: Sequence[int], user: int, start: int, last: bool, whole: bool = True
+    ) -> ttnn.Tensor | None:
         """Cache a chunk of one user's prompt at positions from `start`, behind what is cached.
 
         tokens: padded to a power of two of at least 32; what the padding writes is overwritten by later tokens before
         any reads it. start: a multiple of 32. last: return logits of the chunk's last token, bfloat16 [1, 1, 32,
-        vocab], in row (len(tokens) - 1) % 32. Raises ValueError.
+        vocab], in row (len(tokens) - 1) % 32. whole: as of `decode`. Raises ValueError.
         """
         if not 0 <= user < self.users:
             raise ValueError(f"user must be 0 to {self.users - 1}, got {user}")
@@ -121,10 +126,13 @@ class TtLlama:
         tile = (len(tokens) - 1) // TILE * TILE
         if rows > TILE:
             x = ttnn.slice(x, [0, 0, tile, 0], [1, 1, tile + TILE, x.shape[3]])
-        return self._logits(x)
+        return self._logits(x, whole)
 
-    def _logits(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        logits = gather(self.head(self.norm(gather(x, self.plan))), self.plan)
+    def _logits(self, x: ttnn.Tensor, whole: bool) -> ttnn.Tensor:
+        logits = self.head(self.norm(gather(x, self.plan)))
+        if not whole:
+            return logits
+        logits = gather(logits, self.plan)
         if logits.shape[3] == self.config.vocab_size:
             return logits
         return ttnn.slice(logits, [0, 0, 0, 0], [1, 1, logits.shape[2], self.config.vocab_size])
