@@ -21,8 +21,8 @@ def figures(got, expected) -> dict:
     return {"pcc": correlation(got, expected), "absolute": float(error.max()), "relative": float(relative.max())}
 
 
-def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, folder=None):
-    """(TtLlama, ReferenceLlama) with the same random weights."""
+def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, overrides=None):
+    """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache."""
     from models.llama31_8b.reference.model import ReferenceLlama
     from models.llama31_8b.reference.random_weights import random_state_dict
     from models.llama31_8b.tt.mesh import MeshPlan
@@ -32,9 +32,10 @@ def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, fol
     from models.llama31_8b.tt.weight_store import WeightStore
 
     plan, state = MeshPlan(*mesh.shape), random_state_dict(config, seed)
-    formats = precision_plan(precision, config.num_hidden_layers)
-    store = WeightStore(mesh, plan, folder)
-    model = TtLlama(mesh, plan, config, formats, WeightMap(config, state, plan), store, users=users, capacity=capacity)
+    formats = precision_plan(precision, config.num_hidden_layers, overrides)
+    model = TtLlama(
+        mesh, plan, config, formats, WeightMap(config, state, plan), WeightStore(mesh, plan), users=users, capacity=capacity
+    )
     return model, ReferenceLlama.from_state_dict(config, state)
 
 

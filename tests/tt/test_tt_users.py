@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Several users, prompts of every length and formats by layer, of a one-layer Llama in TT-NN on the simulated chip."""
+
+import json
+
+import pytest
+from batch_programs import formats, one_step, prompts
+from loguru import logger
+
+pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
+LEAST_PCC = 0.99
+
+
+def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
+    """The first position, both sides of a tile boundary, the last; a core a user. A skipped user's cache, and of the
+    others all but the new row, keep every bit."""
+    positions = [0, 31, -1, 32, 33, 127, -1, 64]
+    told = sim_device("8x1").run(one_step, positions, timeout=1200)
+    logger.info("{}", told)
+    assert [len(told[name]) for name in ("logits", "written")] == [6, 6]
+    assert min(row["pcc"] for row in told["logits"] + told["written"]) >= LEAST_PCC
+    assert told["changed"] == [[] if position < 0 else [position] for position in positions]
+
+
+def test_prompts_around_a_tile_and_a_chunk(sim_device):
+    """One token, a tile less one, a tile, and one more, which is a second chunk; 40 are in test_tt_model.py."""
+    told = sim_device("2x1").run(prompts, [33, 1, 31, 32], 32, timeout=1200)
+    assert [row["length"] for row in told] == [33, 1, 31, 32]
+    for row in told:
+        logger.info("{}", row)
+        assert row["logits"]["pcc"] >= LEAST_PCC
+        assert min(part["pcc"] for part in row["cache"]) >= LEAST_PCC and len(row["cache"]) == 2
+
+
+def test_overrides_decide_what_is_on_the_device(sim_device, tmp_path):
+    plan = {"layer": {"ff2": "bfloat4_b"}, "layers": {"0": {"ff1": "bfloat16", "wo": "bfloat4_b"}}, "lm_head": "bfloat16"}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    told = sim_device("2x1").run(formats, str(tmp_path / "plan.json"))
+    logger.info("{}", told)
+    assert (told["lm_head"], told["kv_cache"]) == ("bfloat16", "bfloat8_b")
+    first, last = told[0], told[1]
+    assert [first[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2")] == [
+        "bfloat8_b", "bfloat4_b", "bfloat16", "bfloat4_b", "bfloat4_b"
+    ]  # fmt: skip
+    assert [last[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2")] == ["bfloat8_b"] * 4 + ["bfloat4_b"]
+    assert first["error"] < 0.004 < last["error"] < 0.02, "bfloat16, and bfloat8_b, of the largest weight"
