@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests on boards run, on the open device of a worker (see sim_worker.py)."""
+"""What the tests on boards do with a checkpoint, on the open device of a worker (see sim_worker.py)."""
 
 from __future__ import annotations
 
 
 def build(mesh, config, state, precision: str, capacity: int):
-    """A TtLlama of one user."""
+    """A TtLlama of one user, its weights through the cache on disk."""
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_plan
@@ -16,31 +16,6 @@ def build(mesh, config, state, precision: str, capacity: int):
     plan, formats = MeshPlan(*mesh.shape), precision_plan(precision, config.num_hidden_layers)
     store = WeightStore(mesh, plan, entry_folder(config, state, plan, formats))
     return TtLlama(mesh, plan, config, formats, WeightMap(config, state, plan), store, capacity=capacity)
-
-
-def one_layer_pcc(mesh, precision: str, prompt: list[int], steps: int) -> list[float]:
-    """PCC of logits of a one-layer Llama 3.1 8B with random weights: after prefill, then of each decode step."""
-    import torch
-
-    from models.llama31_8b.config import preset
-    from models.llama31_8b.reference.model import ReferenceLlama
-    from models.llama31_8b.reference.random_weights import random_state_dict
-    from models.llama31_8b.tt.generator import Generator
-    from models.llama31_8b.tt.model import read
-
-    config = preset("llama-3.1-8b").with_layers(1)
-    state = random_state_dict(config)
-    model, reference = build(mesh, config, state, precision, 1024), ReferenceLlama.from_state_dict(config, state)
-    cache = reference.new_cache(1, 1024)
-    expected = reference.prefill([prompt], cache)[0]
-    got = Generator(model, choose="host").prefill(prompt, 0)
-    found = []
-    for step in range(steps + 1):
-        found.append(float(torch.corrcoef(torch.stack((got, expected)).double())[0, 1]))
-        token = int(expected.argmax())
-        expected = reference.forward(torch.tensor([[token]]), cache)[0, 0]
-        got = read(model.decode(model.step_inputs([token], [len(prompt) + step])))[0, 0, 0].float()
-    return found
 
 
 def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill: int) -> dict:
@@ -71,13 +46,15 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
 
 
 def decode_speed(mesh, source: str, precision: str, prompt: list[int], new_tokens: int) -> dict:
-    """Greedy decoding chosen on the device: tokens a second of one user, and whether steps were replayed traces."""
+    """Greedy decoding chosen on the device: tokens a second of one user, whether steps were replayed traces, and how
+    many tokens were decoded."""
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.weights import load_state_dict, read_config, resolve_source
 
     folder, _ = resolve_source(source)
     config = read_config(folder)
     generator = Generator(build(mesh, config, load_state_dict(folder, config), precision, 1024))
-    generator.generate([prompt], max_new_tokens=4, eos_token_ids=())  # compiles
+    generator.generate([prompt], max_new_tokens=3, eos_token_ids=())  # compiles every program, and a trace
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
-    return {"tokens_per_s": result.decode_tokens_per_second, "traced": generator.traced}
+    speed = {"prefill_tokens_per_s": result.prefill_tokens_per_second, "tokens_per_s": result.decode_tokens_per_second}
+    return speed | {"traced": generator.traced, "tokens": result.decode_tokens}

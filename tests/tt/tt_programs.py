@@ -66,14 +66,16 @@ def cache_figures(model, reference, lengths) -> list[dict]:
     return found
 
 
-def prefill_and_decode(mesh, prompt: list[int], steps: int, chunk: int, precision: str = "bfloat16") -> dict:
+def prefill_and_decode(
+    mesh, prompt: list[int], steps: int, chunk: int, precision: str = "bfloat16", config=TINY, capacity: int = 128
+) -> dict:
     """Prefill one user in chunks, then feed `steps` greedy tokens: figures of logits at every step, top choices."""
     import torch
 
     from models.llama31_8b.tt.model import read
 
-    model, reference = build(mesh, TINY, precision)
-    cache = reference.new_cache(1, model.capacity)
+    model, reference = build(mesh, config, precision, capacity=capacity)
+    cache = reference.new_cache(1, capacity)
     expected = reference.prefill([prompt], cache)
     for start in range(0, len(prompt), chunk):
         part = prompt[start : start + chunk]

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What boards run, on the simulated chip with a tiny checkpoint: bodies of the silicon tests and `--device n150`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+import silicon_programs
+from gguf_files import write_hf_folder
+from loguru import logger
+from test_llama_8b import text
+from tt_programs import TINY
+
+from models.llama31_8b.demo import board, demo
+
+pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
+# Bytes, a few words and control tokens.
+CONFIG = replace(TINY, vocab_size=288, num_hidden_layers=1, max_position_embeddings=1024, eos_token_ids=(2,))
+PROMPT = "the and"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("tiny")
+    write_hf_folder(folder, CONFIG)
+    return str(folder)
+
+
+def cached(mesh, cache: str, name: str, *arguments):
+    """In the worker: a function of silicon_programs with its own weight cache."""
+    with mock.patch.dict(os.environ, {"LLAMA_ALSPEC_CACHE": cache}):
+        return getattr(silicon_programs, name)(mesh, *arguments)
+
+
+def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
+    """In the worker: the demo as if the simulated chip were a board of this machine; exit code, output, log."""
+    from models.llama31_8b.tt.mesh import MeshPlan
+    from runtime_patches.simulated_n150 import doctor
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.ExitStack() as stack:
+        for patch in (
+            mock.patch.dict(os.environ, {"LLAMA_ALSPEC_CACHE": cache}),
+            mock.patch.object(doctor, "why_not", return_value=None),
+            mock.patch.object(board, "count_boards", return_value=1),
+            mock.patch.object(MeshPlan, "open", lambda plan, **options: mesh),
+            mock.patch.object(MeshPlan, "close", lambda plan, opened: None),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            stack.enter_context(patch)
+        code = demo.main(arguments)
+    logger.remove()
+    logger.add(sys.stderr)
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_teacher_forced_body(sim_device, checkpoint, tmp_path):
+    tokens = text(3, checkpoint)
+    told = sim_device("2x1").run(cached, str(tmp_path), "teacher_forced", checkpoint, "bfloat16", tokens, 2, timeout=900)
+    assert told == {"top1": 1.0, "top5": 1.0, "steps": 1}
+    assert len(list((tmp_path / "tt_weights").glob("*/*.tensorbin"))) == 10, "weights went through the cache"
+
+
+def test_decode_speed_body(sim_device, checkpoint, tmp_path):
+    prompt = text(3, checkpoint)
+    told = sim_device("2x1").run(cached, str(tmp_path), "decode_speed", checkpoint, "bfloat16", prompt, 2, timeout=900)
+    logger.info("{}", told)
+    assert told["tokens"] == 1 and told["tokens_per_s"] > 0 and not told["traced"], "the simulator replays no traces"
+
+
+def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
+    """--device auto with a board: the text of the CPU, the JSON object, --stop, formats from a file."""
+    arguments = ["--prompt", PROMPT, "--raw", "--model", checkpoint, "--max-new-tokens", "3", "--attention", "exact", "--json"]
+    assert demo.main([*arguments, "--device", "cpu"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    (tmp_path / "plan.json").write_text('{"layer": {"ff2": "bfloat8_b"}}')
+    chips = ["--precision", "bfloat16", "--precision-overrides", str(tmp_path / "plan.json"), "--stop", expected["text"]]
+    code, out, err = sim_device("2x1").run(on_boards, str(tmp_path), [*arguments, *chips], timeout=900)
+    assert code == 0 and "--device n150: 1 Tenstorrent chips" in err and "exact attention" in err, err
+    got = json.loads(out)
+    assert set(got) == set(expected) and got["token_ids"] == expected["token_ids"]
+    assert (expected["finish_reason"], got["finish_reason"]) == ("length", "stop")
+    assert got["prefill_tokens"] == expected["prefill_tokens"] and got["decode_tokens"] == 2 and got["hits"] == 0
+    used = {name: got["options"][name] for name in ("device", "mesh", "precision", "attention")}
+    assert used == {"device": "n150", "mesh": "1x1", "precision": "bfloat16", "attention": "exact"}
