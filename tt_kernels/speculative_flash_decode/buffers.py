@@ -18,7 +18,7 @@ SCRATCH_LINES = 3
 # Indices are the same whichever buffers a program has, and so are its binaries. The runtime places buffers in
 # the order of the list it is given, which is that of the indices.
 _NAMES = (
-    "guess exact outgoing gathered gathered_peak partial partial_peak query keys values mask ones scaler "
+    "guess exact outgoing gathered gathered_peak partial partial_peak query keys values mask ones "
     "scores weights state peak_a peak_b decay decay_other verdict control "
     "control_writer scratch"
 )
@@ -72,7 +72,6 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
         ("cb_values", problem.cache_dtype, 2 * chunk * head, worker),
         ("cb_mask", "BFLOAT16", 1, worker),
         ("cb_ones", "BFLOAT16", 1, worker),
-        ("cb_scaler", "BFLOAT16", 1, worker),
         ("cb_scores", "FLOAT32", chunk, worker),
         ("cb_weights", "BFLOAT16", chunk, worker),
         ("cb_state", "FLOAT32", 2 * partial, worker),
@@ -88,11 +87,10 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
         for name, dtype, pages, roles in rows
     }
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
-    scratch = max(SCRATCH_LINES * LINE_BYTES, 0 if speculate else head * TILE_BYTES["BFLOAT16"])
     for name, size in (
         ("cb_control", CONTROL_BYTES),
         ("cb_control_writer", CONTROL_BYTES),
-        ("cb_scratch", scratch),
+        ("cb_scratch", SCRATCH_LINES * LINE_BYTES),
     ):
         found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
     return found

@@ -14,9 +14,10 @@
 // The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
 // left one would lose its lower bits. So float32 is only ever multiplied with float32, or stands on the right.
 // `scale` is the bits of a float32: scores are kept unscaled, and scaled on their way into the exponential.
+// `bands` are the rows that matter (register_rows.hpp): the vector unit works on no others, which then hold nothing.
 //
-// Needs a compute configuration with float32 destination registers (4 tiles in half-sync mode). Buffers named `ones`
-// and `scaler` hold the tiles of tile_masks.hpp and are waited for by the caller.
+// Needs a compute configuration with float32 destination registers (4 tiles in half-sync mode). The buffer named `ones`
+// holds the tile of tile_masks.hpp and is waited for by the caller.
 
 #pragma once
 
@@ -26,8 +27,6 @@
 #include "api/compute/binary_max_min.h"
 #include "api/compute/cb_api.h"
 #include "api/compute/eltwise_binary.h"
-#include "api/compute/eltwise_unary/binop_with_scalar.h"
-#include "api/compute/eltwise_unary/exp.h"
 #include "api/compute/matmul.h"
 #include "api/compute/pack.h"
 #include "api/compute/reconfig_data_format.h"
@@ -37,6 +36,8 @@
 #include "register_rows.hpp"
 
 namespace online_softmax {
+
+using register_rows::Bands;
 
 constexpr uint32_t registers = 4;  // destination tiles
 
@@ -108,7 +109,7 @@ inline void score(
 
 // peak = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
 inline void raise_peak(
-    uint32_t scores, uint32_t tiles, uint32_t scaler, uint32_t before, bool first, uint32_t peak) {
+    uint32_t scores, uint32_t tiles, uint32_t ones, uint32_t before, bool first, uint32_t peak) {
     cb_reserve_back(peak, 1);
     tile_regs_acquire();
     if (!first) {
@@ -116,11 +117,11 @@ inline void raise_peak(
         copy_init(before);
         copy_tile(before, 0, 1);
     }
-    reconfig_data_format(scores, scaler);
+    reconfig_data_format(scores, ones);
     pack_reconfig_data_format(peak);
-    reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, scaler, peak);
+    reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, peak);
     for (uint32_t i = 0; i < tiles; ++i) {
-        reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, scaler, i, 0, 0);
+        reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, i, 0, 0);
     }
     if (!first) {
         binary_max_tile_init();
@@ -133,21 +134,24 @@ inline void raise_peak(
 
 // weights = exp((scores - peak) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles.
 inline void weigh(
-    uint32_t scores, uint32_t peak, uint32_t weights, uint32_t tiles, uint32_t capacity, uint32_t scale) {
+    uint32_t scores,
+    uint32_t peak,
+    uint32_t weights,
+    uint32_t tiles,
+    uint32_t capacity,
+    Bands bands,
+    uint32_t scale) {
     cb_reserve_back(weights, capacity);
     reconfig_data_format(scores, peak);
     sub_bcast_cols_init(scores, peak);
-    binop_with_scalar_tile_init();
-    // The weights are packed to bfloat16, which the exponential of 16-bit registers is made for.
-    exp_tile_init<false, 0x3F800000, InputClamping::ClampToNegative, false>();
+    register_rows::exponentiate_init();
     pack_reconfig_data_format(weights);
     for (uint32_t begin = 0; begin < tiles; begin += registers) {
         const uint32_t batch = at_most_registers(tiles - begin);
         tile_regs_acquire();
         for (uint32_t i = 0; i < batch; ++i) {
             sub_tiles_bcast_cols(scores, peak, begin + i, 0, i);
-            mul_unary_tile(i, scale);
-            exp_tile<false, false, InputClamping::ClampToNegative, 8, false>(i);
+            register_rows::exponentiate(i, bands, scale);
         }
         pack_registers(weights, begin, batch);
     }
@@ -156,17 +160,16 @@ inline void weigh(
 }
 
 // decay = exp((before - after) * scale) of two peaks, tile `index` of `before`, in float32.
-inline void decay_of(uint32_t before, uint32_t index, uint32_t after, uint32_t decay, uint32_t scale) {
+inline void decay_of(
+    uint32_t before, uint32_t index, uint32_t after, uint32_t decay, Bands bands, uint32_t scale) {
     cb_reserve_back(decay, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
-    binop_with_scalar_tile_init();
-    exp_tile_init();
+    register_rows::exponentiate_first_column_init();
     pack_reconfig_data_format(decay);
     tile_regs_acquire();
     sub_tiles(before, after, index, 0, 0);
-    mul_unary_tile(0, scale);
-    exp_tile(0, VectorMode::C);
+    register_rows::exponentiate_first_column(bands, scale);
     pack_registers(decay, 0, 1);
     cb_push_back(decay, 1);
 }
@@ -254,7 +257,7 @@ inline void merge(uint32_t state, uint32_t decay, uint32_t other, uint32_t first
 
 // to = output / mass of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
 template <uint32_t head_tiles>
-inline void normalise(uint32_t state, uint32_t first, register_rows::Bands bands, uint32_t to) {
+inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) {
     constexpr uint32_t most = registers - 1;  // beside the mass
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "api/compute/eltwise_unary/exp.h"
 #include "api/compute/eltwise_unary/recip.h"
 
 namespace register_rows {
@@ -30,9 +31,11 @@ inline Bands bands_of(uint32_t begin, uint32_t end) { return {begin / band_rows,
 
 #if defined(TRISC_MATH)
 
+#include "ckernel_sfpu_exp.h"
 #include "ckernel_sfpu_recip.h"
 #include "llk_math_eltwise_unary_sfpu_params.h"
 #include "sfpi.h"
+#include "sfpu/ckernel_sfpu_converter.h"
 
 namespace register_rows::vector {
 
@@ -42,17 +45,33 @@ constexpr uint32_t face_stride = 8;
 constexpr uint32_t band_stride = 2;
 constexpr uint32_t bands_a_face = 4;
 
-// Calls visit() for each band, with sfpi::dst_reg[0] at its first vector.
+// Calls visit() for each band, with sfpi::dst_reg[0] at its first vector in the left face; visit() leaves it at the
+// next band.
 template <typename Visit>
 sfpi_inline void for_each_band(Bands bands, Visit visit) {
     for (uint32_t band = 0; band < bands.end; ++band) {
         if (band >= bands.begin) {
             visit();
+        } else {
+            sfpi::dst_reg += band_stride;
         }
-        sfpi::dst_reg += band_stride;
         if (band % bands_a_face == bands_a_face - 1) {
             sfpi::dst_reg += face_stride / 2;  // over the face to the right, in steps an instruction can hold
             sfpi::dst_reg += face_stride / 2;
+        }
+    }
+}
+
+// As for_each_band, for the part of each band in either face: first those of all bands of the left one.
+template <typename Visit>
+sfpi_inline void for_each_half_band(Bands bands, Visit visit) {
+    const uint32_t steps = bands.end > bands_a_face ? 4 * bands_a_face : 2 * bands_a_face;
+    for (uint32_t step = 0; step < steps; ++step) {
+        const uint32_t band = step / (2 * bands_a_face) * bands_a_face + step % bands_a_face;
+        if (band >= bands.begin && band < bands.end) {
+            visit();
+        } else {
+            sfpi::dst_reg += band_stride;
         }
     }
 }
@@ -66,6 +85,29 @@ inline void divide(Bands bands) {
             const uint32_t at = i / 4 * tile_stride + i / 2 % 2 * face_stride + i % 2;
             sfpi::dst_reg[at] = sfpi::dst_reg[at] * inverse;
         }
+        sfpi::dst_reg += band_stride;
+    });
+}
+
+// The next `vectors` vectors = exp(vector * scale), with the accuracy of float32 or of bfloat16.
+template <uint32_t vectors, bool float32>
+sfpi_inline void scale_and_exponentiate(uint32_t scale) {
+    const sfpi::vFloat factor = ckernel::sfpu::Converter::as_float(scale);
+#pragma GCC unroll 2
+    for (uint32_t i = 0; i < vectors; ++i) {
+        sfpi::dst_reg[i] = sfpi::dst_reg[i] * factor;
+    }
+    ckernel::sfpu::calculate_exponential<false, float32, false, vectors, true>();
+}
+
+inline void exponentiate(Bands bands, uint32_t scale) {
+    for_each_half_band(bands, [scale] { scale_and_exponentiate<band_stride, false>(scale); });
+}
+
+inline void exponentiate_first_column(Bands bands, uint32_t scale) {
+    for_each_band(bands, [scale] {
+        scale_and_exponentiate<1, true>(scale);
+        sfpi::dst_reg += band_stride - 1;
     });
 }
 
@@ -105,17 +147,34 @@ inline void add_rotated() {
     TTI_SFPNOP;
 }
 
-// An instruction must not follow at once on the multiplication or addition whose result it reads: hence the SFPNOPs.
+// LREG0 = the sum of squares over bands and columns of one parity, lane by lane. An instruction must not follow at once
+// on the multiplication or addition whose result it reads: hence the SFPNOPs, here and below.
 template <uint32_t tiles>
-inline void sum_squares(Bands bands, uint32_t factor) {
+inline void sum_squares(Bands bands) {
     using ckernel::p_sfpu;
     TTI_SFPLOADI(p_sfpu::LREG0, sfpi::SFPLOADI_MOD0_FLOATB, 0);
     TTI_SFPLOADI(p_sfpu::LREG1, sfpi::SFPLOADI_MOD0_FLOATB, 0);
-    for_each_band(bands, [] { add_squares<tiles>(); });
+    for_each_band(bands, [] {
+        add_squares<tiles>();
+        sfpi::dst_reg += band_stride;
+    });
     TTI_SFPNOP;
     TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
     TTI_SFPNOP;
-    // The four rows of LREG0 to the first ones of LREG0 to 3, and their sum. The other rows do not matter.
+}
+
+template <uint32_t tiles>
+inline void hold_sum_of_squares(Bands bands) {
+    sum_squares<tiles>(bands);
+    TTI_SFPMOV(0, ckernel::p_sfpu::LREG0, ckernel::p_sfpu::LREG4, 0);
+}
+
+template <uint32_t tiles>
+inline void sums_of_squares(Bands bands, uint32_t factor) {
+    using ckernel::p_sfpu;
+    sum_squares<tiles>(bands);
+    TTI_SFPMOV(0, p_sfpu::LREG4, p_sfpu::LREG1, 0);
+    // The four rows of LREG0 become the first rows of LREG0 to 3, those of LREG1 the second ones. Their sums:
     TTI_SFPTRANSP(0, 0, 0, 0);
     TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
     TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG2, p_sfpu::LREG3, p_sfpu::LREG2, 0);
@@ -130,7 +189,7 @@ inline void sum_squares(Bands bands, uint32_t factor) {
     ckernel::math::reset_counters(ckernel::p_setrwc::SET_D);
     TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
     TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, 2);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, SFP_DESTREG_STRIDE);
 }
 
 }  // namespace register_rows::vector
@@ -147,12 +206,38 @@ inline void divide([[maybe_unused]] Bands bands) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
 }
 
-// Element 0 of register 0 = the sum of squares over registers [0, tiles); element 1 that sum times `factor`, the bits
-// of a float32. The first four rows of register 0 are overwritten.
-template <uint32_t tiles>
-inline void sum_squares([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t factor) {
+// Of these two one is in force, until another operation of the vector unit is initialised.
+inline void exponentiate_init() {
+    ckernel::exp_tile_init<false, 0x3F800000, ckernel::InputClamping::ClampToNegative, false>();
+}
+inline void exponentiate_first_column_init() { ckernel::exp_tile_init(); }
+
+// Register `index` = exp(register * scale) with the accuracy of bfloat16; scale: the bits of a float32.
+inline void exponentiate([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
-        vector::sum_squares<tiles>, 0, ckernel::VectorMode::None, bands, factor)));
+        vector::exponentiate, index, ckernel::VectorMode::None, bands, scale)));
+}
+
+// The same for column 0 of register 0, with the accuracy of float32.
+inline void exponentiate_first_column([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::exponentiate_first_column, 0, ckernel::VectorMode::None, bands, scale)));
+}
+
+// Holds the sum of squares over registers [0, tiles), for the next sums_of_squares(). The vector unit must do nothing
+// else in between.
+template <uint32_t tiles>
+inline void hold_sum_of_squares([[maybe_unused]] Bands bands) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::hold_sum_of_squares<tiles>, 0, ckernel::VectorMode::None, bands)));
+}
+
+// Column 0 of register 0 = in row 0 the sum of squares over registers [0, tiles), in row 1 the one held; column 1 = those
+// times `factor`, the bits of a float32. The rest of its first four rows holds nothing.
+template <uint32_t tiles>
+inline void sums_of_squares([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t factor) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::sums_of_squares<tiles>, 0, ckernel::VectorMode::None, bands, factor)));
 }
 
 }  // namespace register_rows

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "api/dataflow/dataflow_api.h"
 #include "tile_rows.hpp"
 
 namespace tile_masks {
@@ -17,31 +18,41 @@ constexpr uint16_t hidden = 0xCE6E;  // -998244352
 
 inline void fill(uint32_t address, uint32_t bytes, uint32_t word) {
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(address);
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < bytes / sizeof(uint32_t); ++i) {
         words[i] = word;
     }
 }
 
-inline void zeros(uint32_t address) { fill(address, tile_rows::tile_bytes, 0); }
-
-inline void ones(uint32_t address) { fill(address, tile_rows::tile_bytes, one << 16 | one); }
-
-// What reduce_tile multiplies by: ones in the first row of each face.
-inline void reduce_scaler(uint32_t address) {
-    zeros(address);
-    for (uint32_t face = 0; face < 4; ++face) {
-        fill(address + face * tile_rows::face_bytes, tile_rows::row_bytes, one << 16 | one);
+// Starts writing zeros to this core's L1, by the NoC; they are there after the barrier of reads.
+inline void clear(uint32_t address, uint32_t bytes) {
+    const uint64_t zeros = get_noc_addr(MEM_ZEROS_BASE);
+    while (bytes > 0) {
+        const uint32_t part = bytes < MEM_ZEROS_SIZE ? bytes : MEM_ZEROS_SIZE;
+        noc_async_read(zeros, address, part);
+        address += part;
+        bytes -= part;
     }
 }
 
-// Column 0 is 0 for the first `visible` keys of a tile and `hidden` for the rest, the other columns are 0: the
-// scores of a tile plus ones @ mask^T are those of its visible keys.
+// A tile of ones: a part of it by hand, the rest copied from there by the NoC.
+inline void ones(uint32_t address) {
+    constexpr uint32_t part = tile_rows::tile_bytes / 8;
+    fill(address, part, one << 16 | one);
+    for (uint32_t offset = part; offset < tile_rows::tile_bytes; offset += part) {
+        noc_async_read(get_noc_addr(address), address + offset, part);
+    }
+    noc_async_read_barrier();
+}
+
+// Makes column 0 of a tile 0 for the first `visible` keys and `hidden` for the rest; the other columns must be 0. Then
+// the scores of a tile plus ones @ mask^T are those of its visible keys.
 inline void key_mask(uint32_t address, uint32_t visible) {
-    zeros(address);
-    for (uint32_t key = visible; key < 32; ++key) {
+    for (uint32_t key = 0; key < 32; ++key) {
         const uint32_t face = key / tile_rows::face_rows * tile_rows::faces_across;
         *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(
-            address + face * tile_rows::face_bytes + key % tile_rows::face_rows * tile_rows::row_bytes) = hidden;
+            address + face * tile_rows::face_bytes + key % tile_rows::face_rows * tile_rows::row_bytes) =
+            key < visible ? 0 : hidden;
     }
 }
 

@@ -38,7 +38,6 @@ constexpr uint32_t cb_keys = get_named_compile_time_arg_val("cb_keys");
 constexpr uint32_t cb_values = get_named_compile_time_arg_val("cb_values");
 constexpr uint32_t cb_mask = get_named_compile_time_arg_val("cb_mask");
 constexpr uint32_t cb_ones = get_named_compile_time_arg_val("cb_ones");
-constexpr uint32_t cb_scaler = get_named_compile_time_arg_val("cb_scaler");
 constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
@@ -57,6 +56,10 @@ constexpr uint32_t cb_decay = get_named_compile_time_arg_val("cb_decay");
 constexpr uint32_t cb_decay_other = get_named_compile_time_arg_val("cb_decay_other");
 // On the output core.
 constexpr uint32_t cb_verdict = get_named_compile_time_arg_val("cb_verdict");
+// Elements of a tile in it, as register_rows::sums_of_squares leaves them: column 0 of row 0, columns 0 and 1 of row 1.
+constexpr uint32_t verdict_distance = 0;
+constexpr uint32_t verdict_norm = 16;
+constexpr uint32_t verdict_bound = 17;  // norm * threshold^2
 // On the exchange core.
 constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 

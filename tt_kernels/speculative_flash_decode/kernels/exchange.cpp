@@ -40,6 +40,7 @@ void wait_for_heads(const volatile tt_l1_ptr uint32_t* words, uint32_t base) {
             heads += config::kv_heads();
         }
     }
+    noc_async_read_barrier();
     // Cores of the same program: they always come.
     noc_semaphore_wait_min(
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_outgoing)), heads);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output core's compute kernel: for each user the squared norm of the exact result and its squared distance from
-// the guess, a tile each, as register_rows::sum_squares leaves them.
+// The output core's compute kernel: for each user the squared distance of guess and exact result, and the squared norm
+// of the exact result, as register_rows::sums_of_squares leaves them in a tile.
 
 #include <cstdint>
 
@@ -17,33 +17,26 @@ namespace {
 constexpr uint32_t head_tiles = config::head_tiles;
 static_assert(head_tiles <= online_softmax::registers);
 
-// The next tile of cb_verdict = the sum of squares in the registers.
-void push_sum(uint32_t factor) {
-    register_rows::sum_squares<head_tiles>(register_rows::bands_of(0, config::query_heads()), factor);
-    cb_reserve_back(config::cb_verdict, 1);
-    online_softmax::pack_registers(config::cb_verdict, 0, 1);
-    cb_push_back(config::cb_verdict, 1);
-}
-
-void push_norm(uint32_t threshold_squared) {
+// All in one set of registers. The operands are bfloat16, so their difference is as good as float32 holds it.
+void verify(register_rows::Bands bands, uint32_t threshold_squared) {
     copy_init(config::cb_exact);
+    cb_reserve_back(config::cb_verdict, 1);
     tile_regs_acquire();
+    cb_wait_front(config::cb_guess, head_tiles);
     cb_wait_front(config::cb_exact, head_tiles);
     for (uint32_t i = 0; i < head_tiles; ++i) {
         copy_tile(config::cb_exact, i, i);
     }
-    push_sum(threshold_squared);
-}
-
-// The operands are bfloat16, so their difference and its square are as good as float32 holds them.
-void push_distance() {
-    constexpr uint32_t one = 0x3F800000;
+    register_rows::hold_sum_of_squares<head_tiles>(bands);
     sub_init(config::cb_guess, config::cb_exact);
-    tile_regs_acquire();
     for (uint32_t i = 0; i < head_tiles; ++i) {
         sub_tiles(config::cb_guess, config::cb_exact, i, i, i);
     }
-    push_sum(one);
+    register_rows::sums_of_squares<head_tiles>(bands, threshold_squared);
+    online_softmax::pack_registers(config::cb_verdict, 0, 1);
+    cb_push_back(config::cb_verdict, 1);
+    cb_pop_front(config::cb_guess, head_tiles);
+    cb_pop_front(config::cb_exact, head_tiles);
 }
 
 }  // namespace
@@ -55,11 +48,8 @@ void kernel_main() {
         return;
     }
     compute_kernel_hw_startup(config::cb_guess, config::cb_exact, config::cb_verdict);
+    const auto bands = register_rows::bands_of(0, config::query_heads());
     for (uint32_t user = 0; user < config::users(); ++user) {
-        cb_wait_front(config::cb_guess, head_tiles);
-        push_norm(threshold_squared);
-        push_distance();
-        cb_pop_front(config::cb_guess, head_tiles);
-        cb_pop_front(config::cb_exact, head_tiles);
+        verify(bands, threshold_squared);
     }
 }

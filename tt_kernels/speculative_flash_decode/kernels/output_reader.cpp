@@ -58,13 +58,17 @@ void kernel_main() {
     const uint32_t exacts = get_write_ptr(config::cb_exact);
     unused_rows::clear(guesses);
     unused_rows::clear(exacts);
+    for (uint32_t user = 0; user < config::users(); ++user) {
+        if (words[control::first_tokens + user] == 0) {
+            unused_rows::clear_user(guesses, user);
+            unused_rows::clear_user(exacts, user);
+        }
+    }
+    noc_async_read_barrier();
 
     for (uint32_t user = 0; user < config::users(); ++user) {
         const bool skipped = words[control::first_tokens + user] == 0;
-        if (skipped) {
-            unused_rows::clear_user(guesses, user);
-            unused_rows::clear_user(exacts, user);
-        } else {
+        if (!skipped) {
             wait_for_heads(user, config::guess_landed);
         }
         emit(config::cb_guess, user, guess);

@@ -44,32 +44,31 @@ void kernel_main() {
     for (uint32_t user = config::users(); user < priority::max_users; ++user) {
         outcome[user] = priority::accepted;
     }
-    const uint32_t verdict_bytes = get_tile_size(config::cb_verdict);
+    // Whatever can be done before the last head is there.
+    const uint64_t distances = TensorAccessor(norm_args, distance_address).get_noc_addr(0);
+    const uint64_t norms = TensorAccessor(norm_args, norm_address).get_noc_addr(0);
+    const uint64_t priorities = TensorAccessor(priority_args, priority_address).get_noc_addr(0);
     for (uint32_t user = 0; user < config::users(); ++user) {
-        cb_wait_front(config::cb_verdict, 2);
-        const uint32_t verdict = get_read_ptr(config::cb_verdict);
-        const auto value = [&](uint32_t tile, uint32_t element) {
-            return reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(verdict + tile * verdict_bytes)[element];
-        };
-        norm[user] = value(0, 0);
-        distance[user] = value(1, 0);
+        cb_wait_front(config::cb_verdict, 1);
+        const volatile tt_l1_ptr uint32_t* verdict =
+            reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_verdict));
+        distance[user] = verdict[config::verdict_distance];
+        norm[user] = verdict[config::verdict_norm];
+        const uint32_t bound = verdict[config::verdict_bound];
         const uint32_t tokens = words[control::first_tokens + user];
         if (tokens == 0) {
             outcome[user] = priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
         } else if (tokens < 2 * config::chunk_tiles() * attention::tile_tokens) {
             outcome[user] = priority::bypassed;
         } else {
-            outcome[user] = less(distance[user], value(0, 1)) ? priority::accepted : priority::rejected;
+            outcome[user] = less(distance[user], bound) ? priority::accepted : priority::rejected;
         }
-        cb_pop_front(config::cb_verdict, 2);
+        cb_pop_front(config::cb_verdict, 1);
     }
-    const auto distances = TensorAccessor(norm_args, distance_address);
-    const auto norms = TensorAccessor(norm_args, norm_address);
-    noc_async_write(scratch, distances.get_noc_addr(0), config::users() * sizeof(uint32_t));
-    noc_async_write(scratch + line_bytes, norms.get_noc_addr(0), config::users() * sizeof(uint32_t));
+    noc_async_write<line_bytes>(scratch, distances, config::users() * sizeof(uint32_t));
+    noc_async_write<line_bytes>(scratch + line_bytes, norms, config::users() * sizeof(uint32_t));
     if (priority_address != 0) {
-        const auto priorities = TensorAccessor(priority_args, priority_address);
-        noc_async_write(scratch + 2 * line_bytes, priorities.get_noc_addr(0), priority::row_bytes);
+        noc_async_write<line_bytes>(scratch + 2 * line_bytes, priorities, priority::row_bytes);
     }
     noc_async_write_barrier();
 }

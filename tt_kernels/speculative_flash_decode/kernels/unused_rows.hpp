@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zeros in gathered results where no head writes. Heads' rows are never touched, they may have landed already.
+// Zeros in gathered results where no head writes, there after the barrier of reads. Heads' rows are never touched, they
+// may have landed already.
 
 #pragma once
 
@@ -19,12 +20,12 @@ constexpr uint32_t user_bytes = config::head_tiles * tile_rows::tile_bytes;
 inline void clear(uint32_t base) {
     for (uint32_t tile = 0; tile < config::users() * config::head_tiles; ++tile) {
         tile_rows::for_each_piece(config::query_heads(), 32, [&](uint32_t offset, uint32_t bytes) {
-            tile_masks::fill(base + tile * tile_rows::tile_bytes + offset, bytes, 0);
+            tile_masks::clear(base + tile * tile_rows::tile_bytes + offset, bytes);
         });
     }
 }
 
 // All rows of a user that is skipped.
-inline void clear_user(uint32_t base, uint32_t user) { tile_masks::fill(base + user * user_bytes, user_bytes, 0); }
+inline void clear_user(uint32_t base, uint32_t user) { tile_masks::clear(base + user * user_bytes, user_bytes); }
 
 }  // namespace unused_rows

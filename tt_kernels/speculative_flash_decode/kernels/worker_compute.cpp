@@ -20,7 +20,7 @@ using namespace online_softmax;
 constexpr uint32_t head_tiles = config::head_tiles;
 
 // The bands of rows with the queries of this item's head: all that is sent on of a result.
-register_rows::Bands bands_of(uint32_t item) {
+Bands bands_of(uint32_t item) {
     const uint32_t row = item % config::kv_heads() * config::rows_a_head();
     return register_rows::bands_of(row, row + config::rows_a_head());
 }
@@ -28,6 +28,7 @@ register_rows::Bands bands_of(uint32_t item) {
 // The state of one head's attention on this core; see online_softmax.hpp.
 struct State {
     uint32_t scale;
+    Bands bands{0, 0};
     uint32_t peak = config::cb_peak_a;
     uint32_t other_peak = config::cb_peak_b;
     bool empty = true;
@@ -51,11 +52,11 @@ struct State {
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
             config::chunk_tiles(), masked);
         cb_wait_front(config::cb_scores, config::chunk_tiles());
-        raise_peak(config::cb_scores, rows, config::cb_scaler, peak, empty, other_peak);
+        raise_peak(config::cb_scores, rows, config::cb_ones, peak, empty, other_peak);
         cb_wait_front(other_peak, 1);
-        weigh(config::cb_scores, other_peak, config::cb_weights, rows, config::chunk_tiles(), scale);
+        weigh(config::cb_scores, other_peak, config::cb_weights, rows, config::chunk_tiles(), bands, scale);
         if (!empty) {
-            decay_of(peak, 0, other_peak, config::cb_decay, scale);
+            decay_of(peak, 0, other_peak, config::cb_decay, bands, scale);
             cb_pop_front(peak, 1);
             cb_wait_front(config::cb_decay, 1);
         }
@@ -86,8 +87,8 @@ struct State {
         cb_push_back(other_peak, 1);
 
         cb_wait_front(other_peak, 1);
-        decay_of(peak, 0, other_peak, config::cb_decay, scale);
-        decay_of(config::cb_gathered_peak, slot, other_peak, config::cb_decay_other, scale);
+        decay_of(peak, 0, other_peak, config::cb_decay, bands, scale);
+        decay_of(config::cb_gathered_peak, slot, other_peak, config::cb_decay_other, bands, scale);
         cb_wait_front(config::cb_decay, 1);
         cb_wait_front(config::cb_decay_other, 1);
         merge<head_tiles>(
@@ -114,7 +115,7 @@ struct State {
     }
 };
 
-void reduce_head(State& state, uint32_t tokens, register_rows::Bands bands) {
+void reduce_head(State& state, uint32_t tokens) {
     const uint32_t others = config::workers() - 1;
     if (others > 0) {
         cb_wait_front(config::cb_gathered, others * config::partial_tiles);
@@ -123,15 +124,15 @@ void reduce_head(State& state, uint32_t tokens, register_rows::Bands bands) {
     if (state.empty) {
         // The guess was everything there is: its worker's partial result is the head's.
         normalise<head_tiles>(
-            config::cb_gathered, (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles, bands,
-            config::cb_exact);
+            config::cb_gathered, (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles,
+            state.bands, config::cb_exact);
     } else {
         for (uint32_t slot = 0; slot < others; ++slot) {
             if (attention::part_of(tokens, config::chunk_tiles(), slot + 1, config::workers(), config::speculate).tiles() > 0) {
                 state.merge_slot(slot);
             }
         }
-        normalise<head_tiles>(config::cb_state, 0, bands, config::cb_exact);
+        normalise<head_tiles>(config::cb_state, 0, state.bands, config::cb_exact);
     }
     if (others > 0) {
         cb_pop_front(config::cb_gathered, others * config::partial_tiles);
@@ -152,7 +153,6 @@ void kernel_main() {
     }
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
-    cb_wait_front(config::cb_scaler, 1);
 
     State state{get_arg_val<uint32_t>(3)};
     for (uint32_t item = group; item < config::items(); item += groups) {
@@ -162,18 +162,19 @@ void kernel_main() {
         }
         const auto part =
             attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
+        state.bands = bands_of(item);
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
             state.attend(part.first, tokens);
             state.attend(part.last, tokens);
             if (config::speculate && worker == attention::speculative_worker(config::workers())) {
-                normalise<head_tiles>(config::cb_state, 0, bands_of(item), config::cb_guess);
+                normalise<head_tiles>(config::cb_state, 0, state.bands, config::cb_guess);
             }
             state.attend(part.middle, tokens);
             cb_pop_front(config::cb_query, head_tiles);
         }
         if (worker == attention::reducer) {
-            reduce_head(state, tokens, bands_of(item));
+            reduce_head(state, tokens);
         } else if (part.tiles() > 0) {
             state.send_to_reducer();
         }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's reader (NCRISC): constants, control, queries and this worker's part of the keys and values of each
+// A worker's reader (NCRISC): control, queries and this worker's part of the keys and values of each
 // head its group owns; on the reducer also the partial results of the others.
 
 #include <cstdint>
@@ -19,15 +19,6 @@ using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
 constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
-
-void push_constant_tiles() {
-    cb_reserve_back(config::cb_ones, 1);
-    tile_masks::ones(get_write_ptr(config::cb_ones));
-    cb_push_back(config::cb_ones, 1);
-    cb_reserve_back(config::cb_scaler, 1);
-    tile_masks::reduce_scaler(get_write_ptr(config::cb_scaler));
-    cb_push_back(config::cb_scaler, 1);
-}
 
 // Rows of head_tiles cache tiles, row r from tile base + r * head_tiles. A push is one row, which divides the
 // buffer's size, so rows never wrap around; those in flight may lie on both sides of its end.
@@ -117,9 +108,9 @@ void kernel_main() {
     if (words[control::receiving]) {
         return;
     }
-    push_constant_tiles();
 
     Reduction reduction;
+    bool mask_is_blank = false;  // but for its first column
     for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
@@ -131,13 +122,20 @@ void kernel_main() {
             for (uint32_t tile = 0; tile < head_tiles; ++tile) {
                 noc_async_read_page(user * head_tiles + tile, query, to + tile * tile_rows::tile_bytes);
             }
-            if (attention::needs_mask(part, tokens)) {
+            const bool masked = attention::needs_mask(part, tokens);
+            if (masked) {
                 cb_reserve_back(config::cb_mask, 1);
-                tile_masks::key_mask(get_write_ptr(config::cb_mask), attention::tokens_in_last_tile(tokens));
-                cb_push_back(config::cb_mask, 1);
+                if (!mask_is_blank) {
+                    tile_masks::clear(get_write_ptr(config::cb_mask), tile_rows::tile_bytes);
+                    mask_is_blank = true;
+                }
             }
             noc_async_read_barrier();
             cb_push_back(config::cb_query, head_tiles);
+            if (masked) {
+                tile_masks::key_mask(get_write_ptr(config::cb_mask), attention::tokens_in_last_tile(tokens));
+                cb_push_back(config::cb_mask, 1);
+            }
 
             const uint32_t base = item * config::cache_tiles() * head_tiles;
             for (const Range& range : {part.first, part.last, part.middle}) {

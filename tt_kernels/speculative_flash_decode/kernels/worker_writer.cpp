@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's writer (BRISC): the rows of its guess and exact result to where they are gathered, its partial result
-// to the reducer of its group.
+// A worker's writer (BRISC): the constant tile; the rows of its guess and exact result to where they are gathered, its
+// partial result to the reducer of its group.
 
 #include <cstdint>
 
@@ -17,6 +17,13 @@ namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
+// While the reader fetches what it is used with.
+void push_ones() {
+    cb_reserve_back(config::cb_ones, 1);
+    tile_masks::ones(get_write_ptr(config::cb_ones));
+    cb_push_back(config::cb_ones, 1);
+}
+
 struct Core {
     uint32_t x;
     uint32_t y;
@@ -29,23 +36,61 @@ Core core_arg(uint32_t& arg) {
     return {x, get_arg_val<uint32_t>(arg++)};
 }
 
-// Rows [begin, end) of the head_tiles tiles at `from` to the same rows of tiles of `to(tile)`.
-template <typename To>
-void send_rows(uint32_t from, uint32_t begin, uint32_t end, To to) {
+// A head's rows in the tiles of its user.
+struct Head {
+    uint32_t user;
+    uint32_t begin;
+    uint32_t end;
+    bool last;  // of its user
+};
+
+Head head_of(uint32_t item) {
+    const uint32_t user = item / config::kv_heads();
+    const uint32_t head = item - user * config::kv_heads();
+    const uint32_t row = head * config::rows_a_head();
+    return {user, row, row + config::rows_a_head(), head == config::kv_heads() - 1};
+}
+
+// Where the tiles of a user's result lie.
+struct Tiles {
+    uint64_t at[head_tiles];
+};
+
+// On a core that gathers the results of all users from `base`.
+Tiles gathered_tiles(const Core& core, uint32_t base, uint32_t user) {
+    Tiles tiles;
     for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-        const uint32_t tile_at = from + tile * tile_rows::tile_bytes;
-        tile_rows::for_each_piece(begin, end, [&](uint32_t offset, uint32_t bytes) {
-            noc_async_write(tile_at + offset, to(tile) + offset, bytes);
+        tiles.at[tile] = core.at(base + (user * head_tiles + tile) * tile_rows::tile_bytes);
+    }
+    return tiles;
+}
+
+template <typename Accessor>
+Tiles pages(const Accessor& output, uint32_t user) {
+    Tiles tiles;
+    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+        tiles.at[tile] = output.get_noc_addr(user * head_tiles + tile);
+    }
+    return tiles;
+}
+
+void send_rows(uint32_t from, const Head& head, const Tiles& to) {
+    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+        tile_rows::for_each_piece(head.begin, head.end, [&](uint32_t offset, uint32_t bytes) {
+            noc_async_write<tile_rows::face_bytes>(from + offset, to.at[tile] + offset, bytes);
         });
+        from += tile_rows::tile_bytes;
     }
 }
 
-// The rows of this item's head.
-uint32_t first_row(uint32_t item) { return item % config::kv_heads() * config::rows_a_head(); }
-
-// The tiles of a result on the core that gathers it: those of its user, behind the users before.
-uint32_t gathered_tile(uint32_t item, uint32_t tile) {
-    return (item / config::kv_heads() * head_tiles + tile) * tile_rows::tile_bytes;
+// Zeros to rows [begin, end), which no worker computes.
+void send_zeros(uint32_t begin, uint32_t end, const Tiles& to) {
+    static_assert(tile_rows::face_bytes <= MEM_ZEROS_SIZE);
+    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+        tile_rows::for_each_piece(begin, end, [&](uint32_t offset, uint32_t bytes) {
+            noc_async_write<tile_rows::face_bytes>(MEM_ZEROS_BASE, to.at[tile] + offset, bytes);
+        });
+    }
 }
 
 // cb_guess and cb_exact lie at the same address on all cores. The output core's hold the results of all users; this
@@ -55,24 +100,23 @@ uint32_t start_of(uint32_t cb) {
     return buffer.fifo_limit - buffer.fifo_size;
 }
 
-void send_result(uint32_t cb, uint32_t item, const Core& to, uint32_t base) {
-    const uint32_t row = first_row(item);
-    send_rows(get_read_ptr(cb), row, row + config::rows_a_head(), [&](uint32_t tile) {
-        return to.at(base + gathered_tile(item, tile));
-    });
+// The next result in `cb` to `to`, then `count` to the semaphore at `landed`, whose core holds the tiles.
+void send_result(uint32_t cb, const Head& head, const Tiles& to, uint64_t landed, uint32_t count) {
+    cb_wait_front(cb, head_tiles);
+    send_rows(get_read_ptr(cb), head, to);
+    noc_async_write_barrier();
+    noc_semaphore_inc(landed, count);
 }
 
 // The guess goes to the core that speaks to the peer first, then to the one that verifies it.
-void send_guess(uint32_t item, const Core& output, const Core& exchange) {
-    cb_wait_front(config::cb_guess, head_tiles);
+void send_guess(const Head& head, const Core& output, const Core& exchange) {
     if constexpr (config::has_peer) {
-        send_result(config::cb_guess, item, exchange, get_write_ptr(config::cb_outgoing));
-        noc_async_write_barrier();
-        noc_semaphore_inc(exchange.at(get_semaphore(config::sem_outgoing)), 1);
+        const Tiles outgoing = gathered_tiles(exchange, get_write_ptr(config::cb_outgoing), head.user);
+        send_result(config::cb_guess, head, outgoing, exchange.at(get_semaphore(config::sem_outgoing)), 1);
     }
-    send_result(config::cb_guess, item, output, start_of(config::cb_guess));
-    noc_async_write_barrier();
-    noc_semaphore_inc(output.at(get_semaphore(config::sem_user + item / config::kv_heads())), config::guess_landed);
+    const Tiles gathered = gathered_tiles(output, start_of(config::cb_guess), head.user);
+    const uint64_t landed = output.at(get_semaphore(config::sem_user + head.user));
+    send_result(config::cb_guess, head, gathered, landed, config::guess_landed);
     cb_pop_front(config::cb_guess, head_tiles);
 }
 
@@ -96,14 +140,6 @@ void send_partial(uint32_t worker, const Core& reducer, uint32_t sent) {
     cb_pop_front(config::cb_partial_peak, 1);
 }
 
-// Without speculation there is no output core: results go from the reducers to DRAM, rows no head owns as zeros.
-template <typename Accessor>
-void store_rows(uint32_t from, uint32_t item, uint32_t begin, uint32_t end, const Accessor& exact) {
-    send_rows(from, begin, end, [&](uint32_t tile) {
-        return exact.get_noc_addr(item / config::kv_heads() * head_tiles + tile);
-    });
-}
-
 }  // namespace
 
 void kernel_main() {
@@ -118,6 +154,7 @@ void kernel_main() {
     constexpr auto output_args = TensorAccessorArgs<0>();
     const auto exact = TensorAccessor(output_args, exact_address);
 
+    push_ones();
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
@@ -126,43 +163,41 @@ void kernel_main() {
     }
     const bool reduces = worker == attention::reducer;
     const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
-    // Zeros for rows that no worker computes; the reader has no more use for its scratch.
-    const uint32_t zeros = get_write_ptr(config::cb_scratch);
-    if (!config::speculate && reduces) {
-        tile_masks::fill(zeros, head_tiles * tile_rows::tile_bytes, 0);
-    }
 
     uint32_t sent = 0;
     for (uint32_t item = group; item < config::items(); item += groups) {
-        const uint32_t tokens = words[control::first_tokens + item / config::kv_heads()];
-        const uint32_t row = first_row(item);
-        if (!config::speculate && reduces && item % config::kv_heads() == config::kv_heads() - 1) {
-            store_rows(zeros, item, config::query_heads(), 32, exact);
+        const Head head = head_of(item);
+        const uint32_t tokens = words[control::first_tokens + head.user];
+        // Without speculation there is no output core: results go from the reducers to DRAM.
+        const bool stores = !config::speculate && reduces;
+        if (stores && head.last) {
+            send_zeros(config::query_heads(), 32, pages(exact, head.user));
         }
         if (tokens == 0) {
-            if (!config::speculate && reduces) {
-                store_rows(zeros, item, row, row + config::rows_a_head(), exact);
+            if (stores) {
+                send_zeros(head.begin, head.end, pages(exact, head.user));
             }
             continue;
         }
         if (speculates) {
-            send_guess(item, output, exchange);
+            send_guess(head, output, exchange);
         }
         if (!reduces) {
-            if (attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate).tiles()) {
+            if (attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate)
+                    .tiles() > 0) {
                 send_partial(worker, reducer, sent);
             }
             ++sent;  // the reducer opens its slots once for each head, whoever fills them
             continue;
         }
-        cb_wait_front(config::cb_exact, head_tiles);
         if constexpr (config::speculate) {
-            send_result(config::cb_exact, item, output, start_of(config::cb_exact));
-            noc_async_write_barrier();
-            noc_semaphore_inc(
-                output.at(get_semaphore(config::sem_user + item / config::kv_heads())), config::exact_landed);
+            const Tiles gathered = gathered_tiles(output, start_of(config::cb_exact), head.user);
+            const uint64_t landed = output.at(get_semaphore(config::sem_user + head.user));
+            send_result(config::cb_exact, head, gathered, landed, config::exact_landed);
         } else {
-            store_rows(get_read_ptr(config::cb_exact), item, row, row + config::rows_a_head(), exact);
+            const Tiles stored = pages(exact, head.user);
+            cb_wait_front(config::cb_exact, head_tiles);
+            send_rows(get_read_ptr(config::cb_exact), head, stored);
             noc_async_write_barrier();
         }
         cb_pop_front(config::cb_exact, head_tiles);
