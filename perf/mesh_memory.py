@@ -20,6 +20,7 @@ from typing import Any
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
 from models.llama31_8b.tt.precision import PLANS, precision_plan
+from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.environment import mock_environment, process_environment
@@ -120,11 +121,11 @@ def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
 
 
 def build(mesh: MeshPlan, precision: str, users: int, capacity: int, chunk: int) -> MeshMemory:
-    """`mesh_build.measure` in a process of its own, on a mock mesh.
+    """`mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the SGDC patch.
 
     Raises RuntimeRootError when mock meshes cannot run here, and RuntimeError when the build fails.
     """
-    environment = process_environment(mock_environment(mesh.shape))
+    environment = process_environment(mock_environment(mesh.shape, sgdc.overlays()))
     command = [sys.executable, "-m", "perf.mesh_build", str(mesh), precision, str(users), str(capacity), str(chunk)]
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(

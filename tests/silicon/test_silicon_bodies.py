@@ -83,7 +83,7 @@ def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
     assert demo.main([*arguments, "--device", "cpu"]) == 0
     expected = json.loads(capsys.readouterr().out)
     (tmp_path / "plan.json").write_text('{"layer": {"ff2": "bfloat8_b"}}')
-    chips = ["--precision", "bfloat16", "--precision-overrides", str(tmp_path / "plan.json"), "--stop", expected["text"]]
+    chips = ["--precision", "bfloat16", "--precision-overrides", str(tmp_path / "plan.json"), "--stop", expected["text"], "--sample-on", "host"]
     code, out, err = sim_device("2x1").run(on_boards, str(tmp_path), [*arguments, *chips], timeout=900)
     assert code == 0 and "--device n150: 1 Tenstorrent chips" in err and "exact attention" in err, err
     got = json.loads(out)

@@ -69,13 +69,14 @@ def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, wo
     assert words in run(capsys, "--device", "n150", *(["--mesh", mesh] if by_option else []))
 
 
-@pytest.mark.parametrize("flag, value", [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x")])
+@pytest.mark.parametrize("flag, value", [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x"), ("--sample-on", "host")])
 def test_options_of_chips_are_refused_on_the_cpu(capsys, flag, value):
     assert f"{flag} goes with --device n150 or sim" in run(capsys, "--device", "cpu", flag, value)
 
 
 def test_unknown_values_are_refused(capsys):
     assert "no precision 'fast'; available: performance, accuracy, bfloat16" in run(capsys, "--precision", "fast")
+    assert "no place to sample on 'chip'; available: device, host" in run(capsys, "--sample-on", "chip")
     assert "no device 'gpu'; available: auto, cpu, sim, n150" in run(capsys, "--device", "gpu")
 
 

@@ -60,6 +60,18 @@ def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape
     assert found.l1_peak <= found.l1_size < L1_BYTES
 
 
+def groups(mesh) -> list:
+    """In the worker: shape and chips of each submesh, and all chips."""
+    found = [(tuple(group.shape), list(group.get_device_ids())) for group in MeshPlan(*mesh.shape).submeshes(mesh)]
+    return [found, list(mesh.get_device_ids())]
+
+
+@pytest.mark.mock_mesh
+def test_submeshes_are_the_rows(mock_mesh):
+    found, chips = mock_mesh((2, 4)).run(groups)
+    assert found == [((1, 4), chips[:4]), ((1, 4), chips[4:])] and len(set(chips)) == 8
+
+
 def node(kind: str, **params) -> dict:
     return {"node_type": kind, "params": params}
 
@@ -113,7 +125,7 @@ def test_the_command_refuses_before_it_builds(arguments, words, capsys, monkeypa
 
 @pytest.mark.mock_mesh
 def test_the_command_prints_a_line_a_build(capsys):
-    assert mesh_memory.main(["--mesh", "1x1", "--json"]) == 0
+    assert mesh_memory.main(["--mesh", "1x2", "--json"]) == 0
     (line,) = json.loads(capsys.readouterr().out)["rows"]
-    assert line["mesh"] == "1x1" and 0 < line["largest_program"] < line["l1_prefill"] <= line["l1_size"]
+    assert line["mesh"] == "1x2" and 0 < line["largest_program"] < line["l1_prefill"] <= line["l1_size"]
     assert line["dram_held"] < line["dram_peak"] < line["dram_size"]

@@ -120,7 +120,7 @@ def run(options: DemoOptions, text: str | None) -> int:
             device, mesh, config, plan.precision, WeightMap(config, state, mesh), store, capacity=plan.capacity
         )
         printer = TextPrinter(loaded, None if options.json else sys.stdout)
-        result = Generator(model).generate(
+        result = Generator(model, choose=options.sample_on or "device").generate(
             [ids],
             max_new_tokens=options.max_new_tokens,
             sampling=options.sampling(),

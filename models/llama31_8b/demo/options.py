@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 AUTO = "auto"
+SAMPLE_ON = ("device", "host")
 # What --device takes today; the error for anything else lists this.
 DEVICES = (AUTO, "cpu", "sim", "n150")
 VERIFICATIONS = ("exact", "sigmoid")
@@ -63,6 +64,7 @@ class DemoOptions:
     mesh: str | None = None
     precision: str | None = None
     precision_overrides: str | None = None
+    sample_on: str | None = None
     json: bool = False
 
     def __post_init__(self) -> None:
@@ -94,6 +96,8 @@ class DemoOptions:
         _one_of("device", self.device, DEVICES)
         if self.precision is not None:
             _one_of("precision", self.precision, PLANS)
+        if self.sample_on is not None:
+            _one_of("place to sample on", self.sample_on, SAMPLE_ON)
         if self.mesh is not None:
             try:
                 MeshPlan.parse(self.mesh)
@@ -103,6 +107,7 @@ class DemoOptions:
             "--mesh": self.mesh,
             "--precision": self.precision,
             "--precision-overrides": self.precision_overrides,
+            "--sample-on": self.sample_on,
         }
         if self.device == "cpu" and (asked := [flag for flag, value in for_chips.items() if value is not None]):
             raise UserError(f"{asked[0]} goes with --device n150 or sim; this run is on --device cpu")
@@ -251,6 +256,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precision", metavar="PLAN",
         help=f"number formats on chips: {', '.join(PLANS)} (default: performance on n150, accuracy on sim)",
+    )  # fmt: skip
+    group.add_argument(
+        "--sample-on", metavar="PLACE",
+        help="device: boards choose tokens and send ids only; host: they send logits (default: device)",
     )  # fmt: skip
     group.add_argument(
         "--precision-overrides", metavar="FILE",

@@ -22,7 +22,8 @@ GRID = "2x1"  # a core for each query head
 CAPACITY, CHUNK, PROMPT_TOKENS = 128, 32, 40
 MOST_TOKENS = CAPACITY - PROMPT_TOKENS
 PRECISION = "accuracy"
-LEAST_PCC = 0.99
+# Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
+LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
 # The stand-in compiler makes larger kernels than SFPI's (see tests/conftest.py).
 KERNEL_BYTES = 96 * 1024
 TINY = LlamaConfig(
@@ -41,13 +42,14 @@ TINY = LlamaConfig(
 
 def run(options: DemoOptions) -> int:
     """Run the check for `max_new_tokens` tokens; its exit code. Raises UserError for what cannot be simulated."""
+    from runtime_patches import sgdc
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150 import doctor
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
     unused = {"--model": options.model, "--json": options.json, "--stop": options.stop,
               "--temperature": options.temperature, "drafting": options.drafter != "none",
-              f"--attention {options.attention}": options.attention in ("sink", "static")}  # fmt: skip
+              "--sample-on": options.sample_on, f"--attention {options.attention}": options.attention in ("sink", "static")}  # fmt: skip
     if asked := [name for name, given in unused.items() if given]:
         raise UserError(f"{asked[0]} does not go with --device sim, which runs a tiny random Llama and prints its PCC")
     if options.mesh is not None and MeshPlan.parse(options.mesh).chips > 1:
@@ -62,7 +64,7 @@ def run(options: DemoOptions) -> int:
     if reason := doctor.why_not("simulator"):
         raise UserError(f"--device sim: {reason}")
     try:
-        environment = process_environment(simulated_environment(GRID))
+        environment = process_environment(simulated_environment(GRID, sgdc.overlays()))
         environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
@@ -120,8 +122,9 @@ def main(arguments: list[str]) -> int:
             worst = min(worst, _show(f"decode {step + 1}", got, expected))
     finally:
         ttnn.close_device(device)
-    print(f"lowest PCC {worst:.6f}, required {LEAST_PCC}")
-    return 0 if worst >= LEAST_PCC else 1
+    least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in precision.weight_formats(TINY.num_hidden_layers) else LEAST_PCC
+    print(f"lowest PCC {worst:.6f}, required {least}")
+    return 0 if worst >= least else 1
 
 
 def _show(step: str, got, expected) -> float:

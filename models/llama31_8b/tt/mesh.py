@@ -68,6 +68,11 @@ class MeshPlan:
         """Rows and columns of the ttnn mesh."""
         return self.sp, self.tp
 
+    @property
+    def fabric(self) -> str | None:
+        """Name of the ttnn.FabricConfig that connects the chips, None for one chip."""
+        return "FABRIC_1D" if self.chips > 1 else None
+
     def __str__(self) -> str:
         return f"{self.sp}x{self.tp}"
 
@@ -116,13 +121,19 @@ class MeshPlan:
         import ttnn
 
         self.check_board(ttnn.get_num_devices())
-        if self.chips > 1:
-            ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+        if self.fabric is not None:
+            ttnn.set_fabric_config(getattr(ttnn.FabricConfig, self.fabric))
         return ttnn.open_mesh_device(ttnn.MeshShape(*self.shape), **options)
 
     def close(self, mesh: ttnn.MeshDevice) -> None:
         import ttnn
 
         ttnn.close_mesh_device(mesh)
-        if self.chips > 1:
+        if self.fabric is not None:
             ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+    def submeshes(self, mesh: ttnn.MeshDevice) -> list[ttnn.MeshDevice]:
+        """The groups of attention-level speculation, a [1, tp] mesh each, which must not outlive `mesh`."""
+        import ttnn
+
+        return mesh.create_submeshes(ttnn.MeshShape(1, self.tp))

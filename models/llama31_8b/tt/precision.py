@@ -51,6 +51,10 @@ class PrecisionPlan:
     def of_layer(self, index: int) -> LayerPrecision:
         return self.layers.get(index, self.layer)
 
+    def weight_formats(self, num_layers: int) -> set[str]:
+        """Every format that a matrix of the layers or the LM head has."""
+        return {self.lm_head}.union(*(vars(self.of_layer(index)).values() for index in range(num_layers)))
+
     @property
     def key(self) -> str:
         """Name and eight hex digits of everything in the plan, for cache keys."""
