@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""All of Llama 3.1 8B on a mock mesh by its real modules: allocated and built, never executed, and what that took.
+"""All of Llama 3.1 8B on a mock mesh by its real modules: allocated and built, never executed, and what that
+took.
 
-`python -m perf.mesh_build` is the process that `python -m perf.mesh_memory` starts for a mesh, in whose environment
-ttnn has to be imported.
+`python -m perf.mesh_build` is the process that `python -m perf.mesh_memory` starts for a mesh, in whose
+environment ttnn has to be imported.
 """
 
 from __future__ import annotations
@@ -36,17 +37,26 @@ class BlankStore:
         self.mesh, self.plan = mesh, plan
 
     def put(
-        self, name: str, make: Callable[[], torch.Tensor], dtype: str, split: int | None, layout: str = "TILE_LAYOUT"
+        self,
+        name: str,
+        make: Callable[[], torch.Tensor],
+        dtype: str,
+        split: int | None,
+        layout: str = "TILE_LAYOUT",
     ) -> ttnn.Tensor:
         """As of WeightStore. Raises ValueError for a matrix that the columns cannot share."""
         shape = list(make().shape)
         if split is not None:
             if shape[split] % self.plan.tp:
-                raise ValueError(f"{name}: dimension {split} of {shape} cannot be split over {self.plan.tp} chips")
+                raise ValueError(
+                    f"{name}: dimension {split} of {shape} cannot be split over {self.plan.tp} chips"
+                )
             shape[split] //= self.plan.tp
         if layout == "TILE_LAYOUT":
             shape = [1] * (4 - len(shape)) + shape
-        return ttnn.empty(shape, getattr(ttnn, dtype), getattr(ttnn, layout), self.mesh, ttnn.DRAM_MEMORY_CONFIG)
+        return ttnn.empty(
+            shape, getattr(ttnn, dtype), getattr(ttnn, layout), self.mesh, ttnn.DRAM_MEMORY_CONFIG
+        )
 
 
 def build_model(mesh: ttnn.MeshDevice, precision: PrecisionPlan, users: int, capacity: int) -> TtLlama:
@@ -60,17 +70,22 @@ def build_model(mesh: ttnn.MeshDevice, precision: PrecisionPlan, users: int, cap
 
 
 def measure(mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int) -> MeshMemory:
-    """Build the model, a decode step of all users at the last position, and the last prefill chunk of one user.
+    """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
+    user.
 
-    capacity: cached positions a user; chunk: a power of two that divides it. Drops the mesh's compiled programs, to
-    count those of this model.
+    capacity: cached positions a user; chunk: a power of two that divides it. Drops the mesh's compiled
+    programs, to count those of this model.
     """
     mesh.clear_program_cache()
     empty = _in_use(mesh)
     model = build_model(mesh, precision_plan(precision, preset(MODEL).num_hidden_layers), users, capacity)
     held = _in_use(mesh)
-    decode, decoded = step_memory(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
-    prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))
+    decode, decoded = step_memory(
+        lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users))
+    )
+    prefill, prefilled = step_memory(
+        lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True)
+    )
     dram, l1 = (ttnn.get_memory_view(mesh, kind) for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1))
     return MeshMemory(
         dram_held=held[0] - empty[0],
@@ -94,8 +109,8 @@ def _in_use(mesh: ttnn.MeshDevice) -> tuple[int, int]:
 def step_memory(step: Callable[[], ttnn.Tensor]) -> tuple[StepMemory, tuple[int, ...]]:
     """What `step` takes, and the shape of its result.
 
-    It runs twice: as it is, when ttnn refuses what does not fit beside what is allocated, and recorded without
-    dispatch, the only mode in which every program tells its buffers.
+    It runs twice: as it is, when ttnn refuses what does not fit beside what is allocated, and recorded
+    without dispatch, the only mode in which every program tells its buffers.
     """
     shape = tuple(step().shape)
     ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)

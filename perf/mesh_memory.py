@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.mesh_memory`: DRAM and L1 of a chip that holds its part of Llama 3.1 8B, as ttnn allocates them.
+"""`python -m perf.mesh_memory`: DRAM and L1 of a chip that holds its part of Llama 3.1 8B, as ttnn allocates
+them.
 
-Where perf.roofline counts bytes, this builds the whole model, a decode step and a prefill chunk on mock meshes: every
-tensor gets its address and every program its circular buffers, and nothing executes.
+Where perf.roofline counts bytes, this builds the whole model, a decode step and a prefill chunk on mock
+meshes: every tensor gets its address and every program its circular buffers, and nothing executes.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ BUILD_TIMEOUT_S = 1800.0  # compiles some hundred kernels the first time
 class StepMemory:
     """What one step takes while it runs, beyond what the model holds. Bytes.
 
-    largest_program: circular and dataflow buffers and scratchpads of a core, in the program with the most. largest_op:
-    the operation of that program. l1_tensors, l1_peak: tensors, and all of these together, in a core at once.
-    dram_peak: tensors of a DRAM bank at once.
+    largest_program: circular and dataflow buffers and scratchpads of a core, in the program with the most.
+    largest_op: the operation of that program. l1_tensors, l1_peak: tensors, and all of these together, in a
+    core at once. dram_peak: tensors of a DRAM bank at once.
     """
 
     largest_program: int
@@ -58,8 +59,9 @@ class StepMemory:
 class MeshMemory:
     """One chip of a mesh with the whole model. Bytes.
 
-    dram_held, l1_held: weights, tables and cache of a DRAM bank; constants in the L1 of a core. dram_size, l1_size: of
-    a bank; what a core has for tensors and circular buffers. programs: made for both steps. logits: shapes of both.
+    dram_held, l1_held: weights, tables and cache of a DRAM bank; constants in the L1 of a core. dram_size,
+    l1_size: of a bank; what a core has for tensors and circular buffers. programs: made for both steps.
+    logits: shapes of both.
     """
 
     dram_held: int
@@ -90,7 +92,7 @@ class MeshMemory:
 
 
 def peak_per_bank(graph: Iterable[dict[str, Any]], kind: str) -> int:
-    """The most bytes of a bank that buffers of that kind ("DRAM", "L1") took at once in a graph captured by ttnn."""
+    """The most bytes of a bank that buffers of that kind ("DRAM", "L1") took at once in a captured graph."""
     most = now = 0
     for node in graph:
         if node["node_type"] in ("buffer_allocate", "buffer_deallocate") and node["params"]["type"] == kind:
@@ -102,8 +104,8 @@ def peak_per_bank(graph: Iterable[dict[str, Any]], kind: str) -> int:
 
 def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
     """Bytes of the program with the most buffers of its own in a captured graph, and its operation, such as
-    MatmulDeviceOperation; (0, "") when there is none. Buffers in a tensor's memory do not count; those of different
-    cores are added up, so that no core has more."""
+    MatmulDeviceOperation; (0, "") when there is none. Buffers in a tensor's memory do not count; those of
+    different cores are added up, so that no core has more."""
     open_calls: list[str] = []
     size, most = 0, (0, "")
     for node in graph:
@@ -126,10 +128,25 @@ def build(mesh: MeshPlan, precision: str, users: int, capacity: int, chunk: int)
     Raises RuntimeRootError when mock meshes cannot run here, and RuntimeError when the build fails.
     """
     environment = process_environment(mock_environment(mesh.shape, sgdc.overlays()))
-    command = [sys.executable, "-m", "perf.mesh_build", str(mesh), precision, str(users), str(capacity), str(chunk)]
+    command = [
+        sys.executable,
+        "-m",
+        "perf.mesh_build",
+        str(mesh),
+        precision,
+        str(users),
+        str(capacity),
+        str(chunk),
+    ]
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(
-        command, env=environment, cwd=root, stdout=subprocess.PIPE, text=True, timeout=BUILD_TIMEOUT_S, check=False
+        command,
+        env=environment,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"building on {mesh} ended with {done.returncode}: {done.stdout[-2000:]}")
@@ -167,8 +184,12 @@ def _print_row(line: dict[str, Any]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 when a build fails; 2 for values that make no sense or a plan that cannot fit."""
-    parser = argparse.ArgumentParser(prog="python -m perf.mesh_memory", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.mesh_memory", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument(
+        "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
+    )
     parser.add_argument("--precision", nargs="+", default=("performance",), choices=PLANS)
     parser.add_argument("--users", type=int, default=USERS, help=f"users decoded together (default {USERS})")
     parser.add_argument(
@@ -198,10 +219,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if reason := doctor.why_not("mock mesh"):
         parser.error(reason)
     if not options.json:
-        print(f"{MODEL}, all {config.num_hidden_layers} layers, {options.users} users x {options.context} positions, "
-              f"prefill chunk {options.chunk}; DRAM in GB of a chip, L1 in KB of a core (1e9, 1e3 bytes)")  # fmt: skip
-        print(f"{'mesh':5} {'plan':12} {'DRAM held':>9} {'peak':>9} {'of':>9} {'L1 decode':>10} {'L1 prefill':>10} "
-              f"{'of':>8} {'largest':>8}  {'program':22} {'programs':>8}", flush=True)  # fmt: skip
+        print(
+            f"{MODEL}, all {config.num_hidden_layers} layers, {options.users} users x "
+            f"{options.context} positions, chunk {options.chunk}; GB of DRAM a chip, KB of L1 a core"
+        )
+        print(
+            f"{'mesh':5} {'plan':12} {'DRAM held':>9} {'peak':>9} {'of':>9} {'L1 decode':>10} "
+            f"{'L1 prefill':>10} {'of':>8} {'largest':>8}  {'program':22} {'programs':>8}",
+            flush=True,
+        )
     lines = []
     for mesh in meshes:
         for name in options.precision:

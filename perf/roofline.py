@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.roofline`: what a chip must hold and what a decode step must read, and the speed that allows."""
+"""`python -m perf.roofline`: what a chip must hold and a decode step read, and the speed that allows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class DoesNotFit(ValueError):
 class Budget:
     """Bytes of one chip. weights: read at each step; embedding: all of it held, a row a user read.
 
-    kv_cache: of all users at the full context; decode attention reads all of it. rotary: cosine and sine tables.
+    kv_cache: of all users at the full context; decode attention reads all of it. rotary: cosine and sine
+    tables.
     """
 
     weights: int
@@ -59,15 +60,15 @@ class Budget:
         if self.needed > dram_bytes:
             raise DoesNotFit(
                 f"{what} needs {self.needed} bytes a chip ({_gb(self.needed)} GB: weights and norms "
-                f"{_gb(self.weights + self.norms)}, embedding {_gb(self.embedding)}, KV cache {_gb(self.kv_cache)}, "
-                f"RoPE {_gb(self.rotary)}, reserve {_gb(RESERVE_BYTES)}); an N150 has {dram_bytes} "
-                f"({_gb(dram_bytes)} GB)"
+                f"{_gb(self.weights + self.norms)}, embedding {_gb(self.embedding)}, "
+                f"KV cache {_gb(self.kv_cache)}, RoPE {_gb(self.rotary)}, "
+                f"reserve {_gb(RESERVE_BYTES)}); an N150 has {dram_bytes} ({_gb(dram_bytes)} GB)"
             )
 
 
 def budget(config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: int, users: int = 1) -> Budget:
-    """DRAM of one chip. context: cached positions a user, in whole tiles. Raises ValueError for values out of range,
-    MeshError for a mesh that cannot split the model."""
+    """DRAM of one chip. context: cached positions a user, in whole tiles. Raises ValueError for values out of
+    range, MeshError for a mesh that cannot split the model."""
     mesh.check_model(config)
     if not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
@@ -84,7 +85,9 @@ def budget(config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: in
     weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, plan.lm_head)
     norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
     positions = -(-context // TILE) * TILE
-    kv_cache = 2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
+    kv_cache = (
+        2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
+    )
     row = 2 * hidden // tp
     return Budget(
         weights=weights,
@@ -126,7 +129,10 @@ def rows(
                 table.append(
                     {"mesh": str(mesh), "sp": mesh.sp, "tp": mesh.tp, "plan": plan.name, "context": context}
                     | {"users": users, **asdict(found), "held": found.held, "needed": found.needed}
-                    | {"bound_tokens_per_s": None if refused else found.tokens_per_s(rate), "refused": refused}
+                    | {
+                        "bound_tokens_per_s": None if refused else found.tokens_per_s(rate),
+                        "refused": refused,
+                    }
                     | {"published_tokens_per_s": published(mesh.chips, name, context) if comparable else None}
                 )
     return table
@@ -138,14 +144,14 @@ def _gb(count: int) -> str:
 
 def _print(table: list[dict], rate: float) -> None:
     print(f"GB (1e9 bytes) a chip; bound at {rate / 1e9:g} GB/s; published: tt-metal PERF.md, see perf/data")
-    print(f"{'mesh':5} {'plan':22} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} {'needed':>7} {'read':>6} "
-          f"{'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip
+    print(f"{'mesh':5} {'plan':22} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} {'needed':>7} "
+          f"{'read':>6} {'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip
     for row in table:
         bound, known = row["bound_tokens_per_s"], row["published_tokens_per_s"]
         print(
-            f"{row['mesh']:5} {row['plan']:22} {row['context']:7} {_gb(row['weights']):>8} {_gb(row['kv_cache']):>6} "
-            f"{_gb(row['held']):>6} {_gb(row['needed']):>7} {_gb(row['read_per_step']):>6} "
-            f"{f'{bound:.1f}' if bound else 'refused':>11} {known or '-':>9} "
+            f"{row['mesh']:5} {row['plan']:22} {row['context']:7} {_gb(row['weights']):>8} "
+            f"{_gb(row['kv_cache']):>6} {_gb(row['held']):>6} {_gb(row['needed']):>7} "
+            f"{_gb(row['read_per_step']):>6} {f'{bound:.1f}' if bound else 'refused':>11} {known or '-':>9} "
             f"{f'{known / bound:.0%}' if known and bound else '-':>8}"
         )
 
@@ -154,10 +160,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 2 for values that make no sense, or when no asked combination fits."""
     parser = argparse.ArgumentParser(prog="python -m perf.roofline", description=__doc__, allow_abbrev=False)
     parser.add_argument("--model", default="llama-3.1-8b", choices=sorted(PRESETS))
-    parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
-    parser.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
+    parser.add_argument(
+        "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
+    )
+    parser.add_argument(
+        "--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions"
+    )
     parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PLANS)
-    parser.add_argument("--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/precision.py")
+    parser.add_argument(
+        "--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/precision.py"
+    )
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What boards run is shared with the tests of the simulated chip (tt), and tiny checkpoints with the reference's."""
+"""What boards run is shared with the tests in tt, tiny checkpoints with those of the reference."""
 
 import sys
 from pathlib import Path

@@ -19,7 +19,7 @@ def build(mesh, config, state, precision: str, capacity: int):
 
 
 def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill: int) -> dict:
-    """Shares of decode steps whose best choice is the reference's, and is among its best five; tokens fed are given."""
+    """Shares of decode steps whose best choice is the reference's, or among its best five."""
     import torch
 
     from models.llama31_8b.reference.model import ReferenceLlama
@@ -46,8 +46,8 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
 
 
 def decode_speed(mesh, source: str, precision: str, prompt: list[int], new_tokens: int) -> dict:
-    """Greedy decoding chosen on the device: tokens a second of one user, whether steps were replayed traces, and how
-    many tokens were decoded."""
+    """Greedy decoding chosen on the device: tokens a second of one user, whether steps were replayed traces,
+    and how many tokens were decoded."""
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.weights import load_state_dict, read_config, resolve_source
 
@@ -56,5 +56,8 @@ def decode_speed(mesh, source: str, precision: str, prompt: list[int], new_token
     generator = Generator(build(mesh, config, load_state_dict(folder, config), precision, 1024))
     generator.generate([prompt], max_new_tokens=3, eos_token_ids=())  # compiles every program, and a trace
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
-    speed = {"prefill_tokens_per_s": result.prefill_tokens_per_second, "tokens_per_s": result.decode_tokens_per_second}
+    speed = {
+        "prefill_tokens_per_s": result.prefill_tokens_per_second,
+        "tokens_per_s": result.decode_tokens_per_second,
+    }
     return speed | {"traced": generator.traced, "tokens": result.decode_tokens}

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Llama 3.1 8B on an N150: PCC at full shapes, agreement with the reference, and speed. `pytest --device n150`.
+"""Llama 3.1 8B on an N150: PCC at full shapes, agreement with the reference, and speed. `pytest --device
+n150`.
 
-The last two need the checkpoint, named by $HF_MODEL. What runs here runs on the simulated chip too, at tiny shapes: the
-first two in test_tt_modules.py and test_tt_model.py, the others in test_silicon_bodies.py.
+The last two need the checkpoint, named by $HF_MODEL. What runs here runs on the simulated chip too, at tiny
+shapes: the first two in test_tt_modules.py and test_tt_model.py, the others in test_silicon_bodies.py.
 """
 
 import os
@@ -27,7 +28,7 @@ LLAMA = preset("llama-3.1-8b")
 TRACE = {"trace_region_size": TRACE_REGION_BYTES}
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.96
-# tt-metal's published accuracies of this model on an N150: top-1 90 / 96 %, top-5 97 / 100 %, less two points.
+# tt-metal's published accuracies on an N150: top-1 90 / 96 %, top-5 97 / 100 %, less two points.
 ACCURACY = {"performance": (0.88, 0.95), "accuracy": (0.94, 0.98)}
 PLANS = pytest.mark.parametrize("precision", ["performance", "accuracy"])
 
@@ -65,7 +66,9 @@ def test_every_module_at_full_shapes(sim_device, precision):
 def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
     prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     config = LLAMA.with_layers(2)
-    told = sim_device(options=TRACE).run(prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000)
+    told = sim_device(options=TRACE).run(
+        prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000
+    )
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
     least = LEAST_PCC_OF_FOUR_BITS if precision == "performance" else LEAST_PCC

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What boards run, on the simulated chip with a tiny checkpoint: bodies of the silicon tests and `--device n150`."""
+"""Bodies of the silicon tests and `--device n150`, on the simulated chip with a tiny checkpoint."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cached(mesh, cache: str, name: str, *arguments):
 
 
 def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
-    """In the worker: the demo as if the simulated chip were a board of this machine; exit code, output, log."""
+    """In the worker: the demo as if the simulated chip were a board; exit code, output, log."""
     from models.llama31_8b.tt.mesh import MeshPlan
     from runtime_patches.simulated_n150 import doctor
 
@@ -65,30 +65,58 @@ def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
 
 def test_teacher_forced_body(sim_device, checkpoint, tmp_path):
     tokens = text(3, checkpoint)
-    told = sim_device("2x1").run(cached, str(tmp_path), "teacher_forced", checkpoint, "bfloat16", tokens, 2, timeout=900)
+    told = sim_device("2x1").run(
+        cached, str(tmp_path), "teacher_forced", checkpoint, "bfloat16", tokens, 2, timeout=900
+    )
     assert told == {"top1": 1.0, "top5": 1.0, "steps": 1}
     assert len(list((tmp_path / "tt_weights").glob("*/*.tensorbin"))) == 10, "weights went through the cache"
 
 
 def test_decode_speed_body(sim_device, checkpoint, tmp_path):
     prompt = text(3, checkpoint)
-    told = sim_device("2x1").run(cached, str(tmp_path), "decode_speed", checkpoint, "bfloat16", prompt, 2, timeout=900)
+    told = sim_device("2x1").run(
+        cached, str(tmp_path), "decode_speed", checkpoint, "bfloat16", prompt, 2, timeout=900
+    )
     logger.info("{}", told)
-    assert told["tokens"] == 1 and told["tokens_per_s"] > 0 and not told["traced"], "the simulator replays no traces"
+    assert told["tokens"] == 1 and told["tokens_per_s"] > 0 and not told["traced"], (
+        "the simulator replays no traces"
+    )
 
 
 def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
     """--device auto with a board: the text of the CPU, the JSON object, --stop, formats from a file."""
-    arguments = ["--prompt", PROMPT, "--raw", "--model", checkpoint, "--max-new-tokens", "3", "--attention", "exact", "--json"]
+    arguments = [
+        "--prompt",
+        PROMPT,
+        "--raw",
+        "--model",
+        checkpoint,
+        "--max-new-tokens",
+        "3",
+        "--attention",
+        "exact",
+        "--json",
+    ]
     assert demo.main([*arguments, "--device", "cpu"]) == 0
     expected = json.loads(capsys.readouterr().out)
     (tmp_path / "plan.json").write_text('{"layer": {"ff2": "bfloat8_b"}}')
-    chips = ["--precision", "bfloat16", "--precision-overrides", str(tmp_path / "plan.json"), "--stop", expected["text"], "--sample-on", "host"]
+    chips = [
+        "--precision",
+        "bfloat16",
+        "--precision-overrides",
+        str(tmp_path / "plan.json"),
+        "--stop",
+        expected["text"],
+        "--sample-on",
+        "host",
+    ]
     code, out, err = sim_device("2x1").run(on_boards, str(tmp_path), [*arguments, *chips], timeout=900)
     assert code == 0 and "--device n150: 1 Tenstorrent chips" in err and "exact attention" in err, err
     got = json.loads(out)
     assert set(got) == set(expected) and got["token_ids"] == expected["token_ids"]
     assert (expected["finish_reason"], got["finish_reason"]) == ("length", "stop")
-    assert got["prefill_tokens"] == expected["prefill_tokens"] and got["decode_tokens"] == 2 and got["hits"] == 0
+    assert (
+        got["prefill_tokens"] == expected["prefill_tokens"] and got["decode_tokens"] == 2 and got["hits"] == 0
+    )
     used = {name: got["options"][name] for name in ("device", "mesh", "precision", "attention")}
     assert used == {"device": "n150", "mesh": "1x1", "precision": "bfloat16", "attention": "exact"}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users, prompt lengths and number formats of a one-layer model, on the device of a worker (see sim_worker.py)."""
+"""Users, prompt lengths and formats of a small model, on the device of a worker (see sim_worker.py)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def adjacent(keys):
 
 
 def one_step(mesh, positions: list[int]) -> dict:
-    """A decode step of users behind random caches, -1 for a user to skip: figures of every active user's logits and of
-    what it wrote, and for each user how many numbers of its cache changed outside the row of its new token."""
+    """A decode step of users behind random caches, -1 for a user to skip: figures of every active user's
+    logits and of what it wrote, and for each user how many numbers of its cache changed outside the row of
+    its new token."""
     import torch
     import ttnn
 
@@ -56,13 +57,15 @@ def one_step(mesh, positions: list[int]) -> dict:
     wanted = torch.cat((cache.keys[0], cache.values[0]), 1)
     return {
         "logits": [figures(got[user], row) for user, row in zip(active, expected, strict=True)],
-        "written": [figures(after[user, :, positions[user]], wanted[user, :, positions[user]]) for user in active],
+        "written": [
+            figures(after[user, :, positions[user]], wanted[user, :, positions[user]]) for user in active
+        ],
         "changed": [row.nonzero().flatten().tolist() for row in changed],
     }
 
 
 def prompts(mesh, lengths: list[int], chunk: int) -> list[dict]:
-    """Prefill one user with a prompt of each length, one over the other: figures of the last logits and the cache."""
+    """Prefill one user with prompts, one over the other: figures of the last logits and the cache."""
     import torch
 
     from models.llama31_8b.tt.generator import Generator
@@ -75,22 +78,35 @@ def prompts(mesh, lengths: list[int], chunk: int) -> list[dict]:
         cache = reference.new_cache(1, model.capacity)
         expected = reference.prefill([prompt], cache)[0]
         got = generator.prefill(prompt, 0)
-        found.append({"length": length, "logits": figures(got, expected), "cache": cache_figures(model, cache, [length])})
+        found.append(
+            {
+                "length": length,
+                "logits": figures(got, expected),
+                "cache": cache_figures(model, cache, [length]),
+            }
+        )
     return found
 
 
 def formats(mesh, overrides: str) -> dict:
-    """Formats that the weights and the cache of a two-layer model have on the device, and the largest error of each
-    layer's gate against the checkpoint's."""
+    """Formats that the weights and the cache of a two-layer model have on the device, and the largest error
+    of each layer's gate against the checkpoint's."""
     from models.llama31_8b.tt.linear import dtype_name
     from models.llama31_8b.tt.model import read
 
     model, reference = build(mesh, TINY, "performance", overrides=overrides)
     told: dict = {"lm_head": dtype_name(model.head.blocks[0]), "kv_cache": dtype_name(model.cache.keys[1])}
     for index, layer in enumerate(model.layers):
-        parts = {"qkv": layer.attention.qkv, "wo": layer.attention.wo, "ff1": layer.mlp.ff1, "ff3": layer.mlp.ff3,
-                 "ff2": layer.mlp.ff2}  # fmt: skip
+        parts = {
+            "qkv": layer.attention.qkv,
+            "wo": layer.attention.wo,
+            "ff1": layer.mlp.ff1,
+            "ff3": layer.mlp.ff3,
+            "ff2": layer.mlp.ff2,
+        }
         told[index] = {name: dtype_name(tensor) for name, tensor in parts.items()}
         gate = reference.layers[index].gate_up.weight.chunk(2)[0].t()
-        told[index]["error"] = float((read(layer.mlp.ff1)[0, 0].float() - gate).abs().max() / gate.abs().max())
+        told[index]["error"] = float(
+            (read(layer.mlp.ff1)[0, 0].float() - gate).abs().max() / gate.abs().max()
+        )
     return told

@@ -10,8 +10,8 @@ ROWS = 32
 
 
 def modules(mesh, config, precision: str) -> dict[str, dict]:
-    """Figures of every module of a two-layer model's first layer, with random weights: name -> PCC and largest errors.
-    The last layer has other formats in the performance plan."""
+    """Figures of every module of a two-layer model's first layer, with random weights: name -> PCC and
+    largest errors. The last layer has other formats in the performance plan."""
     import torch
     import torch.nn.functional as F
     import ttnn
@@ -36,14 +36,17 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
 
     def rotated(x, start):
         """x: [heads, rows, head_dim], positions from start."""
-        cos, sin = RotaryTable(config, torch.float32).rows(slice(start, start + x.shape[1]), start + x.shape[1])
+        cos, sin = RotaryTable(config, torch.float32).rows(
+            slice(start, start + x.shape[1]), start + x.shape[1]
+        )
         return rotate(x.transpose(0, 1), cos, sin).transpose(0, 1)
 
     found = {}
     x, one = normal(ROWS, config.hidden_size), normal(1, config.hidden_size)
     tokens = torch.randint(0, config.vocab_size, (1, ROWS), generator=generator)
     found["embedding"] = figures(
-        read(model.embedding(model.put_integers(tokens, "uint32"), dram))[0, 0], F.embedding(tokens[0], reference.embedding)
+        read(model.embedding(model.put_integers(tokens, "uint32"), dram))[0, 0],
+        F.embedding(tokens[0], reference.embedding),
     )
     found["rms_norm"] = figures(
         read(ours.mlp_norm(put(x[None, None])))[0, 0], reference._rms_norm(x, theirs.mlp_norm)

@@ -56,26 +56,38 @@ def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boar
 def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
     write_hf_folder(tmp_path / "tiny")
     monkeypatch.setattr(board.count_boards, "__defaults__", (tmp_path / "none",))
-    assert demo.main(["--prompt", "the", "--raw", "--model", str(tmp_path / "tiny"), "--max-new-tokens", "1", "--json"]) == 0
+    assert (
+        demo.main(
+            ["--prompt", "the", "--raw", "--model", str(tmp_path / "tiny"), "--max-new-tokens", "1", "--json"]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     assert "--device cpu: no Tenstorrent board in /dev/tenstorrent" in err
     assert json.loads(out)["options"]["device"] == "cpu"
 
 
-@pytest.mark.parametrize("mesh, words", [("1x8", "mesh 1x8 needs 8 chips, this machine has 2"), ("5x5", "no mesh 5x5")])
+@pytest.mark.parametrize(
+    "mesh, words", [("1x8", "mesh 1x8 needs 8 chips, this machine has 2"), ("5x5", "no mesh 5x5")]
+)
 @pytest.mark.parametrize("by_option", [False, True])
 def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, words, by_option):
     monkeypatch.setenv("MESH_DEVICE", "1x2" if by_option else mesh)
     assert words in run(capsys, "--device", "n150", *(["--mesh", mesh] if by_option else []))
 
 
-@pytest.mark.parametrize("flag, value", [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x"), ("--sample-on", "host")])
+@pytest.mark.parametrize(
+    "flag, value",
+    [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x"), ("--sample-on", "host")],
+)
 def test_options_of_chips_are_refused_on_the_cpu(capsys, flag, value):
     assert f"{flag} goes with --device n150 or sim" in run(capsys, "--device", "cpu", flag, value)
 
 
 def test_unknown_values_are_refused(capsys):
-    assert "no precision 'fast'; available: performance, accuracy, bfloat16" in run(capsys, "--precision", "fast")
+    assert "no precision 'fast'; available: performance, accuracy, bfloat16" in run(
+        capsys, "--precision", "fast"
+    )
     assert "no place to sample on 'chip'; available: device, host" in run(capsys, "--sample-on", "chip")
     assert "no device 'gpu'; available: auto, cpu, sim, n150" in run(capsys, "--device", "gpu")
 
@@ -85,7 +97,10 @@ def test_unknown_values_are_refused(capsys):
     [
         ({"num_key_value_heads": 1}, r"num_key_value_heads = 1, which 2 chips \(TP of 1x2\) cannot share"),
         ({"num_attention_heads": 128, "num_key_value_heads": 8}, "leaves 64 query heads a chip"),
-        ({"intermediate_size": 2**20, "num_hidden_layers": 80}, r"needs \d{11} bytes a chip .* an N150 has 12884901888"),
+        (
+            {"intermediate_size": 2**20, "num_hidden_layers": 80},
+            r"needs \d{11} bytes a chip .* an N150 has 12884901888",
+        ),
     ],
 )
 def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
@@ -95,7 +110,9 @@ def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | change))
     monkeypatch.setattr(weights, "load_state_dict", lambda *_: pytest.fail("the weights were read"))
-    assert re.search(words, run(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw"))
+    assert re.search(
+        words, run(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw")
+    )
 
 
 def test_overrides_that_do_not_fit_the_model_are_refused(capsys, boards, tmp_path):
@@ -118,10 +135,13 @@ def test_precision_of_a_run(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--draft", "ngram"], "drafting"), (["--attention", "sink"], "--attention sink"), (["--tree", "2x2"], "drafting")],
+    [(["--draft", "ngram"], "drafting"), (["--attention", "sink"], "--attention sink"),
+     (["--tree", "2x2"], "drafting")],
 )  # fmt: skip
 def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):
-    assert f"--device n150 does not do {words}; --device cpu does" in run(capsys, "--device", "n150", *arguments)
+    assert f"--device n150 does not do {words}; --device cpu does" in run(
+        capsys, "--device", "n150", *arguments
+    )
 
 
 def test_boards_do_not_chat(boards, monkeypatch):
@@ -140,7 +160,9 @@ def test_a_model_too_large_names_the_bytes():
 
 def test_heads_the_mesh_cannot_share():
     with pytest.raises(UserError, match="num_key_value_heads = 3, which 2 chips"):
-        board.plan_run(replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10)
+        board.plan_run(
+            replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10
+        )
 
 
 @pytest.mark.parametrize(

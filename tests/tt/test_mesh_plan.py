@@ -16,7 +16,14 @@ LLAMA = preset("llama-3.1-8b")
 
 @pytest.mark.parametrize(
     "text, shape",
-    [("1x1", (1, 1)), ("1X8", (1, 8)), (" 2x4 ", (2, 4)), ("N150", (1, 1)), ("n150x4", (1, 4)), ("(1, 2)", (1, 2))],
+    [
+        ("1x1", (1, 1)),
+        ("1X8", (1, 8)),
+        (" 2x4 ", (2, 4)),
+        ("N150", (1, 1)),
+        ("n150x4", (1, 4)),
+        ("(1, 2)", (1, 2)),
+    ],
 )
 def test_names(text, shape):
     plan = MeshPlan.parse(text)
@@ -48,7 +55,11 @@ def test_llama_31_8b_splits_on_every_mesh(mesh):
     "change, mesh, words",
     [
         ({"num_key_value_heads": 4}, "1x8", "num_key_value_heads = 4, which 8 chips"),
-        ({"num_attention_heads": 36, "num_key_value_heads": 36}, "1x8", "num_attention_heads = 36, which 8 chips"),
+        (
+            {"num_attention_heads": 36, "num_key_value_heads": 36},
+            "1x8",
+            "num_attention_heads = 36, which 8 chips",
+        ),
         ({"hidden_size": 4096 + 32}, "1x2", "hidden_size = 4128"),
         ({"intermediate_size": 1000}, "1x1", "intermediate_size = 1000"),
         ({"head_dim": 96}, "1x1", "head_dim = 96"),

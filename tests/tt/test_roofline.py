@@ -83,7 +83,9 @@ def test_values_out_of_range_are_refused(users, context):
 
 
 def test_json(capsys):
-    code = roofline.main(["--mesh", "1x1", "1x2", "--context", "131072", "--precision", "performance", "--json"])
+    code = roofline.main(
+        ["--mesh", "1x1", "1x2", "--context", "131072", "--precision", "performance", "--json"]
+    )
     printed = json.loads(capsys.readouterr().out)
     one, two = printed["rows"]
     assert code == 0 and one["bound_tokens_per_s"] is None and "needs" in one["refused"]
@@ -105,7 +107,13 @@ def test_nothing_that_fits_ends_with_2(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--mesh", "3x3"], ["--users", "40"], ["--context", "0"], ["--dram-gb-per-s", "0"], ["--precision-overrides", "x"]],
+    [
+        ["--mesh", "3x3"],
+        ["--users", "40"],
+        ["--context", "0"],
+        ["--dram-gb-per-s", "0"],
+        ["--precision-overrides", "x"],
+    ],
 )
 def test_bad_arguments_end_before_any_output(arguments, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""All 32 layers of Llama 3.1 8B on mock meshes of 1 to 8 chips: a decode step and a prefill chunk build, and fit.
+"""All 32 layers of Llama 3.1 8B on mock meshes: a decode step and a prefill chunk build, and fit.
 
 Nothing executes; what is allocated, and every program's circular buffers, are the real ones.
 """
@@ -23,10 +23,13 @@ from perf.roofline import RESERVE_BYTES, budget
 LLAMA = preset("llama-3.1-8b")
 L1_BYTES = 1464 * 1024  # of a Wormhole core, firmware and kernels included
 SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
-# Every mesh with the performance plan; the accuracy plan differs in weight formats only, so one mesh by default.
+# The accuracy plan differs from the performance plan in weight formats only: one mesh by default.
 CASES = [pytest.param("performance", shape, id=f"performance-{shape[0]}x{shape[1]}") for shape in SHAPES] + [
     pytest.param(
-        "accuracy", shape, id=f"accuracy-{shape[0]}x{shape[1]}", marks=() if shape == (1, 2) else pytest.mark.slow
+        "accuracy",
+        shape,
+        id=f"accuracy-{shape[0]}x{shape[1]}",
+        marks=() if shape == (1, 2) else pytest.mark.slow,
     )
     for shape in SHAPES
 ]
@@ -62,7 +65,9 @@ def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape
 
 def groups(mesh) -> list:
     """In the worker: shape and chips of each submesh, and all chips."""
-    found = [(tuple(group.shape), list(group.get_device_ids())) for group in MeshPlan(*mesh.shape).submeshes(mesh)]
+    found = [
+        (tuple(group.shape), list(group.get_device_ids())) for group in MeshPlan(*mesh.shape).submeshes(mesh)
+    ]
     return [found, list(mesh.get_device_ids())]
 
 
@@ -81,14 +86,16 @@ def test_the_largest_program_of_a_captured_graph():
     graph = [
         node("capture_start"), node("function_start", name="ttnn.linear"),
         node("function_start", name="MatmulDeviceOperation"),
-        node("function_start", name="tt::tt_metal::create_device_tensor"), node("circular_buffer_deallocate_all"),
+        node("function_start", name="tt::tt_metal::create_device_tensor"),
+        node("circular_buffer_deallocate_all"),
         node("dataflow_buffer_allocate", size=30, borrows_memory="0"),
         node("dataflow_buffer_allocate", size=900, borrows_memory="1"),
         node("circular_buffer_allocate", size=40, globally_allocated="0"),
         node("circular_buffer_allocate", size=900, globally_allocated="1"),
-        *[node("function_end")] * 3, node("function_start", name="ttnn.add"), node("circular_buffer_deallocate_all"),
-        node("circular_buffer_allocate", size=50, globally_allocated="0"), node("scratchpad_allocate", size=8),
-        node("function_end"), node("capture_end"),
+        *[node("function_end")] * 3, node("function_start", name="ttnn.add"),
+        node("circular_buffer_deallocate_all"),
+        node("circular_buffer_allocate", size=50, globally_allocated="0"),
+        node("scratchpad_allocate", size=8), node("function_end"), node("capture_end"),
     ]  # fmt: skip
     assert largest_program(graph) == (70, "MatmulDeviceOperation")
     assert largest_program([]) == (0, "")

@@ -22,7 +22,7 @@ def prompt(length: int, seed: int) -> list[int]:
 
 
 def test_prefill_of_40_tokens_and_four_decode_steps(sim_device):
-    """Chunks of 32 and 8 (padded) tokens, then four steps; PCC of logits at every step and of all cache contents."""
+    """Chunks of 32 and 8 (padded) tokens, then four steps; PCC of logits at each and of the whole cache."""
     told = sim_device(GRID).run(prefill_and_decode, prompt(40, 3), 4, 32, timeout=1200)
     assert len(told["steps"]) == 5
     for number, row in enumerate(told["steps"]):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Each module of the TT-NN model on the simulated chip against the reference; at 8B shapes in tests/silicon."""
+"""Each module of the TT-NN model on the simulated chip against the reference."""
 
 import pytest
 from loguru import logger

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Several users, prompts of every length and formats by layer, of a one-layer Llama in TT-NN on the simulated chip."""
+"""Several users, prompt lengths and formats by layer, of a small TT-NN Llama on the simulated chip."""
 
 import json
 
@@ -13,8 +13,8 @@ LEAST_PCC = 0.99
 
 
 def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
-    """The first position, both sides of a tile boundary, the last; a core a user. A skipped user's cache, and of the
-    others all but the new row, keep every bit."""
+    """The first position, both sides of a tile boundary, the last; a core a user. A skipped user's cache, and
+    of the others all but the new row, keep every bit."""
     positions = [0, 31, -1, 32, 33, 127, -1, 64]
     told = sim_device("8x1").run(one_step, positions, timeout=1200)
     logger.info("{}", told)
@@ -24,7 +24,7 @@ def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
 
 
 def test_prompts_around_a_tile_and_a_chunk(sim_device):
-    """One token, a tile less one, a tile, and one more, which is a second chunk; 40 are in test_tt_model.py."""
+    """One token, a tile less one, a tile, and one more, a second chunk; test_tt_model.py has 40."""
     told = sim_device("2x1").run(prompts, [33, 1, 31, 32], 32, timeout=1200)
     assert [row["length"] for row in told] == [33, 1, 31, 32]
     for row in told:
@@ -34,7 +34,11 @@ def test_prompts_around_a_tile_and_a_chunk(sim_device):
 
 
 def test_overrides_decide_what_is_on_the_device(sim_device, tmp_path):
-    plan = {"layer": {"ff2": "bfloat4_b"}, "layers": {"0": {"ff1": "bfloat16", "wo": "bfloat4_b"}}, "lm_head": "bfloat16"}
+    plan = {
+        "layer": {"ff2": "bfloat4_b"},
+        "layers": {"0": {"ff1": "bfloat16", "wo": "bfloat4_b"}},
+        "lm_head": "bfloat16",
+    }
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     told = sim_device("2x1").run(formats, str(tmp_path / "plan.json"))
     logger.info("{}", told)

@@ -32,14 +32,23 @@ def meta(config):
 def test_shapes_at_8b_widths(tp):
     weights = WeightMap(LLAMA, meta(LLAMA), MeshPlan(1, tp))
     assert weights.qkv(1).shape == (4096, 6144) and weights.wo(1).shape == (4096, 4096)
-    assert weights.ff1(0).shape == weights.ff3(0).shape == (4096, 14336) and weights.ff2(0).shape == (14336, 4096)
+    assert weights.ff1(0).shape == weights.ff3(0).shape == (4096, 14336) and weights.ff2(0).shape == (
+        14336,
+        4096,
+    )
     assert weights.embedding().shape == (128256, 4096) and weights.lm_head(0, 128).shape == (4096, tp * 128)
-    assert weights.norm(1, "attention").shape == weights.norm(0, "mlp").shape == weights.final_norm().shape == (4096,)
+    assert (
+        weights.norm(1, "attention").shape
+        == weights.norm(0, "mlp").shape
+        == weights.final_norm().shape
+        == (4096,)
+    )
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4])
 def test_each_chip_gets_its_heads(tp):
-    """Column block c of the fused matrix computes query heads c * 8 / tp onwards, then its keys, then its values."""
+    """Column block c of the fused matrix computes query heads c * 8 / tp onwards, then its keys, then its
+    values."""
     state = random_state_dict(SMALL, 1)
     weights = WeightMap(SMALL, state, MeshPlan(1, tp))
     x = torch.randn(3, 256, generator=torch.Generator().manual_seed(0))

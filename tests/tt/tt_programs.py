@@ -18,7 +18,11 @@ def figures(got, expected) -> dict:
     """PCC and the largest absolute and relative error (of numbers above 0.01)."""
     error = (got.double() - expected.double()).abs()
     relative = error / expected.double().abs().clamp_min(1e-2)
-    return {"pcc": correlation(got, expected), "absolute": float(error.max()), "relative": float(relative.max())}
+    return {
+        "pcc": correlation(got, expected),
+        "absolute": float(error.max()),
+        "relative": float(relative.max()),
+    }
 
 
 def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, overrides=None):
@@ -34,7 +38,14 @@ def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, ove
     plan, state = MeshPlan(*mesh.shape), random_state_dict(config, seed)
     formats = precision_plan(precision, config.num_hidden_layers, overrides)
     model = TtLlama(
-        mesh, plan, config, formats, WeightMap(config, state, plan), WeightStore(mesh, plan), users=users, capacity=capacity
+        mesh,
+        plan,
+        config,
+        formats,
+        WeightMap(config, state, plan),
+        WeightStore(mesh, plan),
+        users=users,
+        capacity=capacity,
     )
     return model, ReferenceLlama.from_state_dict(config, state)
 
@@ -67,9 +78,15 @@ def cache_figures(model, reference, lengths) -> list[dict]:
 
 
 def prefill_and_decode(
-    mesh, prompt: list[int], steps: int, chunk: int, precision: str = "bfloat16", config=TINY, capacity: int = 128
+    mesh,
+    prompt: list[int],
+    steps: int,
+    chunk: int,
+    precision: str = "bfloat16",
+    config=TINY,
+    capacity: int = 128,
 ) -> dict:
-    """Prefill one user in chunks, then feed `steps` greedy tokens: figures of logits at every step, top choices."""
+    """Prefill one user in chunks, then feed greedy tokens: figures of logits at every step, top choices."""
     import torch
 
     from models.llama31_8b.tt.model import read
@@ -102,7 +119,7 @@ def _row(got, expected) -> dict:
 
 
 def weight_cache(mesh, folder: str) -> dict:
-    """Put three weights through a cache on disk, again, and after damage: counts, and whether contents held."""
+    """Put three weights through a cache on disk, again, and after damage: counts, and if contents held."""
     from pathlib import Path
 
     import torch
@@ -140,21 +157,24 @@ def weight_cache(mesh, folder: str) -> dict:
 
 
 def generate_batch(mesh, prompts: list[list[int]], new_tokens: int) -> dict:
-    """Greedy texts of users with prompts of different lengths, chosen on the device; the same from read-back logits
-    on the host, and those of the reference with its gaps between best and second best."""
+    """Greedy texts of users with prompts of different lengths, chosen on the device; the same from read-back
+    logits on the host, and those of the reference with its gaps between best and second best."""
     import torch
 
     from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.tt.generator import Generator
 
-    model, reference = build(mesh, TINY, users=len(prompts), capacity=128)
+    model, reference = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=128)
     device = Generator(model, choose="device", prefill_chunk=32).generate(
         prompts, max_new_tokens=new_tokens, eos_token_ids=()
     )
     lengths = [len(prompt) + new_tokens - 1 for prompt in prompts]
     seen: list[list[torch.Tensor]] = [[] for _ in prompts]
     host = Generator(model, choose="host", prefill_chunk=32).generate(
-        prompts, max_new_tokens=new_tokens, eos_token_ids=(), on_logits=lambda user, row: seen[user].append(row)
+        prompts,
+        max_new_tokens=new_tokens,
+        eos_token_ids=(),
+        on_logits=lambda user, row: seen[user].append(row),
     )
     expected = generate(reference, prompts, max_new_tokens=new_tokens, eos_token_ids=())
     gaps = []

@@ -50,8 +50,8 @@ def choose_device() -> tuple[str, str]:
 
 
 def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_tokens: int) -> BoardPlan:
-    """Raises UserError when the mesh cannot split the model, or a chip cannot hold it with this context; the message
-    has the bytes needed and present."""
+    """Raises UserError when the mesh cannot split the model, or a chip cannot hold it with this context; the
+    message has the bytes needed and present."""
     from perf.roofline import DoesNotFit, budget
 
     wanted = min(prompt_tokens + options.max_new_tokens, config.max_position_embeddings)
@@ -66,8 +66,8 @@ def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_t
 
 
 def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
-    """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something or has fewer chips, and
-    for what boards do not do."""
+    """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something or has fewer
+    chips, and for what boards do not do."""
     from runtime_patches.simulated_n150 import doctor
 
     try:
@@ -88,8 +88,8 @@ def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
 
 
 def run(options: DemoOptions, text: str | None) -> int:
-    """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError before any
-    device work."""
+    """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError before
+    any device work."""
     mesh = check_machine(options, text)
     from ..tokenizer import Tokenizer
     from ..weights import LoadedModel, load_state_dict, read_config, resolve_source
@@ -98,13 +98,18 @@ def run(options: DemoOptions, text: str | None) -> int:
     folder, shown = resolve_source(options.model)
     config = read_config(folder, name=Path(shown).name)
     if options.max_context is not None:
-        config = replace(config, max_position_embeddings=min(options.max_context, config.max_position_embeddings))
+        config = replace(
+            config, max_position_embeddings=min(options.max_context, config.max_position_embeddings)
+        )
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
     loaded = LoadedModel(config, None, tokenizer, shown)
     ids = encode_prompt(loaded, options, text)
     plan = plan_run(config, options, mesh, len(ids))
     logger.info(
-        "{} on {} N150, {} precision, exact attention: boards do not speculate yet", shown, mesh, plan.precision.name
+        "{} on {} N150, {} precision, exact attention: boards do not speculate yet",
+        shown,
+        mesh,
+        plan.precision.name,
     )
     state = load_state_dict(folder, config)
 
@@ -117,7 +122,13 @@ def run(options: DemoOptions, text: str | None) -> int:
     try:
         store = WeightStore(device, mesh, entry_folder(config, state, mesh, plan.precision))
         model = TtLlama(
-            device, mesh, config, plan.precision, WeightMap(config, state, mesh), store, capacity=plan.capacity
+            device,
+            mesh,
+            config,
+            plan.precision,
+            WeightMap(config, state, mesh),
+            store,
+            capacity=plan.capacity,
         )
         printer = TextPrinter(loaded, None if options.json else sys.stdout)
         result = Generator(model, choose=options.sample_on or "device").generate(

@@ -103,7 +103,11 @@ def run_once(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy,
 
 
 def show_result(
-    loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, ids: list[int], result: GenerationResult
+    loaded: LoadedModel,
+    options: DemoOptions,
+    policy: AttentionPolicy,
+    ids: list[int],
+    result: GenerationResult,
 ) -> int:
     """Print the report of one text behind the prompt `ids`, or with --json the object; exit code 0."""
     from .report import print_report
@@ -174,7 +178,7 @@ def generate_text(
 def token_callback(
     loaded: LoadedModel, options: DemoOptions, on_token: Callable[[int], None]
 ) -> Callable[[int, int], bool]:
-    """What a generator calls for each token: `on_token`, then True where the text reaches a string of --stop."""
+    """A generator's callback: `on_token`, and True where the text reaches a string of --stop."""
     from ..reference.stop_strings import StopStrings
 
     stops = StopStrings(options.stop, loaded.tokenizer.stream) if options.stop else None

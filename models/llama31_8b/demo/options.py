@@ -109,7 +109,9 @@ class DemoOptions:
             "--precision-overrides": self.precision_overrides,
             "--sample-on": self.sample_on,
         }
-        if self.device == "cpu" and (asked := [flag for flag, value in for_chips.items() if value is not None]):
+        if self.device == "cpu" and (
+            asked := [flag for flag, value in for_chips.items() if value is not None]
+        ):
             raise UserError(f"{asked[0]} goes with --device n150 or sim; this run is on --device cpu")
 
     def _check_drafting(self) -> None:
@@ -247,8 +249,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         default=default["device"],
         metavar="NAME",
-        help="cpu; sim: a tiny random model in TT-NN on the simulated N150, checked step by step; n150: boards; auto: "
-        "n150 on a machine with boards and what they need, else cpu (default: auto)",
+        help="cpu; sim: a tiny random model in TT-NN on the simulated N150, checked step by step; n150: "
+        "boards; auto: n150 on a machine with boards and what they need, else cpu (default: auto)",
     )
     group.add_argument(
         "--mesh", metavar="RxC", help="boards of --device n150, such as 1x2 (default: $MESH_DEVICE, else 1x1)"
@@ -263,7 +265,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--precision-overrides", metavar="FILE",
-        help='JSON with other formats for some layers: {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
+        help='JSON with formats, such as {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
     )  # fmt: skip
     group.add_argument(
         "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"

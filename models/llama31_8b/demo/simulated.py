@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--device sim`: the TT-NN path on the simulated N150 with a tiny random Llama, checked step by step.
 
-`run` starts this file as a process of its own, in the simulator's environment, which ttnn reads when it is imported.
+`run` starts this file as a process of its own, in the simulator's environment, which ttnn reads when it is
+imported.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TINY = LlamaConfig(
 
 
 def run(options: DemoOptions) -> int:
-    """Run the check for `max_new_tokens` tokens; its exit code. Raises UserError for what cannot be simulated."""
+    """Check `max_new_tokens` tokens; the exit code. Raises UserError for what cannot be simulated."""
     from runtime_patches import sgdc
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150 import doctor
@@ -49,9 +50,12 @@ def run(options: DemoOptions) -> int:
 
     unused = {"--model": options.model, "--json": options.json, "--stop": options.stop,
               "--temperature": options.temperature, "drafting": options.drafter != "none",
-              "--sample-on": options.sample_on, f"--attention {options.attention}": options.attention in ("sink", "static")}  # fmt: skip
+              "--sample-on": options.sample_on,
+              f"--attention {options.attention}": options.attention in ("sink", "static")}  # fmt: skip
     if asked := [name for name, given in unused.items() if given]:
-        raise UserError(f"{asked[0]} does not go with --device sim, which runs a tiny random Llama and prints its PCC")
+        raise UserError(
+            f"{asked[0]} does not go with --device sim, which runs a tiny random Llama and prints its PCC"
+        )
     if options.mesh is not None and MeshPlan.parse(options.mesh).chips > 1:
         raise UserError(f"--mesh {options.mesh} does not go with --device sim, which has one chip")
     precision = options.precision or PRECISION
@@ -60,7 +64,9 @@ def run(options: DemoOptions) -> int:
     except PrecisionError as error:
         raise UserError(f"--device sim: {error}") from error
     if options.max_new_tokens > MOST_TOKENS:
-        raise UserError(f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {options.max_new_tokens}")
+        raise UserError(
+            f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {options.max_new_tokens}"
+        )
     if reason := doctor.why_not("simulator"):
         raise UserError(f"--device sim: {reason}")
     try:
@@ -76,7 +82,7 @@ def run(options: DemoOptions) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """In the simulator's environment: prefill, then greedy steps, each beside the reference. 0 when all agree."""
+    """In the simulator's environment: prefill, then greedy steps, beside the reference. 0 when all agree."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("tokens", type=int)
     parser.add_argument("seed", type=int)
@@ -101,12 +107,14 @@ def main(arguments: list[str]) -> int:
         device_id=0, worker_l1_size=ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     )
     try:
-        print(f"simulated N150, {GRID} cores: {TINY.num_hidden_layers} layers, hidden {TINY.hidden_size}, random weights, "
-              f"{precision.name} precision, a random prompt of {PROMPT_TOKENS} tokens; "
-              "exact attention, steps run eagerly (the simulator replays no traces)", flush=True)  # fmt: skip
-        model = TtLlama(
-            device, plan, TINY, precision, WeightMap(TINY, state, plan), WeightStore(device, plan), capacity=CAPACITY,
-        )  # fmt: skip
+        print(
+            f"simulated N150, {GRID} cores: {TINY.num_hidden_layers} layers, hidden {TINY.hidden_size}, "
+            f"random weights, {precision.name} precision, a random prompt of {PROMPT_TOKENS} tokens; "
+            "exact attention, steps run eagerly (the simulator replays no traces)",
+            flush=True,
+        )
+        weights, store = WeightMap(TINY, state, plan), WeightStore(device, plan)
+        model = TtLlama(device, plan, TINY, precision, weights, store, capacity=CAPACITY)
         cache = reference.new_cache(1, CAPACITY)
         expected = reference.prefill([prompt], cache)[0]
         for start in range(0, PROMPT_TOKENS, CHUNK):
@@ -122,7 +130,11 @@ def main(arguments: list[str]) -> int:
             worst = min(worst, _show(f"decode {step + 1}", got, expected))
     finally:
         ttnn.close_device(device)
-    least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in precision.weight_formats(TINY.num_hidden_layers) else LEAST_PCC
+    least = (
+        LEAST_PCC_OF_FOUR_BITS
+        if "bfloat4_b" in precision.weight_formats(TINY.num_hidden_layers)
+        else LEAST_PCC
+    )
     print(f"lowest PCC {worst:.6f}, required {least}")
     return 0 if worst >= least else 1
 
@@ -134,8 +146,9 @@ def _show(step: str, got, expected) -> float:
     pcc = float(torch.corrcoef(torch.stack((got, expected)).double())[0, 1])
     best = expected.topk(2).values
     print(
-        f"{step:10} PCC {pcc:.6f}  largest error {float((got - expected).abs().max()):.4f}  token {int(got.argmax())} "
-        f"(reference {int(expected.argmax())}, {float(best[0] - best[1]):.3f} ahead)",
+        f"{step:10} PCC {pcc:.6f}  largest error {float((got - expected).abs().max()):.4f}  "
+        f"token {int(got.argmax())} (reference {int(expected.argmax())}, "
+        f"{float(best[0] - best[1]):.3f} ahead)",
         flush=True,
     )
     return pcc

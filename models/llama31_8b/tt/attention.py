@@ -23,12 +23,13 @@ class DecodeAttention(Protocol):
     def __call__(
         self, layer: int, q: ttnn.Tensor, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor
     ) -> ttnn.Tensor:
-        """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache with the
-        new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp, head_dim]."""
+        """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache
+        with the new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp,
+        head_dim]."""
 
 
 class ExactAttention:
-    """ttnn's flash decode. chunk_size: keys a core takes at a time, a multiple of 32 that divides the capacity."""
+    """ttnn's flash decode. chunk_size: keys a core takes at once; 32 divides it, and it the capacity."""
 
     def __init__(self, mesh: ttnn.MeshDevice, config: LlamaConfig, chunk_size: int) -> None:
         grid = mesh.compute_with_storage_grid_size()
@@ -53,7 +54,7 @@ class ExactAttention:
 
 
 class Attention:
-    """One layer's attention up to the output projection's partial sums, which the decoder reduces over the chips.
+    """A layer's attention up to the output projection's partial sums, which the decoder adds over the chips.
 
     qkv: [1, 1, hidden, (heads + 2 kv heads) * head_dim / tp]; wo: [1, 1, heads * head_dim / tp, hidden], see
     WeightMap.
@@ -64,7 +65,8 @@ class Attention:
         wo: ttnn.Tensor, rope: Rope, attend: DecodeAttention,
     ) -> None:  # fmt: skip
         self.mesh, self.layer, self.qkv, self.wo, self.rope, self.attend = mesh, layer, qkv, wo, rope, attend
-        self.heads, self.kv_heads = config.num_attention_heads // plan.tp, config.num_key_value_heads // plan.tp
+        self.heads = config.num_attention_heads // plan.tp
+        self.kv_heads = config.num_key_value_heads // plan.tp
         self.head_dim = config.head_dim
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
@@ -93,8 +95,10 @@ class Attention:
         out = ttnn.reshape(out, (1, 1, users, width), (1, 1, TILE, width))
         return linear(out, self.wo, ttnn.L1_MEMORY_CONFIG)
 
-    def prefill(self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles):
-        """x: bfloat16 [1, 1, tokens, hidden], positions from `start` of one user, whose earlier ones are cached.
+    def prefill(
+        self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles
+    ):
+        """x: bfloat16 [1, 1, tokens, hidden] of one user from position `start`, behind what is cached.
 
         begin: int32 [1] on the device, equal to start. Returns partial sums of x's shape, in DRAM.
         """
@@ -106,9 +110,9 @@ class Attention:
         ttnn.deallocate(fused)
         q, k = self.rope.prefill(q, angles), self.rope.prefill(k, angles)
         cache.fill(self.layer, k, v, user, start)
-        # The paged op wants one table for all heads; with heads as its batch each has its own, and the plain cache
-        # serves as pages. Scores are scaled by 1 / sqrt(head_dim), the op's default: its binding refuses numbers that
-        # are not exact in float32.
+        # The paged op wants one table for all heads; with heads as its batch each has its own, and the
+        # plain cache serves as pages. Scores are scaled by 1 / sqrt(head_dim), the op's default: its
+        # binding refuses numbers that are not exact in float32.
         group = (self.kv_heads, self.heads // self.kv_heads, tokens, self.head_dim)
         out = ttnn.transformer.chunked_scaled_dot_product_attention(
             ttnn.reshape(q, group),
@@ -122,7 +126,7 @@ class Attention:
         return linear(out, self.wo, ttnn.DRAM_MEMORY_CONFIG)
 
     def _prefill_program(self, tokens: int, start: int, block: int):
-        """Chunks of up to 128 queries and keys that divide the tokens, the pages and every start of a chunk."""
+        """Chunks of up to 128 queries and keys that divide tokens, pages and every start of a chunk."""
         size = Q_CHUNK
         while tokens % size or block % size or start % size:
             size //= 2

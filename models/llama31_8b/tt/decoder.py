@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A decoder layer. Between layers each chip keeps hidden / tp columns of the residual; norms and products see all."""
+"""A decoder layer. Between layers a chip keeps hidden / tp columns of the residual."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .rope import Angles
 
 
 class DecoderLayer:
-    """Attention and MLP, each behind a norm and added to the residual: two gathers and two reductions a layer, as in
-    tables 5 to 7 of the ALSpec paper."""
+    """Attention and MLP, each behind a norm and added to the residual: two gathers and two reductions a
+    layer, as in tables 5 to 7 of the ALSpec paper. Norms and products see all columns."""
 
     def __init__(
         self, plan: MeshPlan, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: MLP
     ) -> None:
         self.plan = plan
-        self.attention_norm, self.attention, self.mlp_norm, self.mlp = attention_norm, attention, mlp_norm, mlp
+        self.attention_norm, self.attention = attention_norm, attention
+        self.mlp_norm, self.mlp = mlp_norm, mlp
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, users, hidden / tp] in L1 -> the same. Positions as of Attention.decode."""
@@ -31,10 +32,14 @@ class DecoderLayer:
         x = self._add(x, self.attention.decode(normed, cache, positions, angles), ttnn.L1_MEMORY_CONFIG)
         return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
 
-    def prefill(self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+    def prefill(
+        self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles
+    ) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, tokens, hidden / tp] in DRAM -> the same. The others as of Attention.prefill."""
         normed = self.attention_norm(gather(x, self.plan))
-        x = self._add(x, self.attention.prefill(normed, cache, user, start, begin, angles), ttnn.DRAM_MEMORY_CONFIG)
+        x = self._add(
+            x, self.attention.prefill(normed, cache, user, start, begin, angles), ttnn.DRAM_MEMORY_CONFIG
+        )
         return self._feed_forward(x, ttnn.DRAM_MEMORY_CONFIG)
 
     def _feed_forward(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:

@@ -20,13 +20,13 @@ _ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 class KVCache:
     """keys, values: a tensor a layer, [users, kv_heads / tp, capacity, head_dim] on each chip, TILE, in DRAM.
 
-    capacity: positions a user, a multiple of 32. Lengths are the caller's: the device keeps none. zeroed=False
-    leaves contents undefined, which decode attention must not meet. Raises ValueError.
+    capacity: positions a user, a multiple of 32. Lengths are the caller's: the device keeps none.
+    zeroed=False leaves contents undefined, which decode attention must not meet. Raises ValueError.
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, dtype: str, users: int, capacity: int,
-        zeroed: bool = True,
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, dtype: str, users: int,
+        capacity: int, zeroed: bool = True,
     ) -> None:  # fmt: skip
         if not 1 <= users <= MAX_USERS:
             raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
@@ -49,13 +49,13 @@ class KVCache:
         layers = range(config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
         self._tables = [
-            ttnn.from_torch(self._page_table(user), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
-                            mesh_mapper=plan.mapper(mesh, None))
+            ttnn.from_torch(self._page_table(user), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT,
+                            device=mesh, mesh_mapper=plan.mapper(mesh, None))
             for user in range(users)
         ]  # fmt: skip
 
     def _page_table(self, user: int) -> torch.Tensor:
-        """int32 [kv heads, blocks a head, padded]: where a user's blocks lie when the cache is seen as `blocks`."""
+        """int32 [kv heads, blocks a head, padded]: a user's blocks in the cache seen as `blocks`."""
         per_head = self.capacity // self.block
         starts = (user * self.heads + torch.arange(self.heads)) * per_head
         table = starts[:, None] + torch.arange(per_head)

@@ -29,18 +29,18 @@ def dtype_name(tensor: ttnn.Tensor) -> str:
 
 
 def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-    """x [1, 1, rows, inputs] @ weight [1, 1, inputs, outputs] of a chip -> bfloat16 in `memory`, interleaved."""
+    """x [1, 1, rows, inputs] @ weight [1, 1, inputs, outputs] of a chip -> bfloat16, interleaved."""
     config = kernel_config(dtype_name(weight))
     return ttnn.linear(x, weight, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config)
 
 
 def gather(x: ttnn.Tensor, plan: MeshPlan) -> ttnn.Tensor:
-    """The columns of all chips of a row, on each of them: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]."""
+    """The columns of all chips of a row, on each: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]."""
     return x if plan.tp == 1 else ttnn.all_gather(x, dim=3, cluster_axis=TP_AXIS)
 
 
 def reduce(x: ttnn.Tensor, plan: MeshPlan) -> ttnn.Tensor:
-    """The sum over the chips of a row, each keeping its columns: [1, 1, rows, columns] -> [..., columns / tp]."""
+    """The sum over the chips of a row, a part each: [1, 1, rows, columns] -> [1, 1, rows, columns / tp]."""
     if plan.tp == 1:
         return x
     return ttnn.reduce_scatter(x, dim=3, cluster_axis=TP_AXIS, topology=ttnn.Topology.Linear)

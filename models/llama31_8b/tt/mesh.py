@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each axis of a mesh of N150 is for: rows are the groups of ALSpec (SP), columns split the model (TP)."""
+"""The axes of a mesh of N150: rows are the groups of ALSpec (SP), columns split the model (TP)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ class MeshError(ValueError):
 
 @dataclass(frozen=True)
 class MeshPlan:
-    """sp x tp chips, opened as a ttnn mesh of that shape. Every row holds the whole model, split over its columns.
+    """sp x tp chips, opened as a ttnn mesh of that shape. Every row holds the whole model, split over its
+    columns.
 
-    sp: 1, or the two groups of attention-level speculation. tp: chips over which heads, MLP and vocabulary are split.
+    sp: 1, or the two groups of attention-level speculation. tp: chips over which heads, MLP and vocabulary
+    are split.
     """
 
     sp: int = 1
@@ -39,18 +41,22 @@ class MeshPlan:
 
     def __post_init__(self) -> None:
         if (self.sp, self.tp) not in SHAPES:
-            raise MeshError(f"no mesh {self.sp}x{self.tp}; supported: {', '.join(f'{r}x{c}' for r, c in SHAPES)}")
+            raise MeshError(
+                f"no mesh {self.sp}x{self.tp}; supported: {', '.join(f'{r}x{c}' for r, c in SHAPES)}"
+            )
 
     @classmethod
     def parse(cls, text: str) -> MeshPlan:
-        """From ROWSxCOLUMNS, such as 1x8 or 2x4, or a name as in MESH_DEVICE (N150, N150x2, N150x4, N150x8)."""
+        """From ROWSxCOLUMNS, such as 1x8, or a name as in MESH_DEVICE (N150, N150x2, N150x4, N150x8)."""
         upper = text.strip().upper()
         if upper in NAMES:
             return cls(*NAMES[upper])
         # MESH_DEVICE is also given as a tuple, "(1, 2)".
         found = re.fullmatch(r"\(?\s*(\d+)\s*[X,]\s*(\d+)\s*\)?", upper)
         if not found:
-            raise MeshError(f"cannot read the mesh {text!r}: give ROWSxCOLUMNS such as 1x2, or {', '.join(NAMES)}")
+            raise MeshError(
+                f"cannot read the mesh {text!r}: give ROWSxCOLUMNS such as 1x2, or {', '.join(NAMES)}"
+            )
         return cls(int(found[1]), int(found[2]))
 
     @classmethod
@@ -82,12 +88,15 @@ class MeshPlan:
         for name in ("num_attention_heads", "num_key_value_heads"):
             heads = getattr(config, name)
             if heads % tp:
-                raise MeshError(f"{config.name} has {name} = {heads}, which {tp} chips (TP of {self}) cannot share")
+                raise MeshError(
+                    f"{config.name} has {name} = {heads}, which {tp} chips (TP of {self}) cannot share"
+                )
         for name in ("hidden_size", "intermediate_size"):
             size = getattr(config, name)
             if size % (TILE * tp):
                 raise MeshError(
-                    f"{config.name} has {name} = {size}, which is not a multiple of {TILE} x {tp} (TP of {self})"
+                    f"{config.name} has {name} = {size}, which is not a multiple of {TILE} x {tp} "
+                    f"(TP of {self})"
                 )
         if config.head_dim not in (64, 128):
             raise MeshError(f"{config.name} has head_dim = {config.head_dim}; supported: 64 and 128")

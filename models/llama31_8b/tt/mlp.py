@@ -10,8 +10,8 @@ from .linear import linear
 
 
 class MLP:
-    """gate (ff1), up (ff3): [1, 1, hidden, intermediate / tp] of each chip; down (ff2): [1, 1, intermediate / tp,
-    hidden]."""
+    """gate (ff1), up (ff3): [1, 1, hidden, intermediate / tp] of each chip; down (ff2): [1, 1, intermediate /
+    tp, hidden]."""
 
     def __init__(self, ff1: ttnn.Tensor, ff3: ttnn.Tensor, ff2: ttnn.Tensor) -> None:
         self.ff1, self.ff3, self.ff2 = ff1, ff3, ff2

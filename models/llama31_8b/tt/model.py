@@ -43,14 +43,14 @@ class StepInputs(NamedTuple):
 class TtLlama:
     """All layers of a model on a mesh, with its KV cache.
 
-    users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32. attend: the
-    attention of decode steps, exact by default. zeroed: see KVCache.
+    users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32.
+    attend: the attention of decode steps, exact by default. zeroed: see KVCache.
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, precision: PrecisionPlan, weights: WeightMap,
-        store: WeightStore, *, users: int = 1, capacity: int = 1024, attend: DecodeAttention | None = None,
-        zeroed: bool = True,
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, precision: PrecisionPlan,
+        weights: WeightMap, store: WeightStore, *, users: int = 1, capacity: int = 1024,
+        attend: DecodeAttention | None = None, zeroed: bool = True,
     ) -> None:  # fmt: skip
         plan.check_model(config)
         self.mesh, self.plan, self.config, self.precision = mesh, plan, config, precision
@@ -58,15 +58,21 @@ class TtLlama:
         self.cache = KVCache(mesh, plan, config, precision.kv_cache, users, capacity, zeroed)
         self.rope = Rope(mesh, plan, config, capacity, users)
         self.attend = attend or ExactAttention(mesh, config, self.cache.block)
-        self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
+        self.embedding = Embedding(
+            store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
+        )
         layers = range(config.num_hidden_layers)
-        bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
+        bar = tqdm(
+            layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty()
+        )
         self.layers = [self._layer(index, weights, store) for index in bar]
         self.norm = RMSNorm(store.put("norm", weights.final_norm, "bfloat16", None), config.rms_norm_eps)
         blocks, start = [], 0
         for columns in column_blocks(plan.padded_vocab(config) // plan.tp):
             part = (start, columns)
-            blocks.append(store.put(f"lm_head.{start}", lambda part=part: weights.lm_head(*part), precision.lm_head, -1))
+            blocks.append(
+                store.put(f"lm_head.{start}", lambda part=part: weights.lm_head(*part), precision.lm_head, -1)
+            )
             start += columns
         self.head = LMHead(blocks)
 
@@ -74,20 +80,29 @@ class TtLlama:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
 
         def matrix(name: str, split: int) -> ttnn.Tensor:
-            return store.put(f"{index}.{name}", lambda: getattr(weights, name)(index), getattr(formats, name), split)
+            return store.put(
+                f"{index}.{name}", lambda: getattr(weights, name)(index), getattr(formats, name), split
+            )
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
             return RMSNorm(weight, epsilon)
 
         attention = Attention(
-            self.mesh, self.plan, self.config, index, matrix("qkv", -1), matrix("wo", -2), self.rope, self.attend
+            self.mesh,
+            self.plan,
+            self.config,
+            index,
+            matrix("qkv", -1),
+            matrix("wo", -2),
+            self.rope,
+            self.attend,
         )
         mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
         return DecoderLayer(self.plan, norm("attention"), attention, norm("mlp"), mlp)
 
     def decode(self, inputs: StepInputs, whole: bool = True) -> ttnn.Tensor:
-        """One token a user -> logits, bfloat16 [1, 1, users, vocab], the same on every chip. Writes the cache.
+        """One token a user -> logits, bfloat16 [1, 1, users, vocab], on every chip. Writes the cache.
 
         whole: False leaves every chip its own columns, [1, 1, users, padded vocab / tp].
         """
@@ -102,16 +117,16 @@ class TtLlama:
     ) -> ttnn.Tensor | None:
         """Cache a chunk of one user's prompt at positions from `start`, behind what is cached.
 
-        tokens: padded to a power of two of at least 32; what the padding writes is overwritten by later tokens before
-        any reads it. start: a multiple of 32. last: return logits of the chunk's last token, bfloat16 [1, 1, 32,
-        vocab], in row (len(tokens) - 1) % 32. whole: as of `decode`. Raises ValueError.
+        tokens: padded to a power of two of at least 32; what the padding writes is overwritten by later
+        tokens before any reads it. start: a multiple of 32. last: return logits of the chunk's last token,
+        bfloat16 [1, 1, 32, vocab], in row (len(tokens) - 1) % 32. whole: as of `decode`. Raises ValueError.
         """
         if not 0 <= user < self.users:
             raise ValueError(f"user must be 0 to {self.users - 1}, got {user}")
         if start % TILE or not tokens or start + len(tokens) > self.capacity:
             raise ValueError(
-                f"a chunk of {len(tokens)} tokens from position {start} is empty, does not start a tile of {TILE} "
-                f"positions, or exceeds the cache of {self.capacity}"
+                f"a chunk of {len(tokens)} tokens from position {start} is empty, does not start a tile "
+                f"of {TILE} positions, or exceeds the cache of {self.capacity}"
             )
         rows = min(_padded(len(tokens)), self.capacity - start)
         padded = list(tokens) + [0] * (rows - len(tokens))
@@ -147,7 +162,9 @@ class TtLlama:
             mesh_mapper=self.plan.mapper(self.mesh, None),
         )
 
-    def step_inputs(self, tokens: Sequence[int], positions: Sequence[int], on_device: bool = True) -> StepInputs:
+    def step_inputs(
+        self, tokens: Sequence[int], positions: Sequence[int], on_device: bool = True
+    ) -> StepInputs:
         """Inputs of a decode step; a position of -1 skips the user."""
         where = torch.tensor(list(positions))
         return StepInputs(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which number format every weight and the KV cache is kept in (ALSpec paper, appendix F: mixed precision)."""
+"""The number formats of weights and KV cache (ALSpec paper, appendix F: mixed precision)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class LayerPrecision:
 
 @dataclass(frozen=True)
 class PrecisionPlan:
-    """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding are
-    bfloat16."""
+    """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding
+    are bfloat16."""
 
     name: str
     layer: LayerPrecision = LayerPrecision()
@@ -58,7 +58,9 @@ class PrecisionPlan:
     @property
     def key(self) -> str:
         """Name and eight hex digits of everything in the plan, for cache keys."""
-        return f"{self.name}-{hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]}"
+        return (
+            f"{self.name}-{hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]}"
+        )
 
 
 PLANS = ("performance", "accuracy", "bfloat16")
@@ -70,7 +72,8 @@ def precision_plan(name: str, num_layers: int, overrides: str | Path | None = No
     performance: gate and up in bfloat4_b, but not in the last layer, and the rest in bfloat8_b. accuracy: all
     bfloat8_b. bfloat16: all bfloat16, the cache too. Raises PrecisionError, FileNotFoundError.
 
-    The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ..., "kv_cache": ...}.
+    The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ...,
+    "kv_cache": ...}.
     """
     if name not in PLANS:
         raise PrecisionError(f"no precision plan {name!r}; plans: {', '.join(PLANS)}")
@@ -92,13 +95,17 @@ def _overridden(plan: PrecisionPlan, path: Path, num_layers: int) -> PrecisionPl
     if not isinstance(data, dict):
         raise PrecisionError(f"{path} must hold an object, it holds a {type(data).__name__}")
     if unknown := sorted(set(data) - {"layer", "layers", "lm_head", "kv_cache"}):
-        raise PrecisionError(f"{path}: unknown entry {unknown[0]!r}; entries: layer, layers, lm_head, kv_cache")
+        raise PrecisionError(
+            f"{path}: unknown entry {unknown[0]!r}; entries: layer, layers, lm_head, kv_cache"
+        )
     whole = {key: _dtype(path, key, data[key]) for key in ("lm_head", "kv_cache") if key in data}
     common = _layer(path, "layer", plan.layer, data.get("layer", {}))
     layers = {index: _layer(path, "layer", own, data.get("layer", {})) for index, own in plan.layers.items()}
     chosen = data.get("layers", {})
     if not isinstance(chosen, dict):
-        raise PrecisionError(f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}")
+        raise PrecisionError(
+            f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}"
+        )
     for text, change in chosen.items():
         if not text.isdecimal() or int(text) >= num_layers:
             raise PrecisionError(f"{path}: layers names {text!r}; the model has layers 0 to {num_layers - 1}")

@@ -51,7 +51,7 @@ def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> t
 
 
 class Rope:
-    """Angles of all positions below `positions` in DRAM, and the matrices of the rotary op for `users` users."""
+    """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users."""
 
     def __init__(
         self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, positions: int, users: int
@@ -59,7 +59,8 @@ class Rope:
         self.mesh, self.head_dim, self.users = mesh, config.head_dim, users
         options = {"dtype": ttnn.bfloat16, "device": mesh, "mesh_mapper": plan.mapper(mesh, None)}
         self.tables = [
-            ttnn.from_torch(table, layout=ttnn.ROW_MAJOR_LAYOUT, **options) for table in angle_tables(config, positions)
+            ttnn.from_torch(table, layout=ttnn.ROW_MAJOR_LAYOUT, **options)
+            for table in angle_tables(config, positions)
         ]
         self._rotation = ttnn.from_torch(pair_rotation(), layout=ttnn.TILE_LAYOUT, **options)
         self._rotations = ttnn.from_torch(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The matrices of a checkpoint as the chips want them: transposed, fused, split over columns, RoPE pairs adjacent."""
+"""A checkpoint's matrices as the chips want them: transposed, fused, split, RoPE pairs adjacent."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
 class WeightMap:
     """Host matrices by part, made when asked for. Each [inputs, outputs], in the checkpoint's dtype.
 
-    state: Hugging Face names; q and k rows in its half-split RoPE order. Raises ModelLoadError naming the missing,
-    misshapen or unexpected tensor.
+    state: Hugging Face names; q and k rows in its half-split RoPE order. Raises ModelLoadError naming the
+    missing, misshapen or unexpected tensor.
     """
 
     def __init__(self, config: LlamaConfig, state: Mapping[str, torch.Tensor], mesh: MeshPlan) -> None:
@@ -33,7 +33,8 @@ class WeightMap:
         return self.state[EMBEDDING]
 
     def lm_head(self, start: int, columns: int) -> torch.Tensor:
-        """[hidden, tp * columns]: of every chip's part of the vocabulary the columns from `start`, to be split again.
+        """[hidden, tp * columns]: of every chip's part of the vocabulary the columns from `start`, to be
+        split again.
 
         The vocabulary is padded with zeros to whole tiles of every chip.
         """
@@ -76,10 +77,11 @@ class WeightMap:
 
 
 def adjacent_pairs(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """[heads * head_dim, inputs] with dimension i of a head beside i + head_dim / 2, which RoPE rotates it with.
+    """[heads * head_dim, inputs] with dimension i of a head beside i + head_dim / 2, which RoPE rotates it
+    with.
 
-    Hugging Face keeps the pair half a head apart; the chip's rotary op takes neighbours. Attention scores do not
-    change when queries and keys are permuted alike.
+    Hugging Face keeps the pair half a head apart; the chip's rotary op takes neighbours. Attention scores do
+    not change when queries and keys are permuted alike.
     """
     rows, inputs = weight.shape
     return weight.view(heads, 2, rows // heads // 2, inputs).transpose(1, 2).reshape(rows, inputs)

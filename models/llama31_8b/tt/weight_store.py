@@ -26,7 +26,7 @@ LAYOUT_VERSION = 1
 
 
 def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
-    """Sixteen hex digits of names, shapes and some numbers of every tensor: two checkpoints of one shape differ."""
+    """Sixteen hex digits of names, shapes and some numbers of every tensor; other weights, others."""
     digest = hashlib.sha256()
     for name in sorted(state):
         flat = state[name].detach().reshape(-1)
@@ -36,7 +36,9 @@ def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def entry_folder(config: LlamaConfig, state: Mapping[str, torch.Tensor], plan: MeshPlan, precision: PrecisionPlan) -> Path:
+def entry_folder(
+    config: LlamaConfig, state: Mapping[str, torch.Tensor], plan: MeshPlan, precision: PrecisionPlan
+) -> Path:
     """Where the converted weights of this model, mesh, precision plan and ttnn version are kept."""
     model = re.sub(r"[^A-Za-z0-9.]+", "-", config.name)
     version = importlib.metadata.version("ttnn")
@@ -47,8 +49,8 @@ def entry_folder(config: LlamaConfig, state: Mapping[str, torch.Tensor], plan: M
 class WeightStore:
     """Puts host matrices on the mesh. folder: the cache entry, None for no cache.
 
-    A file counts only with its line in the manifest: name, format, split and the SHA-256 of its content. One that does
-    not match is made again.
+    A file counts only with its line in the manifest: name, format, split and the SHA-256 of its content. One
+    that does not match is made again.
     """
 
     def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, folder: Path | None = None) -> None:
@@ -60,7 +62,12 @@ class WeightStore:
             self._manifest = _read_manifest(folder / "manifest.json")
 
     def put(
-        self, name: str, make: Callable[[], torch.Tensor], dtype: str, split: int | None, layout: str = "TILE_LAYOUT"
+        self,
+        name: str,
+        make: Callable[[], torch.Tensor],
+        dtype: str,
+        split: int | None,
+        layout: str = "TILE_LAYOUT",
     ) -> ttnn.Tensor:
         """The tensor `make` gives, in DRAM, as [1, 1, rows, columns] (ROW_MAJOR: [rows, columns]).
 
