@@ -64,11 +64,12 @@ def pick_among(mesh, ids, numbers) -> list[int]:
     return read(chooser.pick(*parts, chooser.uniforms(numbers)))[0].tolist()
 
 
-def refusals(mesh) -> dict[str, str]:
-    """What the chips refuse to choose by, and numbers that are no uniform ones: the messages."""
+def host_side(mesh) -> dict:
+    """What the chips refuse to choose by, and numbers that are no uniform ones: the messages. First ids of blocks."""
     from models.llama31_8b.reference.sampling import SamplingParams
+    from models.llama31_8b.tt.sampling import block_starts
 
-    told = {}
+    told = {"starts": block_starts([96, 64], 3)}
     for name, params, number in (
         ("all tokens", SamplingParams(0.7, top_p=0.9), 0.0),
         ("33 tokens", SamplingParams(0.7, top_k=33), 0.0),
@@ -82,7 +83,7 @@ def refusals(mesh) -> dict[str, str]:
 
 
 def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
-    """Texts drawn on the device and by the host, of the first user alone with the same seed, and with another; the
+    """Texts drawn by the host and on the device, and on the device of the last user alone with its own seed; the
     host's distributions and numbers; what was logged of a distribution that only the host can draw from."""
     import torch
     from loguru import logger
@@ -90,54 +91,53 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
     from models.llama31_8b.reference.sampling import draw_uniforms, make_generators, warp_logits
     from models.llama31_8b.tt.generator import Generator
 
-    model, _ = build(mesh, TINY, users=len(prompts), capacity=64)
+    model, _ = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=64)
     masses: list[list[torch.Tensor]] = [[] for _ in prompts]
 
-    def texts(choose, prompts=prompts, params=params, **options):
+    def texts(choose, prompts, params, **options):
         generator = Generator(model, choose=choose, prefill_chunk=32)
         found = generator.generate(prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options)
         return found.token_ids
 
+    own = replace(params, seed=params.seed + len(prompts) - 1)
     told = {
-        "host": texts("host", on_logits=lambda user, row: masses[user].append(warp_logits(row, params))),
-        "device": texts("device"),
-        "alone": texts("device", prompts[:1]),
-        "other seed": texts("device", prompts[:1], replace(params, seed=params.seed + 1)),
+        "host": texts("host", prompts, params, on_logits=lambda user, row: masses[user].append(warp_logits(row, params))),
+        "device": texts("device", prompts, params),
+        "alone": texts("device", prompts[-1:], own),
         "masses": [torch.stack(rows) for rows in masses],
         "numbers": draw_uniforms(make_generators(params, len(prompts)), new_tokens),
     }
     messages = []
     sink = logger.add(messages.append, level="WARNING", format="{message}")
     try:
-        Generator(model)._chooser(replace(params, top_k=0), None)
+        texts("device", prompts[:1], replace(params, top_k=0), on_token=lambda user, token: True)
     finally:
         logger.remove(sink)
     return told | {"logged": "".join(messages)}
 
 
-def build_choosers(mesh, rows: int) -> dict:
-    """At Llama 3.1 8B's vocabulary, greedy and sampled: shapes, and L1 and DRAM left allocated. Nothing executes."""
+def build_choosers(mesh, rows: int) -> dict[str, dict]:
+    """At Llama 3.1 8B's vocabulary, greedy and sampled: shape of the result, blocks, and memory beyond logits and
+    constants. Nothing executes."""
+    from dataclasses import asdict
+
     import ttnn
-    from mesh_programs import memory
 
     from models.llama31_8b.config import preset
     from models.llama31_8b.reference.sampling import SamplingParams
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.sampling import Chooser
+    from perf.mesh_build import step_memory
 
     plan, config = MeshPlan(*mesh.shape), preset("llama-3.1-8b")
-    columns = plan.padded_vocab(config) // plan.tp
-    before = memory(mesh)
-    logits = ttnn.empty(
-        [1, 1, rows, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG
-    )
-    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
-    shapes = []
-    for params in (SamplingParams(), SamplingParams(0.7, top_k=20, top_p=0.9)):
+    shape = [1, 1, rows, plan.padded_vocab(config) // plan.tp]
+    dram = ttnn.DRAM_MEMORY_CONFIG
+    logits = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, dram)
+    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, dram)
+    found = {}
+    for name, params in (("greedy", SamplingParams()), ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9))):
         chooser = Chooser(mesh, plan, config, params)
-        numbers = None if params.greedy else chooser.uniforms([0.5] * rows)
-        shapes.append(tuple(chooser(logits, numbers, output).shape))
-    used = memory(mesh)
-    return {"shapes": shapes, "blocks": chooser.blocks, "programs": mesh.num_program_cache_entries()} | {
-        name: used[name] - before[name] for name in used
-    }
+        numbers = chooser.uniforms([0.5] * rows)
+        memory, ids = step_memory(lambda chooser=chooser, numbers=numbers: chooser(logits, numbers, output))
+        found[name] = asdict(memory) | {"ids": ids, "blocks": chooser.blocks}
+    return found

@@ -4,8 +4,12 @@
 
 import pytest
 from loguru import logger
+from sampling_programs import generate_sampled
 from test_tt_model import GRID, NEAR_TIE, prompt
+from test_tt_sampling import BAND, margin
 from tt_programs import generate_batch
+
+from models.llama31_8b.reference.sampling import SamplingParams
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 
@@ -18,3 +22,18 @@ def test_greedy_texts_of_users_at_different_positions(sim_device):
     for got, expected, gaps in zip(told["device"], told["reference"], told["gaps"], strict=True):
         differ = next((i for i in range(len(got)) if got[i] != expected[i]), None)
         assert differ is None or gaps[differ] < NEAR_TIE
+
+
+def test_sampled_texts_are_the_hosts_and_repeat(sim_device):
+    """The same seeds draw the same texts on the chip and on the host, and on the chip again in another place.
+
+    Both users have the same prompt and, by their seeds, different texts. The last one's is repeated without the first.
+    """
+    params = SamplingParams(1.5, top_k=30, seed=5)
+    told = sim_device(GRID).run(generate_sampled, [prompt(5, 1)] * 2, 2, params, timeout=1200)
+    logger.info("{}", {name: told[name] for name in ("device", "host", "alone", "logged")})
+    for user, (got, expected) in enumerate(zip(told["device"], told["host"], strict=True)):
+        differ = next((i for i in range(len(got)) if got[i] != expected[i]), None)
+        assert differ is None or margin(told["masses"][user], told["numbers"][user])[differ] < BAND
+    assert told["device"][0] != told["device"][1] == told["alone"][0]
+    assert "on the host" in told["logged"] and "top_k = 0, all 96 tokens" in told["logged"]

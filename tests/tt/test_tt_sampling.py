@@ -5,7 +5,7 @@
 import pytest
 import torch
 from loguru import logger
-from sampling_programs import build_choosers, choose, pick_among, refusals
+from sampling_programs import build_choosers, choose, host_side, pick_among
 from scipy.stats import chisquare
 
 from models.llama31_8b.reference.sampling import SamplingParams, inverse_cdf, warp_logits
@@ -80,18 +80,19 @@ def test_ids_of_a_large_vocabulary_are_exact(sim_device):
 
 
 @pytest.mark.sim
-def test_what_the_chips_do_not_draw_from_is_refused(sim_device):
-    told = sim_device("2x1").run(refusals)
+def test_what_the_chips_do_not_draw_from_is_refused_and_blocks_follow_one_another(sim_device):
+    told = sim_device("2x1").run(host_side)
     assert "from up to 32 tokens, not from top_k = 0, all 128256 tokens at temperature 0.7" in told["all tokens"]
     assert "not from top_k = 33 at temperature 0.7" in told["33 tokens"]
+    assert told["starts"] == [0, 96, 160, 256, 320, 416]
     assert told["one"] == "uniform numbers must be in [0, 1), got 1.0"
 
 
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize("shape, blocks", [((1, 1), [32064] * 4), ((1, 8), [16032])], ids=["1x1", "1x8"])
 def test_choosing_at_the_vocabulary_of_llama_31_builds(mock_mesh, shape, blocks):
-    told = mock_mesh(shape).run(build_choosers, 32, timeout=800)
-    logger.info("{}: {}", shape, told)
-    assert told["shapes"] == [(1, 32)] * 2 and told["blocks"] == blocks
-    # What stays beside logits and result: a dozen tiles of constants.
-    assert told["l1"] == 0 and told["dram"] < 32 * sum(blocks) * 2 * 1.01 + 200_000
+    told = mock_mesh(shape).run(build_choosers, ROWS, timeout=800)
+    for name, row in told.items():
+        logger.info("{} {}: {}", shape, name, row)
+        assert row["ids"] == (1, ROWS) and row["blocks"] == blocks
+        assert row["l1_peak"] < 1_400_000, "L1 a core"

@@ -20,6 +20,7 @@ refuses. `ttnn.rand` does not compile there, for a scalar float at run time.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 import ttnn
@@ -51,6 +52,11 @@ def why_host(params: SamplingParams, vocab_size: int) -> str | None:
     return f"the chips draw from up to {CANDIDATES} tokens, not from {wanted} at temperature {params.temperature}"
 
 
+def block_starts(blocks: Sequence[int], tp: int) -> list[int]:
+    """The first id of every block, chip after chip; blocks: columns of each block of a chip."""
+    return list(accumulate(list(blocks) * tp, initial=0))[:-1]
+
+
 class Chooser:
     """Chooses a token for each row of logits by `params`, on every chip the same. Raises ValueError for `why_host`.
 
@@ -72,13 +78,12 @@ class Chooser:
             mask = torch.zeros(padded)
             mask[self.vocab :] = LOWEST
             self._padding = self._put(mask, "bfloat16", split=True)
-        # Of every chip's every block, what index 0 travels as.
-        starts = torch.tensor([sum(self.blocks[:number]) for number in range(len(self.blocks))])
-        starts = (torch.arange(plan.tp)[:, None] * (padded // plan.tp) + starts).flatten()
+        # What index 0 of every block travels as.
+        starts = torch.tensor(block_starts(self.blocks, plan.tp))
         self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
         rank = torch.arange(CANDIDATES)
-        kept = 1 if params.greedy else params.top_k or CANDIDATES
-        self._kept = self._put((rank < kept).float(), "float32")
+        kept, mass = (1, 1) if params.greedy else (params.top_k or CANDIDATES, DIGIT**2)
+        self._kept = self._put((rank < kept).float() * mass, "float32")
         if params.greedy:
             return
         # Rows of digits, the higher ones first; columns sum all masses, those up to, and those before each candidate.
@@ -170,7 +175,7 @@ class Chooser:
         logits = ttnn.typecast(values, ttnn.float32)
         below = ttnn.subtract(logits, ttnn.max(logits, dim=-1, keepdim=True))
         masses = ttnn.exp(ttnn.multiply(below, min(1.0 / self.params.temperature, STEEPEST)))
-        masses = ttnn.multiply(ttnn.round(ttnn.multiply(masses, float(DIGIT**2))), self._kept)
+        masses = ttnn.round(ttnn.multiply(masses, self._kept))
         if self.params.top_p == 1.0:
             return masses
         before, total = self._sums(masses, self._before, self._all)
