@@ -99,6 +99,30 @@ def speculative_body(device, case: Case, q, k, v, runs):
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
 
 
+def repeats_body(device, case: Case, q, k, v, positions: list[int], repeats: int):
+    """The results of `repeats` calls with the same tensors, launched one after another."""
+    import ttnn
+
+    from tt_kernels.common.priority import REJECTED, priority_row
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
+
+    tensors = [upload(device, part, case.cache) for part in (q, k, v)]
+    at = upload_words(device, positions, "int32")
+    config = ProgramConfig(grid=case.grid, workers_a_head=case.workers)
+    rows = [upload_words(device, priority_row(REJECTED), "uint32") for _ in range(repeats)]
+    results = [
+        speculative_flash_decode(
+            *tensors, at, chunk_size=case.chunk_size, priority=row, program_config=config
+        )
+        for row in rows
+    ]
+    ttnn.synchronize_device(device)
+    return [
+        download(outputs) | {"priority": read_priorities(row, case.users)}
+        for outputs, row in zip(results, rows, strict=True)
+    ]
+
+
 def exact_body(device, case: Case, q, k, v, runs):
     """As speculative_body for the exact variant; and the stock op's results for the same inputs."""
     import ttnn

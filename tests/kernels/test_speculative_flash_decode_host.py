@@ -157,7 +157,8 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
     )
     cases = [
         (tokens, chunk, worker, count, speculate)
-        for tokens in TOKENS for chunk in chunks for count in workers for speculate in (0, 1) for worker in range(count)
+        for tokens in TOKENS for chunk in chunks for count in workers for speculate in (0, 1)
+        for worker in range(count)
     ]  # fmt: skip
     text = "\n".join(" ".join(map(str, case)) for case in cases)
     printed = subprocess.run(
@@ -246,17 +247,17 @@ def test_llamas_shapes_are_supported():
     "q, k, v, positions, chunk, message",
     [
         (replace(Q, dtype="BFLOAT8_B"), CACHE, CACHE, POSITIONS, 128, "q must be BFLOAT16, it is BFLOAT8_B"),
-        (replace(Q, layout="ROW_MAJOR"), CACHE, CACHE, POSITIONS, 128, "q must have layout TILE, it has ROW_MAJOR"),
+        (replace(Q, layout="ROW_MAJOR"), CACHE, CACHE, POSITIONS, 128, "q must have layout TILE, .*ROW_M"),
         (replace(Q, on_device=False), CACHE, CACHE, POSITIONS, 128, "q must be on device"),
         (Q, replace(CACHE, interleaved=False), CACHE, POSITIONS, 128, "k must be interleaved, it is sharded"),
-        (replace(Q, shape=(2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"q must have 4 dimensions, .*\(2, 32, 128\)"),
-        (replace(Q, shape=(2, 2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"one token a user, .*\(2, 2, 32, 128\)"),
+        (replace(Q, shape=(2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"4 dimensions, .*\(2, 32, 128\)"),
+        (replace(Q, shape=(2, 2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"one token a user, .*\(2, 2, 32"),
         (Q, CACHE, replace(CACHE, dtype="BFLOAT16"), POSITIONS, 128, "k is BFLOAT8_B .* v is BFLOAT16"),
-        (Q, *2 * [replace(CACHE, dtype="BFLOAT4_B")], POSITIONS, 128, "BFLOAT16, BFLOAT8_B, they are BFLOAT4_B"),
-        (Q, *2 * [replace(CACHE, shape=(4, 8, 1024, 128))], POSITIONS, 128, r"q has 2 users .* caches have 4"),
-        (Q, *2 * [replace(CACHE, shape=(2, 8, 1024, 64))], POSITIONS, 128, "head_dim 128, the caches have 64"),
-        (Q, *2 * [replace(CACHE, shape=(2, 5, 1024, 128))], POSITIONS, 128, "32 query heads .* by 5 key/value"),
-        (Q, *2 * [replace(CACHE, shape=(2, 8, 1000, 128))], POSITIONS, 128, "multiple of 32 tokens, they hold 1000"),
+        (Q, *2 * [replace(CACHE, dtype="BFLOAT4_B")], POSITIONS, 128, "BFLOAT8_B, they are BFLOAT4_B"),
+        (Q, *2 * [replace(CACHE, shape=(4, 8, 1024, 128))], POSITIONS, 128, "q has 2 users .* have 4"),
+        (Q, *2 * [replace(CACHE, shape=(2, 8, 1024, 64))], POSITIONS, 128, "head_dim 128, .* have 64"),
+        (Q, *2 * [replace(CACHE, shape=(2, 5, 1024, 128))], POSITIONS, 128, "32 query heads .* by 5 key"),
+        (Q, *2 * [replace(CACHE, shape=(2, 8, 1000, 128))], POSITIONS, 128, "multiple of 32 .* hold 1000"),
         (replace(Q, shape=(1, 2, 64, 128)), CACHE, CACHE, POSITIONS, 128, "1 to 32 query heads .* q has 64"),
         (
             replace(Q, shape=(1, 2, 32, 96)), *2 * [replace(CACHE, shape=(2, 8, 1024, 96))], POSITIONS, 128,

@@ -19,7 +19,7 @@ from tt_kernels.speculative_flash_decode.reference import (
 pytestmark = pytest.mark.sim
 
 LIMIT_S = 900
-CASE = Case(2, 1, 64, 128, 32, users=2)
+CASE = Case(2, 1, 64, 96, 32, users=2)
 HIT, MISS = 100.0, 0.0  # thresholds
 # The clock of a simulated member runs on while the other computes; a silent peer must not cost a real second.
 PATIENCE_S, IMPATIENCE_S = 2e-3, 1e-5
@@ -102,10 +102,10 @@ def check_layers(device, layers, initial):
 def test_roles_and_outcomes_alternate_over_layers(sim_device):
     """Accepted: the receiver is the next sender. Rejected: the sender stays. Bypassed and skipped users
     beside it."""
-    full = [100, -1]
+    full = [64, -1]
     layers = [
-        (HIT, full), (HIT, full), (MISS, full), (HIT, [127, 65]), (MISS, [40, 127]),
-        (HIT, [40, 127]), (HIT, full), (MISS, full), (HIT, [-1, 90]), (HIT, full),
+        (HIT, full), (HIT, full), (MISS, full), (HIT, [95, 65]), (MISS, [40, 90]),
+        (HIT, [40, 95]), (HIT, full), (MISS, full), (HIT, [-1, 80]), (HIT, full),
     ]  # fmt: skip
     sent = check_layers(sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2])
     assert min(sent) >= 3
@@ -133,7 +133,7 @@ def silent_body(device, case: Case, q, k, v, role: int):
     pairs = CorePair(device, ((3, 0), (3, 1)))
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
     gathered[0, 0, role] = REJECTED
-    at = upload_words(device, [100, -1], "int32")
+    at = upload_words(device, [64, -1], "int32")
     members = [
         PairMember(
             *(upload(device, part) for part in (q, k, v)), at,

@@ -44,6 +44,8 @@ constexpr uint32_t tile_stride = 32;
 constexpr uint32_t face_stride = 8;
 constexpr uint32_t band_stride = 2;
 constexpr uint32_t bands_a_face = 4;
+// In rows of the destination, as instructions address it.
+constexpr uint32_t vector_rows = 2;
 
 // Calls visit() for each band, with sfpi::dst_reg[0] at its first vector in the left face; visit() leaves it at the
 // next band.
@@ -89,24 +91,30 @@ inline void divide(Bands bands) {
     });
 }
 
-// The next `vectors` vectors = exp(vector * scale), with the accuracy of float32 or of bfloat16.
-template <uint32_t vectors, bool float32>
-sfpi_inline void scale_and_exponentiate(uint32_t scale) {
-    const sfpi::vFloat factor = ckernel::sfpu::Converter::as_float(scale);
-#pragma GCC unroll 2
-    for (uint32_t i = 0; i < vectors; ++i) {
-        sfpi::dst_reg[i] = sfpi::dst_reg[i] * factor;
-    }
-    ckernel::sfpu::calculate_exponential<false, float32, false, vectors, true>();
+// The two vectors of half a band = exp(vector * scale) with the accuracy of bfloat16. In LREGs by hand throughout, as
+// the exponential is: the compiler does not know of those.
+inline void exponentiate_half_band(uint32_t scale) {
+    using ckernel::p_sfpu;
+    TT_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_LOWER, scale & 0xFFFF);
+    TT_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_UPPER, scale >> 16);
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
+    TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG2, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
+    TTI_SFPMUL(p_sfpu::LREG1, p_sfpu::LREG2, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
+    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
+    ckernel::sfpu::calculate_exponential<false, false, false, band_stride, true>();
 }
 
 inline void exponentiate(Bands bands, uint32_t scale) {
-    for_each_half_band(bands, [scale] { scale_and_exponentiate<band_stride, false>(scale); });
+    for_each_half_band(bands, [scale] { exponentiate_half_band(scale); });
 }
 
 inline void exponentiate_first_column(Bands bands, uint32_t scale) {
     for_each_band(bands, [scale] {
-        scale_and_exponentiate<1, true>(scale);
+        const sfpi::vFloat factor = ckernel::sfpu::Converter::as_float(scale);
+        sfpi::dst_reg[0] = sfpi::dst_reg[0] * factor;
+        ckernel::sfpu::calculate_exponential<false, true, false, 1, true>();
         sfpi::dst_reg += band_stride - 1;
     });
 }
@@ -118,14 +126,14 @@ inline void add_squares() {
     using ckernel::p_sfpu;
     if constexpr (tiles > 0) {
         add_squares<tiles - 1>();
-        constexpr uint32_t left = (tiles - 1) * tile_stride * SFP_DESTREG_STRIDE;
-        constexpr uint32_t right = left + face_stride * SFP_DESTREG_STRIDE;
+        constexpr uint32_t left = (tiles - 1) * tile_stride * vector_rows;
+        constexpr uint32_t right = left + face_stride * vector_rows;
         TTI_SFPLOAD(p_sfpu::LREG2, 0, ADDR_MOD_3, left);
-        TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, left + SFP_DESTREG_STRIDE);
+        TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, left + vector_rows);
         TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG2, p_sfpu::LREG0, p_sfpu::LREG0, 0);
         TTI_SFPMAD(p_sfpu::LREG3, p_sfpu::LREG3, p_sfpu::LREG1, p_sfpu::LREG1, 0);
         TTI_SFPLOAD(p_sfpu::LREG2, 0, ADDR_MOD_3, right);
-        TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, right + SFP_DESTREG_STRIDE);
+        TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, right + vector_rows);
         TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG2, p_sfpu::LREG0, p_sfpu::LREG0, 0);
         TTI_SFPMAD(p_sfpu::LREG3, p_sfpu::LREG3, p_sfpu::LREG1, p_sfpu::LREG1, 0);
     }
@@ -189,7 +197,7 @@ inline void sums_of_squares(Bands bands, uint32_t factor) {
     ckernel::math::reset_counters(ckernel::p_setrwc::SET_D);
     TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
     TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, SFP_DESTREG_STRIDE);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
 }
 
 }  // namespace register_rows::vector
@@ -206,14 +214,15 @@ inline void divide([[maybe_unused]] Bands bands) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
 }
 
-// Of these two one is in force, until another operation of the vector unit is initialised.
+// One of these is in force, until another operation of the vector unit is initialised.
 inline void exponentiate_init() {
     ckernel::exp_tile_init<false, 0x3F800000, ckernel::InputClamping::ClampToNegative, false>();
 }
 inline void exponentiate_first_column_init() { ckernel::exp_tile_init(); }
 
 // Register `index` = exp(register * scale) with the accuracy of bfloat16; scale: the bits of a float32.
-inline void exponentiate([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
+inline void exponentiate(
+    [[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate, index, ckernel::VectorMode::None, bands, scale)));
 }
@@ -232,8 +241,8 @@ inline void hold_sum_of_squares([[maybe_unused]] Bands bands) {
         vector::hold_sum_of_squares<tiles>, 0, ckernel::VectorMode::None, bands)));
 }
 
-// Column 0 of register 0 = in row 0 the sum of squares over registers [0, tiles), in row 1 the one held; column 1 = those
-// times `factor`, the bits of a float32. The rest of its first four rows holds nothing.
+// Column 0 of register 0 = in row 0 the sum of squares over registers [0, tiles), in row 1 the one held; column 1 =
+// those times `factor`, the bits of a float32. The rest of its first four rows holds nothing.
 template <uint32_t tiles>
 inline void sums_of_squares([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t factor) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(

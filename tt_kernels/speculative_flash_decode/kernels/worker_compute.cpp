@@ -19,6 +19,10 @@ using namespace online_softmax;
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
+attention::Part part_of(uint32_t tokens, uint32_t worker) {
+    return attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
+}
+
 // The bands of rows with the queries of this item's head: all that is sent on of a result.
 Bands bands_of(uint32_t item) {
     const uint32_t row = item % config::kv_heads() * config::rows_a_head();
@@ -128,7 +132,7 @@ void reduce_head(State& state, uint32_t tokens) {
             state.bands, config::cb_exact);
     } else {
         for (uint32_t slot = 0; slot < others; ++slot) {
-            if (attention::part_of(tokens, config::chunk_tiles(), slot + 1, config::workers(), config::speculate).tiles() > 0) {
+            if (part_of(tokens, slot + 1).tiles() > 0) {
                 state.merge_slot(slot);
             }
         }
@@ -156,12 +160,12 @@ void kernel_main() {
 
     State state{get_arg_val<uint32_t>(3)};
     for (uint32_t item = group; item < config::items(); item += groups) {
-        const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + item / config::kv_heads());
+        const uint32_t user = item / config::kv_heads();
+        const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + user);
         if (tokens == 0) {
             continue;
         }
-        const auto part =
-            attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
+        const auto part = part_of(tokens, worker);
         state.bands = bands_of(item);
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
