@@ -177,7 +177,12 @@ def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words
 
 @pytest.mark.sim
 @pytest.mark.timeout(1500)
-def test_a_simulated_run_prints_pcc_step_by_step(capfd):
-    assert demo.main(["--prompt", "unused", "--device", "sim", "--max-new-tokens", "2"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines if " PCC " in line] == ["prefill", "decode", "lowest"]
+def test_a_simulated_run_prints_pcc_step_by_step(capfd, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"layers": {"0": {"ff2": "bfloat16"}}}')
+    arguments = ["--device", "sim", "--precision", "accuracy", "--precision-overrides", str(path)]
+    assert demo.main(["--prompt", "unused", "--max-new-tokens", "2", *arguments]) == 0
+    out = capfd.readouterr().out
+    assert "random weights, accuracy+mine precision" in out
+    lines = [line for line in out.splitlines() if " PCC " in line]
+    assert [line.split()[0] for line in lines] == ["prefill", "decode", "lowest"]
