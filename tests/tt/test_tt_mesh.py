@@ -35,22 +35,31 @@ CASES = [pytest.param("performance", shape, id=f"performance-{shape[0]}x{shape[1
 ]
 
 
-def measured(mesh, precision: str) -> dict:
+def measured(mesh, precision: str, users: int, capacity: int) -> dict:
     """In the worker: what the model and its steps take."""
     from perf.mesh_build import measure
 
-    return asdict(measure(mesh, precision, USERS, CAPACITY, CHUNK))
+    return asdict(measure(mesh, precision, users, capacity, CHUNK))
 
 
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize("precision, shape", CASES)
 def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape):
-    found = MeshMemory.of_dict(mock_mesh(shape).run(measured, precision, timeout=800))
-    plan = MeshPlan(*shape)
-    logger.info("{}", mesh_memory.row(plan, precision, found))
-    assert found.logits == ((1, 1, USERS, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
+    check(mock_mesh(shape), MeshPlan(*shape), precision, USERS, CAPACITY)
+
+
+@pytest.mark.mock_mesh
+def test_a_context_of_128k_builds_and_fits_on_two_chips(mock_mesh):
+    check(mock_mesh((1, 2)), MeshPlan(1, 2), "performance", 1, LLAMA.max_position_embeddings)
+
+
+def check(worker, plan: MeshPlan, precision: str, users: int, capacity: int) -> None:
+    """Build on a worker's mesh; what it takes agrees with the budget and fits."""
+    found = MeshMemory.of_dict(worker.run(measured, precision, users, capacity, timeout=800))
+    logger.info("{} x {}: {}", users, capacity, mesh_memory.row(plan, precision, found))
+    assert found.logits == ((1, 1, users, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
     assert found.programs > 30
-    expected, banks = budget(LLAMA, plan, precision_plan(precision, 32), CAPACITY, USERS), found.dram_banks
+    expected, banks = budget(LLAMA, plan, precision_plan(precision, 32), capacity, users), found.dram_banks
     # Buffers are spread over the banks in whole pages.
     assert expected.held <= found.dram_held * banks < expected.held * 1.01
     assert found.dram_peak * banks + TRACE_REGION_BYTES <= found.dram_size * banks <= DRAM_BYTES
