@@ -46,9 +46,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """From the moment the sender's first worker started (the cores of a program start one after another):
-    until the exact variant was done; the whole sender; its exchange core with the guess; the receiver, which
-    had it then."""
+    """From the moment all workers of the sender had started (the host starts one core after another, which
+    takes thousands of cycles each): until the exact variant was done; the whole sender; its exchange core
+    with the guess; the receiver, which had it then."""
 
     exact: int
     sender: int
@@ -120,18 +120,21 @@ def measure_point(device, point: Point) -> Cycles:
 
     alone, both = measure(device, exact), measure(device, pair)
     pairs.check()
-    start = _start(both[0, 0])
+    workers = [(column, 0) for column in range(point.workers)]
+    start = _start([both[worker] for worker in workers])
     rows = [[cores for place, cores in both.items() if place[1] == row] for row in range(2)]
     return Cycles(
-        exact=_until(list(alone.values()), _start(alone[0, 0])),
+        exact=_until(list(alone.values()), _start([alone[worker] for worker in workers])),
         sender=_until(rows[0], start),
         guess=_until([both[exchange[0]]], start),
         receiver=_until(rows[1], start),
     )
 
 
-def _start(core) -> int:
-    return min(span.start for span in core.kernels().values())
+def _start(cores: list) -> int:
+    """When the last of `cores` started."""
+    starts = [min(span.start for span in core.kernels().values()) for core in cores]
+    return max(starts, key=lambda start: _signed(start - starts[0]))
 
 
 def _until(cores: list, start: int) -> int:
@@ -204,16 +207,17 @@ def report(results: list[tuple[Point, Cycles]]) -> str:
             f"{cycles.guess_share:.0%} | {cycles.receiver} |"
         )
     lines.append("")
-    for size in sorted({point.chunk_size for point, _ in results}):
-        aimed = [c for p, c in results if p.chunk_size == size and p.chunks >= CHUNKS_OF_TARGET]
+    for size, workers in sorted({(point.chunk_size, point.workers) for point, _ in results}):
+        alike = [(p, c) for p, c in results if (p.chunk_size, p.workers) == (size, workers)]
+        aimed = [cycles for point, cycles in alike if point.chunks >= CHUNKS_OF_TARGET]
         if not aimed:
             continue
         worst, latest = max(c.overhead for c in aimed), max(c.guess_share for c in aimed)
         lines.append(
-            f"Chunks of {size}, from {CHUNKS_OF_TARGET} up: the sender costs at most {worst:.3f}x exact "
-            f"(target {OVERHEAD_TARGET}x: {_verdict(worst <= OVERHEAD_TARGET)}), the guess leaves after at "
-            f"most {latest:.0%} of its cycles (target {GUESS_TARGET:.0%}: "
-            f"{_verdict(latest <= GUESS_TARGET)})."
+            f"Chunks of {size}, {workers} worker(s) a head, from {CHUNKS_OF_TARGET} chunks up: the sender "
+            f"costs at most {worst:.3f}x exact (target {OVERHEAD_TARGET}x: "
+            f"{_verdict(worst <= OVERHEAD_TARGET)}), the guess leaves after at most {latest:.0%} of its "
+            f"cycles (target {GUESS_TARGET:.0%}: {_verdict(latest <= GUESS_TARGET)})."
         )
     return "\n".join(lines)
 
