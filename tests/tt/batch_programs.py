@@ -26,7 +26,7 @@ def one_step(mesh, positions: list[int]) -> dict:
 
     from models.llama31_8b.tt.model import read
 
-    users, capacity = len(positions), 128
+    users, capacity = len(positions), 256  # two chunks of keys
     model, reference = build(mesh, ONE_LAYER, users=users, capacity=capacity)
     cache = reference.new_cache(users, capacity)
     generator = torch.Generator().manual_seed(11)
@@ -64,20 +64,21 @@ def one_step(mesh, positions: list[int]) -> dict:
     }
 
 
-def prompts(mesh, lengths: list[int], chunk: int) -> list[dict]:
-    """Prefill one user with prompts, one over the other: figures of the last logits and the cache."""
+def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
+    """Prefill one user with prompts of each length in chunks of that many tokens, one over the other: figures
+    of the last logits and the cache."""
     import torch
 
     from models.llama31_8b.tt.generator import Generator
 
     model, reference = build(mesh, ONE_LAYER)
-    generator, found = Generator(model, choose="host", prefill_chunk=chunk), []
-    for length in lengths:
+    found = []
+    for length, chunk in chunks.items():
         seed = torch.Generator().manual_seed(length)
         prompt = torch.randint(0, TINY.vocab_size, (length,), generator=seed).tolist()
         cache = reference.new_cache(1, model.capacity)
         expected = reference.prefill([prompt], cache)[0]
-        got = generator.prefill(prompt, 0)
+        got = Generator(model, choose="host", prefill_chunk=chunk).prefill(prompt, 0)
         found.append(
             {
                 "length": length,

@@ -13,9 +13,9 @@ LEAST_PCC = 0.99
 
 
 def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
-    """The first position, both sides of a tile boundary, the last; a core a user. A skipped user's cache, and
-    of the others all but the new row, keep every bit."""
-    positions = [0, 31, -1, 32, 33, 127, -1, 64]
+    """The first position, both sides of a tile and of a chunk of keys, the last; a core a user. A skipped
+    user's cache, and of the others all but the new row, keep every bit."""
+    positions = [0, 31, -1, 32, 127, 128, -1, 255]
     told = sim_device("8x1").run(one_step, positions, timeout=1200)
     logger.info("{}", told)
     assert [len(told[name]) for name in ("logits", "written")] == [6, 6]
@@ -24,9 +24,11 @@ def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
 
 
 def test_prompts_around_a_tile_and_a_chunk(sim_device):
-    """One token, a tile less one, a tile, and one more, a second chunk; test_tt_model.py has 40."""
-    told = sim_device("2x1").run(prompts, [33, 1, 31, 32], 32, timeout=1200)
-    assert [row["length"] for row in told] == [33, 1, 31, 32]
+    """One token, a tile less one, a tile, and one more, a second chunk; test_tt_model.py has 40. And a chunk of
+    four tiles, which attention takes at once as it does on boards."""
+    chunks = {33: 32, 1: 32, 31: 32, 32: 32, 97: 128}
+    told = sim_device("2x1").run(prompts, chunks, timeout=1200)
+    assert [row["length"] for row in told] == list(chunks)
     for row in told:
         logger.info("{}", row)
         assert row["logits"]["pcc"] >= LEAST_PCC
