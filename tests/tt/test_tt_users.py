@@ -24,8 +24,8 @@ def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
 
 
 def test_prompts_around_a_tile_and_a_chunk(sim_device):
-    """One token, a tile less one, a tile, and one more, a second chunk; test_tt_model.py has 40. And a chunk of
-    four tiles, which attention takes at once as it does on boards."""
+    """One token, a tile less one, a tile, and one more, a second chunk; test_tt_model.py has 40. And a chunk
+    of four tiles, which attention takes at once as it does on boards."""
     chunks = {33: 32, 1: 32, 31: 32, 32: 32, 97: 128}
     told = sim_device("2x1").run(prompts, chunks, timeout=1200)
     assert [row["length"] for row in told] == list(chunks)
