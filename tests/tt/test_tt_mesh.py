@@ -23,16 +23,6 @@ from perf.roofline import RESERVE_BYTES, budget
 LLAMA = preset("llama-3.1-8b")
 L1_BYTES = 1464 * 1024  # of a Wormhole core, firmware and kernels included
 SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
-# The accuracy plan differs from the performance plan in weight formats only: one mesh by default.
-CASES = [pytest.param("performance", shape, id=f"performance-{shape[0]}x{shape[1]}") for shape in SHAPES] + [
-    pytest.param(
-        "accuracy",
-        shape,
-        id=f"accuracy-{shape[0]}x{shape[1]}",
-        marks=() if shape == (1, 2) else pytest.mark.slow,
-    )
-    for shape in SHAPES
-]
 
 
 def measured(mesh, precision: str, users: int, capacity: int) -> dict:
@@ -43,7 +33,8 @@ def measured(mesh, precision: str, users: int, capacity: int) -> dict:
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.parametrize("precision, shape", CASES)
+@pytest.mark.parametrize("precision", ["performance", "accuracy"])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
 def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape):
     check(mock_mesh(shape), MeshPlan(*shape), precision, USERS, CAPACITY)
 
