@@ -68,7 +68,7 @@ class Cycles:
 POINTS = [*(Point(32 * chunks, 32) for chunks in (4, 8, 12)), Point(512, 64), Point(1024, 128)]
 LONG_POINTS = [
     *POINTS, Point(256, 64), Point(768, 64), Point(512, 128), Point(2048, 128), Point(512, 64, head_dim=128),
-    Point(512, 64, workers=2),
+    Point(512, 64, workers=2), Point(1024, 64, workers=2),
 ]  # fmt: skip
 
 

@@ -212,10 +212,46 @@ def _too_large_chunk(device):
     flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=4096)
 
 
+def _pair(device, present=(0, 1), fidelities=("HiFi4", "HiFi4"), rows=(0, 1)):
+    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
+    from tt_kernels.speculative_flash_decode.op import (
+        PairMember,
+        Peer,
+        ProgramConfig,
+        speculative_flash_decode_pair,
+    )
+
+    tensors = [upload(device, part) for part in Case().random()]
+    at, row = upload_words(device, [5], "int32"), upload_words(device, priority_row(REJECTED), "uint32")
+    gathered = upload_words(device, torch.zeros(1, 1, 2, MAX_USERS), "uint32")
+    members = [
+        PairMember(*tensors, at, row, ProgramConfig((4, 1), (0, y), workers_a_head=1, math_fidelity=fidelity))
+        for y, fidelity in zip(rows, fidelities, strict=True)
+    ]
+    peer = Peer(CorePair(device, ((3, 0), (3, 1))), [gathered, gathered])
+    speculative_flash_decode_pair(members, chunk_size=64, peer=peer, present=present)
+
+
+def _third_member(device):
+    _pair(device, present=(0, 2))
+
+
+def _two_fidelities(device):
+    _pair(device, fidelities=("HiFi4", "LoFi"))
+
+
+def _shared_cores(device):
+    _pair(device, rows=(0, 0))
+
+
 REFUSED = {
     "host query": _host_query,
     "small grid": _small_grid,
     "grid outside": _grid_outside,
     "tiled priority": _tiled_priority,
     "too large chunk": _too_large_chunk,
+    "third member": _third_member,
+    "two fidelities": _two_fidelities,
+    "shared cores": _shared_cores,
 }

@@ -224,6 +224,9 @@ def test_refused_before_anything_runs(sim_device):
         "grid outside": ("UnsupportedError", "a grid of 4x1 cores at (1, 0) is not within the device's 4x2"),
         "tiled priority": ("ValueError", "priority must be uint32, row-major"),
         "too large chunk": ("UnsupportedError", "chunk_size 4096 with head_dim 128"),
+        "third member": ("UnsupportedError", "present must name members 0, 1 or both once, got (0, 2)"),
+        "two fidelities": ("UnsupportedError", "math_fidelity HiFi4 and LoFi: they must be equal"),
+        "shared cores": ("UnsupportedError", "core (0, 0) belongs to both members of the pair"),
     }
     assert messages.keys() == REFUSED.keys()
     for build, (kind, text) in messages.items():

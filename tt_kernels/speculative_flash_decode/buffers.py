@@ -46,8 +46,7 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
     """Every circular buffer by its name in kernels/config.hpp.
 
     Those that other cores write into come first and have the same pages on all their cores, so that they lie
-    at the
-    same address there: the gathered results of all users.
+    at the same address there: the gathered results of all users.
     """
     head, chunk, users = problem.head_tiles, problem.chunk_tiles, problem.users
     partial, others = head + 1, workers - 1

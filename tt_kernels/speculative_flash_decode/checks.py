@@ -14,6 +14,9 @@ MAX_QUERY_HEADS = 32  # one tile of query rows a user
 HEAD_DIMS = (64, 128)
 CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
 FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
+# Beyond any use, and its square times the norm of attention outputs is far from the largest float32.
+MAX_THRESHOLD = 1e6
+MAX_SCALE = 1e6
 
 
 class UnsupportedError(ValueError):
@@ -45,6 +48,7 @@ class Problem:
 
     @property
     def items(self) -> int:
+        """Key/value heads of all users: what groups of workers take in turn."""
         return self.users * self.kv_heads
 
     @property
@@ -104,6 +108,7 @@ def check_problem(
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:
+    """Errors: UnsupportedError unless `chunk_size` is a multiple of 32 tokens, at most `max_tokens`."""
     if (
         isinstance(chunk_size, bool)
         or not isinstance(chunk_size, int)
@@ -116,6 +121,7 @@ def check_chunk(chunk_size: int, max_tokens: int) -> None:
 
 
 def check_positions(cur_pos: TensorFacts, users: int) -> None:
+    """Errors: UnsupportedError unless `cur_pos` is int32 [users], row-major."""
     wanted = ((users,), "INT32", "ROW_MAJOR")
     if (cur_pos.shape, cur_pos.dtype, cur_pos.layout) != wanted:
         raise UnsupportedError(
@@ -125,16 +131,19 @@ def check_positions(cur_pos: TensorFacts, users: int) -> None:
 
 
 def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:
-    """(threshold, scale) as floats, the default scale filled in."""
-    if not math.isfinite(threshold) or threshold < 0:
-        raise UnsupportedError(f"threshold must be finite and at least 0, got {threshold}")
+    """(threshold, scale) as floats, the default scale filled in. Errors: UnsupportedError."""
+    if not 0 <= threshold <= MAX_THRESHOLD:
+        raise UnsupportedError(f"threshold must be from 0 to {MAX_THRESHOLD:g}, got {threshold}")
     scale = 1 / math.sqrt(head_dim) if scale is None else scale
-    if not math.isfinite(scale) or scale == 0:
-        raise UnsupportedError(f"scale must be finite and not 0, got {scale}")
+    if not 1 / MAX_SCALE <= abs(scale) <= MAX_SCALE:
+        raise UnsupportedError(
+            f"scale must be from {1 / MAX_SCALE:g} to {MAX_SCALE:g}, of either sign, got {scale}"
+        )
     return float(threshold), float(scale)
 
 
 def check_fidelity(name: str) -> str:
+    """`name`, the name of a ttnn.MathFidelity. Errors: UnsupportedError."""
     if name not in FIDELITIES:
         raise UnsupportedError(f"math_fidelity must be one of {', '.join(FIDELITIES)}, got {name!r}")
     return name

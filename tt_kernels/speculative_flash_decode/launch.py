@@ -77,9 +77,16 @@ def launch_pair(
     present: Sequence[int] = (0, 1),
 ) -> None:
     """Run both members of a virtual pair in one program; with one of them in `present`, its peer stays
-    silent."""
+    silent. Errors: UnsupportedError."""
     import ttnn
 
+    if sorted(present) not in ([0], [1], [0, 1]):
+        raise UnsupportedError(f"present must name members 0, 1 or both once, got {tuple(present)}")
+    fidelities = [config.math_fidelity for config in configs]
+    if fidelities[0] != fidelities[1]:
+        raise UnsupportedError(
+            f"the members have math_fidelity {fidelities[0]} and {fidelities[1]}: they must be equal"
+        )
     device = members[0].q.device()
     for index, tensors in enumerate(members):
         _check_peer(tensors, peer.gathered_of(index))
@@ -105,7 +112,7 @@ def launch_pair(
 
 
 def problem_of(q, k, v, cur_pos, priority, chunk_size: int) -> Problem:
-    """The checked shapes of a call."""
+    """The checked shapes of a call. Errors: UnsupportedError, ValueError."""
     problem = check_problem(*(facts(part) for part in (q, k, v, cur_pos)), chunk_size)
     if priority is not None:
         check_priority_tensor(priority)
@@ -115,6 +122,10 @@ def problem_of(q, k, v, cur_pos, priority, chunk_size: int) -> Problem:
 def plan_of(
     device, problem: Problem, settings: Settings, config: ProgramConfig, exchange: Core | None
 ) -> CorePlan:
+    """The cores of one member, `exchange` the one that speaks to its peer.
+
+    Errors: UnsupportedError, ValueError.
+    """
     return plan_cores(
         _cores(device, config),
         problem.items,
@@ -125,7 +136,7 @@ def plan_of(
 
 
 def buffers_of(problem: Problem, plan: CorePlan, settings: Settings, peer: bool) -> dict[str, Buffer]:
-    """The circular buffers, after making sure that they fit L1."""
+    """The circular buffers, after making sure that they fit L1. Errors: UnsupportedError."""
     import ttnn
 
     buffers = plan_buffers(problem, plan.workers_a_group, speculate=settings.speculate, peer=peer)
@@ -145,6 +156,7 @@ def noc_core_of(device):
 
 
 def facts(tensor) -> TensorFacts:
+    """What the checks need to know of a ttnn tensor."""
     import ttnn
 
     return TensorFacts(

@@ -21,13 +21,11 @@ class Peer:
     """How a call finds its peer.
 
     pairs: ChipPairs or CorePair of this op alone (device_exchange needs its own): its cores are the exchange
-    cores
-        and its state counts the calls. `pairs.check()` raises PeerError that says which member gave up.
+        cores and its state counts the calls. `pairs.check()` raises PeerError that says which member gave up.
     gathered: the priorities of both members as device_exchange returns them, uint32 [1, 1, 2, MAX_USERS]; for
         CorePair one a member. The member whose users have the highest priority sends; on a tie member 0.
     timeout_s: how long a member waits for its peer, in seconds at 1 GHz. One that gave up leaves the outputs
-    of a
-        receiver as they were and does nothing any more until `pairs.reset()`.
+        of a receiver as they were and does nothing any more until `pairs.reset()`.
     """
 
     pairs: ChipPairs | CorePair
@@ -35,9 +33,11 @@ class Peer:
     timeout_s: float = DEFAULT_TIMEOUT_S
 
     def gathered_of(self, member: int) -> Any:
+        """The priorities as `member` of a pair on one chip gathered them, or this chip's."""
         return self.gathered[member] if isinstance(self.pairs, CorePair) else self.gathered
 
     def args(self, peer_exact, link: Sequence[int]) -> PeerArgs:
+        """For the exchange core: peer_exact: the peer's output tensor; link: arguments of its PeerLink."""
         return PeerArgs(
             tuple(self.pairs.defines),
             self.pairs.max_write(),

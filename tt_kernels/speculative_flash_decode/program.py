@@ -42,6 +42,7 @@ class Tensors:
     gathered: Any = None
 
     def all(self) -> list[Any]:
+        """Those there are, as ttnn.generic_op takes them: inputs, then outputs."""
         names = ("q", "k", "v", "cur_pos", "priority", "gathered", "guess", "distance_sq", "norm_sq", "exact")
         return [tensor for name in names if (tensor := getattr(self, name)) is not None]
 
@@ -89,6 +90,7 @@ class Settings:
 
 
 def float_bits(value: float) -> int:
+    """`value` as the word of a float32, which kernels take it as."""
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 

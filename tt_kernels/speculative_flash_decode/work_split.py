@@ -29,6 +29,7 @@ class Part:
     middle: range
 
     def tiles(self) -> list[int]:
+        """All of them, in the order they are read."""
         return [*self.first, *self.last, *self.middle]
 
 

@@ -39,6 +39,8 @@ inline void clear(uint32_t address, uint32_t bytes) {
 inline void ones(uint32_t address) {
     constexpr uint32_t part = tile_rows::tile_bytes / 8;
     fill(address, part, one << 16 | one);
+    // What is read back has reached L1, which a store alone need not have when the NoC starts reading.
+    (void)*reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(address + part - sizeof(uint32_t));
     for (uint32_t offset = part; offset < tile_rows::tile_bytes; offset += part) {
         noc_async_read(get_noc_addr(address), address + offset, part);
     }
