@@ -20,8 +20,8 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     """bfloat16 logits [rows, vocab], followed by the LM head's padding, in blocks of `block_tiles` tiles; cases:
     pairs of parameters and uniform numbers, float64 [draws, rows].
 
-    Returns the arg-max of each row; the candidates' values and keys; for each case the distribution its tokens are
-    drawn from, as of `Chooser.borders`, and the tokens [draws, rows].
+    Returns the arg-max of each row, also as the first of the candidates; the candidates' values and keys; for each
+    case the distribution its tokens are drawn from, as of `Chooser.borders`, and the tokens [draws, rows].
     """
     import torch
     import torch.nn.functional as F
@@ -36,14 +36,20 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     padded = F.pad(logits, (0, sum(greedy.blocks) - vocab), value=float(logits.max()) + 1)
     given = ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
     values, keys = greedy.candidates(given)
+    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
     draws = []
     for params, numbers in cases:
         chooser = make_chooser(mesh, params, vocab, block_tiles=block_tiles)
-        borders = chooser.borders(values, keys)
-        picked = [read(chooser.pick(*borders, chooser.uniforms(row.tolist())))[0] for row in numbers]
-        draws.append({"borders": [read(part)[0, 0] for part in borders], "tokens": torch.stack(picked).long()})
+        borders, picked = chooser.borders(values, keys), []
+        for row in numbers:
+            chooser.pick(*borders, chooser.uniforms(row.tolist()), output)
+            picked.append(read(output)[0])
+        draws.append(
+            {"borders": [read(part)[0, 0] for part in borders], "tokens": torch.stack(picked).long()}
+        )
     return {
         "argmax": read(greedy(given))[0].long(),
+        "first": read(greedy.first(keys))[0].long(),
         "values": read(values)[0, 0],
         "keys": read(keys)[0, 0],
         "draws": draws,
@@ -60,7 +66,10 @@ def pick_among(mesh, ids, numbers) -> list[int]:
 
     chooser = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
     up_to = torch.arange(1.0, 33.0).repeat(len(ids), 1)
-    parts = [chooser._put(part, "float32") for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))]
+    parts = [
+        chooser._put(part, "float32")
+        for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))
+    ]
     return read(chooser.pick(*parts, chooser.uniforms(numbers)))[0].tolist()
 
 
@@ -96,12 +105,16 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
 
     def texts(choose, prompts, params, **options):
         generator = Generator(model, choose=choose, prefill_chunk=32)
-        found = generator.generate(prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options)
+        found = generator.generate(
+            prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options
+        )
         return found.token_ids
 
     own = replace(params, seed=params.seed + len(prompts) - 1)
     told = {
-        "host": texts("host", prompts, params, on_logits=lambda user, row: masses[user].append(warp_logits(row, params))),
+        "host": texts(
+            "host", prompts, params, on_logits=lambda user, row: masses[user].append(warp_logits(row, params))
+        ),
         "device": texts("device", prompts, params),
         "alone": texts("device", prompts[-1:], own),
         "masses": [torch.stack(rows) for rows in masses],
@@ -116,28 +129,46 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
     return told | {"logged": "".join(messages)}
 
 
-def build_choosers(mesh, rows: int) -> dict[str, dict]:
-    """At Llama 3.1 8B's vocabulary, greedy and sampled: shape of the result, blocks, and memory beyond logits and
-    constants. Nothing executes."""
+def build_steps(mesh, users: int) -> dict[str, dict]:
+    """Llama 3.1 8B with the generator's decode step, greedy and sampled: what choosing alone takes, the shape of the
+    tokens, and the transfers from or to the host in a step and in giving it new numbers. Nothing executes."""
     from dataclasses import asdict
 
-    import ttnn
-
-    from models.llama31_8b.config import preset
     from models.llama31_8b.reference.sampling import SamplingParams
-    from models.llama31_8b.tt.mesh import MeshPlan
+    from models.llama31_8b.tt.generator import _step, _TokenSource
+    from models.llama31_8b.tt.precision import precision_plan
     from models.llama31_8b.tt.sampling import Chooser
-    from perf.mesh_build import step_memory
+    from perf.mesh_build import build_model, step_memory
 
-    plan, config = MeshPlan(*mesh.shape), preset("llama-3.1-8b")
-    shape = [1, 1, rows, plan.padded_vocab(config) // plan.tp]
-    dram = ttnn.DRAM_MEMORY_CONFIG
-    logits = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, dram)
-    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, dram)
+    model = build_model(mesh, precision_plan("performance", 32), users, 1024)
+    inputs = model.step_inputs([0] * users, [0] * users)
+    logits = model.decode(inputs, whole=False)
     found = {}
     for name, params in (("greedy", SamplingParams()), ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9))):
-        chooser = Chooser(mesh, plan, config, params)
-        numbers = chooser.uniforms([0.5] * rows)
-        memory, ids = step_memory(lambda chooser=chooser, numbers=numbers: chooser(logits, numbers, output))
-        found[name] = asdict(memory) | {"ids": ids, "blocks": chooser.blocks}
+        chooser = Chooser(mesh, model.plan, model.config, params)
+        source = _TokenSource(model, params, users, chooser, None)
+        # The first run also writes what programs keep on the device.
+        _step(model, inputs, source)
+        memory, ids = step_memory(
+            lambda chooser=chooser, source=source: chooser(logits, source.uniforms, inputs.tokens)
+        )
+        found[name] = asdict(memory) | {
+            "ids": ids,
+            "blocks": chooser.blocks,
+            "step": transfers(lambda source=source: _step(model, inputs, source)),
+            "draw": transfers(lambda source=source: source.draw(range(users))),
+        }
     return found
+
+
+def transfers(work) -> list[str]:
+    """Names of what moves tensors between host and device while `work` is recorded."""
+    import ttnn
+
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
+    try:
+        work()
+    finally:
+        graph = ttnn.graph.end_graph_capture()
+    names = [node["params"]["name"] for node in graph if node["node_type"] == "function_start"]
+    return [name for name in names if name.endswith(("to_device", "to_host", "from_device", "cpu"))]

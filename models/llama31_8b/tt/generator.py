@@ -61,16 +61,16 @@ class Generator:
         )
         for stream, prompt in zip(streams, prompts, strict=True):
             _check_ids(model, stream.user, prompt)
-        tokens = _Tokens(model, sampling, len(prompts), self._chooser(sampling, on_logits), on_logits)
+        source = _TokenSource(model, sampling, len(prompts), self._chooser(sampling, on_logits), on_logits)
         if not self.traced:
             logger.info("decode steps run eagerly: {}", self.why_eager)
 
         started = time.perf_counter()
         for stream, prompt in zip(streams, prompts, strict=True):
-            logits = self._prefill(prompt, stream.user, whole=tokens.chooser is None)
-            stream.push(tokens.first(logits, stream.user, (len(prompt) - 1) % TILE))
+            logits = self._prefill(prompt, stream.user, whole=source.chooser is None)
+            stream.push(source.first(logits, stream.user, (len(prompt) - 1) % TILE))
         decoding = time.perf_counter()
-        decoded = self._decode(streams, [len(prompt) for prompt in prompts], tokens)
+        decoded = self._decode(streams, [len(prompt) for prompt in prompts], source)
         ended = time.perf_counter()
         return GenerationResult(
             token_ids=[stream.token_ids for stream in streams],
@@ -101,32 +101,32 @@ class Generator:
             return None
         return Chooser(self.model.mesh, self.model.plan, self.model.config, sampling)
 
-    def _decode(self, streams: list[UserStream], lengths: list[int], tokens: _Tokens) -> int:
+    def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> int:
         """Decode until every stream has ended; the number of tokens."""
         model, decoded, trace, steps = self.model, 0, None, 0
         inputs = model.step_inputs([0] * model.users, [-1] * model.users)
         changed, output = True, None
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
-                if changed or tokens.chooser is None:
+                if changed or source.chooser is None:
                     _load(model, inputs, unfinished, lengths)
-                tokens.draw([stream.user for stream in unfinished])
+                source.draw([stream.user for stream in unfinished])
                 if trace is not None:
                     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
                 elif self.traced and steps == 1:
                     # The first step compiled all programs. Capturing runs nothing.
                     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
-                    output = _step(model, inputs, tokens)
+                    output = _step(model, inputs, source)
                     ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
                     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
                 else:
-                    output = _step(model, inputs, tokens)
+                    output = _step(model, inputs, source)
                 steps += 1
                 result = read(output)
                 changed = False
                 for stream in unfinished:
                     lengths[stream.user] += 1
-                    changed |= not stream.push(tokens.of(result, stream.user))
+                    changed |= not stream.push(source.of(result, stream.user))
                     decoded += 1
         finally:
             if trace is not None:
@@ -134,7 +134,7 @@ class Generator:
         return decoded
 
 
-class _Tokens:
+class _TokenSource:
     """Where the tokens of one generation come from: `chooser` on the chips, or the host when it is None.
 
     Either takes one number of a user's generator for each of its tokens.
@@ -147,19 +147,18 @@ class _Tokens:
         self.chooser, self.sampling, self.on_logits = chooser, sampling, on_logits
         self.generators = make_generators(sampling, batch)
         self.users = model.users
-        self.drawing = chooser is not None and not sampling.greedy
-        self.uniforms = chooser.uniforms([0.0] * self.users) if self.drawing else None
+        self.uniforms = chooser.uniforms([0.0] * self.users) if chooser else None
 
     def first(self, logits: ttnn.Tensor, user: int, row: int) -> int:
         """From a prompt's last tile of logits, [1, 1, 32, columns], the token after `row`."""
         if self.chooser is None:
             return self._sampled(user, read(logits)[0, 0, row].float())
-        numbers = self.chooser.uniforms([self._number(user)] * TILE) if self.drawing else None
+        numbers = self.chooser.uniforms([self._number(user)] * TILE)
         return int(read(self.chooser(logits, numbers))[0, row])
 
     def draw(self, users: Collection[int]) -> None:
         """Give the next step new numbers for these users."""
-        if self.drawing:
+        if self.uniforms is not None:
             numbers = [self._number(user) if user in users else 0.0 for user in range(self.users)]
             ttnn.copy_host_to_device_tensor(self.chooser.uniforms(numbers, on_device=False), self.uniforms)
 
@@ -176,15 +175,17 @@ class _Tokens:
         return int(sample(warp_logits(logits[None], self.sampling), [self.generators[user]])[0])
 
 
-def _step(model: TtLlama, inputs: StepInputs, tokens: _Tokens) -> ttnn.Tensor:
+def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tensor:
     """A decode step that leaves its inputs ready for the next: positions advanced, and tokens chosen on the chips."""
-    logits = model.decode(inputs, whole=tokens.chooser is None)
+    logits = model.decode(inputs, whole=source.chooser is None)
     ttnn.plus_one(inputs.positions, skip_negative_entries=True)
     ttnn.plus_one(inputs.angles)
-    return logits if tokens.chooser is None else tokens.chooser(logits, tokens.uniforms, inputs.tokens)
+    return logits if source.chooser is None else source.chooser(logits, source.uniforms, inputs.tokens)
 
 
-def _load(model: TtLlama, inputs: StepInputs, unfinished: Sequence[UserStream], lengths: Sequence[int]) -> None:
+def _load(
+    model: TtLlama, inputs: StepInputs, unfinished: Sequence[UserStream], lengths: Sequence[int]
+) -> None:
     """Write tokens and positions of the unfinished users to the device; the others are skipped."""
     tokens, positions = [0] * model.users, [-1] * model.users
     for stream in unfinished:

@@ -6,13 +6,14 @@ Every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable form
 stay as in the reference. Only those candidates cross the links, and every chip draws from all of them alike. The draw
 is the reference's own, `inverse_cdf` over ascending ids with one number of each user's generator: the same seeds give
 the tokens of `choose="host"` and of the reference. Masses are whole 65536ths of the largest one, so a border between
-two tokens moves by less than 2.5e-4 of the whole mass, and only a number drawn that close to one may fall otherwise.
+two tokens moves by less than 2.5e-4 of the whole mass; only a number drawn that close to a border may fall otherwise,
+and a top_p that close to one keep a token more or fewer.
 
-`ttnn.sampling` would end in the same place. But its random numbers come from a generator in each core: they depend on
-what that core drew before, the host cannot repeat them, and the seed is part of the program, so a captured trace holds
-one. Its masses are bfloat16. Here the numbers are an input of the step like tokens and positions. (On the simulated
-chip it does not load: what the stand-in compiler makes of its writer, which divides floats, has relocations the loader
-refuses. `ttnn.rand` does not compile there, for a scalar float at run time.)
+`ttnn.sampling` would end in the same place. But its random numbers come from a generator in each core, seeded by an
+argument that a captured trace repeats, or else going on from what that core drew before: no host can repeat them, and
+they depend on the core a user has. Its masses are bfloat16. Here the numbers are an input of the step like tokens and
+positions. (On the simulated chip it does not load: what the stand-in compiler makes of its writer, which divides
+floats, has relocations the loader refuses. `ttnn.rand` does not compile there, for a scalar float at run time.)
 
 32 candidates are the tile that the stable top-k sorts. Distributions of more tokens are the host's, see `why_host`.
 """
@@ -60,7 +61,7 @@ def block_starts(blocks: Sequence[int], tp: int) -> list[int]:
 class Chooser:
     """Chooses a token for each row of logits by `params`, on every chip the same. Raises ValueError for `why_host`.
 
-    block_tiles: tiles of columns sorted at once; more take 32-bit indices in topk, which it sorts on one core.
+    block_tiles: tiles of columns sorted at once; above 1024, topk has one core do it.
     Logits must hold no NaN: a row that does gets any token of the vocabulary.
     """
 
@@ -116,7 +117,7 @@ class Chooser:
             return greedy(self._without_padding(logits), output)
         values, keys = self.candidates(logits)
         if self.params.greedy:
-            return self._ids(ttnn.multiply(keys, self._kept), output)
+            return self.first(keys, output)
         return self.pick(*self.borders(values, keys), uniforms, output)
 
     def candidates(self, logits: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor]:
@@ -138,7 +139,9 @@ class Chooser:
             values.append(largest)
             places.append(ttnn.typecast(indices, ttnn.float32))
             start += columns
-        joined, place = (parts[0] if len(parts) == 1 else ttnn.concat(parts, dim=3) for parts in (values, places))
+        joined, place = (
+            parts[0] if len(parts) == 1 else ttnn.concat(parts, dim=3) for parts in (values, places)
+        )
         keys = gather(ttnn.subtract(self._origins, place), self.plan)
         joined = gather(joined, self.plan)
         if joined.shape[3] == CANDIDATES:
@@ -146,6 +149,10 @@ class Chooser:
         # Chips and blocks follow one another by id, so equal logits are still in the order of their ids.
         largest, indices = ttnn.topk(joined, k=CANDIDATES, dim=-1, stable=True)
         return largest, ttnn.gather(keys, -1, indices)
+
+    def first(self, keys: ttnn.Tensor, output: ttnn.Tensor | None = None) -> ttnn.Tensor:
+        """Greedy: of `candidates` the first, uint32 [1, rows]."""
+        return self._ids(ttnn.multiply(keys, self._kept), output)
 
     def borders(self, values: ttnn.Tensor, keys: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
         """From `candidates` the distribution that `pick` draws from, by ascending id.
@@ -191,7 +198,10 @@ class Chooser:
         lower = ttnn.subtract(masses, ttnn.multiply(higher, float(DIGIT)))
         digits = ttnn.concat([ttnn.typecast(part, ttnn.bfloat16) for part in (higher, lower)], dim=3)
         config = kernel_config("bfloat16")
-        return [ttnn.matmul(digits, choice, dtype=ttnn.float32, compute_kernel_config=config) for choice in choices]
+        return [
+            ttnn.matmul(digits, choice, dtype=ttnn.float32, compute_kernel_config=config)
+            for choice in choices
+        ]
 
     def _ids(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
         """Keys and zeros, float32 [1, 1, rows, 32] -> the id of each row's largest key, uint32 [1, rows]."""
@@ -200,7 +210,9 @@ class Chooser:
         ids = ttnn.reshape(ttnn.to_layout(ids, ttnn.ROW_MAJOR_LAYOUT), (1, ids.shape[2]))
         return ids if output is None else ttnn.copy(ids, output)
 
-    def _put(self, values: torch.Tensor, dtype: str, split: bool = False, on_device: bool = True) -> ttnn.Tensor:
+    def _put(
+        self, values: torch.Tensor, dtype: str, split: bool = False, on_device: bool = True
+    ) -> ttnn.Tensor:
         """A row, or rows, as tiles [1, 1, rows, columns]; split: the columns over the chips."""
         return ttnn.from_torch(
             values.reshape(1, 1, -1, values.shape[-1]),
