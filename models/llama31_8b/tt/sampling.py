@@ -5,7 +5,7 @@
 Every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable form, so that of equal logits the lower ids
 stay as in the reference. Only those candidates cross the links, and every chip draws from all of them alike. The draw
 is the reference's own, `inverse_cdf` over ascending ids with one number of each user's generator: the same seeds give
-the tokens of `choose="host"` and of the reference. Masses are whole 65536ths of the largest one, so a border between
+the tokens of `choose="host"` and, as far as logits agree, of the reference. Masses are whole 65536ths of the largest one, so a border between
 two tokens moves by less than 2.5e-4 of the whole mass; only a number drawn that close to a border may fall otherwise,
 and a top_p that close to one keep a token more or fewer.
 
