@@ -71,6 +71,9 @@ def get(tensor) -> torch.Tensor:
 
 # -- matmul -------------------------------------------------------------------------------------------------
 
+TEN_REGISTERS = (
+    "the stand-in compiler: its vector code keeps ten values at once, the vector unit has eight registers"
+)
 WEIGHT_NOTE = (
     "against torch on the weights as quantised, since quantisation itself costs more than 0.001 of PCC"
 )
@@ -257,6 +260,24 @@ def sum_last(device):
     return get(ttnn.sum(put(device, x), dim=-1)), x.float().sum(-1)
 
 
+@case("sum_and_mean_last_dimension_float32", note="one tile, by the vector unit")
+def sum_last_float32(device):
+    import ttnn
+
+    x = normal(32, 32, dtype=torch.float32)
+    held = put(device, x, "float32")
+    found = [get(ttnn.sum(held, dim=-1)), get(ttnn.mean(held, dim=-1))]
+    return torch.stack(found), torch.stack([x.sum(-1), x.mean(-1)])
+
+
+@case("sum_last_dimension_float32_of_two_tiles", impossible=TEN_REGISTERS)
+def sum_last_float32_wide(device):
+    import ttnn
+
+    x = normal(32, 64, dtype=torch.float32)
+    return get(ttnn.sum(put(device, x, "float32"), dim=-1)), x.sum(-1)
+
+
 @case("sum_first_dimension")
 def sum_first(device):
     import ttnn
@@ -265,10 +286,7 @@ def sum_first(device):
     return get(ttnn.sum(put(device, x), dim=0)), x.float().sum(0)
 
 
-@case(
-    "sum_first_dimension_float32",
-    impossible="the stand-in compiler: its vector code keeps ten values at once, the vector unit has eight registers",
-)
+@case("sum_first_dimension_float32", impossible=TEN_REGISTERS)
 def sum_first_float32(device):
     import ttnn
 

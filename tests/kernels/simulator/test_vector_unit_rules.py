@@ -36,6 +36,21 @@ def test_shft2_shifts_by_an_immediate_whose_low_bits_name_the_register(unit, imm
     np.testing.assert_array_equal(get_register(unit, 3), expected.astype(np.uint32))
 
 
+def test_addition_and_multiplication_read_all_three_registers(unit):
+    """As tt-metal's float32 row sums have it: the 1.0 of an addition may stand second."""
+    values = {index: np.float32(index + 1) * (LANES + 1).astype(np.float32) for index in range(4)}
+    for index, each in values.items():
+        set_register(unit, index, each.view(np.uint32))
+    one, zero = 10, 9
+    run(unit, word("SFPADD", lreg_src_a=0, lreg_src_b=one, lreg_src_c=1, lreg_dest=4))
+    run(unit, word("SFPADD", lreg_src_a=one, lreg_src_b=0, lreg_src_c=1, lreg_dest=5))
+    run(unit, word("SFPADD", lreg_src_a=0, lreg_src_b=2, lreg_src_c=1, lreg_dest=6))
+    run(unit, word("SFPMUL", lreg_src_a=2, lreg_src_b=3, lreg_src_c=zero, lreg_dest=7))
+    found = [get_register(unit, index).astype(np.uint32).view(np.float32) for index in (4, 5, 6, 7)]
+    expected = [values[0] + values[1]] * 2 + [values[0] * values[2] + values[1], values[2] * values[3]]
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_shft2_copies_of_four(unit):
     before = [get_register(unit, index) for index in range(8)]
     run(unit, word("SFPSHFT2", instr_mod1=0))

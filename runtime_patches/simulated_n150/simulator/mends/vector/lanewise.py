@@ -6,7 +6,8 @@ Rules: the functional model on each instruction's page of tt-isa-documentation,
 WormholeB0/TensixTile/TensixCoprocessor. Departures of the simulator that are mended here: SFPLZ was missing,
 SFPMOV from configuration and from the random generator was missing, stochastic rounding did not use the
 generator, SFPIADD with both CC_NONE and CC_GTE0 must invert the flags, LoadMacroConfig.Misc was not combined
-with its old value. Everything else gives what the simulator gave, computed for all lanes together.
+with its old value, SFPADD took 1.0 for its first factor and SFPMUL 0 for its addend whatever registers they named
+(tt-metal's float32 row sums name the 1.0 second). Everything else gives what the simulator gave, computed for all lanes together.
 
 Where a page and the simulator differ on what an encoding with a source register in the immediate of
 SFPAND, SFPOR and SFPXOR does, the simulator is followed: it was checked against the vendor's own simulator.
@@ -239,6 +240,11 @@ class LanewiseInstructions(VectorState):
         if mod1 & V.SFPMAD_MOD1_INDIRECT_VA:
             factor = registers[registers[7] & U32(15), np.arange(LANES)]
         self._multiply_add_into(vd, factor, registers[vb], registers[vc], mod1)
+
+    def handle_add(self, instruction_info, issue_thread, instr_args):
+        self.handle_mad(instruction_info, issue_thread, instr_args)
+
+    handle_mul = handle_add
 
     def _multiply_add_into(self, target, a, b, c, mode):
         if target >= 12 and target != 16 and not self.any_option(V.DISABLE_BACKDOOR_LOAD):
