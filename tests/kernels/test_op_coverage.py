@@ -68,9 +68,9 @@ def render(collected: dict[str, dict]) -> str:
     lines = [
         "# Stock ttnn operations on the simulated N150",
         "",
-        f"Written by tests/kernels/test_op_coverage.py with {VARIABLE}=1; do not edit. bfloat16 and tensors of one to",
-        "eight tiles unless noted. PCC and errors are the worst of a case; relative errors count elements below 0.01 as",
-        "0.01. An exact case has to give equal tensors.",
+        f"Written by tests/kernels/test_op_coverage.py with {VARIABLE}=1; do not edit. bfloat16 and tensors",
+        "of one to eight tiles unless noted. PCC and errors are the worst of a case; relative errors count elements",
+        "below 0.01 as 0.01. An exact case has to give equal tensors.",
         "",
         "| operation | required | PCC | largest absolute error | largest relative error | note |",
         "|---|---|---|---|---|---|",

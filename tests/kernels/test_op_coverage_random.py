@@ -44,8 +44,7 @@ def draws(seed: int = SEED, count: int = DRAWS) -> list[tuple]:
 
 
 def run_draw(device, kind, name, dtype, rows, columns, third, seed):
-    """(PCC, largest absolute error) of one draw. Operands are compared as the device holds them, quantised.
-    """
+    """(PCC, largest absolute error) of one draw. Operands are compared as the device holds them, quantised."""
     import ttnn
 
     a = put(device, normal(rows, columns, seed=seed), dtype)

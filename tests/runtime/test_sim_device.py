@@ -50,9 +50,7 @@ def never_incremented_semaphore(device):
 
 
 def root_files(device, path):
-    return (Path(os.environ["TT_METAL_RUNTIME_ROOT"]) / path).read_text(), os.environ.get(
-        "LLAMA_ALSPEC_TEST"
-    )
+    return (Path(os.environ["TT_METAL_RUNTIME_ROOT"]) / path).read_text(), os.environ.get("LLAMA_ALSPEC_TEST")
 
 
 @pytest.mark.parametrize("grid", ["1x1", "2x2"])

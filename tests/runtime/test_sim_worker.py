@@ -91,7 +91,9 @@ def test_collection_does_not_import_ttnn():
         "print('imported', 'ttnn' in sys.modules)\n"
         "sys.exit(code)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "imported False"
 

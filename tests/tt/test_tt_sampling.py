@@ -33,7 +33,8 @@ def margin(masses: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
 def test_choices_are_the_references(sim_device):
     """Candidates exact, ties included; distributions to 2.5e-4; tokens by the same numbers; frequencies by chi-square.
 
-    Half of the rows are the same, for the frequencies. Two blocks of the vocabulary are merged, the first widened to a power of two.
+    Half of the rows are the same, for the frequencies. Two blocks of the vocabulary are merged, the first widened to
+    a power of two.
     """
     generator = torch.Generator().manual_seed(0)
     logits = (torch.randn(ROWS, VOCAB, generator=generator) * 3).bfloat16()

@@ -5,9 +5,9 @@
 Every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable form, so that of equal logits the lower ids
 stay as in the reference. Only those candidates cross the links, and every chip draws from all of them alike. The draw
 is the reference's own, `inverse_cdf` over ascending ids with one number of each user's generator: the same seeds give
-the tokens of `choose="host"` and, as far as logits agree, of the reference. Masses are whole 65536ths of the largest one, so a border between
-two tokens moves by less than 2.5e-4 of the whole mass; only a number drawn that close to a border may fall otherwise,
-and a top_p that close to one keep a token more or fewer.
+the tokens of `choose="host"` and, as far as logits agree, of the reference. Masses are whole 65536ths of the largest
+one, so a border between two tokens moves by less than 2.5e-4 of the whole mass; only a number drawn that close to a
+border may fall otherwise, and a top_p that close to one keep a token more or fewer.
 
 `ttnn.sampling` would end in the same place. But its random numbers come from a generator in each core, seeded by an
 argument that a captured trace repeats, or else going on from what that core drew before: no host can repeat them, and

@@ -16,8 +16,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def fresh_interpreter():
-    """Runs Python text in a process of its own, so that a mend cannot reach other tests; returns its output.
-    """
+    """Runs Python text in a process of its own, so that a mend cannot reach other tests; returns its output."""
 
     def run(text: str, **environment: str) -> str:
         done = subprocess.run(

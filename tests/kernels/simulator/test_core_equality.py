@@ -68,7 +68,7 @@ def random_program(seed: int) -> tuple[bytes, bytes, list[int]]:
 
 
 def trace(step, program, contents, values):
-    """(all registers after each tick, memory at the end) of a program run by \`step\`."""
+    """(all registers after each tick, memory at the end) of a program run by `step`."""
     core, ram = make_core()
     ram.write(START, program)
     ram.write(DATA, contents)

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packers and unpackers by instruction: block floats, and the formats the installed units know, bit for bit.
-"""
+"""Packers and unpackers by instruction: block floats, and the formats the installed units know, bit for bit."""
 
 import pytest
 

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Modes of the vector unit that the installed simulator lacks, against the documentation's functional models.
-"""
+"""Modes of the vector unit that the installed simulator lacks, against the documentation's functional models."""
 
 import numpy as np
 import pytest

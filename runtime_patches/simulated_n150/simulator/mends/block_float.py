@@ -62,8 +62,7 @@ def to_bfloat16(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def to_half(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """8-bit datums with their 5-bit exponents (one a datum) as patterns of the coprocessor's half precision.
-    """
+    """8-bit datums with their 5-bit exponents (one a datum) as patterns of the coprocessor's half precision."""
     exponent = (exponents - _LEADING_ZEROS[datums]) & 0xFF
     zero = _MAGNITUDES[datums] == 0
     if np.any((exponent > 31) & ~zero):
@@ -95,7 +94,6 @@ def share_exponent(
 
 
 def truncate(datums: np.ndarray, bits: int) -> np.ndarray:
-    """8-bit datums cut to 4 or 2 bits, still at the top of their byte; no sign is left on a zero magnitude.
-    """
+    """8-bit datums cut to 4 or 2 bits, still at the top of their byte; no sign is left on a zero magnitude."""
     kept = datums & (0xFF00 >> bits & 0xFF)
     return np.where(kept & 0x7F, kept, 0)

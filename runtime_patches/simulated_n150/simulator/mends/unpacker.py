@@ -185,7 +185,7 @@ def _apply() -> None:
 
 MEND = Mend(
     name="unpackers",
-    rule="16 datums of 8, 4 or 2 bits share an exponent byte; the row advances only where Unpack_Src_Reg_Set_Upd is set",
+    rule="16 datums of 8, 4 or 2 bits share an exponent byte; the row advances only with Unpack_Src_Reg_Set_Upd",
     source="tt-isa-documentation, UNPACR_Regular.md and FloatBitPatterns.md",
     targets={"framework.pe.tensix.backends.unpacker": "a53b680bcd4c9e4d"},
     apply=_apply,

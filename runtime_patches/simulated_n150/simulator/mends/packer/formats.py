@@ -23,8 +23,7 @@ _MASK = 0xFFFFFFFF
 
 
 def round_fraction(bits: np.ndarray, kept: int) -> np.ndarray:
-    """FP32 patterns rounded to `kept` fraction bits, ties away from zero; denormals to +0, NaN to infinity.
-    """
+    """FP32 patterns rounded to `kept` fraction bits, ties away from zero; denormals to +0, NaN to infinity."""
     bits = np.where((bits & 0x7FFFFFFF) > 0x7F800000, (bits & 0x80000000) | 0x7F800000, bits)
     dropped = 23 - kept
     magnitude = bits & 0x7FFFFFFF
@@ -138,8 +137,7 @@ def _rebias_to_half(bits: np.ndarray) -> np.ndarray:
 
 
 def block_float_parts(bits: np.ndarray, out: F) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(signs, exponents, seven fraction bits) that share_exponent takes, from the intermediate FP32 patterns.
-    """
+    """(signs, exponents, seven fraction bits) that share_exponent takes, from the intermediate FP32 patterns."""
     signs = bits >> 31
     exponents = (bits >> 23) & 0xFF
     fractions = (bits >> 16) & 0x7F

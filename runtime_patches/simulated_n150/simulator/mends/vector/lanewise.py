@@ -7,7 +7,8 @@ WormholeB0/TensixTile/TensixCoprocessor. Departures of the simulator that are me
 SFPMOV from configuration and from the random generator was missing, stochastic rounding did not use the
 generator, SFPIADD with both CC_NONE and CC_GTE0 must invert the flags, LoadMacroConfig.Misc was not combined
 with its old value, SFPADD took 1.0 for its first factor and SFPMUL 0 for its addend whatever registers they named
-(tt-metal's float32 row sums name the 1.0 second). Everything else gives what the simulator gave, computed for all lanes together.
+(tt-metal's float32 row sums name the 1.0 second). Everything else gives what the simulator gave, computed for all
+lanes together.
 
 Where a page and the simulator differ on what an encoding with a source register in the immediate of
 SFPAND, SFPOR and SFPXOR does, the simulator is followed: it was checked against the vendor's own simulator.

@@ -120,8 +120,7 @@ class VectorState(VectorUnit):
     # -- writing ---------------------------------------------------------------------------------------------
 
     def put(self, register: int, values, lanes="enabled") -> None:
-        """Write values to a register in the given lanes (default: the enabled ones); no-op unless writable.
-        """
+        """Write values to a register in the given lanes (default: the enabled ones); no-op unless writable."""
         if register >= 8 and register != SCHEDULED_ONLY:
             return
         if isinstance(lanes, str):
