@@ -18,17 +18,10 @@ import pytest
 import torch
 from loguru import logger
 from op_coverage_cases import CASES, OpCase
+from pcc import agreement
 
 TABLE = Path(__file__).resolve().parents[2] / "runtime_patches" / "simulated_n150" / "OP_COVERAGE.md"
 VARIABLE = "LLAMA_ALSPEC_WRITE_OP_COVERAGE"
-
-
-def correlation(got: torch.Tensor, expected: torch.Tensor) -> float:
-    """Pearson's correlation of all elements, in float64; 1 for equal constants."""
-    a, b = got.double().flatten(), expected.double().flatten()
-    a, b = a - a.mean(), b - b.mean()
-    scale = a.norm() * b.norm()
-    return float(torch.equal(got.double(), expected.double())) if scale == 0 else float(a @ b / scale)
 
 
 def measure(device, name: str) -> dict:
@@ -47,7 +40,7 @@ def measure(device, name: str) -> dict:
             figures["pcc"] = 0.0
             continue
         error = (got - expected).abs()
-        figures["pcc"] = min(figures["pcc"], correlation(got, expected))
+        figures["pcc"] = min(figures["pcc"], agreement(got, expected))
         figures["absolute"] = max(figures["absolute"], float(error.max()))
         figures["relative"] = max(figures["relative"], float((error / expected.abs().clamp_min(1e-2)).max()))
         figures["equal"] &= torch.equal(got, expected)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from loguru import logger
 from op_coverage_cases import get, normal, put
-from test_op_coverage import correlation
+from pcc import agreement
 
 SEED = 20260821
 DRAWS = 18
@@ -61,7 +61,7 @@ def run_draw(device, kind, name, dtype, rows, columns, third, seed):
         b = put(device, normal(columns, third, seed=seed + 1), dtype)
         got, expected = get(ttnn.matmul(a, b)), x @ get(b).float()
     assert got.shape == expected.shape, f"{name}: {tuple(got.shape)} instead of {tuple(expected.shape)}"
-    return correlation(got, expected), float((got.float() - expected).abs().max())
+    return agreement(got, expected), float((got.float() - expected).abs().max())
 
 
 @pytest.mark.sim

@@ -17,6 +17,7 @@ from flash_decode_programs import (
     stock_body,
 )
 from loguru import logger
+from pcc import correlation
 
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, REJECTED
 from tt_kernels.speculative_flash_decode.reference import outcomes, speculative_flash_decode_reference
@@ -27,11 +28,6 @@ LIMIT_S = 900
 PCC = {"bfloat16": 0.999, "bfloat8_b": 0.99}
 # Both results are bfloat16: below a distance of 2% of the norm their rounding shows in it.
 NORM_TOLERANCE, ROUNDING = 0.01, 2e-5
-
-
-def correlation(found: torch.Tensor, expected: torch.Tensor) -> float:
-    both = torch.stack((found.double().flatten(), expected.double().flatten()))
-    return torch.corrcoef(both)[0, 1].item()
 
 
 def check_result(name: str, found: torch.Tensor, expected: torch.Tensor, least: float) -> None:

@@ -4,14 +4,9 @@
 
 from __future__ import annotations
 
+from pcc import correlation
+
 from models.llama31_8b.demo.simulated import TINY
-
-
-def correlation(got, expected) -> float:
-    """Pearson's correlation of all elements, in float64."""
-    a, b = got.double().flatten(), expected.double().flatten()
-    a, b = a - a.mean(), b - b.mean()
-    return float(a @ b / (a.norm() * b.norm()))
 
 
 def figures(got, expected) -> dict:

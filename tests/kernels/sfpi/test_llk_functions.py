@@ -8,20 +8,11 @@ import pytest
 import torch
 from llk_functions import GROUPS
 from loguru import logger
+from pcc import agreement
 
 pytestmark = pytest.mark.sim
 
 PCC = 0.999
-
-
-def correlation(got: torch.Tensor, expected: torch.Tensor) -> float:
-    """Pearson's correlation in float64; 1 for equal tensors."""
-    a, b = got.double().flatten(), expected.double().flatten()
-    if torch.equal(a, b):
-        return 1.0
-    a, b = a - a.mean(), b - b.mean()
-    scale = a.norm() * b.norm()
-    return float(a @ b / scale) if scale else 0.0
 
 
 def run_together(device, a, b, functions, dtype):
@@ -44,7 +35,7 @@ def test_functions(sim_device, group):
         sources = [(f.header, f.initialization, f.call) for f in functions]
         for function, got in zip(functions, sim_device("1x1").run(run_together, x, y, sources, "bfloat16")):
             expected = function.reference(x, y).bfloat16().float()
-            pcc = correlation(got, expected)
+            pcc = agreement(got, expected)
             error = (got - expected).abs()
             relative = (error / expected.abs().clamp_min(1e-3)).max()
             logger.info(
