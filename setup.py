@@ -27,6 +27,7 @@ setup(
         "gguf>=0.17",
         "jinja2>=3.1.6",
         "filelock>=3.12",
+        "pyyaml>=6",
         "loguru>=0.7",
         "tqdm>=4.66",
         "rich>=13",
@@ -35,14 +36,13 @@ setup(
     extras_require={
         # The simulated N150, the mock meshes and silicon all run the stock ttnn wheel.
         "ttnn": ["ttnn==0.81.1"],
-        "sim": ["ttnn==0.81.1", "wolfpine==2.2", "pyyaml>=6", "numba>=0.60"],
+        "sim": ["ttnn==0.81.1", "wolfpine==2.2", "numba>=0.60"],
         "test": [
             "pytest>=8",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
             "hypothesis>=6.100",
             "scipy>=1.11",
-            "pyyaml>=6",
         ],
     },
     entry_points={"console_scripts": ["llama-alspec=models.llama31_8b.demo.demo:main"]},
