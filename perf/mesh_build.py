@@ -19,22 +19,19 @@ import torch
 import ttnn
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.simulated import KERNEL_BYTES
 from models.llama31_8b.tensor_shapes import tensor_shapes
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.precision import PrecisionPlan, precision_plan
 from models.llama31_8b.tt.weight_map import WeightMap
-from runtime_patches.simulated_n150.environment import real_sfpi
+from models.llama31_8b.tt.weight_store import WeightStore
+from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
 
 from .mesh_memory import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
 
 
-class BlankStore:
-    """Takes the place of WeightStore: allocates a chip's part of every weight, and makes no numbers."""
-
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan) -> None:
-        self.mesh, self.plan = mesh, plan
+class BlankStore(WeightStore):
+    """Allocates a chip's part of every weight, and makes no numbers."""
 
     def put(
         self,

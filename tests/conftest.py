@@ -16,6 +16,7 @@ from runtime_patches.runtime_root import overlay_digests, project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.clusters import check_shape
 from runtime_patches.simulated_n150.environment import (
+    KERNEL_BYTES,
     mock_environment,
     process_environment,
     real_sfpi,
@@ -26,9 +27,6 @@ from runtime_patches.simulated_n150.grids import grid_name
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 3
-# Debian's GCC makes larger compute kernels than SFPI's: the largest need more than the 69 KB of L1 a device
-# keeps for kernels by default. Tensors lose 27 KB of their 1.4 MB.
-KERNEL_BYTES = 96 * 1024
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
 
 

@@ -31,6 +31,12 @@ from runtime_patches.simulated_n150.environment import SYSTEM_SFPI, real_sfpi
 WOLFPINE_VERSION = "2.2"
 PYTHONS = ((3, 10), (3, 12))  # ttnn has wheels for these two
 MODES = ("simulator", "mock mesh", "silicon")
+BOARDS = Path("/dev/tenstorrent")
+
+
+def count_boards(folder: Path = BOARDS) -> int:
+    """Chips the driver shows: an N150 is one device."""
+    return len(list(folder.glob("[0-9]*")))
 
 
 @dataclass(frozen=True)
@@ -210,11 +216,11 @@ def _sfpi() -> Finding:
 
 
 def _boards() -> Finding:
-    boards = sorted(p.name for p in Path("/dev/tenstorrent").glob("[0-9]*"))
+    boards = count_boards()
     return Finding(
         "Tenstorrent boards",
-        bool(boards),
-        f"{len(boards)} in /dev/tenstorrent" if boards else "none",
+        boards > 0,
+        f"{boards} in {BOARDS}" if boards else "none",
         "install a board and the tt-kmd driver",
         ("silicon",),
     )

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loguru import logger
 
-from ..tt.mesh import MeshError, MeshPlan
+from runtime_patches.simulated_n150 import doctor
+from runtime_patches.simulated_n150.doctor import BOARDS, count_boards
+
+from ..tt.mesh import TILE, MeshError, MeshPlan
 from ..tt.precision import PrecisionError, PrecisionPlan, precision_plan
 from .options import DemoOptions, UserError
 
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
 
 PRECISION = "performance"
 TRACE_REGION_BYTES = 64 * 1024**2
-BOARDS = Path("/dev/tenstorrent")
-TILE = 32
 
 
 class BoardPlan(NamedTuple):
@@ -32,15 +33,8 @@ class BoardPlan(NamedTuple):
     capacity: int
 
 
-def count_boards(folder: Path = BOARDS) -> int:
-    """Chips the driver shows: an N150 is one device."""
-    return len(list(folder.glob("[0-9]*")))
-
-
 def choose_device() -> tuple[str, str]:
     """The device of this machine, n150 where boards and all they need are there, else cpu; and why."""
-    from runtime_patches.simulated_n150 import doctor
-
     boards = count_boards()
     if not boards:
         return "cpu", f"no Tenstorrent board in {BOARDS}"
@@ -68,8 +62,6 @@ def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_t
 def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
     """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something or has fewer
     chips, and for what boards do not do."""
-    from runtime_patches.simulated_n150 import doctor
-
     try:
         mesh = MeshPlan.choose(options.mesh)
         if reason := doctor.why_not("silicon"):

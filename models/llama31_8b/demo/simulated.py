@@ -25,8 +25,6 @@ MOST_TOKENS = CAPACITY - PROMPT_TOKENS
 PRECISION = "accuracy"
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
-# The stand-in compiler makes larger kernels than SFPI's (see tests/conftest.py).
-KERNEL_BYTES = 96 * 1024
 TINY = LlamaConfig(
     vocab_size=96,
     hidden_size=64,
@@ -91,6 +89,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     import torch
     import ttnn
+
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     from ..reference.model import ReferenceLlama
     from ..reference.random_weights import random_state_dict

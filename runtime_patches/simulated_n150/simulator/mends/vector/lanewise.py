@@ -242,10 +242,7 @@ class LanewiseInstructions(VectorState):
             factor = registers[registers[7] & U32(15), np.arange(LANES)]
         self._multiply_add_into(vd, factor, registers[vb], registers[vc], mod1)
 
-    def handle_add(self, instruction_info, issue_thread, instr_args):
-        self.handle_mad(instruction_info, issue_thread, instr_args)
-
-    handle_mul = handle_add
+    handle_add = handle_mul = V.handle_mad
 
     def _multiply_add_into(self, target, a, b, c, mode):
         if target >= 12 and target != 16 and not self.any_option(V.DISABLE_BACKDOOR_LOAD):
