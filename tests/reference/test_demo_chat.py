@@ -113,6 +113,17 @@ def test_the_whole_session(folder, terminal, capsys):
     assert f"({3 * 5} tokens)" in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
 
 
+def test_the_greeting_is_one_line_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    source = tmp_path / ("a [long] name " * 8)
+    source.mkdir()
+    write_hf_folder(source)
+    terminal("/exit")
+    assert demo.main(["--model", str(source)]) == 0
+    greeting = next(line for line in capsys.readouterr().out.splitlines() if "with alspec attention" in line)
+    assert str(source) in greeting and "/exit ends" in greeting and "Ctrl-C stops a reply" in greeting
+
+
 def test_end_of_input_ends_the_session(folder, terminal, capsys):
     terminal()
     assert demo.main(["--model", str(folder)]) == 0

@@ -8,6 +8,7 @@ import sys
 
 from loguru import logger
 from rich.console import Console
+from rich.markup import escape
 
 from ..reference.attention import AttentionPolicy
 from ..reference.generate import GenerationResult
@@ -100,7 +101,10 @@ def chat(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy) -> 
     _enable_line_editing()
     conversation = Conversation(loaded, options, policy)
     console = Console(file=sys.stdout, highlight=False)
-    console.print(f"[bold]{loaded.source}[/bold] with {options.attention} attention. {HELP}")
+    # The terminal wraps: a line broken here at a width that is not the terminal's reads, and copies, badly.
+    console.print(
+        f"[bold]{escape(loaded.source)}[/bold] with {options.attention} attention. {HELP}", soft_wrap=True
+    )
     while True:
         try:
             line = input("\n> ").strip()
