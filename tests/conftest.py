@@ -70,6 +70,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("runs on a board only: give --device n150")
 
 
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test prints to a plain terminal of 80 columns, whatever terminal or CI service runs it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    for variable in ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS"):
+        monkeypatch.delenv(variable, raising=False)
+
+
 @lru_cache(maxsize=None)
 def _why_not(mode: str) -> str | None:
     return doctor.why_not(mode)
