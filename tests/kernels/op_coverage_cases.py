@@ -23,8 +23,7 @@ class OpCase:
     """name: of the test. run: the case. exact: results must be equal. bound: least PCC. note: what is
     compared.
 
-    grid: of compute cores. impossible: why it cannot run on the simulated chip; the test then expects it to
-    fail.
+    grid: of compute cores.
     """
 
     name: str
@@ -33,7 +32,6 @@ class OpCase:
     bound: float = BOUND
     note: str = ""
     grid: str = "1x1"
-    impossible: str = ""
 
 
 CASES: list[OpCase] = []
@@ -71,9 +69,6 @@ def get(tensor) -> torch.Tensor:
 
 # -- matmul -------------------------------------------------------------------------------------------------
 
-TEN_REGISTERS = (
-    "the stand-in compiler: its vector code keeps ten values at once, the vector unit has eight registers"
-)
 WEIGHT_NOTE = (
     "against torch on the weights as quantised, since quantisation itself costs more than 0.001 of PCC"
 )
@@ -270,7 +265,7 @@ def sum_last_float32(device):
     return torch.stack(found), torch.stack([x.sum(-1), x.mean(-1)])
 
 
-@case("sum_last_dimension_float32_of_two_tiles", impossible=TEN_REGISTERS)
+@case("sum_last_dimension_float32_of_two_tiles")
 def sum_last_float32_wide(device):
     import ttnn
 
@@ -286,7 +281,7 @@ def sum_first(device):
     return get(ttnn.sum(put(device, x), dim=0)), x.float().sum(0)
 
 
-@case("sum_first_dimension_float32", impossible=TEN_REGISTERS)
+@case("sum_first_dimension_float32")
 def sum_first_float32(device):
     import ttnn
 

@@ -8,6 +8,8 @@ instruction touches, and which take a second cycle, is from Tenstorrent's public
 (WormholeB0/TensixTile).
 """
 
+from typing import NamedTuple
+
 COLOURS = 8  # LREG0-7
 FIRST_VALUE = 16  # 8-15: constant LREGs
 
@@ -201,6 +203,22 @@ def parse_raw(word, line):
     return Instruction(
         "raw", [w for w in writes if w < 8], [r for r in reads if r < 8], fields=(word,), line=line
     )
+
+
+class Replay(NamedTuple):
+    """A REPLAY word: slots of the replay buffer, whether it records into them, and runs what it records."""
+
+    slots: range
+    records: bool
+    executes: bool
+
+
+def parse_replay(word):
+    """The meaning of a literal REPLAY word, None for any other."""
+    if word >> 24 != 0x04:
+        return None
+    start, count = word >> 14 & 31, word >> 4 & 0x3FF
+    return Replay(range(start, start + count), bool(word & 1), bool(word & 2))
 
 
 def raw_flags(word):

@@ -16,9 +16,9 @@ from instructions import (
     TWO_CYCLES,
     Instruction,
     parse,
-    parse_raw,
     words,
 )
+from literals import Literals
 
 BRANCHES = {
     "beq", "bne", "blt", "bge", "bltu", "bgeu", "bgt", "ble", "bgtu", "bleu",
@@ -60,12 +60,14 @@ def _read_function(function, lines, first, last):
     """Blocks of lines[first:last]; also the lines that carry a translated instruction."""
     blocks, labels, jumps, taken = [Block()], {}, [], set()
     open_end = True
+    literals = Literals()
     for number in range(first, last):
         text = lines[number].strip()
         if not text or text[0] in "#":
             continue
         label = _LABEL.match(text)
         if label:
+            literals.interrupt()
             if blocks[-1].instructions or jumps and jumps[-1][0] == len(blocks) - 1 or labels:
                 previous = len(blocks) - 1
                 blocks.append(Block())
@@ -78,13 +80,13 @@ def _read_function(function, lines, first, last):
                 continue
         if text[0] == ".":
             if text.startswith(".ttinsn"):
-                ins = parse_raw(int(text.split()[1], 0) & 0xFFFFFFFF, number)
-                if ins is not None:
-                    blocks[-1].instructions.append(ins)
+                word = int(text.split()[1], 0) & 0xFFFFFFFF
+                blocks[-1].instructions += literals.executed(word, number)
             continue
         tokens = text.replace(",", " ").split()
         mnemonic = tokens[0]
         if mnemonic == "sfpu":
+            literals.recording.clear()  # how many words it becomes is not known here: what follows counts as executed
             try:
                 blocks[-1].instructions += parse(tokens[1:], number, _value)
             except KeyError as missing:
@@ -103,6 +105,7 @@ def _read_function(function, lines, first, last):
         elif _FLOAT.match(mnemonic):
             raise _float_error(function, text)
         elif mnemonic in BRANCHES or mnemonic in JUMPS:
+            literals.interrupt()
             here = len(blocks) - 1
             jumps.append((here, tokens[-1] if mnemonic in BRANCHES or mnemonic == "j" else None))
             open_end = mnemonic in BRANCHES
@@ -112,6 +115,12 @@ def _read_function(function, lines, first, last):
                 open_end = True
             else:
                 open_end = False
+        elif mnemonic == "call":
+            literals.interrupt()
+        else:
+            word = literals.stored(tokens)
+            if word is not None:
+                blocks[-1].instructions += literals.executed(word, number)
     for block, target in jumps:
         if target in labels:
             blocks[block].successors.append(labels[target])

@@ -105,6 +105,54 @@ def test_more_than_eight_constants_are_loaded_where_they_are_used():
     assert lanes.stores == [(2 * n, (0x1111 * (n + 2),) * LANES) for n in range(12)]
 
 
+SQUARES = [f".ttinsn {0x86 << 24 | n << 16 | n << 12 | 9 << 8 | n << 4}" for n in range(4)]  # LREGn squared
+
+
+def replay(start, count, executes=0, records=0):
+    return f".ttinsn {0x04 << 24 | start << 14 | count << 4 | executes << 1 | records}"
+
+
+@pytest.mark.parametrize("executes", [0, 1])
+def test_what_is_only_recorded_occupies_no_register(executes):
+    """Six values live across a recording of four instructions on LREG0-3: ten at once if the recording also runs."""
+    loads = [f"sfpu load {NAMES[n]} 0 {2 * n}" for n in range(6)]
+    stores = [f"sfpu store {NAMES[n]} 0 {2 * n}" for n in range(6)]
+    lines = [*loads, replay(0, 4, executes, records=1), *SQUARES, *stores]
+    if executes:
+        with pytest.raises(vector.VectorError, match="10 vector values are needed at once"):
+            translate(*lines)
+    else:
+        assert len(translate(*lines)) == 6 + 5 + 6
+        found = translate(*loads, replay(0, 3, records=1), *SQUARES, *stores)
+        assert 3 not in {word >> 20 & 15 for word in found if word >> 24 == 0x70}, "the fourth one runs"
+
+
+def test_a_replay_touches_the_registers_of_what_it_replays():
+    recording = [replay(4, 4, records=1), *SQUARES]
+    loads = [f"sfpu load {NAMES[n]} 0 {2 * n}" for n in range(6)]
+    stores = [f"sfpu store {NAMES[n]} 0 {2 * n}" for n in range(6)]
+    with pytest.raises(vector.VectorError, match="10 vector values are needed at once"):
+        translate(*recording, *loads, replay(4, 4), *stores)
+    found = translate(*recording, *loads, replay(6, 2), *stores)
+    held = {word >> 20 & 15 for word in found if word >> 24 == 0x70}
+    assert held == {0, 1, 4, 5, 6, 7}, "LREG2 and LREG3 are the replay's"
+
+
+@pytest.mark.parametrize("between", ["", "mv a6,a5", "lw a4,0(a5)", ".L1:", "call other", "li a5,0"])
+def test_words_stored_to_the_instruction_buffer_count(between):
+    """SFPLOAD to LREG3 as a constant that is stored: LREG3 holds nothing before it, as far as the constant is known."""
+    load_lreg3 = ["li a3,1882210304", "addi a5,a3,4", between, "sw a5,0(s0)"]
+    assert 1882210304 + 4 == 0x70 << 24 | 3 << 20 | 4 << 12 | 4
+    loads = [f"sfpu load {NAMES[n]} 0 {2 * n}" for n in range(8)]
+    stores = [f"sfpu store {NAMES[n]} 0 {2 * n}" for n in range(8)]
+    lines = [*loads, *stores, *load_lreg3, SQUARES[3]]
+    if between in ("", "mv a6,a5", "lw a4,0(a5)"):
+        assert len(translate(*lines)) == 8 + 8 + 1
+    else:
+        with pytest.raises(vector.VectorError, match="9 vector values are needed at once"):
+            translate(*lines)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
