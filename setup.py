@@ -41,7 +41,7 @@ setup(
             "pytest>=8",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
-            "hypothesis>=6.100",
+            "hypothesis>=6.130",
             "scipy>=1.11",
         ],
     },

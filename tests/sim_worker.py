@@ -36,13 +36,13 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 DIAGNOSIS_VARIABLE = "SIMULATED_N150_DIAGNOSIS"
-START_TIMEOUT_S = 300.0
-RUN_TIMEOUT_S = 300.0
+START_TIMEOUT_S = 600.0
+RUN_TIMEOUT_S = 900.0
 
 
 class WorkerFailure(RuntimeError):
@@ -159,7 +159,7 @@ class DeviceWorker:
             try:
                 kind, payload, text = pickle.loads(self._connection.recv_bytes())
             except (EOFError, ConnectionError) as error:
-                code = self._process.wait(10)
+                code = self._process.wait(60)
                 raise WorkerFailure(
                     f"the worker {self.name} ended (exit status {code}) in {what}.\n{self._state(False)}"
                 ) from error
@@ -175,13 +175,22 @@ class DeviceWorker:
             pytest.skip(payload)
         raise payload from RemoteTraceback(text)
 
+    def _whole_stack(self) -> str:
+        """What faulthandler has written once it writes no more; a loaded machine may take its time."""
+        stack = ""
+        for _ in range(20):
+            time.sleep(1.0)
+            before, stack = stack, self._stack.read_text(errors="replace") if self._stack.exists() else ""
+            if stack and stack == before:
+                break
+        return stack
+
     def _state(self, running: bool) -> str:
         """Stack of the running call, the simulator's last diagnosis and the end of the log, as text."""
         parts = []
         if running and self._process.poll() is None:
             os.kill(self._process.pid, signal.SIGUSR1)
-            time.sleep(1.0)
-            stack = self._stack.read_text(errors="replace") if self._stack.exists() else ""
+            stack = self._whole_stack()
             parts.append(
                 f"It was at: {_running_line(stack)}\n--- stack ---\n{stack.strip() or 'none was written'}"
             )
@@ -230,6 +239,25 @@ def _descendants(pid: int) -> list[int]:
         found += below
         todo += below
     return found
+
+
+def left_running(pids: Iterable[int], seconds: int = 60) -> list[int]:
+    """Those of the processes that still run after up to `seconds`; one that only waits to be reaped has ended."""
+    pids = list(pids)
+    for _ in range(10 * seconds):
+        pids = [pid for pid in pids if _runs(pid)]
+        if not pids:
+            break
+        time.sleep(0.1)
+    return pids
+
+
+def _runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def _running_line(stack: str) -> str:

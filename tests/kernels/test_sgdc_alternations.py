@@ -140,7 +140,7 @@ def test_random_alternations_follow_the_rules(sim_device, whole_chip):
     history, counts = model(script, whole_chip)
     device = sim_device("2x1", overlays=sgdc.overlays())
     assert max(history[-1][1]) <= 256, "the sums must stay exact in bfloat16"
-    seen, logs = device.run(script_body, script, whole_chip, 4, timeout=600)
+    seen, logs = device.run(script_body, script, whole_chip, 4, timeout=900)
     for number, (table, tiles) in seen.items():
         rows, sums = history[number]
         expected = [[value + 1 if value else 0 for value in member] for member in rows]  # word 1 of a stamp

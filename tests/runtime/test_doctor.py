@@ -131,7 +131,7 @@ def test_doctor_command_on_a_whole_machine(capsys):
 def run_command(*arguments: str, **named) -> subprocess.CompletedProcess:
     line = [sys.executable, "-m", "runtime_patches.simulated_n150", "run", *arguments]
     repository = Path(runtime_root.__file__).resolve().parent.parent
-    return subprocess.run(line, cwd=repository, capture_output=True, text=True, timeout=120, **named)
+    return subprocess.run(line, cwd=repository, capture_output=True, text=True, timeout=600, **named)
 
 
 @needs_simulator

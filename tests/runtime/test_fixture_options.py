@@ -41,7 +41,7 @@ def run_pytest(tmp_path: Path, marker: str, *options: str, machine: str = "") ->
     arguments = ["-p", "machine_under_test", "-p", "conftest", "-p", "no:cacheprovider", "-ra", "-q"]
     configuration = ["-c", str(REPOSITORY / "pyproject.toml"), "--rootdir", str(tmp_path)]
     line = [sys.executable, "-c", python, *arguments, *configuration, *options, str(sample)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=600)
 
 
 @pytest.mark.parametrize("marker", ["sim", "mock_mesh"])

@@ -6,11 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
-from sim_worker import _descendants
+from sim_worker import _descendants, left_running
 
 from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
@@ -37,11 +35,7 @@ def test_a_killed_program_takes_its_simulator_along(on_silicon):
     finally:
         program.send_signal(signal.SIGKILL)
         program.wait()
-    waited = 0
-    while any(Path(f"/proc/{pid}").exists() for pid in simulators) and waited < 60:
-        time.sleep(1)
-        waited += 1
-    left = [pid for pid in simulators if Path(f"/proc/{pid}").exists()]
+    left = left_running(simulators)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, "the simulator outlived its program"

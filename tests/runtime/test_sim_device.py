@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sim_worker import WorkerFailure, _descendants
+from sim_worker import WorkerFailure, _descendants, left_running
 
 pytestmark = pytest.mark.sim
 
@@ -88,14 +88,5 @@ def test_a_hung_kernel_is_told_and_ends_its_simulator(sim_device, on_silicon):
     running = re.search(r"It was at: .*", message)[0]
     assert "ttnn.generic_op" in running or "ttnn.synchronize_device" in running, "the running op is named"
     assert "last diagnosis of the simulator" in message
-    alive = [pid for pid in simulators if _running(pid)]
-    assert not alive, "its simulator ended with it"
+    assert not left_running(simulators), "its simulator ended with it"
     assert torch.equal(sim_device("1x1").run(add, x)[1], x + x), "the next test has a fresh chip"
-
-
-def _running(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

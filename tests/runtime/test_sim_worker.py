@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sim_worker import RemoteTraceback, WorkerFailure, WorkerPool, _descendants, _running_line
+from sim_worker import RemoteTraceback, WorkerFailure, WorkerPool, _descendants, _running_line, left_running
 
 pytestmark = pytest.mark.mock_mesh
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def test_collection_does_not_import_ttnn():
         "sys.exit(code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "imported False"
@@ -123,31 +123,18 @@ def test_only_module_level_functions(worker):
 
 def test_timeout_names_the_line_and_ends_worker_and_children(worker, mock_mesh, tmp_path):
     with pytest.raises(WorkerFailure) as caught:
-        worker.run(hangs_with_a_child, str(tmp_path / "child"), timeout=3)
+        worker.run(hangs_with_a_child, str(tmp_path / "child"), timeout=10)
     message = str(caught.value)
-    assert "hangs_with_a_child did not end on the mock mesh 1x1 within 3 s" in message
+    assert "hangs_with_a_child did not end on the mock mesh 1x1 within 10 s" in message
     assert "# the line that hangs" in message, "the running line is quoted"
     assert "brisc waits on semaphore 3" in message, "the last diagnosis is quoted"
     assert "printed before the hang" in message, "the log is quoted"
     child = int((tmp_path / "child").read_text())
-    for pid in (child, worker._process.pid):
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-            _reap(pid)
-            os.kill(pid, 0)
+    assert not left_running([child, worker._process.pid])
     assert not worker.alive
     with pytest.raises(WorkerFailure, match="has ended"):
         worker.run(doubled, torch.ones(1))
     assert mock_mesh((1, 1)).run(doubled, torch.ones(1))["grid"] == 8, "the next call has a fresh worker"
-
-
-def _reap(pid: int) -> None:
-    """Wait until a killed orphan has left the process table."""
-    for _ in range(100):
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
-            raise ProcessLookupError
-        time.sleep(0.1)
 
 
 def test_crash_is_told(worker):

@@ -24,7 +24,7 @@ def fresh_interpreter():
             env=os.environ | {"PYTHONPATH": str(PROJECT)} | environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -86,7 +86,7 @@ def test_relative_interpreter_is_refused(tmp_path):
 
 def test_run_sh_starts_the_mended_server(tmp_path):
     folder = simulator_dir(tmp_path / "with space", (1, 1), Path(sys.executable))
-    done = subprocess.run([folder / "run.sh", "--list-mends"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([folder / "run.sh", "--list-mends"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == [mend.name for mend in all_mends()]
 
