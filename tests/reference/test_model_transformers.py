@@ -85,10 +85,11 @@ def test_64_greedy_tokens_are_identical(name: str) -> None:
 
 
 @pytest.mark.model
-def test_smollm2_agrees_with_transformers() -> None:
+def test_smollm2_agrees_with_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers")
     from models.llama31_8b.weights import load_model, resolve_source
 
+    monkeypatch.delenv("HF_MODEL", raising=False)
     loaded = load_model()
     theirs = transformers.AutoModelForCausalLM.from_pretrained(
         resolve_source()[0], dtype=torch.float32
