@@ -13,6 +13,7 @@ keyed by the root's name).
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -55,6 +56,19 @@ def find_ttnn_dir() -> Path:
             "ttnn is not installed for this Python: pip install ttnn==" + SUPPORTED_VERSIONS[0]
         )
     return Path(next(iter(spec.submodule_search_locations))).resolve()
+
+
+def ttnn_root() -> Path:
+    """The folder ttnn compiles kernels from when ``TT_METAL_RUNTIME_ROOT`` is not set.
+
+    The rule of ttnn's ``__init__.py``: the package's own folder where it lies in site-packages or
+    dist-packages, else, as in a source build, the folder two levels up. ``TT_METAL_HOME`` has no say.
+    Errors: as of :func:`find_ttnn_dir`.
+    """
+    package = find_ttnn_dir()
+    module = (package / "__init__.py").resolve()
+    installed = any(folder in str(module) for folder in ("site-packages", "dist-packages"))
+    return module.parent if installed else module.parents[2]
 
 
 def ttnn_version(ttnn_dir: Path | None = None) -> str:
@@ -111,9 +125,13 @@ def build_runtime_root(
     cache_dir: the project's cache folder; roots are kept in its ``runtime_roots``.
     supported_versions: the ttnn versions the overlays were made for.
 
-    Safe under concurrent calls: a root appears under its name whole or not at all.
+    Safe under concurrent calls: a root appears under its name whole or not at all. A root that is there is
+    compared with what its name stands for; files and links that are missing or changed are replaced, each in
+    one step, while the folder stays in its place: a process that runs on the root never finds it absent, and
+    reads at every moment what it read before or what is right.
     Errors: :class:`RuntimeRootError` for another ttnn version, a path that leaves the root, a file where the
-    package has a folder or the reverse, and a source that does not exist.
+    package has a folder or the reverse, a source that does not exist, a cache that cannot be written, and a
+    damaged root that cannot be mended so, with what to remove.
     """
     source = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir).resolve()
     version = ttnn_version(source)
@@ -136,30 +154,34 @@ def build_runtime_root(
     digest = hashlib.sha256(json.dumps([version, str(source), list(digests.items())]).encode()).hexdigest()
     home = project_cache_dir(cache_dir) / "runtime_roots"
     root = home / f"ttnn-{version}-{digest[:20]}"
-    if (root / MANIFEST).is_file():
+    manifest = {"ttnn_version": version, "ttnn_dir": str(source), "digest": digest, "overlays": digests}
+    files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    links = _links(source, files)
+    found = (root / MANIFEST).is_file()
+    damaged = _damaged(root, links, digests | _digests(MANIFEST, files[MANIFEST])) if found else []
+    if found and not damaged:
         return root
     if home.is_relative_to(source):
         raise RuntimeRootError(
             f"the cache folder {home} lies inside the ttnn package {source}, which stays untouched"
         )
-    home.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=home))
     try:
-        building.chmod(0o755)
-        _link_tree(source, building, files)
-        manifest = {"ttnn_version": version, "ttnn_dir": str(source), "digest": digest, "overlays": digests}
-        (building / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        home.mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=home))
         try:
-            os.rename(building, root)
-            logger.debug("built the runtime root {} ({} overlay files)", root, len(files))
-        except OSError as error:
-            # Another process was first: its root has the same content, or the name would differ.
-            if not (root / MANIFEST).is_file():
-                raise RuntimeRootError(
-                    f"{root} is in the way and is not a runtime root: remove it"
-                ) from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+            building.chmod(0o755)
+            _fill(building, links, files)
+            if found:
+                _mend(root, building, damaged)
+            else:
+                _place(building, root, len(digests))
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+    except OSError as error:
+        raise RuntimeRootError(
+            f"no runtime root can be written in {home}: {error.strerror} ({error.filename}). The environment "
+            "variable LLAMA_ALSPEC_CACHE names another cache folder"
+        ) from error
     return root
 
 
@@ -227,26 +249,72 @@ def _check_against_package(files: Mapping[str, object], source: Path) -> None:
                 raise RuntimeRootError(f"the overlay {path} lies below {parent}, which is a file in ttnn")
 
 
-def _link_tree(source: Path, target: Path, files: Mapping[str, Path | bytes]) -> None:
-    """Fill `target`: links to the entries of `source`, real folders only where an overlay lies below."""
-    below: dict[str, dict[str, Path | bytes]] = {}
-    here: dict[str, Path | bytes] = {}
+def _links(source: Path, files: Mapping[str, object]) -> dict[str, Path]:
+    """{path in a root: entry of the package it is a link to}; only folders above an overlay are real."""
+    real = {str(parent) for path in files for parent in PurePosixPath(path).parents} | {"."}
+    links = {}
+    for folder in sorted(real):
+        if (source / folder).is_dir():
+            for entry in (source / folder).iterdir():
+                path = str(PurePosixPath(folder) / entry.name)
+                if path not in real and path not in files and entry.name != "__pycache__":
+                    links[path] = entry
+    return links
+
+
+def _fill(target: Path, links: Mapping[str, Path], files: Mapping[str, Path | bytes]) -> None:
+    for path, entry in links.items():
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (target / path).symlink_to(entry)
     for path, content in files.items():
-        head, _, rest = path.partition("/")
-        if rest:
-            below.setdefault(head, {})[rest] = content
-        else:
-            here[head] = content
-    if source.is_dir():
-        for entry in source.iterdir():
-            if entry.name not in below and entry.name not in here and entry.name != "__pycache__":
-                (target / entry.name).symlink_to(entry)
-    for name, content in here.items():
+        file = target / path
+        file.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):
-            (target / name).write_bytes(content)
+            file.write_bytes(content)
         else:
-            shutil.copyfile(content, target / name)
-            (target / name).chmod(0o755 if content.stat().st_mode & stat.S_IXUSR else 0o644)
-    for name, rest in below.items():
-        (target / name).mkdir()
-        _link_tree(source / name, target / name, rest)
+            shutil.copyfile(content, file)
+            file.chmod(0o755 if content.stat().st_mode & stat.S_IXUSR else 0o644)
+
+
+def _damaged(root: Path, links: Mapping[str, Path], digests: Mapping[str, str]) -> list[str]:
+    """What of a root is missing, or is not what its name stands for; files the runtime added do not count."""
+    damaged = []
+    for path, entry in links.items():
+        link = root / path
+        if link.readlink() != entry if link.is_symlink() else not link.exists():
+            damaged.append(path)
+    for path, digest in digests.items():
+        file = root / path
+        if not file.is_file() or file.is_symlink() or _digests(path, file)[path] != digest:
+            damaged.append(path)
+    return damaged
+
+
+def _mend(root: Path, fresh: Path, damaged: list[str]) -> None:
+    """Replace the `damaged` paths of `root` by those of `fresh`, an undamaged one on the same file system."""
+    logger.warning("the runtime root {} was damaged: {} is mended", root, ", ".join(damaged))
+    for path in damaged:
+        try:
+            folder = root
+            for part in PurePosixPath(path).parts[:-1]:
+                folder /= part
+                if folder.is_symlink():  # what is written below it would be written into the package
+                    raise FileExistsError(errno.EEXIST, "a link stands where a folder belongs", str(folder))
+                folder.mkdir(exist_ok=True)
+            os.replace(fresh / path, root / path)
+        except OSError as error:
+            raise RuntimeRootError(
+                f"the runtime root {root} is damaged and {path} cannot be mended ({error.strerror}): end the "
+                f"processes that use it, remove the folder {root}, and try again"
+            ) from error
+
+
+def _place(building: Path, root: Path, overlays: int) -> None:
+    """Give a root that was built its name, unless another process did so first."""
+    try:
+        os.rename(building, root)
+        logger.debug("built the runtime root {} ({} overlay files)", root, overlays)
+    except OSError as error:
+        # Another process was first: its root has the same content, or the name would differ.
+        if not (root / MANIFEST).is_file():
+            raise RuntimeRootError(f"{root} is in the way and is not a runtime root: remove it") from error

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m runtime_patches.sgdc apply|check|where [--root PATH]``.
 
-apply   without --root: build a runtime root over the installed ttnn and print the variable that names it;
-        with --root: patch that tt-metal source checkout in place.
+apply   without --root: build a runtime root over the installed ttnn, or mend the one that is there;
+        with --root: patch that tt-metal source checkout in place, or complete what was interrupted.
+        Prints the variable that names what was patched.
 check   whether --root (default: the runtime in use) carries the patch; exit status 1 if not.
 where   the runtime in use, and the patched root over the installed ttnn (built if it was not).
+
+Exit status 2 when the command could not do its work.
 """
 
 from __future__ import annotations
@@ -32,15 +35,18 @@ def main(argv: list[str] | None = None) -> int:
         return {"apply": _apply, "check": _check, "where": _where}[options.command](options.root)
     except (ValueError, RuntimeRootError, sgdc.StubMismatchError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+    except OSError as error:
+        print(f"error: {options.command} was not completed: {error}", file=sys.stderr)
+    return 2
 
 
 def _apply(root: Path | None) -> int:
     if root is None:
-        print(f"export TT_METAL_RUNTIME_ROOT={shlex.quote(str(sgdc.build_patched_root()))}")
-        return 0
-    written = sgdc.apply_to_checkout(root)
-    print("\n".join(f"patched {root / path}" for path in written) or f"{root} is patched already")
+        root = sgdc.build_patched_root()
+    else:
+        written = sgdc.apply_to_checkout(root)
+        print("\n".join(f"patched {root / path}" for path in written) or f"{root} is patched already")
+    print(f"export TT_METAL_RUNTIME_ROOT={shlex.quote(str(root.absolute()))}")
     return 0
 
 

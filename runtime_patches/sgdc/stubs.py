@@ -88,17 +88,23 @@ def gate_header() -> bytes:
     return (Path(__file__).parent / "sgdc_gate.h").read_bytes()
 
 
+def is_stock(stub: Stub, content: bytes) -> bool:
+    """Whether `content` is a stub the patch was made for, without the patch."""
+    return hashlib.sha256(content).hexdigest() in stub.stock.values()
+
+
 def patched(stub: Stub, content: bytes) -> bytes:
-    """`content` of a stock stub with the edits applied.
+    """`content` of a stock stub, or of one that was patched before, with the edits applied once.
 
     Errors: StubMismatchError when the content is not one the patch was made for.
     """
-    digest = hashlib.sha256(content).hexdigest()
-    if digest not in stub.stock.values():
+    content = stock_content(stub, content) or content
+    if not is_stock(stub, content):
+        digest = hashlib.sha256(content).hexdigest()
         known = ", ".join(f"{value[:16]}... (ttnn {version})" for version, value in stub.stock.items())
         raise StubMismatchError(
             f"{stub.path} has SHA-256 {digest[:16]}..., the SGDC patch was made for {known}: "
-            f"use ttnn {' or '.join(SUPPORTED_VERSIONS)}"
+            f"use ttnn {' or '.join(SUPPORTED_VERSIONS)}, and restore the file if it was edited"
         )
     text = content.decode()
     for edit in stub.edits:
@@ -111,7 +117,7 @@ def patched(stub: Stub, content: bytes) -> bytes:
 
 
 def patched_files(read: Callable[[str], bytes]) -> dict[str, bytes]:
-    """{path: content} of every file of the patch; `read` gives the stock content of a path.
+    """{path: content} of every file of the patch; `read` gives the content of a stub, stock or patched.
 
     Errors: StubMismatchError. All stubs are checked before any is returned.
     """
@@ -127,4 +133,4 @@ def stock_content(stub: Stub, content: bytes) -> bytes | None:
             return None
         text = text.replace(edit.text, edit.anchor)
     stock = text.encode()
-    return stock if hashlib.sha256(stock).hexdigest() in stub.stock.values() else None
+    return stock if is_stock(stub, stock) else None

@@ -5,9 +5,13 @@
 Most tests use a small package made here; one uses the installed ttnn.
 """
 
+import ast
 import hashlib
+import importlib.util
 import json
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -117,6 +121,88 @@ def test_existing_root_is_used_again(package, tmp_path):
     assert build(package, {STUB: b"p"}, tmp_path) == root
     assert root.stat().st_ino == before
     assert [p.name for p in root.parent.iterdir()] == [root.name], "no draft is left"
+
+
+TOOL = "runtime/sfpi/compiler/bin/g++"
+LINK = "tt_metal/hw/firmware/ncrisck.cc"
+
+
+def shortened(root: Path) -> None:
+    (root / STUB).write_bytes(b"pat")
+
+
+def linked_back(root: Path) -> None:
+    (root / STUB).unlink()
+    (root / STUB).symlink_to((root / LINK).resolve().parent / "brisck.cc")
+
+
+def folder_gone(root: Path) -> None:
+    shutil.rmtree(root / "tt_metal")
+
+
+def not_executable(root: Path) -> None:
+    (root / TOOL).chmod(0o644)
+
+
+def link_gone(root: Path) -> None:
+    (root / LINK).unlink()
+
+
+def link_elsewhere(root: Path) -> None:
+    (root / LINK).unlink()
+    (root / LINK).symlink_to("/nowhere")
+
+
+def manifest_cut(root: Path) -> None:
+    (root / runtime_root.MANIFEST).write_text("{")
+
+
+@pytest.fixture
+def overlays(tmp_path) -> dict:
+    tool = tmp_path / "g++"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    return {STUB: b"patched", TOOL: tool}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [shortened, linked_back, folder_gone, not_executable, link_gone, link_elsewhere, manifest_cut],
+)
+def test_a_damaged_root_is_mended_in_its_place(package, tmp_path, overlays, damage):
+    root = build(package, overlays, tmp_path)
+    (root / "made_by_the_runtime").touch()
+    whole, folder, original = state_of(root), root.stat().st_ino, state_of(package)
+    damage(root)
+    assert build(package, overlays, tmp_path) == root
+    assert contents(state_of(root)) == contents(whole)
+    assert root.stat().st_ino == folder, "a process that runs on the root keeps it"
+    assert state_of(package) == original
+    assert [p.name for p in root.parent.iterdir()] == [root.name], "no draft is left"
+
+
+def contents(state: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Modes and contents, without times."""
+    return {path: (told.split()[0], told.split()[2]) for path, told in state.items()}
+
+
+def test_what_cannot_be_mended_is_named_with_what_to_remove(package, tmp_path, overlays):
+    root, original = build(package, overlays, tmp_path), state_of(package)
+    shutil.rmtree(root / "tt_metal")
+    (root / "tt_metal").symlink_to(package / "tt_metal")
+    with pytest.raises(
+        RuntimeRootError, match=f"damaged and {STUB} cannot be mended.*remove the folder {root}"
+    ):
+        build(package, overlays, tmp_path)
+    assert state_of(package) == original, "nothing was written through the link"
+    shutil.rmtree(root)
+    assert (build(package, overlays, tmp_path) / STUB).read_bytes() == b"patched"
+
+
+def test_a_cache_that_cannot_be_written_is_named(package, tmp_path):
+    (tmp_path / "cache").touch()
+    with pytest.raises(RuntimeRootError, match=f"{tmp_path}/cache.*LLAMA_ALSPEC_CACHE"):
+        build(package, {STUB: b"p"}, tmp_path)
 
 
 def test_manifest(package, tmp_path):
@@ -229,6 +315,33 @@ def test_found_without_importing(tmp_path):
     environment = dict(os.environ, PYTHONPATH=str(repository))
     version = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip()
     assert version == runtime_root.SUPPORTED_VERSIONS[0]
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages", "checkout/ttnn"])
+def test_the_root_is_the_one_ttnn_chooses(tmp_path, monkeypatch, folder):
+    """Compared with the statements of the installed ttnn, run as those of a package in `folder`."""
+    if not _ttnn_installed():
+        pytest.skip("ttnn is not installed")
+    package = tmp_path / folder / "ttnn"
+    package.mkdir(parents=True)
+    statements = [
+        node
+        for node in ast.parse((runtime_root.find_ttnn_dir() / "__init__.py").read_text()).body
+        if (isinstance(node, ast.FunctionDef) and node.name == "_is_editable")
+        or (isinstance(node, ast.If) and "TT_METAL_RUNTIME_ROOT" in ast.unparse(node.test))
+    ]
+    assert len(statements) == 2
+    (package / "__init__.py").write_text("\n".join(ast.unparse(node) for node in statements))
+    monkeypatch.delitem(sys.modules, "ttnn", raising=False)
+    monkeypatch.syspath_prepend(package.parent)
+    chosen = []
+    names = {"__package__": "ttnn", "__file__": str(package / "__init__.py"), "SetRootDir": chosen.append}
+    names |= {"os": os, "pathlib": pathlib, "importlib": importlib}
+    monkeypatch.delenv("TT_METAL_RUNTIME_ROOT", raising=False)
+    monkeypatch.setenv("TT_METAL_HOME", "/elsewhere")
+    exec(compile((package / "__init__.py").read_text(), "ttnn", "exec"), names)
+    assert chosen == [str(runtime_root.ttnn_root())]
+    assert runtime_root.ttnn_root() == (tmp_path / "checkout" if folder == "checkout/ttnn" else package)
 
 
 def test_installed_package_is_untouched(tmp_path):

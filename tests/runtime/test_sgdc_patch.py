@@ -6,8 +6,10 @@ device."""
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,10 +27,30 @@ MEMORY_MAP_FOLDER = Path(MEMORY_MAP).parent
 def checkout(tmp_path: Path) -> Path:
     """A folder with the parts of a tt-metal checkout that the patch reads."""
     root = tmp_path / "tt-metal"
+    copy_tree(root)
+    return root
+
+
+@pytest.fixture
+def source_build(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The checkout, with the ttnn in it the one that this process would import."""
+    package = checkout / "ttnn" / "ttnn"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    import_ttnn_from(package.parent, monkeypatch)
+    return checkout
+
+
+def copy_tree(root: Path) -> None:
     for path in (*(stub.path for stub in STUBS), MEMORY_MAP):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(find_ttnn_dir() / path, root / path)
-    return root
+
+
+def import_ttnn_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ttnn", raising=False)
+    monkeypatch.syspath_prepend(folder)
+    assert find_ttnn_dir() == folder / "ttnn"
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +101,45 @@ def test_a_checkout_is_patched_once(checkout: Path):
         assert (checkout / path).read_bytes() == content
 
 
-def test_half_a_patch_is_told_apart(checkout: Path):
-    sgdc.apply_to_checkout(checkout)
+def without_header(checkout: Path) -> str:
     (checkout / GATE_HEADER).unlink()
+    return GATE_HEADER
+
+
+def with_an_older_header(checkout: Path) -> str:
+    header = checkout / GATE_HEADER
+    header.write_bytes(header.read_bytes().replace(b"0x5347C105u", b"0x5347C104u"))
+    return GATE_HEADER
+
+
+def with_a_stock_stub(checkout: Path) -> str:
+    path = STUBS[0].path
+    shutil.copy(find_ttnn_dir() / path, checkout / path)
+    (checkout / (path + ".sgdc-draft")).write_text("cut sho")
+    return path
+
+
+@pytest.mark.parametrize("interrupt", [without_header, with_an_older_header, with_a_stock_stub])
+def test_an_interrupted_apply_is_told_apart_and_completed(interrupt, checkout: Path, capsys):
+    sgdc.apply_to_checkout(checkout)
+    lacking = interrupt(checkout)
+    assert sgdc.state(checkout) is sgdc.GateState.PARTIAL
+    assert main(["check", "--root", str(checkout)]) == 1
+    assert "patched in part" in capsys.readouterr().out
+    assert main(["apply", "--root", str(checkout)]) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == [f"patched {checkout / lacking}"]
+    assert sgdc.state(checkout) is sgdc.GateState.PATCHED
+    assert {path: (checkout / path).read_bytes() for path in sgdc.overlays()} == sgdc.overlays()
+    assert not list(checkout.rglob("*.sgdc-draft"))
+
+
+def test_an_edited_stub_beside_patched_ones_is_refused(checkout: Path):
+    sgdc.apply_to_checkout(checkout)
+    stub = checkout / STUBS[0].path
+    stub.write_bytes(stub.read_bytes() + b"// changed\n")
     assert sgdc.state(checkout) is sgdc.GateState.OTHER
+    with pytest.raises(sgdc.StubMismatchError, match=r"brisck\.cc has SHA-256 .*restore the file"):
+        sgdc.apply_to_checkout(checkout)
 
 
 def test_the_installed_package_and_roots_of_links_stay_untouched():
@@ -109,9 +166,108 @@ def test_command_line(checkout: Path, capsys: pytest.CaptureFixture, monkeypatch
     monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", root)
     assert main(["where"]) == 0
     assert capsys.readouterr().out.count(root) == 2
-    assert main(["apply", "--root", str(checkout)]) == 0
+    for told in (f"patched {checkout / STUBS[0].path}", f"{checkout} is patched already"):
+        assert main(["apply", "--root", str(checkout)]) == 0
+        *lines, use = capsys.readouterr().out.splitlines()
+        assert told in lines and use == f"export TT_METAL_RUNTIME_ROOT={checkout}"
     assert main(["apply", "--root", str(checkout / "nowhere")]) == 2
     assert "no tree of tt-metal" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_named(checkout: Path, tmp_path: Path, capsys, monkeypatch):
+    obstacle = checkout / (GATE_HEADER + ".sgdc-draft")
+    obstacle.mkdir(parents=True)
+    assert main(["apply", "--root", str(checkout)]) == 2
+    assert re.search(
+        f"error: apply was not completed: .*Is a directory: .*{obstacle}", capsys.readouterr().err
+    )
+    assert sgdc.state(checkout) is sgdc.GateState.STOCK
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "file"))
+    assert main(["apply"]) == 2
+    assert re.search(
+        r"error: no runtime root can be written .*Not a directory.*LLAMA_ALSPEC_CACHE",
+        capsys.readouterr().err,
+    )
+
+
+def test_tt_metal_home_patches_nothing(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+    sgdc.apply_to_checkout(checkout)
+    monkeypatch.setenv("TT_METAL_HOME", str(checkout))
+    assert sgdc.runtime_in_use() == find_ttnn_dir()
+    with pytest.raises(sgdc.UnpatchedRuntimeError):
+        sgdc.require_patched()
+    monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", str(checkout))
+    assert sgdc.require_patched() == checkout
+
+
+def test_an_empty_variable_is_the_working_directory(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+    """As to the runtime, which then runs from there if it holds a tree, else ends."""
+    monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", "")
+    monkeypatch.chdir(checkout)
+    assert sgdc.runtime_in_use() == checkout
+
+
+def test_a_source_build_is_served(source_build: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    command = f"python -m runtime_patches.sgdc apply --root {source_build}"
+    assert main(["check"]) == 1
+    assert f"{source_build}: source tree, not patched" in capsys.readouterr().out
+    for argument in ("apply", "where"):
+        assert main([argument]) == 2
+        assert command in capsys.readouterr().err
+    with pytest.raises(sgdc.UnpatchedRuntimeError, match=command):
+        sgdc.require_patched()
+    assert main(["apply", "--root", str(source_build)]) == 0
+    export = f"export TT_METAL_RUNTIME_ROOT={source_build}\n"
+    assert capsys.readouterr().out.endswith(export)
+    assert sgdc.require_patched() == source_build
+    for argument in ("check", "where", "apply"):
+        assert main([argument]) == 0
+        assert str(source_build) in (out := capsys.readouterr().out)
+    assert out == export
+    assert sgdc.overlays()[GATE_HEADER] == (source_build / GATE_HEADER).read_bytes()
+
+
+def test_a_package_that_looks_like_a_source_build_is_patched_as_a_package(tmp_path, monkeypatch):
+    """As `pip install --target` makes: ttnn looks two folders up, where nothing is."""
+    package = tmp_path / "target" / "libraries" / "ttnn"
+    copy_tree(package)
+    (package / "__init__.py").touch()
+    info = package.parent / "ttnn-0.81.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ttnn\nVersion: 0.81.1\n")
+    import_ttnn_from(package.parent, monkeypatch)
+    assert sgdc.runtime_in_use() == tmp_path / "target"
+    with pytest.raises(sgdc.UnpatchedRuntimeError, match="no tree of tt-metal"):
+        sgdc.require_patched()
+    monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", str(sgdc.build_patched_root()))
+    assert sgdc.state(sgdc.require_patched()) is sgdc.GateState.PATCHED
+
+
+def damaged_stub(root: Path) -> None:
+    (root / STUBS[0].path).write_bytes(b"// cut sho")
+
+
+def no_header(root: Path) -> None:
+    (root / GATE_HEADER).unlink()
+
+
+def no_link(root: Path) -> None:
+    (root / MEMORY_MAP).parents[1].unlink()
+
+
+@pytest.mark.parametrize("damage", [damaged_stub, no_header, no_link])
+def test_apply_mends_a_damaged_root(damage, monkeypatch: pytest.MonkeyPatch, capsys):
+    root = sgdc.build_patched_root()
+    monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", str(root))
+    damage(root)
+    with pytest.raises(sgdc.UnpatchedRuntimeError):
+        sgdc.require_patched()
+    assert main(["apply"]) == 0
+    assert capsys.readouterr().out == f"export TT_METAL_RUNTIME_ROOT={root}\n"
+    assert main(["check"]) == 0
+    assert sgdc.require_patched() == root
+    assert sgdc.state(find_ttnn_dir()) is sgdc.GateState.STOCK
 
 
 def test_an_unpatched_runtime_is_refused_with_the_command_that_mends_it(monkeypatch: pytest.MonkeyPatch):
