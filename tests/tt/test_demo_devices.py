@@ -39,6 +39,7 @@ def run(capsys, *arguments) -> str:
 
 
 def test_a_machine_without_boards_is_told_what_is_missing(capsys, monkeypatch):
+    monkeypatch.delenv("MESH_DEVICE", raising=False)
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: f"no {mode} here")
     assert "--device n150: no silicon here" in run(capsys, "--device", "n150")
 
