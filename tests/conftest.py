@@ -71,12 +71,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test prints to a plain terminal of 80 columns, whatever terminal or CI service runs it."""
+def _plain_surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test prints to a plain terminal of 80 columns and knows none of the user's choices, whoever runs it."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
     for variable in ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS"):
         monkeypatch.delenv(variable, raising=False)
+    if not request.node.get_closest_marker("silicon"):  # these take their model from the user
+        monkeypatch.delenv("HF_MODEL", raising=False)
+        monkeypatch.delenv("MESH_DEVICE", raising=False)
 
 
 @lru_cache(maxsize=None)
