@@ -28,6 +28,7 @@ class Case:
     cache: str = "bfloat16"
     workers: int | None = None
     grid: tuple[int, int] = (2, 1)
+    key_chunk: int | None = None
 
     def random(self, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """q, k, v with rare outliers."""
@@ -70,13 +71,19 @@ def read_priorities(tensor, users: int) -> list[int]:
     return [int(value) for value in ttnn.to_torch(tensor).flatten()[:users]]
 
 
+def program_config(case: Case):
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
+
+    return ProgramConfig(grid=case.grid, workers_a_head=case.workers, key_chunk=case.key_chunk)
+
+
 def speculative_body(device, case: Case, q, k, v, runs):
     """One result for each of `runs`, dicts of positions, threshold and optionally priorities; and the caches
     as the device holds them."""
     import ttnn
 
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
@@ -91,7 +98,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
-            program_config=ProgramConfig(grid=case.grid, workers_a_head=case.workers),
+            program_config=program_config(case),
         )
         found = download(outputs)
         found["priority"] = None if row is None else read_priorities(row, case.users)
@@ -104,11 +111,11 @@ def repeats_body(device, case: Case, q, k, v, positions: list[int], repeats: int
     import ttnn
 
     from tt_kernels.common.priority import REJECTED, priority_row
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     tensors = [upload(device, part, case.cache) for part in (q, k, v)]
     at = upload_words(device, positions, "int32")
-    config = ProgramConfig(grid=case.grid, workers_a_head=case.workers)
+    config = program_config(case)
     rows = [upload_words(device, priority_row(REJECTED), "uint32") for _ in range(repeats)]
     results = [
         speculative_flash_decode(
@@ -127,13 +134,13 @@ def exact_body(device, case: Case, q, k, v, runs):
     """As speculative_body for the exact variant; and the stock op's results for the same inputs."""
     import ttnn
 
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+    from tt_kernels.speculative_flash_decode.op import flash_decode
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
     for run in runs:
         positions = upload_words(device, run["positions"], "int32")
-        config = ProgramConfig(grid=case.grid, workers_a_head=case.workers)
+        config = program_config(case)
         exact = flash_decode(*tensors, positions, chunk_size=case.chunk_size, program_config=config)
         results.append(ttnn.to_torch(exact))
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]

@@ -9,10 +9,12 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
+from loguru import logger
 
 from models.llama31_8b.reference.attention import OneQuery
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED
@@ -20,7 +22,6 @@ from tt_kernels.speculative_flash_decode.buffers import (
     EXCHANGE,
     OUTPUT,
     WORKER,
-    check_l1,
     l1_bytes,
     plan_buffers,
 )
@@ -32,6 +33,7 @@ from tt_kernels.speculative_flash_decode.checks import (
     check_numbers,
     check_problem,
 )
+from tt_kernels.speculative_flash_decode.layout import choose_layout
 from tt_kernels.speculative_flash_decode.peer import check_gathered
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
@@ -40,13 +42,14 @@ from tt_kernels.speculative_flash_decode.reference import (
     receiver_outcomes,
     speculative_flash_decode_reference,
 )
-from tt_kernels.speculative_flash_decode.work_split import parts, plan_cores, speculative_worker
+from tt_kernels.speculative_flash_decode.work_split import cost, deal_cores, parts, speculative_worker
 
 HEADERS = Path(__file__).parents[2] / "tt_kernels" / "common" / "kernels"
 TOKENS = (1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 256, 257, 1000, 4096)
 GRID = [(x, y) for y in range(8) for x in range(8)]
-N150_L1 = 1_400_000  # a little less than the runtime leaves
-# The L1 the runtime leaves on an N150 is asked of it at run time; here only the arithmetic is tested.
+# What the runtime leaves on an N150 is asked of it at run time; this is what it leaves on the chips of the tests,
+# whose kernels may take KERNEL_BYTES.
+N150_L1 = 1_365_664
 LLAMA = Problem(1, 32, 8, 128, 131072, "BFLOAT8_B", 256)
 
 
@@ -176,61 +179,128 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
 
 
-def test_llamas_heads_take_the_whole_grid():
-    plan = plan_cores(GRID, 8, speculate=True, exchange=(7, 7))
-    assert len(plan.groups) == 8 and plan.workers_a_group == 7
+@pytest.mark.parametrize("items, workers, groups", [(8, 7, 8), (2, 31, 2), (64, 1, 62), (40, 6, 10)])
+def test_cores_are_dealt_to_groups_of_heads(items, workers, groups):
+    plan = deal_cores(GRID, items, workers, speculate=True, exchange=(7, 7))
+    assert len(plan.groups) == groups and plan.workers_a_group == workers
     assert plan.exchange == (7, 7) and plan.output == (6, 7)
-    assert len(set(plan.cores)) == len(plan.cores) == 58
-    assert plan_cores(GRID, 1, speculate=True, exchange=(7, 7)).workers_a_group == 62
-    busy = plan_cores(GRID, 64, speculate=True)
-    assert 1 < busy.workers_a_group and len(busy.groups) * busy.workers_a_group <= 63
+    assert len(set(plan.cores)) == len(plan.cores) == groups * workers + 2
 
 
-def test_exact_attention_runs_on_one_core_and_speculation_on_two():
-    assert plan_cores([(0, 0)], 4, speculate=False).workers == [(0, 0)]
-    assert plan_cores([(0, 0), (1, 0)], 4, speculate=True).output == (1, 0)
+def test_the_cost_charges_merging_chunks_and_rounds_of_heads():
+    shape = {"items": 8, "groups": 8, "workers": 4, "chunk_tiles": 4, "key_tiles": 4, "speculate": True}
+
+    def takes(tiles=64, **other):
+        return cost(tiles, **(shape | other))
+
+    assert takes(groups=4) == 2 * takes()
+    assert takes(key_tiles=1) > takes(key_tiles=2) > takes()
+    assert takes(tiles=4096, workers=62) < takes(tiles=4096, workers=31)
+    assert takes(workers=62) > takes(workers=7), "merging costs more than sharing 64 tiles saves"
+    assert takes(tiles=16, workers=4) > takes(tiles=16, workers=2), "the guess takes half of 16 tiles anyhow"
+    assert takes(tiles=16, workers=4, speculate=False) < takes(tiles=16, workers=2, speculate=False)
+
+
+# --- the layout, and L1 ---
+
+
+def layout(problem, l1_free=N150_L1, cores=GRID, speculate=True, exchange=(7, 7), **options):
+    return choose_layout(
+        problem, tuple(cores), l1_free, speculate=speculate, peer=exchange is not None, exchange=exchange,
+        **options,
+    )  # fmt: skip
+
+
+def test_llamas_heads_take_the_whole_grid():
+    found = layout(LLAMA)
+    assert len(found.plan.groups) == 8 and found.plan.workers_a_group == 7
+    assert len(set(found.plan.cores)) == 58
+    busy = layout(replace(LLAMA, users=8)).plan
+    assert len(busy.groups) * busy.workers_a_group >= 56
+
+
+@pytest.mark.parametrize("speculate", [True, False])
+@pytest.mark.parametrize("cache_dtype", ["BFLOAT8_B", "BFLOAT16"])
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize("kv_heads", [1, 2, 8])
+def test_defaults_serve_every_shape(kv_heads, head_dim, cache_dtype, speculate):
+    """Also one head of 128 that 62 workers would share, whose partial results alone are 1.25 MB."""
+    for users, max_tokens, chunk_size in product((1, 8), (1024, 131072), (32, 1024)):
+        problem = Problem(users, 4 * kv_heads, kv_heads, head_dim, max_tokens, cache_dtype, chunk_size)
+        found = layout(problem, speculate=speculate, exchange=(7, 7) if speculate else None)
+        assert max(l1_bytes(found.buffers).values()) <= N150_L1
+        assert 1 <= found.key_tiles <= problem.chunk_tiles
+        if max_tokens == 131072:
+            groups = len(found.plan.groups)
+            assert groups == min(problem.items, 62) or groups * found.plan.workers_a_group >= 40
+
+
+def test_as_many_keys_at_once_as_fit_and_said_once():
+    problem = Problem(1, 8, 2, 128, 131072, "BFLOAT16", 512)
+    assert layout(problem, l1_free=10**7).key_tiles == 16
+    messages = []
+    handle = logger.add(lambda message: messages.append(message.record["message"]), level="INFO")
+    try:
+        found = [layout(problem, l1_free=700_000, workers_a_head=7) for _ in range(3)]
+    finally:
+        logger.remove(handle)
+    key_tiles = found[0].key_tiles
+    assert 1 < key_tiles < 16
+    more = plan_buffers(problem, 7, key_tiles + 1, speculate=True, peer=True)
+    assert max(l1_bytes(found[0].buffers).values()) <= 700_000 < max(l1_bytes(more).values())
+    assert len(messages) == 1
+    assert f"process {32 * key_tiles} keys at once: the 512 of a chunk do not fit the 700000" in messages[0]
+    assert layout(problem, key_chunk=96).key_tiles == 3
+
+
+def test_layouts_that_cannot_be_are_refused():
+    two = [(0, 0), (1, 0)]
+    assert layout(LLAMA, cores=two[:1], speculate=False, exchange=None).plan.workers == [(0, 0)]
+    assert layout(LLAMA, cores=two, exchange=None).plan.output == (1, 0)
     with pytest.raises(
-        ValueError, match=r"1 worker\(s\) a head and 1 output core\(s\) need 2 cores, .* 1 for them"
+        UnsupportedError, match=r"1 worker\(s\) a head and 1 output core\(s\) need 2 cores, .* 1 for them"
     ):
-        plan_cores([(0, 0), (1, 0)], 4, speculate=True, exchange=(1, 0))
-    with pytest.raises(ValueError, match=r"need 6 cores, the grid has 4"):
-        plan_cores(GRID[:4], 4, speculate=True, workers_a_head=5)
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        plan_cores(GRID, 4, speculate=True, workers_a_head=0)
-
-
-# --- L1 ---
+        layout(LLAMA, cores=two, exchange=(1, 0))
+    with pytest.raises(UnsupportedError, match=r"need 6 cores, the grid has 4"):
+        layout(LLAMA, cores=GRID[:4], workers_a_head=5)
+    for workers in (0, -1, 2.0, 2.5, True, "2"):
+        with pytest.raises(UnsupportedError, match=f"workers_a_head must .* at least 1, got {workers!r}"):
+            layout(LLAMA, workers_a_head=workers)
+    for key_chunk in (0, 16, 100, 512, -32, 64.0, True):
+        with pytest.raises(UnsupportedError, match=f"from 32 to the chunk_size 256, got {key_chunk!r}"):
+            layout(LLAMA, key_chunk=key_chunk)
 
 
 def test_buffers_other_cores_write_to_lie_at_the_same_address():
-    buffers = plan_buffers(replace(LLAMA, users=4), 7, speculate=True, peer=True)
+    buffers = plan_buffers(replace(LLAMA, users=4), 7, 8, speculate=True, peer=True)
     assert buffers["cb_guess"].roles == buffers["cb_exact"].roles == {WORKER, OUTPUT}
     assert buffers["cb_outgoing"].roles == {WORKER, EXCHANGE}
     assert buffers["cb_exact"].pages == 4 * 4
     assert len({buffer.index for buffer in buffers.values()}) == len(buffers)
-    assert "cb_gathered" not in plan_buffers(LLAMA, 1, speculate=True, peer=False)
-    assert "cb_verdict" not in plan_buffers(LLAMA, 7, speculate=False, peer=False)
+    assert "cb_gathered" not in plan_buffers(LLAMA, 1, 8, speculate=True, peer=False)
+    assert "cb_verdict" not in plan_buffers(LLAMA, 7, 8, speculate=False, peer=False)
 
 
 @pytest.mark.parametrize("users", [1, 8])
 @pytest.mark.parametrize("chunk_size", [128, 256, 512])
 @pytest.mark.parametrize("kv_heads", [8, 4, 2])
 def test_llama_fits_l1_at_every_chunk_size(kv_heads, chunk_size, users):
+    """With bfloat8_b caches whole chunks of keys at once, on the whole grid."""
     problem = replace(LLAMA, users=users, kv_heads=kv_heads, query_heads=4 * kv_heads, chunk_size=chunk_size)
-    workers = plan_cores(GRID, problem.items, speculate=True, exchange=(7, 7)).workers_a_group
-    buffers = plan_buffers(problem, workers, speculate=True, peer=True)
-    check_l1(buffers, N150_L1, problem, workers)
+    assert layout(problem).key_tiles == problem.chunk_tiles
 
 
 def test_too_little_l1_is_refused_with_the_bytes():
     problem = replace(LLAMA, chunk_size=2048, cache_dtype="BFLOAT16")
-    buffers = plan_buffers(problem, 7, speculate=True, peer=False)
+    buffers = plan_buffers(problem, 7, 64, speculate=True, peer=True)
     needed = l1_bytes(buffers)[WORKER]
     with pytest.raises(
-        UnsupportedError, match=rf"chunk_size 2048 .* needs {needed} bytes .* {N150_L1} are free"
+        UnsupportedError, match=rf"key_chunk 2048 .* 7 worker.* needs {needed} bytes .* {N150_L1} are free"
     ):
-        check_l1(buffers, N150_L1, problem, 7)
-    check_l1(buffers, needed, problem, 7)
+        layout(problem, workers_a_head=7, key_chunk=2048)
+    assert layout(problem, needed, workers_a_head=7, key_chunk=2048).buffers == buffers
+    with pytest.raises(UnsupportedError, match=r"key_chunk 32 .* 1 worker.* of which 60000 are free"):
+        layout(problem, 60_000)
 
 
 # --- what is refused ---

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tt_kernels.common.priority import MAX_USERS
-from tt_kernels.speculative_flash_decode.checks import Problem, UnsupportedError
+from tt_kernels.speculative_flash_decode.checks import Problem
+from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.speculative_flash_decode.work_split import TILE
 
 TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}
 CONTROL_BYTES = 64
@@ -42,13 +44,15 @@ class Buffer:
         return self.page_bytes * self.pages
 
 
-def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool) -> dict[str, Buffer]:
-    """Every circular buffer by its name in kernels/config.hpp.
+def plan_buffers(
+    problem: Problem, workers: int, key_tiles: int, *, speculate: bool, peer: bool
+) -> dict[str, Buffer]:
+    """Every circular buffer by its name in kernels/config.hpp. key_tiles: of keys a worker processes at once.
 
     Those that other cores write into come first and have the same pages on all their cores, so that they lie
     at the same address there: the gathered results of all users.
     """
-    head, chunk, users = problem.head_tiles, problem.chunk_tiles, problem.users
+    head, users = problem.head_tiles, problem.users
     partial, others = head + 1, workers - 1
     results = users * head if speculate else 2 * head
     worker, output, exchange = {WORKER}, {OUTPUT}, {EXCHANGE}
@@ -67,12 +71,12 @@ def plan_buffers(problem: Problem, workers: int, *, speculate: bool, peer: bool)
         ]
     rows += [
         ("cb_query", "BFLOAT16", head, worker),
-        ("cb_keys", problem.cache_dtype, 2 * chunk * head, worker),
-        ("cb_values", problem.cache_dtype, 2 * chunk * head, worker),
+        ("cb_keys", problem.cache_dtype, 2 * key_tiles * head, worker),
+        ("cb_values", problem.cache_dtype, 2 * key_tiles * head, worker),
         ("cb_mask", "BFLOAT16", 1, worker),
         ("cb_ones", "BFLOAT16", 1, worker),
-        ("cb_scores", "FLOAT32", chunk, worker),
-        ("cb_weights", "BFLOAT16", chunk, worker),
+        ("cb_scores", "FLOAT32", key_tiles, worker),
+        ("cb_weights", "BFLOAT16", key_tiles, worker),
         ("cb_state", "FLOAT32", 2 * partial, worker),
         ("cb_peak_a", "BFLOAT16", 1, worker),
         ("cb_peak_b", "BFLOAT16", 1, worker),
@@ -105,15 +109,17 @@ def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
     return tops
 
 
-def check_l1(buffers: dict[str, Buffer], available: int, problem: Problem, workers: int) -> None:
+def check_l1(
+    buffers: dict[str, Buffer], available: int, problem: Problem, workers: int, key_tiles: int
+) -> None:
     """Errors: UnsupportedError when a core needs more than `available` bytes of L1."""
     for role, needed in l1_bytes(buffers).items():
         if needed > available:
             largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
             parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
             raise UnsupportedError(
-                f"chunk_size {problem.chunk_size} with head_dim {problem.head_dim}, {problem.users} user(s) "
-                f"and {workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which "
-                f"{available} are free (largest buffers: {parts}); choose a smaller chunk_size or fewer "
-                "workers_a_head"
+                f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
+                f"{workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which {available} "
+                f"are free (largest buffers: {parts}); choose a smaller key_chunk, fewer workers_a_head or "
+                "fewer users, or free tensors in L1"
             )

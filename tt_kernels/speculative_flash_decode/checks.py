@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 MAX_USERS = 8  # a semaphore of the output core each
@@ -17,10 +18,6 @@ FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
 # Beyond any use, and its square times the norm of attention outputs is far from the largest float32.
 MAX_THRESHOLD = 1e6
 MAX_SCALE = 1e6
-
-
-class UnsupportedError(ValueError):
-    """A combination of inputs the op does not support."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tt_kernels.common.peer import ChipPairs
+from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.compute_gate.region import refuse_in_region
-from tt_kernels.speculative_flash_decode.buffers import Buffer, check_l1, plan_buffers
-from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, UnsupportedError, check_problem
+from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, check_problem
+from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
 from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
 from tt_kernels.speculative_flash_decode.program import Member, Settings, Tensors, empty_program, fill_program
-from tt_kernels.speculative_flash_decode.work_split import Core, CorePlan, plan_cores
+from tt_kernels.speculative_flash_decode.work_split import TILE, Core
 
 OP = "speculative_flash_decode"
 
@@ -25,12 +26,15 @@ class ProgramConfig:
     """How a call is laid out on the chip.
 
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core.
-    workers_a_head: cores that share one head, default by shapes. math_fidelity: name of a ttnn.MathFidelity.
+    workers_a_head: cores that share one head, default by shapes. key_chunk: tokens whose keys a worker holds and
+    processes at once, a multiple of 32 up to chunk_size; default chunk_size, or the most that fit L1.
+    math_fidelity: name of a ttnn.MathFidelity.
     """
 
     grid: tuple[int, int] | None = None
     origin: Core = (0, 0)
     workers_a_head: int | None = None
+    key_chunk: int | None = None
     math_fidelity: str = "HiFi4"
 
 
@@ -38,7 +42,7 @@ def launch(
     problem: Problem, tensors: Tensors, settings: Settings, config: ProgramConfig, peer: Peer | None
 ) -> None:
     """Run on the chip, or each chip of the mesh, that holds the tensors. Errors: UnsupportedError,
-    ValueError."""
+    GatedRegionError."""
     import ttnn
 
     device = tensors.q.device()
@@ -49,21 +53,20 @@ def launch(
                 f"peer.pairs is a {type(peer.pairs).__name__}: a virtual pair is run by "
                 "speculative_flash_decode_pair"
             )
-        _check_peer(tensors, peer.gathered)
-    plan = plan_of(device, problem, settings, config, None if peer is None else peer.pairs.core)
-    buffers = buffers_of(problem, plan, settings, peer is not None)
+        _check_peer(tensors, peer)
+    layout = layout_of(device, problem, settings, config, None if peer is None else peer.pairs.core)
     noc_core = noc_core_of(device)
     if peer is None:
-        program = empty_program(problem, [plan])
-        fill_program(program, problem, settings, [Member(tensors, plan)], buffers, noc_core)
+        program = empty_program(problem, [layout.plan])
+        fill_program(program, problem, settings, [Member(tensors, layout.plan)], layout, noc_core)
     else:
         program = ttnn.MeshProgramDescriptor()
         for place in peer.pairs.coordinates():
             here = ttnn.MeshCoordinate(*place)
-            part = empty_program(problem, [plan])
+            part = empty_program(problem, [layout.plan])
             link = peer.pairs.link_args(place, part)
-            member = Member(tensors, plan, peer.pairs.member(place), peer.args(tensors.exact, link))
-            fill_program(part, problem, settings, [member], buffers, noc_core)
+            member = Member(tensors, layout.plan, peer.pairs.member(place), peer.args(tensors.exact, link))
+            fill_program(part, problem, settings, [member], layout, noc_core)
             program[ttnn.MeshCoordinateRange(here, here)] = part
     ttnn.generic_op(tensors.all(), program)
 
@@ -77,9 +80,10 @@ def launch_pair(
     present: Sequence[int] = (0, 1),
 ) -> None:
     """Run both members of a virtual pair in one program; with one of them in `present`, its peer stays
-    silent. Errors: UnsupportedError."""
+    silent. Errors: UnsupportedError, GatedRegionError."""
     import ttnn
 
+    refuse_in_region(f"{OP}_pair")
     if sorted(present) not in ([0], [1], [0, 1]):
         raise UnsupportedError(f"present must name members 0, 1 or both once, got {tuple(present)}")
     fidelities = [config.math_fidelity for config in configs]
@@ -89,11 +93,12 @@ def launch_pair(
         )
     device = members[0].q.device()
     for index, tensors in enumerate(members):
-        _check_peer(tensors, peer.gathered_of(index))
-    plans = [
-        plan_of(device, problem, settings, config, core)
+        _check_peer(tensors, peer, index)
+    layouts = [
+        layout_of(device, problem, settings, config, core)
         for config, core in zip(configs, peer.pairs.cores, strict=True)
     ]
+    plans = [layout.plan for layout in layouts]
     if shared := sorted(set(plans[0].cores) & set(plans[1].cores)):
         raise UnsupportedError(f"core {shared[0]} belongs to both members of the pair")
     if plans[0].workers_a_group != plans[1].workers_a_group:
@@ -101,47 +106,53 @@ def launch_pair(
         raise UnsupportedError(
             f"the members have {sizes[0]} and {sizes[1]} workers a head: they must be equal"
         )
-    buffers = buffers_of(problem, plans[0], settings, True)
+    if layouts[0].key_tiles != layouts[1].key_tiles:
+        sizes = [layout.key_tiles * TILE for layout in layouts]
+        raise UnsupportedError(
+            f"the members have a key_chunk of {sizes[0]} and {sizes[1]}: they must be equal"
+        )
     built = [
         Member(members[i], plans[i], i, peer.args(members[1 - i].exact, peer.pairs.link_args(i)))
         for i in present
     ]
     program = empty_program(problem, [member.plan for member in built])
-    fill_program(program, problem, settings, built, buffers, noc_core_of(device))
+    fill_program(program, problem, settings, built, layouts[0], noc_core_of(device))
     ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)
 
 
 def problem_of(q, k, v, cur_pos, priority, chunk_size: int) -> Problem:
-    """The checked shapes of a call. Errors: UnsupportedError, ValueError."""
-    problem = check_problem(*(facts(part) for part in (q, k, v, cur_pos)), chunk_size)
+    """The checked shapes of a call. Errors: UnsupportedError."""
+    named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
+    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size)
     if priority is not None:
-        check_priority_tensor(priority)
+        _unsupported_if_refused(check_priority_tensor, priority)
     return problem
 
 
-def plan_of(
+def layout_of(
     device, problem: Problem, settings: Settings, config: ProgramConfig, exchange: Core | None
-) -> CorePlan:
-    """The cores of one member, `exchange` the one that speaks to its peer.
-
-    Errors: UnsupportedError, ValueError.
-    """
-    return plan_cores(
+) -> Layout:
+    """The layout of one member, `exchange` the core that speaks to its peer. Errors: UnsupportedError."""
+    return choose_layout(
+        problem,
         _cores(device, config),
-        problem.items,
+        l1_free(device),
         speculate=settings.speculate,
+        peer=exchange is not None,
         exchange=exchange,
         workers_a_head=config.workers_a_head,
+        key_chunk=config.key_chunk,
     )
 
 
-def buffers_of(problem: Problem, plan: CorePlan, settings: Settings, peer: bool) -> dict[str, Buffer]:
-    """The circular buffers, after making sure that they fit L1. Errors: UnsupportedError."""
+def l1_free(device) -> int:
+    """Bytes that circular buffers may take on every core now: they grow from where the runtime's own part ends
+    up to the lowest tensor in L1."""
     import ttnn
 
-    buffers = plan_buffers(problem, plan.workers_a_group, speculate=settings.speculate, peer=peer)
-    check_l1(buffers, ttnn.get_max_worker_l1_unreserved_size(), problem, plan.workers_a_group)
-    return buffers
+    blocks = ttnn.get_memory_view(device, ttnn.BufferType.L1).block_table
+    taken = [int(block["address"]) for block in blocks if block["allocated"] == "yes"]
+    return min(taken) if taken else sum(int(block["size"]) for block in blocks)
 
 
 def noc_core_of(device):
@@ -155,10 +166,12 @@ def noc_core_of(device):
     return noc_core
 
 
-def facts(tensor) -> TensorFacts:
-    """What the checks need to know of a ttnn tensor."""
+def facts(name: str, tensor) -> TensorFacts:
+    """What the checks need to know of the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
     import ttnn
 
+    if not isinstance(tensor, ttnn.Tensor):
+        raise UnsupportedError(f"{name} must be a ttnn.Tensor, it is a {type(tensor).__qualname__}")
     return TensorFacts(
         tuple(tensor.shape),
         tensor.dtype.name,
@@ -168,19 +181,45 @@ def facts(tensor) -> TensorFacts:
     )
 
 
-def _check_peer(tensors: Tensors, gathered) -> None:
+def check_gathered_pair(peer: Peer) -> None:
+    """Refuse what does not name the gathered priorities of both members of a virtual pair."""
+    if not isinstance(peer.gathered, Sequence) or len(peer.gathered) != 2:
+        count = f" of {len(peer.gathered)}" if isinstance(peer.gathered, Sequence) else ""
+        raise UnsupportedError(
+            "peer.gathered of a virtual pair must be a list of two tensors, one a member; it is a "
+            f"{type(peer.gathered).__qualname__}{count}"
+        )
+
+
+def _check_peer(tensors: Tensors, peer: Peer, member: int = 0) -> None:
     if tensors.priority is None:
         raise UnsupportedError("a peer needs the priorities of this member: give priority=")
-    check_gathered(facts(gathered))
+    check_gathered(facts("peer.gathered", peer.gathered_of(member)))
+    _unsupported_if_refused(timeout_words, peer.timeout_s)
 
 
-def _cores(device, config: ProgramConfig) -> list[Core]:
+def _unsupported_if_refused(check, value) -> None:
+    """Call a check that several ops share; its ValueError is an UnsupportedError of this one."""
+    try:
+        check(value)
+    except ValueError as error:
+        raise UnsupportedError(str(error)) from error
+
+
+def _cores(device, config: ProgramConfig) -> tuple[Core, ...]:
     """The cores of the program, row by row."""
     size = device.compute_with_storage_grid_size()
+    for name, pair in (("origin", config.origin), ("grid", config.grid)):
+        if pair is not None and not _is_pair(pair):
+            raise UnsupportedError(f"{name} must be two integers (x, y), got {pair!r}")
     x, y = config.origin
     columns, rows = config.grid or (size.x - x, size.y - y)
     if min(x, y) < 0 or min(columns, rows) < 1 or x + columns > size.x or y + rows > size.y:
         raise UnsupportedError(
             f"a grid of {columns}x{rows} cores at ({x}, {y}) is not within the device's {size.x}x{size.y}"
         )
-    return [(x + column, y + row) for row in range(rows) for column in range(columns)]
+    return tuple((x + column, y + row) for row in range(rows) for column in range(columns))
+
+
+def _is_pair(value) -> bool:
+    return isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tt_kernels.common.peer import CorePair
-from tt_kernels.speculative_flash_decode.checks import UnsupportedError, check_fidelity, check_numbers
-from tt_kernels.speculative_flash_decode.launch import ProgramConfig, launch, launch_pair, problem_of
+from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
+from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.speculative_flash_decode.launch import (
+    ProgramConfig,
+    check_gathered_pair,
+    launch,
+    launch_pair,
+    problem_of,
+)
 from tt_kernels.speculative_flash_decode.peer import Peer
 from tt_kernels.speculative_flash_decode.program import Settings, Tensors
 
@@ -74,7 +81,7 @@ def speculative_flash_decode(
     cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache
         already; -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count
         as its last.
-    chunk_size: tokens of the guess at either end, a multiple of 32; also the keys a worker takes at once.
+    chunk_size: tokens of the guess at either end, a multiple of 32.
     threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, default 1 / sqrt(head_dim).
     priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED by
@@ -107,12 +114,14 @@ def speculative_flash_decode_pair(
     `speculative_flash_decode`.
 
     present: which members run; one alone has a silent peer, and gives up on it. Returns the outputs of both.
+    Errors: UnsupportedError, GatedRegionError.
     """
     problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size) for m in members]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two members of the same shapes, got {problems}")
     if not isinstance(peer.pairs, CorePair):
         raise UnsupportedError(f"peer.pairs must be a CorePair, it is a {type(peer.pairs).__name__}")
+    check_gathered_pair(peer)
     settings = _settings(members[0].q, threshold, scale, True, members[0].program_config)
     outputs = [_outputs(member.q) for member in members]
     tensors = [

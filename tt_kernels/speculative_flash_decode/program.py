@@ -15,6 +15,7 @@ from tt_kernels.common.cores import core_set
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, INDICES, OUTPUT, TILE_BYTES, WORKER, Buffer
 from tt_kernels.speculative_flash_decode.checks import Problem
+from tt_kernels.speculative_flash_decode.layout import Layout
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -104,7 +105,7 @@ def constants(problem: Problem, settings: Settings, member: Member) -> list[tupl
     return list((flags | INDICES | SEMAPHORES).items())
 
 
-def shape_args(problem: Problem, plan: CorePlan) -> list[int]:
+def shape_args(problem: Problem, layout: Layout) -> list[int]:
     """The common runtime arguments of every kernel, in the order of kernels/config.hpp."""
     return [
         problem.users,
@@ -112,8 +113,9 @@ def shape_args(problem: Problem, plan: CorePlan) -> list[int]:
         problem.query_heads,
         problem.max_tokens // TILE,
         problem.chunk_tiles,
-        plan.workers_a_group,
+        layout.plan.workers_a_group,
         problem.query_heads // problem.kv_heads,
+        layout.key_tiles,
     ]
 
 
@@ -134,17 +136,17 @@ def fill_program(
     problem: Problem,
     settings: Settings,
     members: Sequence[Member],
-    buffers: dict[str, Buffer],
+    layout: Layout,
     noc_core,
 ):
     """Add to an `empty_program` what runs every member of `members` on its own cores of one chip; returns it.
 
-    noc_core: Core -> (x, y) on the NoC.
+    layout: of one member; the others' differ in the cores only. noc_core: Core -> (x, y) on the NoC.
     """
     import ttnn
 
     first = members[0]
-    common = Common(constants(problem, settings, first), shape_args(problem, first.plan))
+    common = Common(constants(problem, settings, first), shape_args(problem, layout))
     workers = [core for member in members for core in member.plan.workers]
     readers = _per_core(members, _worker_reader_args, noc_core)
     writers = _per_core(members, _worker_writer_args, noc_core)
@@ -168,7 +170,7 @@ def fill_program(
     }
     program.kernels = kernels
     program.cbs = [
-        _circular_buffer(buffer, cores) for buffer in sorted(buffers.values(), key=lambda b: b.index)
+        _circular_buffer(buffer, cores) for buffer in sorted(layout.buffers.values(), key=lambda b: b.index)
     ]
     return require_ungated(program, "speculative_flash_decode")
 

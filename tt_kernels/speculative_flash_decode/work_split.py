@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 TILE = 32
@@ -79,45 +80,33 @@ class CorePlan:
         return self.workers + [core for core in (self.output, self.exchange) if core is not None]
 
 
-def plan_cores(
-    cores: list[Core],
-    items: int,
-    *,
-    speculate: bool,
-    exchange: Core | None = None,
-    workers_a_head: int | None = None,
+def deal_cores(
+    cores: Sequence[Core], items: int, workers: int, *, speculate: bool, exchange: Core | None = None
 ) -> CorePlan:
-    """Assign `cores` (in order) to the roles for `items` heads of all users.
+    """Assign `cores` (in order) to the roles: as many groups of `workers` as there are, at most one for each of
+    the `items` heads of all users.
 
     exchange: the core that speaks to the peer, in `cores` or not; none without a peer. The last of the others
-    verifies and writes the outputs of a speculative program. workers_a_head: default as many as take the
-    shortest time; see `_best_group`. Errors: ValueError with both numbers when the cores do not suffice.
+    verifies and writes the outputs of a speculative program.
     """
-    if workers_a_head is not None and workers_a_head < 1:
-        raise ValueError(f"workers_a_head must be at least 1, got {workers_a_head}")
     rest = [core for core in cores if core != exchange]
-    wanted, special = workers_a_head or 1, int(speculate)
-    available = len(rest) - special
-    if available < wanted:
-        raise ValueError(
-            f"{wanted} worker(s) a head and {special} output core(s) need {wanted + special} cores, the grid "
-            f"has {len(rest)} for them"
-        )
-    workers = workers_a_head or _best_group(available, items)
-    groups = min(items, available // workers)
+    groups = min(items, (len(rest) - speculate) // workers)
     members = [tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups)]
     return CorePlan(tuple(members), rest[-1] if speculate else None, exchange)
 
 
-# What a head costs its group however many share it (merging, sending), against one worker doing all of it.
-_FIXED_SHARE = 0.05
+# What steps of a worker cost besides its key tiles, in units of one: every chunk (peak, decay, packing), every
+# partial result that the reducer merges, one after another, and every head. From the bench, at head_dim 64.
+CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.0, 3.0
 
 
-def _best_group(available: int, items: int) -> int:
-    """Workers a group for the shortest time: rounds of heads times (an even share of a head + what is not
-    shared)."""
-
-    def time(workers: int) -> float:
-        return -(-items // min(items, available // workers)) * (1 / workers + _FIXED_SHARE)
-
-    return min(range(1, available + 1), key=lambda workers: (time(workers), -workers))
+def cost(
+    tiles: int, items: int, groups: int, workers: int, chunk_tiles: int, key_tiles: int, speculate: bool
+) -> float:
+    """How long `items` heads of `tiles` cached key tiles each take `groups` groups of `workers`, about; in units
+    of the time of a tile. The guess's worker has at least its two chunks."""
+    share = -(-tiles // workers)
+    if speculate:
+        share = max(share, min(2 * chunk_tiles, tiles))
+    head = share + CHUNK_COST * -(-share // key_tiles) + MERGE_COST * (workers - 1) + HEAD_COST
+    return -(-items // groups) * head

@@ -25,9 +25,10 @@ inline uint32_t users() { return get_common_arg_val<uint32_t>(0); }
 inline uint32_t kv_heads() { return get_common_arg_val<uint32_t>(1); }
 inline uint32_t query_heads() { return get_common_arg_val<uint32_t>(2); }
 inline uint32_t cache_tiles() { return get_common_arg_val<uint32_t>(3); }
-inline uint32_t chunk_tiles() { return get_common_arg_val<uint32_t>(4); }
+inline uint32_t chunk_tiles() { return get_common_arg_val<uint32_t>(4); }  // of the guess, at either end
 inline uint32_t workers() { return get_common_arg_val<uint32_t>(5); }
 inline uint32_t rows_a_head() { return get_common_arg_val<uint32_t>(6); }  // of a query tile, for one KV head
+inline uint32_t key_tiles() { return get_common_arg_val<uint32_t>(7); }  // that a worker processes at once
 inline uint32_t items() { return users() * kv_heads(); }
 constexpr uint32_t most_users = 8;
 

@@ -43,10 +43,10 @@ struct State {
         other_peak = held;
     }
 
-    // Attends to the key tiles of `range`, a chunk at a time.
+    // Attends to the key tiles of `range`, as many at a time as the buffers hold.
     void attend(const Range& range, uint32_t tokens) {
-        for (uint32_t begin = range.begin; begin < range.end; begin += config::chunk_tiles()) {
-            const uint32_t end = attention::least(begin + config::chunk_tiles(), range.end);
+        for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
+            const uint32_t end = attention::least(begin + config::key_tiles(), range.end);
             attend_chunk(end - begin, attention::ends_partly(end, tokens));
         }
     }
@@ -54,20 +54,20 @@ struct State {
     void attend_chunk(uint32_t rows, bool masked) {
         score<head_tiles>(
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
-            config::chunk_tiles(), masked);
-        cb_wait_front(config::cb_scores, config::chunk_tiles());
+            config::key_tiles(), masked);
+        cb_wait_front(config::cb_scores, config::key_tiles());
         raise_peak(config::cb_scores, rows, config::cb_ones, peak, empty, other_peak);
         cb_wait_front(other_peak, 1);
-        weigh(config::cb_scores, other_peak, config::cb_weights, rows, config::chunk_tiles(), bands, scale);
+        weigh(config::cb_scores, other_peak, config::cb_weights, rows, config::key_tiles(), bands, scale);
         if (!empty) {
             decay_of(peak, 0, other_peak, config::cb_decay, bands, scale);
             cb_pop_front(peak, 1);
             cb_wait_front(config::cb_decay, 1);
         }
-        cb_wait_front(config::cb_weights, config::chunk_tiles());
+        cb_wait_front(config::cb_weights, config::key_tiles());
         accumulate<head_tiles>(
             config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_decay, empty, rows,
-            config::chunk_tiles());
+            config::key_tiles());
         if (!empty) {
             cb_pop_front(config::cb_decay, 1);
         }

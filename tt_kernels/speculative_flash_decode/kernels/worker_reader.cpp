@@ -139,8 +139,8 @@ void kernel_main() {
 
             const uint32_t base = item * config::cache_tiles() * head_tiles;
             for (const Range& range : {part.first, part.last, part.middle}) {
-                for (uint32_t begin = range.begin; begin < range.end; begin += config::chunk_tiles()) {
-                    const Range chunk{begin, attention::least(begin + config::chunk_tiles(), range.end)};
+                for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
+                    const Range chunk{begin, attention::least(begin + config::key_tiles(), range.end)};
                     read_rows(config::cb_keys, keys, base, chunk);
                     read_rows(config::cb_values, values, base, chunk);
                 }
