@@ -21,6 +21,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from perf.files import new_file
 from runtime_patches.runtime_root import project_cache_dir
 
 GRID = "4x2"
@@ -260,8 +261,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--long", action="store_true", help="also head_dim 128, chunks of 128, two workers a head"
     )
-    parser.add_argument("--json", type=Path, help="also write the results there")
-    parser.add_argument("--plot", type=Path, help="also draw them into this .png, .svg or .pdf")
+    parser.add_argument("--json", type=new_file, help="also write the results there")
+    parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
     parser.add_argument("--points", help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)

@@ -8,7 +8,7 @@ of both members, gate, MLP-like op (a row of tiles times a matrix), gate open. T
 once, but slow dispatch, the only dispatch of the simulator, starts a program when the last one has ended on
 the whole chip. So the cycles of each member in each program are measured, and `timeline` puts them on one
 clock a member: members meet at the exchange and start attention together, and otherwise each goes on when it
-    is done.
+is done.
 """
 
 from __future__ import annotations
@@ -107,6 +107,17 @@ def measure_patterns(device, patterns=PATTERNS) -> dict[str, dict]:
     return found
 
 
+def check_outcome(hit: bool, sender: int, priorities: list[int]) -> None:
+    """Errors: RuntimeError when the members' priorities after the attention are not those of `hit`."""
+    from tt_kernels.common.priority import ACCEPTED, NAMES, RECEIVED, REJECTED
+
+    wanted = [RECEIVED, RECEIVED]
+    wanted[sender] = ACCEPTED if hit else REJECTED
+    if priorities != wanted:
+        found, asked = ([NAMES.get(value, value) for value in row] for row in (priorities, wanted))
+        raise RuntimeError(f"the members' outcomes are {found}; the layer was to give {asked}")
+
+
 def as_text(results: dict[str, dict]) -> str:
     """The patterns as a table."""
     lines = [
@@ -145,7 +156,7 @@ class _Pair:
         self.k, self.v = (_tile(device, 1, 1, CONTEXT, HEAD_DIM) for _ in range(2))
         self.at = _words(device, torch.tensor([CONTEXT - 1], dtype=torch.int32), ttnn.int32)
         self.residuals = [_tile(device, 32, 32 * DEPTH) for _ in range(2)]
-        self.weights, self.outputs = _tile(device, 32 * DEPTH, 32 * COLUMNS), []
+        self.weights = _tile(device, 32 * DEPTH, 32 * COLUMNS)
         self.outputs = [_tile(device, 32, 32 * COLUMNS) for _ in range(2)]
         self.priorities = [_words(device, self._row(member), ttnn.uint32) for member in range(2)]
         self.exchange = DeviceExchange(CorePair(device, ((2, 0), (2, 1))), users=1, timeout_s=1e-2)
@@ -189,7 +200,7 @@ class _Pair:
             PairMember(self.q, self.k, self.v, self.at, priority, config)
             for priority, config in zip(self.priorities, self.configs, strict=True)
         ]
-        before = [int(ttnn.to_torch(priority).flatten()[0]) for priority in self.priorities]
+        before = self._values()
         exchanged = cycles(lambda: self.exchange(self.residuals, self.priorities))
         threshold = HIT if hit else MISS
         attended = cycles(
@@ -203,15 +214,22 @@ class _Pair:
         opened = cycles(lambda: clear_compute_gate(self.device))
         self.exchange.check()
         self.peer.pairs.check()
+        sender = 1 if before[1] > before[0] else 0
+        check_outcome(hit, sender, self._values())
         if not measured:
             return None
         sides = []
         for row in rows:
             mine = set(core_list(row))
             gate = sum(_program(counts, mine) for counts in (closed, opened))
-            sides.append(MemberCycles(_from_last_start(attended, mine), gate, _program(worked, mine)))
-        sender = 1 if before[1] > before[0] else 0
-        return LayerCycles(hit, sender, _from_last_start(exchanged, set(exchanged)), tuple(sides))
+            sides.append(MemberCycles(from_last_start(attended, mine), gate, _program(worked, mine)))
+        return LayerCycles(hit, sender, from_last_start(exchanged, set(exchanged)), tuple(sides))
+
+    def _values(self) -> list[int]:
+        """Both members' priorities."""
+        import ttnn
+
+        return [int(ttnn.to_torch(priority).flatten()[0]) for priority in self.priorities]
 
     def _mlp(self) -> None:
         """The MLP-like op of both members, each on the first core of its row."""
@@ -273,8 +291,11 @@ def _program(counts: dict, cores: set) -> int:
     return max(counts[core].program.cycles for core in cores & set(counts))
 
 
-def _from_last_start(counts: dict, cores: set) -> int:
-    """From the start of the last of `cores` to the end of the last: slow dispatch starts them one by one."""
+def from_last_start(counts: dict, cores: set) -> int:
+    """From the start of the last of `cores` to the end of the last: slow dispatch starts them one by one.
+
+    counts: as `runtime_patches.cycles.measure` returns them; its 32-bit clock may wrap in between.
+    """
     spans = [counts[core].program for core in cores & set(counts)]
     base = spans[0].start
     start = max((span.start - base + (1 << 31)) & 0xFFFFFFFF for span in spans)

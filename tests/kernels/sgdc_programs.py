@@ -40,8 +40,9 @@ void kernel_main() {
     noc_async_write(address, output.get_noc_addr(row), words * 4);
     if (counter) {
         noc_semaphore_inc(get_noc_addr(counter), 1);
-        noc_semaphore_inc(get_noc_addr(get_common_arg_val<uint32_t>(4), get_common_arg_val<uint32_t>(5),
-        counter), 1); noc_async_atomic_barrier();
+        const uint32_t x = get_common_arg_val<uint32_t>(4), y = get_common_arg_val<uint32_t>(5);
+        noc_semaphore_inc(get_noc_addr(x, y, counter), 1);
+        noc_async_atomic_barrier();
     }
     noc_async_write_barrier();
 }
@@ -54,8 +55,9 @@ void kernel_main() {
     constexpr auto output_args = TensorAccessorArgs<0>();
     const uint32_t bytes = get_common_arg_val<uint32_t>(2);
     const auto output = TensorAccessor(output_args, get_common_arg_val<uint32_t>(0), bytes);
-    noc_async_write(get_common_arg_val<uint32_t>(1), output.get_noc_addr(get_common_arg_val<uint32_t>(3)),
-    bytes); noc_async_write_barrier();
+    const uint64_t row = output.get_noc_addr(get_common_arg_val<uint32_t>(3));
+    noc_async_write(get_common_arg_val<uint32_t>(1), row, bytes);
+    noc_async_write_barrier();
 }
 """
 
@@ -97,6 +99,16 @@ void kernel_main() {
     const uint32_t x = get_common_arg_val<uint32_t>(0), y = get_common_arg_val<uint32_t>(1);
     noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(0)), 1);
     noc_async_atomic_barrier();
+}
+"""
+
+# Adds 1 to three words of L1, one from each RISC of a compute kernel.
+COUNT = """
+#include "api/compute/common.h"
+void kernel_main() {
+    UNPACK((*reinterpret_cast<volatile uint32_t*>(get_common_arg_val<uint32_t>(0)) += 1));
+    MATH((*reinterpret_cast<volatile uint32_t*>(get_common_arg_val<uint32_t>(1)) += 1));
+    PACK((*reinterpret_cast<volatile uint32_t*>(get_common_arg_val<uint32_t>(2)) += 1));
 }
 """
 
@@ -170,6 +182,12 @@ def copy_row(tensor, source: int, target: int, core=(0, 0)):
     _run(tensor, [kernel], [_buffer(0, cores, PAGE_BYTES)])
 
 
+def count(output, addresses, *, defines=(), head: str = ""):
+    """Run COUNT on the first core; `head` comes before its source."""
+    config = ttnn.ComputeConfigDescriptor()
+    _run(output, [_kernel(head + COUNT, core_set((0, 0)), [], list(addresses), defines, config)])
+
+
 def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(0, 0), config=None):
     """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two
     cores.
@@ -197,13 +215,16 @@ void kernel_main() {
     PeerLink link(next, 20000);
     session.arrive(link, [&](uint32_t to) { *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to) = value; });
     // One more arrival for each skipped call, or member 0 would wait for it in vain.
-    for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(state + offsetof(peer::State,
-    arrivals)); link.close();
+    const uint32_t arrivals = state + offsetof(peer::State, arrivals);
+    for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(arrivals);
+    link.close();
 }
 """
 
 # Many calls of a session in one kernel. In call n member (n * 7 / 3) % 2 sends a payload of 8 words that name
-# call and member; delays differ by member and call. Reports [calls done, wrong rows, wrong payloads, status].
+# call and member. Delays before a call differ by member and call; in every fourth call a member is also late
+# to read its peer's row, while the peer goes on to the next call and writes its row for that one.
+# Reports [calls done, wrong rows, wrong payloads, status].
 STRESS = """
 #include "COMMON/peer_link.hpp"
 #include "COMMON/peer_session.hpp"
@@ -228,8 +249,10 @@ void kernel_main() {
         });
         ok = ok && session.await_peer();
         if (!ok) break;
-        for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.other_row()[i] != call * 100 + (1 - member) *
-        10 + i; const uint32_t sender = (call * 7 / 3) % 2;
+        for (volatile uint32_t late = (call + member) % 4 == 0 ? 400 : 0; late > 0; late = late - 1);
+        const uint32_t expected = call * 100 + (1 - member) * 10;
+        for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.other_row()[i] != expected + i;
+        const uint32_t sender = (call * 7 / 3) % 2;
         if (sender == member) {
             for (uint32_t i = 0; i < 8; ++i) sent[i] = call * 1000 + member * 100 + i;
             ok = link.write(outbox, link.core_address(inbox), 32) && session.confirm(link);

@@ -105,6 +105,38 @@ def test_a_kernel_that_opted_out_runs_beside_one_that_is_skipped(gated, two_core
     assert opened == outside == [1, 1]
 
 
+def opted_out_body(device):
+    """What each RISC of a compute kernel has counted after each launch under a closed gate, and at its end."""
+    import sgdc_programs as programs
+    import ttnn
+
+    from tt_kernels.common.cores import core_set
+    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
+
+    clear_compute_gate(device)
+    view, closed = programs.words(device, 3), programs.priorities(device, 0)
+    semaphores = [ttnn.create_global_semaphore(device, core_set((0, 0)), 0) for _ in range(3)]
+    addresses = [ttnn.get_global_semaphore_address(semaphore) for semaphore in semaphores]
+
+    def run(**how):
+        programs.count(view, addresses, **how)
+        for row, address in enumerate(addresses):
+            programs.probe(view, address, 32, row)
+        return ttnn.to_torch(view)[0, 0, :, 0].tolist()
+
+    with skip_compute(closed, users=1):
+        found = [run(), run(defines=programs.UNGATED), run(head="#define SGDC_UNGATED 1\n")]
+    return [*found, run()]
+
+
+def test_a_compute_kernel_is_skipped_on_its_three_riscs_unless_it_opted_out(gated):
+    gate_closed, by_descriptor, by_source, gate_open = gated().run(opted_out_body)
+    assert gate_closed == [0, 0, 0]
+    assert by_descriptor == [1, 1, 1]
+    assert by_source == [2, 2, 2], "a define in the kernel's source counts as one of its descriptor"
+    assert gate_open == [3, 3, 3]
+
+
 def stock_body(device, name):
     import sgdc_programs as programs
     import ttnn
@@ -120,7 +152,7 @@ def stock_body(device, name):
         "add": lambda out: ttnn.add(a, b, output_tensor=out),
         "matmul": lambda out: ttnn.matmul(a, weights, optional_output_tensor=out),
         "silu": lambda out: ttnn.silu(a, output_tensor=out),
-        "rms_norm": lambda out: ttnn.copy(ttnn.rms_norm(a), out),
+        "rms_norm": lambda out: ttnn.rms_norm(a),
     }
     width = 32 if name == "matmul" else 64
     expected = {
@@ -135,11 +167,15 @@ def stock_body(device, name):
     for value in (REJECTED, ACCEPTED, REJECTED, ACCEPTED):
         programs.write_priorities(priority, value)
         out = tile(device, blank)
+        place = out.buffer_address()
+        if name == "rms_norm":  # it takes no output tensor, but is given the memory that was freed last
+            ttnn.deallocate(out)
         with skip_compute(priority, users=1):
-            ops[name](out)
-        results.append(ttnn.to_torch(out).float())
+            result = ops[name](out)
+        assert result.buffer_address() == place, "the op must write where the blank lies"
+        results.append(ttnn.to_torch(result).float())
         entries.append(device.num_program_cache_entries())
-        ttnn.deallocate(out)
+        ttnn.deallocate(result)
     return results, entries, expected
 
 
@@ -172,18 +208,28 @@ def users_body(device, rows):
     ran = (ttnn.to_torch(output)[0, 0, :, 1] != 0).tolist()
     counted = log.read()
     log.reset()
-    return ran, counted, log.read()
+    # Without users=: all that a row can hold, or those of the log.
+    last = programs.priorities(device, [0] * 31 + [2])
+    for number, options in enumerate(({}, {"log": log, "layer": 2})):
+        with skip_compute(last, **options):
+            programs.stamp(output, number, 200)
+    by_default = (ttnn.to_torch(output)[0, 0, :2, 1] == 201).tolist()
+    logged = log.read()
+    log.reset()
+    return ran, counted, by_default, logged, log.read()
 
 
 def test_one_user_above_zero_keeps_the_chip_at_work_and_outcomes_are_counted(gated):
     rows = [[0, 0, 0, 0], [0, 0, 2, 0], [1, 1, 1, 1], [0, 3, 0, 2], [0, 0, 0, 0, 2, 2]]
-    ran, (counted,), (cleared,) = gated().run(users_body, rows)
+    ran, (counted,), by_default, (logged,), (cleared,) = gated().run(users_body, rows)
     assert ran == [False, True, True, True, False], "only the first four entries are users"
     even, odd, unused = counted
     assert (even.calls, even.accepted, even.received, even.rejected, even.bypassed) == (3, 8, 4, 0, 0)
     assert (odd.calls, odd.accepted, odd.received, odd.rejected, odd.bypassed) == (2, 5, 0, 2, 1)
     assert even.last == (0, 0, 0, 0) and odd.last == (0, 3, 0, 2)
     assert odd.hit_rate == 5 / 7 and unused.hit_rate is None
+    assert by_default == [True, False], "the last of 32 users works, but is none of the log's four"
+    assert (logged[2].calls, logged[2].accepted) == (1, 4)
     assert unused.calls == 0 and all(row.calls == 0 and row.last == (0, 0, 0, 0) for row in cleared)
 
 
@@ -217,72 +263,28 @@ def test_the_gate_opens_after_an_exception_and_when_it_was_left_closed(gated):
     assert region is None
 
 
-def refusals_body(device):
+def other_cores_body(device):
+    """Word 1 of four stamps: on the core of no member and on the member's, in a region and after it."""
     import sgdc_programs as programs
     import ttnn
 
     from tt_kernels.common.cores import core_set
-    from tt_kernels.compute_gate.op import GateMember, OutcomeLog, clear_compute_gate, skip_compute
-    from tt_kernels.compute_gate.region import GatedRegionError, refuse_in_region
+    from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, set_compute_gate, skip_compute
 
     clear_compute_gate(device)
-    priority, log = programs.priorities(device, 2), OutcomeLog(device, layers=2, users=1)
-    all_gather = ttnn.all_gather  # as `from ttnn import all_gather` would bind it
-    messages = []
-
-    def refused(call, *errors):
-        try:
-            call()
-        except errors as error:
-            messages.append(str(error))
-        else:
-            messages.append("not refused")
-
-    def enter(*args, **kwargs):
-        with skip_compute(*args, **kwargs):
-            pass
-
-    with skip_compute(priority, users=1, shared_gate_axis=1):
-        refused(lambda: all_gather(priority, dim=3, cluster_axis=0), GatedRegionError)
-        refused(lambda: ttnn.experimental.all_gather_async(priority), GatedRegionError)
-        refused(lambda: refuse_in_region("ours", 0), GatedRegionError)
-        refused(lambda: refuse_in_region("ours", 1), GatedRegionError)
-        refused(lambda: enter(priority, users=1), GatedRegionError)
-    refused(lambda: refuse_in_region("ours", 0), GatedRegionError)
-    row = programs.words(device, 1)
-    refused(lambda: enter(row, users=1), ValueError)
-    refused(lambda: enter(priority, users=33), ValueError)
-    refused(lambda: enter(priority, users=1, layer=0), ValueError)
-    refused(lambda: enter(priority, users=1, log=log), ValueError)
-    refused(lambda: enter(priority, users=1, log=log, layer=2), ValueError)
-    refused(lambda: enter(priority, users=2, log=log, layer=1), ValueError)
-    member = GateMember(priority, core_set((0, 0)))
-    refused(lambda: enter([member, member], users=1), ValueError)
-    refused(lambda: enter([GateMember(priority, core_set((2, 0)))], users=1), ValueError)
-    return messages
+    output, closed = programs.words(device, 4), programs.priorities(device, 0)
+    set_compute_gate([GateMember(closed, core_set((1, 0)))])
+    with skip_compute([GateMember(closed, core_set((0, 0)))]):
+        programs.stamp(output, 0, 100, core=(1, 0))
+        programs.stamp(output, 1, 100, core=(0, 0))
+    programs.stamp(output, 2, 100, core=(1, 0))
+    programs.stamp(output, 3, 100, core=(0, 0))
+    clear_compute_gate(device)
+    return ttnn.to_torch(output)[0, 0, :, 1].tolist()
 
 
-def test_what_cannot_work_is_refused_by_name(gated):
-    found = gated().run(refusals_body)
-    expected = [
-        r"ttnn.all_gather (cluster_axis=0)",
-        r"ttnn.experimental.all_gather_async",
-        "ours (cluster_axis=0)",
-        "not refused",
-        "do not nest",
-        "not refused",
-        "priority must be uint32",
-        "from 1 to 32, not 33",
-        "without a log",
-        "needs the layer",
-        "from 0 to 1, not 2",
-        "counts 1 users, the gate 2",
-        "belongs to two members",
-        "outside the grid of 2x1",
-    ]
-    assert len(found) == len(expected)
-    for text, part in zip(found, expected, strict=True):
-        assert part in text
+def test_a_region_leaves_the_gates_of_cores_of_no_member_alone(gated):
+    assert gated().run(other_cores_body) == [0, 0, 0, 101]
 
 
 def define_body(device):
@@ -295,7 +297,7 @@ def define_body(device):
     priority = programs.priorities(device, 0)
     members = [op.GateMember(priority, op.all_worker_cores(device))]
     messages = []
-    for program in (op.closing_program(members, 1), op.opening_program(device)):
+    for program in (op.closing_program(members, 1), op.opening_program(op.all_worker_cores(device))):
         for kernel in program.kernels:
             kernel.defines = [define for define in kernel.defines if define[0] != "SGDC_UNGATED"]
         for attempt in (

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of worker cores."""
+"""Sets of worker cores, and on which mesh a tensor lies."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def core_set(*cores: tuple[int, int]):
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(x, y), ttnn.CoreCoord(x, y)) for x, y in cores])
 
 
+def check_core(device, core: tuple[int, int]) -> None:
+    """Errors: ValueError when `core` is no (x, y) of a worker core of `device`."""
+    if not isinstance(core, tuple) or len(core) != 2 or any(type(part) is not int for part in core):
+        raise ValueError(f"a core is (x, y) of integers, not {core!r}")
+    grid = device.compute_with_storage_grid_size()
+    if not (0 <= core[0] < grid.x and 0 <= core[1] < grid.y):
+        raise ValueError(f"core {core} lies outside the grid of {grid.x}x{grid.y} cores")
+
+
 def core_list(cores) -> list[tuple[int, int]]:
     """The cores of a ttnn.CoreRangeSet as (x, y), row by row."""
     found = []
@@ -27,3 +36,13 @@ def core_list(cores) -> list[tuple[int, int]]:
         for y in range(part.start.y, part.end.y + 1):
             found.extend((x, y) for x in range(part.start.x, part.end.x + 1))
     return sorted(found, key=lambda core: (core[1], core[0]))
+
+
+def check_on_device(name: str, tensor, device) -> None:
+    """Errors: ValueError when the device tensor `tensor` lies on another mesh than `device`."""
+    found = tensor.device()
+    if found.id() != device.id():
+        raise ValueError(
+            f"{name} lies on mesh {found.id()} of shape {tuple(found.shape)}, not on mesh {device.id()} of "
+            f"shape {tuple(device.shape)}"
+        )

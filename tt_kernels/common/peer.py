@@ -8,11 +8,12 @@ A pair is two neighbouring chips of a mesh (`ChipPairs`: every pair along one ax
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 
-from tt_kernels.common.cores import core_set
+from tt_kernels.common.cores import check_core, core_set
 
 STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
 _STATE_FIELDS = {"calls": 8, "status": 10, "status_call": 11, "sent": 12, "ties": 13}
@@ -105,19 +106,22 @@ class ChipPairs(_Pairs):
     """Every pair of neighbouring chips along `pair_axis` of a mesh; that axis has two chips.
 
     The chip at index 0 of the axis is member 0. core: (x, y) of the exchange core, the same on every chip.
-    link: which of the ethernet links between the two. Needs FABRIC_1D.
+    link: which of the ethernet links between the two.
+
+    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
     defines = (("PEER_LINK_FABRIC", "1"),)
     members_on_a_chip = 1
 
     def __init__(self, mesh, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0):
+        _check_fabric()
         shape = tuple(mesh.shape)
         if pair_axis not in range(len(shape)) or shape[pair_axis] != 2:
             raise ValueError(
                 f"pairs along axis {pair_axis} need a mesh with 2 chips there; its shape is {shape}"
             )
-        _check_core(mesh, core)
+        check_core(mesh, core)
         self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
         self._make_state(mesh, core_set(core), 1)
 
@@ -164,7 +168,7 @@ class CorePair(_Pairs):
         if len(cores) != 2 or cores[0] == cores[1]:
             raise ValueError(f"a pair is two different cores, not {cores}")
         for core in cores:
-            _check_core(device, core)
+            check_core(device, core)
         if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
             raise ValueError(
                 f"member 0 comes first, row by row; got {cores}"
@@ -188,13 +192,20 @@ class CorePair(_Pairs):
 
 def timeout_words(seconds: float) -> list[int]:
     """`seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first."""
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and math.isfinite(seconds)
+    if not number or not 1 <= seconds * CLOCK_HZ < 1 << 64:
+        raise ValueError(f"a timeout is a positive, finite number of seconds, not {seconds!r}")
     cycles = int(seconds * CLOCK_HZ)
-    if not 0 < cycles < 1 << 64:
-        raise ValueError(f"a timeout is a positive number of seconds, not {seconds!r}")
     return [cycles & 0xFFFFFFFF, cycles >> 32]
 
 
-def _check_core(device, core: tuple[int, int]) -> None:
-    grid = device.compute_with_storage_grid_size()
-    if not (0 <= core[0] < grid.x and 0 <= core[1] < grid.y):
-        raise ValueError(f"core {core} lies outside the grid of {grid.x}x{grid.y} cores")
+def _check_fabric() -> None:
+    """The kernels send along one axis, by FABRIC_1D's routing (`kernels/peer_link.hpp`)."""
+    import ttnn
+
+    found = ttnn.get_fabric_config()
+    if found != ttnn.FabricConfig.FABRIC_1D:
+        raise ValueError(
+            f"pairs of chips need FABRIC_1D, the fabric is {found.name}: call "
+            "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D) before the mesh is opened"
+        )

@@ -41,7 +41,7 @@ def priority_row(values: int | Sequence[int]) -> torch.Tensor:
 
 def check_users(users: int) -> int:
     """`users`, after making sure that one row of priorities holds them."""
-    if not isinstance(users, int) or not 1 <= users <= MAX_USERS:
+    if type(users) is not int or not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be from 1 to {MAX_USERS}, not {users!r}")
     return users
 
@@ -51,6 +51,10 @@ def check_priority_tensor(tensor, name: str = "priority") -> None:
     MAX_USERS]."""
     import ttnn
 
+    if not isinstance(tensor, ttnn.Tensor):
+        raise ValueError(
+            f"{name} must be a ttnn.Tensor, not {type(tensor).__module__}.{type(tensor).__name__}"
+        )
     shape = tuple(tensor.shape)
     found = (shape, tensor.dtype, tensor.layout)
     wanted = ((1, 1, 1, MAX_USERS), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)

@@ -43,7 +43,7 @@ class OutcomeLog:
     """
 
     def __init__(self, device, layers: int, users: int):
-        if not isinstance(layers, int) or layers < 1:
+        if type(layers) is not int or layers < 1:
             raise ValueError(f"layers must be a positive integer, not {layers!r}")
         self.layers, self.users, self.device = layers, check_users(users), device
         self.tensor = None
@@ -64,7 +64,7 @@ class OutcomeLog:
             ttnn.copy_host_to_device_tensor(host, self.tensor)
 
     def check_layer(self, layer: int) -> int:
-        if not isinstance(layer, int) or not 0 <= layer < self.layers:
+        if type(layer) is not int or not 0 <= layer < self.layers:
             raise ValueError(f"layer must be from 0 to {self.layers - 1}, not {layer!r}")
         return layer
 

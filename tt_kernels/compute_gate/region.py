@@ -69,6 +69,14 @@ def refuse_in_region(name: str, cluster_axis: int | None = None) -> None:
     )
 
 
+def require_no_region(name: str) -> None:
+    """Raise GatedRegionError if a region is active, whose gate `name` would change under its ops."""
+    if _active is not None:
+        raise GatedRegionError(
+            f"{name} inside skip_compute: it would change the gate of the region's other ops"
+        )
+
+
 @contextlib.contextmanager
 def gated_region(shared_gate_axis: int | None = None) -> Iterator[None]:
     """Mark a region as active. Regions do not nest: leaving the inner one would open the outer one's gate."""

@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both members of a pair end with the tensor of the higher priority (ALSpec paper, algorithm 2: the sync).
 
-exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
-gathered = exchange(residual, priority)       # residual is updated in place on the chips with the lower
-priority exchange.check()                              # when the host wants to know: did a member give up on
-its peer?
+Before each layer:
+
+    exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
+    gathered = exchange(residual, priority)    # residual is updated in place where the priority is lower
+    exchange.check()                           # when the host wants to know: did a member give up on its peer?
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from tt_kernels.common.cores import core_set
+from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
@@ -42,6 +44,8 @@ class DeviceExchange:
     """
 
     def __init__(self, pairs: ChipPairs | CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
+        if not isinstance(pairs, (ChipPairs, CorePair)):
+            raise ValueError(f"pairs is a ChipPairs or a CorePair, not {pairs!r}")
         self.pairs, self.users = pairs, check_users(users)
         self._timeout = timeout_words(timeout_s)
         self._gathered = [self._make_gathered() for _ in range(pairs.members_on_a_chip)]
@@ -176,16 +180,7 @@ class DeviceExchange:
         )
 
     def _checked(self, tensor, priority) -> tuple[list[ttnn.Tensor], list[ttnn.Tensor]]:
-        import ttnn
-
-        wanted = self.pairs.members_on_a_chip
-        tensors, priorities = ([x] if isinstance(x, ttnn.Tensor) else list(x) for x in (tensor, priority))
-        for name, given in (("tensor", tensors), ("priority", priorities)):
-            if len(given) != wanted:
-                raise ValueError(f"{type(self.pairs).__name__} takes {wanted} of {name}, not {len(given)}")
-            for part in given:
-                if part.storage_type() != ttnn.StorageType.DEVICE:
-                    raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
+        tensors, priorities = (self._parts(*given) for given in (("tensor", tensor), ("priority", priority)))
         for part in priorities:
             check_priority_tensor(part)
         specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in tensors]
@@ -194,3 +189,19 @@ class DeviceExchange:
         if any(t.buffer_address() == tensors[0].buffer_address() for t in tensors[1:]):
             raise ValueError("the members of a core pair need a tensor each; the same one was given twice")
         return tensors, priorities
+
+    def _parts(self, name: str, given) -> list[ttnn.Tensor]:
+        """`given` as a list of as many device tensors as there are members on a chip."""
+        import ttnn
+
+        wanted = self.pairs.members_on_a_chip
+        parts = [given] if isinstance(given, ttnn.Tensor) else given
+        if not isinstance(parts, Sequence) or not all(isinstance(part, ttnn.Tensor) for part in parts):
+            raise ValueError(f"{name} is a ttnn.Tensor or a list of them, not {given!r}")
+        if len(parts) != wanted:
+            raise ValueError(f"{type(self.pairs).__name__} takes {wanted} of {name}, not {len(parts)}")
+        for part in parts:
+            if part.storage_type() != ttnn.StorageType.DEVICE:
+                raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
+            check_on_device(name, part, self.pairs.device)
+        return list(parts)

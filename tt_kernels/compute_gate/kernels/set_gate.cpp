@@ -27,27 +27,20 @@ void write_gate(uint32_t value) {
 
 #if defined(OUTCOME_LOG)
 // A row of the log: counters by priority value after a number of layers, then the last layer's priorities.
-template <typename Accessor>
-void log_outcomes(
-    const Accessor& log, uint32_t row, uint32_t scratch, const volatile uint32_t* own, uint32_t users) {
-    constexpr uint32_t counters = 8;
-    constexpr uint32_t row_bytes = counters * sizeof(uint32_t) + priority::row_bytes;
-    const uint64_t address = log.get_noc_addr(row);
-    noc_async_read(address, scratch, row_bytes);
-    noc_async_read_barrier();
-    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
-    words[0] += 1;
+constexpr uint32_t counters = 8;
+constexpr uint32_t log_row_bytes = counters * sizeof(uint32_t) + priority::row_bytes;
+
+void count_outcomes(volatile tt_l1_ptr uint32_t* row, const volatile uint32_t* own, uint32_t users) {
+    row[0] += 1;
     for (uint32_t user = 0; user < users; ++user) {
         const uint32_t value = own[user];
         if (value <= priority::bypassed) {
-            words[1 + value] += 1;
+            row[1 + value] += 1;
         } else {
-            words[counters - 1] += 1;
+            row[counters - 1] += 1;
         }
-        words[counters + user] = value;
+        row[counters + user] = value;
     }
-    noc_async_write(scratch, address, row_bytes);
-    noc_async_write_barrier();
 }
 #endif
 
@@ -65,16 +58,27 @@ void kernel_main() {
 
     const uint32_t scratch = get_write_ptr(scratch_cb);
     noc_async_read(priorities.get_noc_addr(0), scratch, priority::row_bytes);
+#if defined(OUTCOME_LOG)
+    constexpr auto log_args = TensorAccessorArgs<priority_args.next_compile_time_args_offset()>();
+    const uint32_t x = get_common_arg_val<uint32_t>(1), y = get_common_arg_val<uint32_t>(2);
+    const bool keeps_log = get_absolute_logical_x() == x && get_absolute_logical_y() == y;
+    const uint32_t log_row = scratch + priority::row_bytes;
+    uint64_t log_address = 0;
+    if (keeps_log) {
+        const auto log = TensorAccessor(log_args, get_common_arg_val<uint32_t>(3));
+        log_address = log.get_noc_addr(get_common_arg_val<uint32_t>(4));
+        noc_async_read(log_address, log_row, log_row_bytes);
+    }
+#endif
     noc_async_read_barrier();
     const volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
     write_gate(priority::highest(own, users) == priority::accepted ? SGDC_GATE_CLOSED : SGDC_GATE_OPEN);
 
 #if defined(OUTCOME_LOG)
-    const uint32_t x = get_common_arg_val<uint32_t>(1), y = get_common_arg_val<uint32_t>(2);
-    if (get_absolute_logical_x() == x && get_absolute_logical_y() == y) {
-        constexpr auto log_args = TensorAccessorArgs<priority_args.next_compile_time_args_offset()>();
-        const auto log = TensorAccessor(log_args, get_common_arg_val<uint32_t>(3));
-        log_outcomes(log, get_common_arg_val<uint32_t>(4), scratch + priority::row_bytes, own, users);
+    if (keeps_log) {
+        count_outcomes(reinterpret_cast<volatile tt_l1_ptr uint32_t*>(log_row), own, users);
+        noc_async_write(log_row, log_address, log_row_bytes);
+        noc_async_write_barrier();
     }
 #endif
 #endif
