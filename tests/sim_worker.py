@@ -284,6 +284,8 @@ def _serve(connection: Connection) -> None:
             if request[0] == "open":
                 sys.path[:] = request[1]
                 device, close = _open(**request[2])
+                if _on_board():
+                    _open_gate(device)
                 answer = ("result", None, "")
             else:
                 answer = ("result", _run(device, *request[1:]), "")
@@ -292,6 +294,8 @@ def _serve(connection: Connection) -> None:
             data = _failure(error)
             traceback.clear_frames(error.__traceback__)  # the frames hold device tensors
             del error
+            if request[0] == "run" and _may_be_gated():
+                _open_gate(device)  # if that fails too, this process ends, and its log says why
         answer = None
         gc.collect()
         connection.send_bytes(data)
@@ -311,6 +315,32 @@ def _open(mesh, fabric, options, kernel_bytes=None):
         return device, lambda: ttnn.close_device(device)
     device = ttnn.open_mesh_device(ttnn.MeshShape(*mesh), **options)
     return device, lambda: ttnn.close_mesh_device(device)
+
+
+def _open_gate(device) -> None:
+    """Open the gate of SGDC on every core, where the runtime has one: ops of the next test would be skipped.
+
+    L1 of a board outlives the process that closed its gate; a simulated chip starts with its own.
+    """
+    from runtime_patches import sgdc
+
+    if sgdc.state(sgdc.runtime_in_use()) is sgdc.GateState.PATCHED:
+        from tt_kernels.compute_gate.op import clear_compute_gate
+
+        clear_compute_gate(device)
+
+
+def _on_board() -> bool:
+    from runtime_patches.simulated_n150.environment import NOT_SILICON
+
+    return not any(variable in os.environ for variable in NOT_SILICON)
+
+
+def _may_be_gated() -> bool:
+    """Whether a body that failed can have left a gate closed: a mock mesh runs no program, and only the op
+    closes a gate."""
+    executes = "TT_METAL_SIMULATOR" in os.environ or "TT_METAL_MOCK_CLUSTER_DESC_PATH" not in os.environ
+    return executes and "tt_kernels.compute_gate.op" in sys.modules
 
 
 def _run(device, path, module, where, name, arguments):
