@@ -5,7 +5,8 @@ perf.bench_flash_decode`.
 
 One head on a virtual pair: the sender's cycles against the exact variant of the same kernels on as many
 workers, the cycles until the guess has left for the peer, and the receiver's until it has arrived. With one
-worker a head, as where a chip has more heads than cores to share them.
+worker a head, as where a chip has as many heads as cores, up to the seven of Llama's 8 heads on 64 cores. All
+cores start together (start_line.py).
 
 The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
 """
@@ -19,12 +20,15 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from perf.files import new_file
+from perf.start_line import common_start, held_at_start_line, signed
 from runtime_patches.runtime_root import project_cache_dir
 
-GRID = "4x2"
+GRID = "5x4"  # two rows a member
+MEMBER_GRID = (5, 2)
 CHUNKS_OF_TARGET = 8
 OVERHEAD_TARGET, GUESS_TARGET = 1.05, 0.40
 TIMEOUT_S = 3600
@@ -47,14 +51,17 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """From the moment all workers of the sender had started (the host starts one core after another, which
-    takes thousands of cycles each): until the exact variant was done; the whole sender; its exchange core
-    with the guess; the receiver, which had it then."""
+    """From the moment all cores start: until the exact variant was done; the whole sender; its exchange core
+    with the guess; the receiver, which had it then. Errors: ValueError for what cannot have been measured."""
 
     exact: int
     sender: int
     guess: int
     receiver: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.guess <= self.sender or min(self.exact, self.receiver) <= 0:
+            raise ValueError(f"not measurable: {self} (the guess leaves after the start and before the end)")
 
     @property
     def overhead(self) -> float:
@@ -65,11 +72,17 @@ class Cycles:
         return self.guess / self.sender
 
 
-# Around the target's 8 chunks; the long form adds contexts, head_dim 128 and two workers a head.
-POINTS = [*(Point(32 * chunks, 32) for chunks in (4, 8, 12)), Point(512, 64), Point(1024, 128)]
+# Around the target's 8 chunks, and Llama's default layout; the long form adds contexts, head_dim 128 and two workers.
+POINTS = [
+    *(Point(32 * chunks, 32) for chunks in (4, 8, 12)),
+    Point(512, 64),
+    Point(1024, 128),
+    Point(1024, 32, workers=7),
+]
 LONG_POINTS = [
     *POINTS, Point(256, 64), Point(768, 64), Point(512, 128), Point(2048, 128), Point(512, 64, head_dim=128),
     Point(512, 64, workers=2), Point(1024, 64, workers=2),
+    Point(256, 32, workers=7), Point(2048, 32, workers=7), Point(1024, 128, workers=7), Point(5120, 128, workers=7),
 ]  # fmt: skip
 
 
@@ -102,15 +115,15 @@ def measure_point(device, point: Point) -> Cycles:
     q = tile(1, 1, point.heads, point.head_dim)
     k, v = (tile(1, 1, point.context, point.head_dim) for _ in range(2))
     at = words(torch.tensor([point.context - 1], dtype=torch.int32), ttnn.int32)
-    exchange = ((3, 0), (3, 1))
+    exchange = ((4, 1), (4, 3))
     pairs = CorePair(device, exchange)
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
     gathered[0, 0, 0] = REJECTED
     peer = Peer(pairs, [words(gathered) for _ in range(2)], timeout_s=1e-2)
-    configs = [ProgramConfig((4, 1), (0, row), workers_a_head=point.workers) for row in range(2)]
+    configs = [ProgramConfig(MEMBER_GRID, (0, 2 * i), workers_a_head=point.workers) for i in range(2)]
     members = [
-        PairMember(q, k, v, at, words(priority_row((REJECTED, ACCEPTED)[row])), config)
-        for row, config in enumerate(configs)
+        PairMember(q, k, v, at, words(priority_row((REJECTED, ACCEPTED)[i])), config)
+        for i, config in enumerate(configs)
     ]
 
     def exact():
@@ -119,33 +132,25 @@ def measure_point(device, point: Point) -> Cycles:
     def pair():
         speculative_flash_decode_pair(members, chunk_size=point.chunk_size, peer=peer)
 
-    alone, both = measure(device, exact), measure(device, pair)
+    def held(launch):
+        with held_at_start_line(device):
+            launch()
+
+    alone, both = (measure(device, partial(held, launch)) for launch in (exact, pair))
     pairs.check()
-    workers = [(column, 0) for column in range(point.workers)]
-    start = _start([both[worker] for worker in workers])
-    rows = [[cores for place, cores in both.items() if place[1] == row] for row in range(2)]
+    start = common_start(both)
+    members = [[cores for (_, y), cores in both.items() if y // 2 == member] for member in range(2)]
     return Cycles(
-        exact=_until(list(alone.values()), _start([alone[worker] for worker in workers])),
-        sender=_until(rows[0], start),
+        exact=_until(list(alone.values()), common_start(alone)),
+        sender=_until(members[0], start),
         guess=_until([both[exchange[0]]], start),
-        receiver=_until(rows[1], start),
+        receiver=_until(members[1], start),
     )
-
-
-def _start(cores: list) -> int:
-    """When the last of `cores` started."""
-    starts = [min(span.start for span in core.kernels().values()) for core in cores]
-    return max(starts, key=lambda start: _signed(start - starts[0]))
 
 
 def _until(cores: list, start: int) -> int:
     """Cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
-    return max(_signed(span.end - start) for core in cores for span in core.kernels().values())
-
-
-def _signed(difference: int) -> int:
-    """Of two readings of a 32-bit clock; negative for a core that was done before the start."""
-    return (difference + (1 << 31)) % (1 << 32) - (1 << 31)
+    return max(signed(span.end - start) for core in cores for span in core.kernels().values())
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
@@ -259,7 +264,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m perf.bench_flash_decode", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
-        "--long", action="store_true", help="also head_dim 128, chunks of 128, two workers a head"
+        "--long", action="store_true", help="also more contexts, head_dim 128, two workers a head"
     )
     parser.add_argument("--json", type=new_file, help="also write the results there")
     parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")

@@ -70,9 +70,13 @@ struct Span {
 
 // A kernel that must not disturb the counts, such as the one that collects them, defines KERNEL_CYCLES_OFF;
 // it keeps its program out of the program's span by setting the skip word.
+// KERNEL_CYCLES_BEFORE() is for the kernel to redefine: what it does before its span begins.
 #if defined(KERNEL_BUILD) && !defined(KERNEL_CYCLES_OFF)
+#define KERNEL_CYCLES_BEFORE()
 #undef DeviceZoneScopedMainChildN
-#define DeviceZoneScopedMainChildN(name) ::kernel_cycles::Span<::kernel_cycles::KERNEL_SPAN> kernel_span
+#define DeviceZoneScopedMainChildN(name) \
+    KERNEL_CYCLES_BEFORE();              \
+    ::kernel_cycles::Span<::kernel_cycles::KERNEL_SPAN> kernel_span
 #endif
 
 #endif
