@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from flash_decode_pair import IMPATIENCE_S, Call, Found, calls_body, layers_body
 from flash_decode_programs import CHIP, Case
 
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
@@ -21,55 +24,11 @@ pytestmark = pytest.mark.sim
 LIMIT_S = 900
 CASE = Case(2, 1, 64, 96, 32, users=2)
 HIT, MISS = 100.0, 0.0  # thresholds
-# The clock of a simulated member runs on while the other computes; a silent peer must not cost a real second.
-PATIENCE_S, IMPATIENCE_S = 2e-3, 1e-5
-
-
-def pair_body(device, case: Case, q, k, v, layers, initial):
-    """Run `layers` (thresholds, positions) on one pair; priorities carry over from layer to layer.
-
-    Each layer's caches are rolled by its index, so that no two layers have the same outputs.
-    """
-    from flash_decode_programs import download, read_priorities, upload, upload_words
-
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.common.priority import MAX_USERS, priority_row
-    from tt_kernels.speculative_flash_decode.op import (
-        PairMember,
-        Peer,
-        ProgramConfig,
-        speculative_flash_decode_pair,
-    )
-
-    pairs = CorePair(device, ((3, 0), (3, 1)))
-    rows = [upload_words(device, priority_row(row), "uint32") for row in initial]
-    results, entries = [], []
-    for index, (threshold, positions) in enumerate(layers):
-        gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
-        for member in (0, 1):
-            gathered[0, 0, member, : case.users] = torch.tensor(read_priorities(rows[member], case.users))
-        at = upload_words(device, positions, "int32")
-        members = [
-            PairMember(
-                upload(device, q), upload(device, k.roll(index, 2)), upload(device, v.roll(index, 2)), at,
-                rows[member], ProgramConfig((4, 1), (0, member), workers_a_head=1),
-            )
-            for member in (0, 1)
-        ]  # fmt: skip
-        peer = Peer(pairs, [upload_words(device, gathered, "uint32") for _ in (0, 1)], PATIENCE_S)
-        outputs = speculative_flash_decode_pair(
-            members, chunk_size=case.chunk_size, threshold=threshold, peer=peer
-        )
-        pairs.check()
-        priorities = [read_priorities(row, case.users) for row in rows]
-        results.append(([download(out) for out in outputs], priorities))
-        entries.append(device.num_program_cache_entries())
-    return results, [(state.calls, state.sent) for state in pairs.states()], entries
 
 
 def check_layers(device, layers, initial):
     q, k, v = CASE.random(5)
-    results, states, entries = device.run(pair_body, CASE, q, k, v, layers, initial, timeout=LIMIT_S)
+    results, states, entries = device.run(layers_body, CASE, q, k, v, layers, initial, timeout=LIMIT_S)
     priorities = [list(row) for row in initial]
     sent = [0, 0]
     for index, ((threshold, positions), (outputs, after)) in enumerate(zip(layers, results, strict=True)):
@@ -117,67 +76,84 @@ def test_on_a_tie_the_first_member_sends(sim_device):
     assert RECEIVED > ACCEPTED and BYPASSED > REJECTED
 
 
-def silent_body(device, case: Case, q, k, v, role: int):
-    """One member of a pair alone, in the given role; then the pair again after a reset."""
-    from flash_decode_programs import download, read_priorities, upload, upload_words
+def run_calls(device, *calls: Call) -> list[Found]:
+    return device.run(calls_body, CASE, *CASE.random(6), list(calls), timeout=LIMIT_S)
 
-    from tt_kernels.common.peer import CorePair, PeerError
-    from tt_kernels.common.priority import MAX_USERS, priority_row
-    from tt_kernels.speculative_flash_decode.op import (
-        PairMember,
-        Peer,
-        ProgramConfig,
-        speculative_flash_decode_pair,
-    )
 
-    pairs = CorePair(device, ((3, 0), (3, 1)))
-    gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
-    gathered[0, 0, role] = REJECTED
-    at = upload_words(device, [64, -1], "int32")
-    members = [
-        PairMember(
-            *(upload(device, part) for part in (q, k, v)), at,
-            upload_words(device, priority_row(int(gathered[0, 0, member, 0])), "uint32"),
-            ProgramConfig((4, 1), (0, member), workers_a_head=1),
-        )
-        for member in (0, 1)
-    ]  # fmt: skip
-    words = [upload_words(device, gathered, "uint32") for _ in (0, 1)]
-
-    def run(patience, present):
-        return speculative_flash_decode_pair(
-            members,
-            chunk_size=case.chunk_size,
-            threshold=HIT,
-            peer=Peer(pairs, words, patience),
-            present=present,
+def check_own_results(found: Found, member: int, positions: list[int]) -> None:
+    """The member has its own exact result and guess, whatever its peer did."""
+    reference = speculative_flash_decode_reference(*CASE.random(6), positions, chunk_size=CASE.chunk_size)
+    for name in ("exact", "guess"):
+        expected = getattr(reference, name)
+        torch.testing.assert_close(
+            found.outputs[member][name].double(), expected, atol=0.03, rtol=0.02, msg=f"{member} {name}"
         )
 
-    alone = run(IMPATIENCE_S, (0,))
-    try:
-        pairs.check()
-        message = None
-    except PeerError as error:
-        message = str(error)
-    priority = read_priorities(members[0].priority, case.users)
-    run(IMPATIENCE_S, (0,))  # gives up at once: its state says that it is without a peer
-    calls = pairs.states()[0].calls
-    pairs.reset()
-    both = run(PATIENCE_S, (0, 1))
-    pairs.check()
-    return message, calls, priority, download(alone[0]), [download(out) for out in both]
+
+# With HIT every guess would be accepted; rows start at BYPASSED, which only a sender of other positions writes.
+BOTH = [64, -1]
+ROWS = {0: [[REJECTED] * 2, [ACCEPTED] * 2], 1: [[ACCEPTED] * 2, [REJECTED] * 2]}  # by who sends
+SENDS, RECEIVES = 1, 2  # peer::Role
+GAVE_UP = "member {} (core (3, {})) gave up in call 1: {}"
+SAME_ROLE = (
+    "both members took the same role: they disagree on the gathered priorities or on which users to skip"
+)
 
 
-@pytest.mark.parametrize("role", [0, 1], ids=["sender", "receiver"])
-def test_a_silent_peer_ends_in_the_bounded_error(sim_device, role):
-    q, k, v = CASE.random(6)
-    message, calls, priority, alone, both = sim_device(CHIP).run(
-        silent_body, CASE, q, k, v, role, timeout=LIMIT_S
+@pytest.mark.parametrize(
+    "positions, gathered",
+    [((BOTH, BOTH), (ROWS[0], ROWS[1])), (([70, -1], [-1, 70]), ([[2, 1], [0, 2]], [[2, 1], [0, 2]]))],
+    ids=["unlike priorities", "unlike users"],
+)
+def test_two_senders_leave_each_other_alone(sim_device, positions, gathered):
+    (found,) = run_calls(sim_device(CHIP), Call(positions, gathered, BYPASSED, HIT))
+    assert found.message == "; ".join(GAVE_UP.format(member, member, SAME_ROLE) for member in (0, 1))
+    for member in (0, 1):
+        check_own_results(found, member, positions[member])
+        held = [REJECTED if position >= 0 else ACCEPTED for position in positions[member]]
+        assert found.priorities[member] == held, "a guess nobody took is not accepted"
+
+
+def test_two_receivers_end_at_once(sim_device):
+    (found,) = run_calls(sim_device(CHIP), Call((BOTH, BOTH), (ROWS[1], ROWS[0]), BYPASSED, HIT))
+    assert found.message == "; ".join(GAVE_UP.format(member, member, SAME_ROLE) for member in (0, 1))
+    assert found.priorities == [[BYPASSED] * 2] * 2, "a receiver without a guess leaves its priorities alone"
+
+
+@pytest.mark.parametrize("member, sends", [(0, True), (1, False)], ids=["sender", "receiver"])
+def test_a_silent_peer_ends_in_the_bounded_error(sim_device, member, sends):
+    """Then a call that gives up at once, as the state says that there is no peer; then both after a reset."""
+    gathered = ROWS[member if sends else 1 - member]
+    both = Call((BOTH, BOTH), (gathered, gathered), BYPASSED, HIT, reset=True)
+    alone = replace(both, present=(member,), patience_s=IMPATIENCE_S, reset=False)
+    first, again, after = run_calls(sim_device(CHIP), alone, alone, both)
+    for found in (first, again):
+        assert found.message == GAVE_UP.format(member, member, "the peer did not arrive")
+        assert found.calls == [int(member == 0), int(member == 1)]
+        if sends:  # its own results do not depend on its peer; it holds the layer
+            check_own_results(found, member, BOTH)
+            assert found.priorities[member] == [REJECTED, ACCEPTED]
+        else:
+            assert found.priorities[member] == [BYPASSED] * 2
+    assert after.message is None
+    assert after.priorities == [[ACCEPTED, ACCEPTED], [RECEIVED, ACCEPTED]]
+    assert torch.equal(after.outputs[1]["exact"], after.outputs[0]["guess"])
+
+
+@pytest.mark.parametrize(
+    "sends, heard, reason",
+    [
+        (False, (1, SENDS), "the peer arrived but its data did not"),
+        (False, (3, SENDS), "the peer is in another call"),
+        (True, (3, RECEIVES), "the peer is in another call"),
+    ],
+    ids=["no data", "another call, received", "another call, sent"],
+)
+def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(sim_device, sends, heard, reason):
+    gathered = ROWS[0 if sends else 1]
+    (found,) = run_calls(
+        sim_device(CHIP),
+        Call((BOTH, BOTH), (gathered, gathered), BYPASSED, HIT, (0,), IMPATIENCE_S, heard),
     )
-    assert message == "member 0 (core (3, 0)) gave up in call 1: the peer did not arrive"
-    assert calls == 1
-    if role == 0:  # a sender's own results do not depend on its peer
-        assert torch.equal(alone["exact"], both[0]["exact"]) and priority == [ACCEPTED, ACCEPTED]
-    else:
-        assert priority == [ACCEPTED, ACCEPTED], "a receiver without a guess leaves its priorities alone"
-    assert torch.equal(both[1 - role]["exact"], both[role]["guess"])
+    assert found.message == GAVE_UP.format(0, 0, reason)
+    assert found.priorities[0] == ([REJECTED, ACCEPTED] if sends else [BYPASSED] * 2)

@@ -23,7 +23,7 @@ KERNELS = Path(__file__).parent / "kernels"
 INCLUDE_PATH = Path(__file__).parents[2]
 MAX_SEMAPHORES = 16
 # The last is the first of one a user.
-SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_user": 3}
+SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_delivery": 3, "sem_user": 4}
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def fill_program(
     if settings.speculate:
         kernels += _output_kernels(members, common, settings)
     if first.peer is not None:
-        kernels.append(_exchange_kernel(members, common))
+        kernels.append(_exchange_kernel(members, common, noc_core))
     cores = {
         WORKER: workers,
         OUTPUT: [member.plan.output for member in members if member.plan.output],
@@ -205,7 +205,7 @@ def _output_kernels(members: Sequence[Member], common: Common, settings: Setting
     ]
 
 
-def _exchange_kernel(members: Sequence[Member], common: Common):
+def _exchange_kernel(members: Sequence[Member], common: Common, noc_core):
     import ttnn
 
     tensors, peer = members[0].tensors, members[0].peer
@@ -216,12 +216,12 @@ def _exchange_kernel(members: Sequence[Member], common: Common):
         common,
         [value for tensor in parts for value in _accessor(tensor)],
         ttnn.WriterConfigDescriptor(),
-        [(member.plan.exchange, _exchange_args(member)) for member in members],
+        [(member.plan.exchange, _exchange_args(member, noc_core)) for member in members],
         [*peer.defines, ("PEER_MAX_WRITE", str(min(peer.max_write, TILE_BYTES["BFLOAT16"])))],
     )
 
 
-def _exchange_args(member: Member) -> list[int]:
+def _exchange_args(member: Member, noc_core) -> list[int]:
     tensors, peer = member.tensors, member.peer
     outputs = (
         peer.exact,
@@ -232,7 +232,8 @@ def _exchange_args(member: Member) -> list[int]:
         tensors.priority,
     )
     addresses = [tensor.buffer_address() for tensor in outputs]
-    return [*_source_args(member), peer.state, peer.state, *peer.timeout, *addresses, *peer.link]
+    output = noc_core(member.plan.output)
+    return [*_source_args(member), peer.state, peer.state, *peer.timeout, *output, *addresses, *peer.link]
 
 
 def _present(tensor, otherwise):

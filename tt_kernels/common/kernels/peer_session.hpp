@@ -4,8 +4,9 @@
 // One call after another between the two members of a pair, so that no two calls can mix.
 //
 // Each member keeps a state in the L1 of its exchange core, for the life of the model. In call n (counted by
-// each member for itself) a member writes its priorities into slot n % 2 of the peer's mailbox and increments
-// the peer's `arrivals`. That also says: my buffers of call n may be written. A member is at most one call
+// each member for itself) a member writes its priorities, or the role it has chosen, into slot n % 2 of the
+// peer's mailbox and increments the peer's `arrivals`. That also says: my buffers of call n may be written. A
+// member that comes with a role writes nothing to one that does not come with the other. It is at most one call
 // ahead, since it cannot leave call n before its peer arrived in it; so the two slots suffice. Data that
 // follow are confirmed by `deliveries`. Counters only grow: nothing is reset between calls, in eager mode or
 // in a trace.
@@ -29,11 +30,16 @@ enum Status : uint32_t {
     link_blocked = 3,     // the fabric took no packet
     out_of_step = 4,      // the peer is in another call
     nobody = 5,           // both priorities are 0: neither member holds the result
+    same_role = 6,        // both send, or both receive
 };
+
+// What a member does in a call. It is open where both decide by the rows they send each other.
+enum Role : uint32_t { open = 0, sender = 1, receiver = 2 };
 
 struct Message {
     uint32_t call;
-    uint32_t padding[7];  // DRAM is read to addresses of its own alignment, 32 bytes
+    uint32_t role;
+    uint32_t padding[6];  // DRAM is read to addresses of its own alignment, 32 bytes
     uint32_t row[priority::max_users];
 };
 
@@ -63,20 +69,19 @@ public:
     volatile tt_l1_ptr State& state() { return *state_; }
     bool usable() const { return state_->status == fine; }
     const volatile tt_l1_ptr uint32_t* own_row() const { return state_->outgoing.row; }
-    const volatile tt_l1_ptr uint32_t* other_row() const { return state_->mailbox[state_->calls % 2].row; }
+    const volatile tt_l1_ptr uint32_t* other_row() const { return mailbox().row; }
 
     // Start the next call. `read_row` fills the own priorities at the L1 address it is given.
     template <typename Link, typename ReadRow>
     bool arrive(Link& link, ReadRow read_row) {
-        const uint32_t call = state_->calls + 1;
-        state_->calls = call;
-        state_->outgoing.call = call;
         read_row(address(offsetof(State, outgoing) + offsetof(Message, row)));
-        const uint32_t slot = offsetof(State, mailbox) + (call % 2) * sizeof(Message);
-        const uint64_t to = link.core_address(other_ + slot);
-        const bool sent = link.write(address(offsetof(State, outgoing)), to, sizeof(Message)) &&
-                          link.increment(other_ + offsetof(State, arrivals));
-        return sent || fail(link_blocked);
+        return announce(link, open, sizeof(Message));
+    }
+
+    // Start the next call in a role; no priorities are sent.
+    template <typename Link>
+    bool arrive_as(Link& link, Role role) {
+        return announce(link, role, offsetof(Message, row));
     }
 
     // Wait for the peer in the same call; its priorities are in other_row() after that.
@@ -84,7 +89,12 @@ public:
         if (!bounded::wait(timeout_, [this] { return bounded::reached(&state_->arrivals, state_->calls); })) {
             return fail(peer_absent);
         }
-        return state_->mailbox[state_->calls % 2].call == state_->calls || fail(out_of_step);
+        return mailbox().call == state_->calls || fail(out_of_step);
+    }
+
+    // The same after arrive_as(), and that the peer has the other role.
+    bool await_opposite() {
+        return await_peer() && (mailbox().role + state_->outgoing.role == sender + receiver || fail(same_role));
     }
 
     // Tell the peer that all that was written to it is complete.
@@ -107,6 +117,21 @@ public:
     }
 
 private:
+    // Starts the next call with the first `bytes` of a message.
+    template <typename Link>
+    bool announce(Link& link, Role role, uint32_t bytes) {
+        const uint32_t call = state_->calls + 1;
+        state_->calls = call;
+        state_->outgoing.call = call;
+        state_->outgoing.role = role;
+        const uint32_t slot = offsetof(State, mailbox) + (call % 2) * sizeof(Message);
+        const uint64_t to = link.core_address(other_ + slot);
+        const bool sent = link.write(address(offsetof(State, outgoing)), to, bytes) &&
+                          link.increment(other_ + offsetof(State, arrivals));
+        return sent || fail(link_blocked);
+    }
+
+    volatile tt_l1_ptr Message& mailbox() const { return state_->mailbox[state_->calls % 2]; }
     uint32_t address(uint32_t offset) const { return reinterpret_cast<uint32_t>(state_) + offset; }
 
     volatile tt_l1_ptr State* state_;

@@ -68,10 +68,15 @@ constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 constexpr uint32_t sem_arrived = get_named_compile_time_arg_val("sem_arrived");
 constexpr uint32_t sem_credit = get_named_compile_time_arg_val("sem_credit");
 constexpr uint32_t sem_outgoing = get_named_compile_time_arg_val("sem_outgoing");
+constexpr uint32_t sem_delivery = get_named_compile_time_arg_val("sem_delivery");
 constexpr uint32_t sem_user = get_named_compile_time_arg_val("sem_user");  // and one for each further user
 
 // Heads add this to a user's semaphore on the output core when their part has landed there.
 constexpr uint32_t guess_landed = 1;
 constexpr uint32_t exact_landed = 1 << 16;
+
+// The sender's exchange core sets the output core's sem_delivery to one of these when it is done with its peer.
+constexpr uint32_t guess_delivered = 1;
+constexpr uint32_t guess_undelivered = 2;
 
 }  // namespace config

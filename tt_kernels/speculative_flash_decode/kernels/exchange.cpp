@@ -3,8 +3,9 @@
 //
 // The exchange core (BRISC), which alone speaks to the peer. The sender's writes the guesses of all users straight
 // into the peer's `exact` as soon as all heads' rows are here; the receiver's waits for that and does what its idle
-// cores leave undone. Both always tell the other that they are in this call (common/kernels/peer_session.hpp), so a
-// sender writes only into a peer that is waiting, and neither runs more than one call ahead.
+// cores leave undone. Both always tell the other that they are in this call, and in which role
+// (common/kernels/peer_session.hpp), so a sender writes only into a peer that waits for it, and neither runs more than
+// one call ahead. What became of the guess the sender's output core is told, which accepts none that nobody holds.
 
 #include <cstdint>
 
@@ -44,6 +45,12 @@ void wait_for_heads(const volatile tt_l1_ptr uint32_t* words, uint32_t base) {
     // Cores of the same program: they always come.
     noc_semaphore_wait_min(
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_outgoing)), heads);
+}
+
+// To the output core, whose decision waits for it.
+void report(uint64_t delivery, bool delivered) {
+    noc_semaphore_inc(delivery, delivered ? config::guess_delivered : config::guess_undelivered);
+    noc_async_atomic_barrier();
 }
 
 template <typename Accessor>
@@ -101,6 +108,9 @@ void kernel_main() {
     const uint32_t peer_state = get_arg_val<uint32_t>(next++);
     const uint64_t low = get_arg_val<uint32_t>(next++);
     const uint64_t timeout = low | static_cast<uint64_t>(get_arg_val<uint32_t>(next++)) << 32;
+    const uint32_t output_x = get_arg_val<uint32_t>(next++);
+    const uint64_t delivery =
+        get_noc_addr(output_x, get_arg_val<uint32_t>(next++), get_semaphore(config::sem_delivery));
     constexpr auto output_args = TensorAccessorArgs<0>();
     constexpr auto norm_args = TensorAccessorArgs<output_args.next_compile_time_args_offset()>();
     constexpr auto positions_args = TensorAccessorArgs<norm_args.next_compile_time_args_offset()>();
@@ -115,6 +125,7 @@ void kernel_main() {
 
     peer::Session session(own_state, peer_state, timeout);
     if (!session.usable()) {
+        report(delivery, false);
         return;
     }
     const uint32_t page = get_write_ptr(config::cb_control);
@@ -124,18 +135,16 @@ void kernel_main() {
     const bool sends = !words[control::receiving];
 
     PeerLink link(next, timeout);
-    bool running = session.arrive(link, [&](uint32_t to) {
-        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
-        noc_async_read_barrier();
-    });
+    const bool arrived = session.arrive_as(link, sends ? peer::sender : peer::receiver);
     if (sends) {
         wait_for_heads(words, base);
-        running = running && session.await_peer();
-        if (running) {
+        bool delivered = arrived && session.await_opposite();
+        if (delivered) {
             session.state().sent = session.state().sent + 1;
-            running = send_guesses(link, base, peer_exact) ? session.confirm(link) : session.fail(peer::link_blocked);
+            delivered = send_guesses(link, base, peer_exact) ? session.confirm(link) : session.fail(peer::link_blocked);
         }
-    } else if (running && session.await_peer() && session.await_delivery()) {
+        report(delivery, delivered);
+    } else if (arrived && session.await_opposite() && session.await_delivery()) {
         finish_receiver(words, base, exact, guess, distances, norms, priorities);
     }
     link.drain();

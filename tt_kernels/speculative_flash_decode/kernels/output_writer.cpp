@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The output core's writer (BRISC): accepts or rejects each user's guess and writes distances, norms and this
-// member's priorities.
+// member's priorities. A guess that did not reach the peer is not accepted: this member holds the layer then.
 
 #include <cstdint>
 
@@ -19,6 +19,19 @@ constexpr uint32_t line_bytes = priority::row_bytes;
 
 // Squares are not negative, so their bits order as they do; of a NaN or an infinity nothing is accepted.
 bool less(uint32_t distance, uint32_t bound) { return bound < infinity && distance < bound; }
+
+// Waits for the exchange core, whose own waits are bounded; long before the decision it is done as a rule.
+bool delivered() {
+    if constexpr (config::has_peer) {
+        const volatile tt_l1_ptr uint32_t* delivery =
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_delivery));
+        while (*delivery == 0) {
+            invalidate_l1_cache();
+        }
+        return *delivery == config::guess_delivered;
+    }
+    return true;
+}
 
 }  // namespace
 
@@ -61,7 +74,7 @@ void kernel_main() {
         } else if (tokens < 2 * config::chunk_tiles() * attention::tile_tokens) {
             outcome[user] = priority::bypassed;
         } else {
-            outcome[user] = less(distance[user], bound) ? priority::accepted : priority::rejected;
+            outcome[user] = less(distance[user], bound) && delivered() ? priority::accepted : priority::rejected;
         }
         cb_pop_front(config::cb_verdict, 1);
     }
