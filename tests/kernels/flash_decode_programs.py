@@ -163,11 +163,11 @@ def stock_body(device, q, k, v, position: int):
 
 def refused_body(device, build):
     """The message of the error that `build` of this module's calls ends with, or None."""
-    from tt_kernels.speculative_flash_decode.op import UnsupportedError
+    from tt_kernels.compute_gate.region import GatedRegionError
 
     try:
         REFUSED[build](device)
-    except (UnsupportedError, ValueError) as error:
+    except (ValueError, GatedRegionError) as error:
         return type(error).__name__, str(error)
     return None
 
@@ -252,6 +252,13 @@ def _shared_cores(device):
     _pair(device, rows=(0, 0))
 
 
+def _gated_pair(device):
+    from tt_kernels.compute_gate.region import gated_region
+
+    with gated_region():
+        _pair(device)
+
+
 REFUSED = {
     "host query": _host_query,
     "small grid": _small_grid,
@@ -261,4 +268,5 @@ REFUSED = {
     "third member": _third_member,
     "two fidelities": _two_fidelities,
     "shared cores": _shared_cores,
+    "gated pair": _gated_pair,
 }

@@ -249,7 +249,7 @@ void kernel_main() {
         });
         ok = ok && session.await_peer();
         if (!ok) break;
-        for (volatile uint32_t late = (call + member) % 4 == 0 ? 400 : 0; late > 0; late = late - 1);
+        for (volatile uint32_t late = (call + member) % 4 == 0 ? 200 : 0; late > 0; late = late - 1);
         const uint32_t expected = call * 100 + (1 - member) * 10;
         for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.other_row()[i] != expected + i;
         const uint32_t sender = (call * 7 / 3) % 2;

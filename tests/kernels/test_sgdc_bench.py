@@ -6,10 +6,20 @@ from __future__ import annotations
 
 import pytest
 
-from perf.bench_sgdc import KERNEL_CYCLES, TARGET, measure_exchange, measure_gate, report
-from perf.sgdc_layers import LayerCycles, MemberCycles, as_text, predict, synchronisation, timeline
+from perf.bench_sgdc import KERNEL_CYCLES, TARGET, main, measure_exchange, measure_gate, report
+from perf.sgdc_layers import (
+    LayerCycles,
+    MemberCycles,
+    as_text,
+    check_outcome,
+    from_last_start,
+    predict,
+    synchronisation,
+    timeline,
+)
 from runtime_patches import sgdc
-from runtime_patches.cycles import CYCLE_VARIABLES, cycle_overlays
+from runtime_patches.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
+from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
 
 SENDER, RECEIVER, SKIPPED, MLP = 1000, 300, 20, 500
 
@@ -50,8 +60,35 @@ def test_the_table_says_whether_the_target_is_met():
     assert "within 12.0% (target: 10%, missed)" in as_text({"0%": found, "100%": found | {"error": -0.12}})
 
 
+@pytest.mark.parametrize("first", [1000, 0xFFFFFFFF, 0xFFFFFF90, 0xFFFFFC00])
+def test_the_clock_may_wrap_while_cores_start_and_end(first):
+    """Cores start 0, 100 and 250 cycles after `first`, and end 900, 800 and 700 after it."""
+    counts = {}
+    for column, (start, end) in enumerate(((0, 900), (100, 800), (250, 700))):
+        span = Span(end - start, 1, (first + start) & 0xFFFFFFFF, (first + end) & 0xFFFFFFFF)
+        counts[column, 0] = CoreCycles(span, *[None] * 5)
+    assert from_last_start(counts, set(counts)) == 900 - 250
+    assert from_last_start(counts, {(0, 0), (1, 0), (5, 5)}) == 900 - 100
+
+
+def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():
+    check_outcome(True, 0, [ACCEPTED, RECEIVED])
+    check_outcome(False, 1, [RECEIVED, REJECTED])
+    with pytest.raises(
+        RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"
+    ):
+        check_outcome(True, 0, [REJECTED, RECEIVED])
+
+
+@pytest.mark.parametrize(("place", "why"), [("", "a folder"), ("missing/found.json", "does not exist")])
+def test_results_that_cannot_be_written_are_refused_before_measuring(tmp_path, capsys, place, why):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--json", str(tmp_path / place)])
+    assert why in capsys.readouterr().err
+
+
 def gate_body(device):
-    return measure_gate(device, width=64), measure_exchange(device, tiles=(1, 16))
+    return measure_gate(device, depth=64), measure_exchange(device, tiles=(1, 16))
 
 
 @pytest.mark.sim
@@ -64,4 +101,5 @@ def test_a_skipped_kernel_costs_next_to_nothing(sim_device):
     assert skipped["program"] < run["program"] - run["kernel"] + 100, "a skip costs no more than any launch"
     assert gate["open gate"]["kernel"] < gate["set gate"]["kernel"] < gate["set gate and log"]["kernel"]
     assert 0 < exchange[1] < exchange[16] < 16 * exchange[1]
-    assert "target: under 5%" in report({"gate": gate, "exchange": exchange})
+    text = report({"gate": gate, "exchange": exchange})
+    assert "10000-cycle kernel (target: under 5%, missed)" in text and "0.2% (met)" in text

@@ -213,6 +213,33 @@ def test_shapes_are_arguments_of_one_program(sim_device):
     check_speculative(device, Case(8, 1, 64, 256, 32), [[130]])
 
 
+def gate_body(device, case: Case, q, k, v, run):
+    """The results of `run` while the compute gate is closed, and then while it is open.
+
+    In this order what the closed gate stopped cannot be hidden by results that the other call left in memory.
+    """
+    import sgdc_programs
+
+    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
+
+    clear_compute_gate(device)
+    results = []
+    for value in (ACCEPTED, REJECTED):
+        with skip_compute(sgdc_programs.priorities(device, value), users=1):
+            results += speculative_body(device, case, q, k, v, [run])[0]
+    return results
+
+
+def test_a_closed_gate_does_not_stop_it(sim_device):
+    case = Case(2, 1, 64, 96, 32)
+    run = {"positions": [80], "priority": ACCEPTED, "threshold": 0.0}
+    gate_closed, gate_open = sim_device(CHIP).run(gate_body, case, *case.random(7), run, timeout=LIMIT_S)
+    assert gate_closed["exact"].any() and not torch.equal(gate_closed["exact"], gate_closed["guess"])
+    for name in ("exact", "guess", "distance_sq", "norm_sq"):
+        assert torch.equal(gate_open[name], gate_closed[name]), name
+    assert gate_open["priority"] == gate_closed["priority"] == [REJECTED]
+
+
 def test_refused_before_anything_runs(sim_device):
     messages = {
         "host query": ("UnsupportedError", "q must be on device, it is in host memory"),
@@ -223,6 +250,10 @@ def test_refused_before_anything_runs(sim_device):
         "third member": ("UnsupportedError", "present must name members 0, 1 or both once, got (0, 2)"),
         "two fidelities": ("UnsupportedError", "math_fidelity HiFi4 and LoFi: they must be equal"),
         "shared cores": ("UnsupportedError", "core (0, 0) belongs to both members of the pair"),
+        "gated pair": (
+            "GatedRegionError",
+            "speculative_flash_decode_pair (cluster_axis=None) is a cross-chip op",
+        ),
     }
     assert messages.keys() == REFUSED.keys()
     for build, (kind, text) in messages.items():

@@ -150,3 +150,58 @@ def test_in_a_region_only_the_axis_that_shares_a_gate_may_communicate(mock_mesh)
     assert shape == (1, 1, 32, 256)
     for message, name in zip(found, ("ttnn.all_gather", "ttnn.all_gather", "device_exchange"), strict=True):
         assert message.startswith(name) and "only cluster_axis=1 is permitted" in message
+
+
+def fabric_refusal_body(mesh):
+    from tt_kernels.common.peer import ChipPairs
+
+    try:
+        ChipPairs(mesh, 1)
+    except ValueError as error:
+        return str(error)
+    return "not refused"
+
+
+@pytest.mark.parametrize("fabric", ["FABRIC_2D", None])
+def test_only_fabric_1d_connects_pairs_of_chips(mock_mesh, fabric):
+    message = mock_mesh((1, 2), fabric=fabric, overlays=sgdc.overlays()).run(fabric_refusal_body)
+    assert f"need FABRIC_1D, the fabric is {fabric or 'DISABLED'}" in message
+    assert "ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)" in message
+
+
+def other_mesh_body(mesh):
+    """Messages of calls with a tensor that lies on a submesh, or with one that does on the whole mesh."""
+    import ttnn
+
+    from tt_kernels.common.peer import ChipPairs
+    from tt_kernels.common.priority import priority_row
+    from tt_kernels.compute_gate.op import OutcomeLog, skip_compute
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    part = mesh.create_submesh(ttnn.MeshShape(2, 1))
+    priority, there = (
+        on_mesh(place, priority_row(2), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT) for place in (mesh, part)
+    )
+    tensor, elsewhere = (
+        on_mesh(place, torch.zeros(1, 1, 32, 32), ttnn.bfloat16, ttnn.TILE_LAYOUT) for place in (mesh, part)
+    )
+    exchange = DeviceExchange(ChipPairs(mesh, 0), users=1)
+
+    def gate():
+        with skip_compute(priority, log=OutcomeLog(part, layers=1, users=1), layer=0):
+            pass
+
+    found = []
+    for call in (lambda: exchange(elsewhere, priority), lambda: exchange(tensor, there), gate):
+        try:
+            call()
+            found.append("not refused")
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def test_tensors_of_another_mesh_are_refused(mock_mesh):
+    found = mock_mesh((2, 2), overlays=sgdc.overlays()).run(other_mesh_body)
+    for message, name in zip(found, ("tensor", "priority", "the log"), strict=True):
+        assert message.startswith(f"{name} lies on mesh ") and "of shape (2, 1), not on mesh" in message
