@@ -353,15 +353,17 @@ def test_unsupported_inputs_are_refused_with_their_values(q, k, v, positions, ch
 
 def test_numbers_and_names_are_checked():
     assert check_numbers(0.1, None, 64) == (0.1, 0.125)
-    for threshold in (-0.1, float("nan"), float("inf"), 1e20):
-        with pytest.raises(UnsupportedError, match=re.escape(f"got {threshold}")):
+    for threshold in (-0.1, float("nan"), float("inf"), 1e20, "0.1"):
+        with pytest.raises(UnsupportedError, match=re.escape(f"got {threshold!r}")):
             check_numbers(threshold, None, 64)
-    for scale in (0, 1e-30, -1e20, float("nan")):
-        with pytest.raises(UnsupportedError, match=f"scale must be .*, got {re.escape(str(scale))}"):
+    for scale in (0, 1e-5, -0.125, 101, 1e20, float("nan"), "1"):
+        with pytest.raises(
+            UnsupportedError, match=f"scale must be from 0.0001 to 100, got {re.escape(repr(scale))}"
+        ):
             check_numbers(0.1, scale, 64)
-    assert check_numbers(0, -0.5, 64) == (0.0, -0.5)
-    with pytest.raises(UnsupportedError, match="LoFi, HiFi2, HiFi3, HiFi4, got 'HiFi5'"):
-        check_fidelity("HiFi5")
+    for fidelity in ("LoFi", "HiFi5"):
+        with pytest.raises(UnsupportedError, match=f"one of HiFi2, HiFi3, HiFi4, got '{fidelity}'"):
+            check_fidelity(fidelity)
     check_gathered(TensorFacts((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR"))
     with pytest.raises(UnsupportedError, match=r"\(1, 1, 2, 32\), .* it is UINT32 ROW_MAJOR \(1, 1, 1, 32\)"):
         check_gathered(TensorFacts((1, 1, 1, MAX_USERS), "UINT32", "ROW_MAJOR"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from numbers import Real
 
 from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.work_split import TILE
@@ -133,10 +132,10 @@ def check_positions(cur_pos: TensorFacts, users: int) -> None:
 
 def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:
     """(threshold, scale) as floats, the default scale filled in. Errors: UnsupportedError."""
-    if not (isinstance(threshold, Real) and 0 <= threshold <= MAX_THRESHOLD):
+    if not (_is_number(threshold) and 0 <= threshold <= MAX_THRESHOLD):
         raise UnsupportedError(f"threshold must be from 0 to {MAX_THRESHOLD:g}, got {threshold!r}")
     scale = 1 / math.sqrt(head_dim) if scale is None else scale
-    if not (isinstance(scale, Real) and MIN_SCALE <= scale <= MAX_SCALE):
+    if not (_is_number(scale) and MIN_SCALE <= scale <= MAX_SCALE):
         raise UnsupportedError(f"scale must be from {MIN_SCALE:g} to {MAX_SCALE:g}, got {scale!r}")
     return float(threshold), float(scale)
 
