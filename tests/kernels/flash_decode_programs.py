@@ -29,6 +29,7 @@ class Case:
     workers: int | None = None
     grid: tuple[int, int] = (2, 1)
     key_chunk: int | None = None
+    fidelity: str = "HiFi4"
 
     def random(self, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """q, k, v with rare outliers."""
@@ -74,7 +75,9 @@ def read_priorities(tensor, users: int) -> list[int]:
 def program_config(case: Case):
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
-    return ProgramConfig(grid=case.grid, workers_a_head=case.workers, key_chunk=case.key_chunk)
+    return ProgramConfig(
+        grid=case.grid, workers_a_head=case.workers, key_chunk=case.key_chunk, math_fidelity=case.fidelity
+    )
 
 
 def speculative_body(device, case: Case, q, k, v, runs):
@@ -172,54 +175,70 @@ def refused_body(device, build):
     return None
 
 
+def _call(device, case: Case | None = None, q=None, priority=None, speculate=True, config=None, **options):
+    """A call on its own, with `q` and the other `options` for what would be right."""
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, speculative_flash_decode
+
+    case = case or Case()
+    own, k, v = (upload(device, part) for part in case.random())
+    inputs = (own if q is None else q, k, v, upload_words(device, [5], "int32"))
+    options = {"chunk_size": case.chunk_size, "program_config": ProgramConfig(**(config or {}))} | options
+    if speculate:
+        speculative_flash_decode(*inputs, priority=priority, **options)
+    else:
+        flash_decode(*inputs, **options)
+
+
 def _host_query(device):
     import ttnn
 
-    from tt_kernels.speculative_flash_decode.op import flash_decode
+    host = ttnn.from_torch(Case().random()[0], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    _call(device, q=host, speculate=False)
 
-    case = Case()
-    q, k, v = case.random()
-    host = ttnn.from_torch(q, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
-    flash_decode(
-        host, upload(device, k), upload(device, v), upload_words(device, [5], "int32"), chunk_size=64
-    )
+
+def _query_in_torch(device):
+    _call(device, q=Case().random()[0])
 
 
 def _small_grid(device):
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
-
-    q, k, v = (upload(device, part) for part in Case().random())
-    config = ProgramConfig(grid=(1, 1))
-    speculative_flash_decode(
-        q, k, v, upload_words(device, [5], "int32"), chunk_size=64, program_config=config
-    )
+    _call(device, config={"grid": (1, 1)})
 
 
 def _grid_outside(device):
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+    _call(device, config={"grid": (4, 1), "origin": (1, 0)}, speculate=False)
 
-    q, k, v = (upload(device, part) for part in Case().random())
-    config = ProgramConfig(grid=(4, 1), origin=(1, 0))
-    flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=64, program_config=config)
+
+def _half_a_core(device):
+    _call(device, config={"grid": (1.5, 2)})
+
+
+def _half_a_worker(device):
+    _call(device, config={"workers_a_head": 2.5})
 
 
 def _tiled_priority(device):
-    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
-
-    q, k, v = (upload(device, part) for part in Case().random())
-    wrong = upload(device, torch.zeros(1, 1, 32, 32))
-    speculative_flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=64, priority=wrong)
+    _call(device, priority=upload(device, torch.zeros(1, 1, 32, 32)))
 
 
-def _too_large_chunk(device):
-    from tt_kernels.speculative_flash_decode.op import flash_decode
-
-    case = Case(max_tokens=4096, head_dim=128)
-    q, k, v = (upload(device, part) for part in case.random())
-    flash_decode(q, k, v, upload_words(device, [5], "int32"), chunk_size=4096)
+def _priority_in_torch(device):
+    _call(device, priority=torch.zeros(1, 1, 1, 32))
 
 
-def _pair(device, present=(0, 1), fidelities=("HiFi4", "HiFi4"), rows=(0, 1)):
+def _threshold_in_words(device):
+    _call(device, threshold="0.1")
+
+
+def _scale_in_words(device):
+    _call(device, scale="0.1")
+
+
+def _too_many_keys_at_once(device):
+    _call(device, Case(2, 1, 128, 4096, 4096), config={"key_chunk": 4096}, speculate=False)
+
+
+def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike=()):
+    """A pair whose calls are refused; `unlike`: dicts of each member's further ProgramConfig. gathered: how many
+    tensors are given, None for one that is in no list."""
     from tt_kernels.common.peer import CorePair
     from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
     from tt_kernels.speculative_flash_decode.op import (
@@ -231,12 +250,14 @@ def _pair(device, present=(0, 1), fidelities=("HiFi4", "HiFi4"), rows=(0, 1)):
 
     tensors = [upload(device, part) for part in Case().random()]
     at, row = upload_words(device, [5], "int32"), upload_words(device, priority_row(REJECTED), "uint32")
-    gathered = upload_words(device, torch.zeros(1, 1, 2, MAX_USERS), "uint32")
+    seen = upload_words(device, torch.zeros(1, 1, 2, MAX_USERS), "uint32")
     members = [
-        PairMember(*tensors, at, row, ProgramConfig((4, 1), (0, y), workers_a_head=1, math_fidelity=fidelity))
-        for y, fidelity in zip(rows, fidelities, strict=True)
+        PairMember(*tensors, at, row, ProgramConfig((4, 1), (0, y), **{"workers_a_head": 1} | further))
+        for y, further in zip(rows, unlike or ({}, {}), strict=True)
     ]
-    peer = Peer(CorePair(device, ((3, 0), (3, 1))), [gathered, gathered])
+    peer = Peer(
+        CorePair(device, ((3, 0), (3, 1))), seen if gathered is None else gathered * [seen], timeout_s
+    )
     speculative_flash_decode_pair(members, chunk_size=64, peer=peer, present=present)
 
 
@@ -245,7 +266,23 @@ def _third_member(device):
 
 
 def _two_fidelities(device):
-    _pair(device, fidelities=("HiFi4", "LoFi"))
+    _pair(device, unlike=({}, {"math_fidelity": "HiFi2"}))
+
+
+def _two_key_chunks(device):
+    _pair(device, unlike=({}, {"key_chunk": 32}))
+
+
+def _one_gathered(device):
+    _pair(device, gathered=None)
+
+
+def _list_of_one(device):
+    _pair(device, gathered=1)
+
+
+def _no_patience(device):
+    _pair(device, timeout_s=0)
 
 
 def _shared_cores(device):
@@ -264,7 +301,17 @@ REFUSED = {
     "small grid": _small_grid,
     "grid outside": _grid_outside,
     "tiled priority": _tiled_priority,
-    "too large chunk": _too_large_chunk,
+    "priority in torch": _priority_in_torch,
+    "query in torch": _query_in_torch,
+    "too many keys at once": _too_many_keys_at_once,
+    "half a worker": _half_a_worker,
+    "half a core": _half_a_core,
+    "threshold in words": _threshold_in_words,
+    "scale in words": _scale_in_words,
+    "two key chunks": _two_key_chunks,
+    "one gathered": _one_gathered,
+    "a list of one": _list_of_one,
+    "no patience": _no_patience,
     "third member": _third_member,
     "two fidelities": _two_fidelities,
     "shared cores": _shared_cores,

@@ -5,6 +5,8 @@ executes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import pytest
 
 pytestmark = pytest.mark.mock_mesh
@@ -15,100 +17,185 @@ HEAD_DIM, GROUP = 128, 4
 EXCHANGE = (7, 7)
 
 
-def llama_body(mesh, pair_axis: int, cases: list[tuple[int, int, int]]) -> dict:
-    """Build the op for cases of (kv_heads a chip, context, chunk_size); what it placed where."""
-    import torch
-    import ttnn
+@dataclass(frozen=True)
+class Shape:
+    """A call. variant: "pair", "alone" (no peer) or "exact"."""
 
-    from tt_kernels.common.peer import ChipPairs
-    from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
-    from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode
+    kv_heads: int
+    context: int
+    chunk_size: int
+    users: int = 1
+    cache: str = "bfloat8_b"
+    variant: str = "pair"
 
-    def device_tensor(shape, dtype, layout=ttnn.TILE_LAYOUT):
-        return ttnn.empty(list(shape), dtype, layout, mesh, ttnn.DRAM_MEMORY_CONFIG)
 
-    def words(values):
-        mapper = ttnn.ReplicateTensorToMesh(mesh)
-        return ttnn.from_torch(
-            values, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh, mesh_mapper=mapper
-        )
+class Calls:
+    """The op on a mesh, its pairs along `pair_axis`."""
 
-    pairs = ChipPairs(mesh, pair_axis, EXCHANGE)
-    gathered = words(torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32))
-    priority = words(priority_row(REJECTED))
-    positions = device_tensor((1,), ttnn.int32, ttnn.ROW_MAJOR_LAYOUT)
+    def __init__(self, mesh, pair_axis: int):
+        import torch
+        import ttnn
+
+        from tt_kernels.common.peer import ChipPairs
+        from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
+
+        self.mesh = mesh
+        self.pairs = ChipPairs(mesh, pair_axis, EXCHANGE)
+        gathered, row = (
+            ttnn.from_torch(
+                values, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
+                mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
+            )
+            for values in (torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32), priority_row(REJECTED))
+        )  # fmt: skip
+        self.gathered, self.priority = gathered, row
+
+    def empty(self, shape, dtype: str, layout: str = "TILE", memory: str = "DRAM"):
+        import ttnn
+
+        layout, memory = getattr(ttnn, f"{layout}_LAYOUT"), getattr(ttnn, f"{memory}_MEMORY_CONFIG")
+        return ttnn.empty(list(shape), getattr(ttnn, dtype), layout, self.mesh, memory)
+
+    def run(self, shape: Shape, **options) -> list[tuple[int, ...]]:
+        """The shapes of the outputs."""
+        import ttnn
+
+        from tt_kernels.speculative_flash_decode.op import Peer, flash_decode, speculative_flash_decode
+
+        q = self.empty((1, shape.users, shape.kv_heads * GROUP, HEAD_DIM), "bfloat16")
+        cache = (shape.users, shape.kv_heads, shape.context, HEAD_DIM)
+        k, v = (self.empty(cache, shape.cache) for _ in range(2))
+        inputs = [q, k, v, self.empty((shape.users,), "int32", "ROW_MAJOR")]
+        try:
+            if shape.variant == "exact":
+                outputs = [flash_decode(*inputs, chunk_size=shape.chunk_size, **options)]
+            else:
+                if shape.variant == "pair":
+                    options = {"peer": Peer(self.pairs, self.gathered), "priority": self.priority} | options
+                outputs = speculative_flash_decode(*inputs, chunk_size=shape.chunk_size, **options)
+            return [tuple(tensor.shape) for tensor in outputs]
+        finally:
+            for tensor in inputs:
+                ttnn.deallocate(tensor)
+
+
+def build_body(mesh, pair_axis: int, shapes: list[Shape]) -> tuple[int, list]:
+    """Programs built for `shapes`, and the shapes of each one's outputs."""
+    calls = Calls(mesh, pair_axis)
     before = mesh.num_program_cache_entries()
-    shapes = []
-    for kv_heads, context, chunk_size in cases:
-        q = device_tensor((1, 1, kv_heads * GROUP, HEAD_DIM), ttnn.bfloat16)
-        k, v = (device_tensor((1, kv_heads, context, HEAD_DIM), ttnn.bfloat8_b) for _ in range(2))
-        outputs = speculative_flash_decode(
-            q, k, v, positions, chunk_size=chunk_size, priority=priority, peer=Peer(pairs, gathered)
-        )
-        shapes.append([tuple(tensor.shape) for tensor in outputs])
-        for tensor in (q, k, v, *outputs):
-            ttnn.deallocate(tensor)
-    return {"programs": mesh.num_program_cache_entries() - before, "shapes": shapes}
+    outputs = [calls.run(shape) for shape in shapes]
+    return mesh.num_program_cache_entries() - before, outputs
+
+
+def check_outputs(shapes: list[Shape], outputs: list) -> None:
+    for shape, found in zip(shapes, outputs, strict=True):
+        row, numbers = (1, shape.users, shape.kv_heads * GROUP, HEAD_DIM), (1, 1, 1, shape.users)
+        assert found == ([row] if shape.variant == "exact" else [row, row, numbers, numbers]), shape
 
 
 @pytest.mark.parametrize("mesh, pair_axis", MESHES, ids=["1x2", "2x2", "2x4"])
 def test_llama_shapes_build_on_every_pair(mock_mesh, mesh, pair_axis):
     tensor_parallel = mesh[0] * mesh[1] // 2
     kv_heads = 8 // tensor_parallel
-    cases = [(kv_heads, context, chunk) for context in (1024, 32768, 131072) for chunk in (128, 256, 512)]
-    found = mock_mesh(mesh).run(llama_body, pair_axis, cases, timeout=900)
-    assert 3 <= found["programs"] <= len(cases)  # buffers depend on the chunk, contexts may share a program
-    row, numbers = (1, 1, kv_heads * GROUP, HEAD_DIM), (1, 1, 1, 1)
-    assert found["shapes"] == len(cases) * [[row, row, numbers, numbers]]
+    shapes = [
+        Shape(kv_heads, context, chunk) for context in (1024, 32768, 131072) for chunk in (128, 256, 512)
+    ]
+    programs, outputs = mock_mesh(mesh).run(build_body, pair_axis, shapes, timeout=900)
+    assert 3 <= programs <= len(shapes)  # buffers depend on the chunk, contexts may share a program
+    check_outputs(shapes, outputs)
 
 
-def refusals_body(mesh) -> list[str]:
-    """Messages of calls with a peer that must not be launched."""
-    import torch
+def test_defaults_serve_what_l1_does_not_hold_at_once(mock_mesh):
+    """One key/value head on the whole grid, large chunks of bfloat16 caches, several users."""
+    shapes = [
+        Shape(1, 131072, 128),
+        Shape(1, 131072, 512, cache="bfloat16"),
+        Shape(2, 4096, 512, cache="bfloat16"),
+        Shape(8, 2048, 1024, cache="bfloat16"),
+        Shape(8, 1024, 512, users=8, cache="bfloat16"),
+        Shape(2, 1024, 128, users=3),
+    ]
+    check_outputs(shapes, mock_mesh((1, 2)).run(build_body, 1, shapes, timeout=900)[1])
+
+
+def test_without_a_peer_and_without_speculation(mock_mesh):
+    """On every chip of the mesh alone."""
+    shapes = [
+        Shape(*size, variant=variant)
+        for variant in ("alone", "exact") for size in ((8, 1024, 128), (8, 1024, 128, 4), (1, 131072, 256))
+    ]  # fmt: skip
+    check_outputs(shapes, mock_mesh((1, 2)).run(build_body, 1, shapes, timeout=900)[1])
+
+
+def l1_in_use_body(mesh) -> tuple[str, list]:
+    """With 1 MB of L1 taken on every core: the error of a configuration that would fit else, and the outputs of the
+    default."""
     import ttnn
 
-    from tt_kernels.common.peer import ChipPairs, CorePair
-    from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
+    from tt_kernels.speculative_flash_decode.launch import l1_free
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, UnsupportedError
+
+    calls, shape = Calls(mesh, 1), Shape(8, 2048, 512, cache="bfloat16")
+    config = ProgramConfig(workers_a_head=7, key_chunk=512)
+    calls.run(replace(shape, cache="bfloat8_b"), program_config=config)
+    before = l1_free(mesh)
+    held = [calls.empty((1, 1, 64 * 32, 256 * 32), "bfloat16", memory="L1") for _ in range(2)]
+    assert l1_free(mesh) == before - 2 * 256 * 2048, "256 tiles of each on every core"
+    try:
+        calls.run(replace(shape, cache="bfloat8_b"), program_config=config)
+        message = "nothing was refused"
+    except UnsupportedError as error:
+        message = str(error)
+    outputs = calls.run(shape)
+    for tensor in held:
+        ttnn.deallocate(tensor)
+    return message, outputs
+
+
+def test_l1_that_is_in_use_counts(mock_mesh):
+    message, outputs = mock_mesh((1, 2)).run(l1_in_use_body, timeout=900)
+    assert "key_chunk 512 with head_dim 128, 1 user(s) and 7 worker(s) a head needs" in message
+    check_outputs([Shape(8, 2048, 512)], [outputs])
+
+
+def refusals_body(mesh) -> list[tuple[str, str]]:
+    """The errors of calls with a peer that must not be launched."""
+    from tt_kernels.common.peer import CorePair
     from tt_kernels.compute_gate.region import GatedRegionError, gated_region
-    from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import Peer
 
-    def words(values):
-        mapper = ttnn.ReplicateTensorToMesh(mesh)
-        return ttnn.from_torch(
-            values, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh, mesh_mapper=mapper
-        )
-
-    def empty(shape, dtype, layout=ttnn.TILE_LAYOUT):
-        return ttnn.empty(list(shape), dtype, layout, mesh, ttnn.DRAM_MEMORY_CONFIG)
-
-    pairs = ChipPairs(mesh, 1, EXCHANGE)
-    gathered, row = words(torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)), words(priority_row(REJECTED))
-    q, (k, v) = (
-        empty((1, 1, 32, 128), ttnn.bfloat16),
-        (empty((1, 8, 512, 128), ttnn.bfloat8_b) for _ in range(2)),
-    )
-    positions = empty((1,), ttnn.int32, ttnn.ROW_MAJOR_LAYOUT)
+    calls = Calls(mesh, 1)
+    pairs, gathered = calls.pairs, calls.gathered
 
     def call(**options):
         try:
-            speculative_flash_decode(q, k, v, positions, chunk_size=128, **options)
+            calls.run(Shape(8, 512, 128), **options)
         except (ValueError, GatedRegionError) as error:
-            return str(error)
-        return "nothing was refused"
+            return type(error).__name__, str(error)
+        return "", "nothing was refused"
 
-    messages = [
-        call(peer=Peer(pairs, gathered)),
-        call(peer=Peer(pairs, row), priority=row),
-        call(peer=Peer(CorePair(mesh), [gathered, gathered]), priority=row),
+    found = [
+        call(priority=None),
+        call(peer=Peer(pairs, calls.priority)),
+        call(peer=Peer(pairs, [gathered])),
+        call(peer=Peer(CorePair(mesh), [gathered, gathered])),
+        *(call(peer=Peer(pairs, gathered, seconds)) for seconds in (0, float("inf"), float("nan"))),
     ]
     with gated_region():
-        messages.append(call(peer=Peer(pairs, gathered), priority=row))
-    return messages
+        found.append(call())
+    return found
 
 
 def test_calls_that_would_hang_a_pair_are_refused(mock_mesh):
-    without_priority, wrong_gathered, virtual, gated = mock_mesh((1, 2)).run(refusals_body)
-    assert "give priority=" in without_priority
-    assert "(1, 1, 2, 32), interleaved, on device; it is UINT32 ROW_MAJOR (1, 1, 1, 32)" in wrong_gathered
-    assert "CorePair: a virtual pair is run by speculative_flash_decode_pair" in virtual
-    assert "speculative_flash_decode (cluster_axis=1) is a cross-chip op" in gated
+    *unsupported, (gated, message) = mock_mesh((1, 2)).run(refusals_body)
+    texts = [
+        "give priority=",
+        "(1, 1, 2, 32), interleaved, on device; it is UINT32 ROW_MAJOR (1, 1, 1, 32)",
+        "peer.gathered must be a ttnn.Tensor, it is a list",
+        "CorePair: a virtual pair is run by speculative_flash_decode_pair",
+        *(f"a positive, finite number of seconds, not {seconds}" for seconds in ("0", "inf", "nan")),
+    ]
+    for text, (kind, found) in zip(texts, unsupported, strict=True):
+        assert kind == "UnsupportedError" and text in found
+    assert gated == "GatedRegionError"
+    assert "speculative_flash_decode (cluster_axis=1) is a cross-chip op" in message
