@@ -48,7 +48,7 @@ def common_start(counts: dict) -> int:
             f"not measurable: kernels started {max(offsets) - min(offsets)} cycles apart, at most {MOST_APART} "
             "are allowed"
         )
-    return spans[0].start + max(offsets)
+    return (spans[0].start + max(offsets)) % (1 << 32)
 
 
 def signed(difference: int) -> int:

@@ -17,6 +17,8 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.reference.attention import OneQuery
+from perf import start_line
+from runtime_patches.cycles import CoreCycles, Span
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED
 from tt_kernels.speculative_flash_decode.buffers import (
     EXCHANGE,
@@ -389,5 +391,26 @@ def test_bench_reports_each_chunk_size_against_its_targets(tmp_path):
         "at most 1.040x exact (target 1.05x: met)" in lines[-1]
         and "29% of its cycles (target 40%: met)" in lines[-1]
     )
-    assert bench._signed(0xFFFFFFF0) == -16 and bench._signed(16) == 16
     assert bench.save_plot(results, tmp_path / "plots" / "cycles.svg").stat().st_size > 0
+
+
+def test_bench_has_no_verdict_on_what_was_not_measured():
+    """A guess that left before the cores had started; cores that did not start together."""
+    bench = pytest.importorskip("perf.bench_flash_decode")
+    for wrong in ({"guess": -134}, {"guess": 1001}, {"exact": 0}, {"receiver": -1}):
+        with pytest.raises(ValueError, match="not measurable"):
+            bench.Cycles(**({"exact": 900, "sender": 1000, "guess": 300, "receiver": 400} | wrong))
+    start = (1 << 32) - 20
+    line = {(x, 0): moving_kernels(start + 10 * x, start + 5) for x in range(4)}
+    assert start_line.common_start(line) == 10, "the clock wraps"
+    assert start_line.signed(10 - start) == 30
+    with pytest.raises(start_line.StartLineError, match="started 20000 cycles apart, at most 64"):
+        start_line.common_start(line | {(4, 0): moving_kernels(start, start + 20000)})
+
+
+def moving_kernels(brisc: int, ncrisc: int) -> CoreCycles:
+    """The cycles of a core whose data movement kernels started then."""
+    brisc, ncrisc = (
+        Span(1000, 1, start % (1 << 32), (start + 1000) % (1 << 32)) for start in (brisc, ncrisc)
+    )
+    return CoreCycles(None, brisc, ncrisc, None, None, None)
