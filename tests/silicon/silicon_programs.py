@@ -10,8 +10,9 @@ def build(mesh, config, state, precision: str, capacity: int):
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_plan
+    from models.llama31_8b.tt.weight_cache import entry_folder
     from models.llama31_8b.tt.weight_map import WeightMap
-    from models.llama31_8b.tt.weight_store import WeightStore, entry_folder
+    from models.llama31_8b.tt.weight_store import WeightStore
 
     plan, formats = MeshPlan(*mesh.shape), precision_plan(precision, config.num_hidden_layers)
     store = WeightStore(mesh, plan, entry_folder(config, state, plan, formats))
