@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from models.llama31_8b.config import PRESETS, LlamaConfig, preset
-from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshError, MeshPlan
-from models.llama31_8b.tt.precision import PLANS, PrecisionError, PrecisionPlan, bytes_of, precision_plan
+from models.llama31_8b.demo.options import OneLineParser
+from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshPlan
+from models.llama31_8b.tt.precision import PLANS, PrecisionPlan, bytes_of, precision_plan
 
 from .tables import read_rows
 
@@ -158,7 +159,7 @@ def _print(table: list[dict], rate: float) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 2 for values that make no sense, or when no asked combination fits."""
-    parser = argparse.ArgumentParser(prog="python -m perf.roofline", description=__doc__, allow_abbrev=False)
+    parser = OneLineParser(prog="python -m perf.roofline", description=__doc__, allow_abbrev=False)
     parser.add_argument("--model", default="llama-3.1-8b", choices=sorted(PRESETS))
     parser.add_argument(
         "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
@@ -174,17 +175,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(argv)
-    if not options.dram_gb_per_s > 0:
-        parser.error(f"--dram-gb-per-s must be above 0, got {options.dram_gb_per_s:g}")
     rate = options.dram_gb_per_s * 1e9
+    if not 0 < rate < math.inf:
+        parser.error(f"--dram-gb-per-s must be finite and above 0, got {options.dram_gb_per_s:g}")
     try:
         table = rows(options.model, options.mesh, options.context, options.precision, options.users, rate,
                      options.precision_overrides)  # fmt: skip
-    except (MeshError, PrecisionError, FileNotFoundError, ValueError) as error:
+    except ValueError as error:
         parser.error(str(error))
     if options.json:
         print(json.dumps({"model": options.model, "dram_bytes": DRAM_BYTES, "reserve_bytes": RESERVE_BYTES,
-                          "dram_bytes_per_s": rate, "rows": table}))  # fmt: skip
+                          "dram_bytes_per_s": rate, "rows": table}, allow_nan=False))  # fmt: skip
     else:
         _print(table, rate)
     refused = [row["refused"] for row in table if row["refused"]]

@@ -39,7 +39,6 @@ def test_overrides_change_what_they_name_and_nothing_else(tmp_path):
     assert {plan.of_layer(i).ff2 for i in range(32)} == {"bfloat4_b"}
     assert plan.of_layer(31).ff1 == "bfloat8_b" and plan.of_layer(3).ff1 == "bfloat4_b"
     assert plan.kv_cache == "bfloat16" and plan.lm_head == plain.lm_head
-    assert plan.key != plain.key
 
 
 @pytest.mark.parametrize(
@@ -54,11 +53,35 @@ def test_overrides_change_what_they_name_and_nothing_else(tmp_path):
         ({"layers": {"1": {"ff1": "bfp4"}}}, "layers.1.ff1 is 'bfp4'"),
         ({"lm_head": 8}, "lm_head is 8"),
         ({"layer": "bfloat16"}, "layer must be an object"),
+        ({"layers": {"0": {"ff1": ["x"]}}}, r"layers.0.ff1 is \['x'\]; formats: bfloat16"),
+        ({"lm_head": {}}, r"lm_head is \{\}; formats: bfloat16"),
+        ({"layers": {"1": {}, "01": {}}}, "names '01'; .* without leading zeros"),
+        ({"layers": {"\u0661": {}}}, "layers names"),
+        ({"layers": {"9" * 5000: {}}}, "names '99999999999999999999'"),
+        ('{"layers": {"1": {"ff1": "bfloat16"}, "1": {}}}', "names '1' twice"),
     ],
 )
 def test_malformed_overrides_are_refused(tmp_path, data, words):
-    with pytest.raises(PrecisionError, match=words):
-        precision_plan("accuracy", 32, write(tmp_path, data))
+    path = write(tmp_path, data)
+    with pytest.raises(PrecisionError, match=words) as refused:
+        precision_plan("accuracy", 32, path)
+    assert path in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 100_000], ids=["a long number", "deep nesting"])
+def test_json_beyond_pythons_limits_is_refused(tmp_path, text):
+    with pytest.raises(PrecisionError, match="plan.json is not valid JSON"):
+        precision_plan("accuracy", 32, write(tmp_path, text))
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    folder, binary, absent = tmp_path / "folder", tmp_path / "binary.json", tmp_path / "absent.json"
+    folder.mkdir()
+    binary.write_bytes(b"\xff\xfe{}")
+    for path, why in ((folder, "Is a directory"), (binary, "not UTF-8 text"), (absent, "No such file")):
+        with pytest.raises(PrecisionError, match=why) as refused:
+            precision_plan("accuracy", 32, path)
+        assert str(path) in str(refused.value)
 
 
 def test_unknown_plan_is_refused():

@@ -112,10 +112,25 @@ def test_nothing_that_fits_ends_with_2(capsys):
         ["--users", "40"],
         ["--context", "0"],
         ["--dram-gb-per-s", "0"],
+        ["--dram-gb-per-s", "inf"],
+        ["--dram-gb-per-s", "nan"],
+        ["--dram-gb-per-s", "1e+300"],
         ["--precision-overrides", "x"],
+        ["--precision-overrides", "."],
     ],
 )
 def test_bad_arguments_end_before_any_output(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        roofline.main(arguments)
-    assert ended.value.code == 2 and not capsys.readouterr().out
+        roofline.main([*arguments, "--json"])
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2 and not out
+    assert err.count("\n") == 1 and arguments[1] in err
+
+
+def test_overrides_that_make_no_sense_are_one_line(tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    path.write_text('{"layers": {"0": {"ff1": ["x"]}}}')
+    with pytest.raises(SystemExit) as ended:
+        roofline.main(["--precision-overrides", str(path)])
+    assert ended.value.code == 2
+    assert f"{path}: layers.0.ff1 is ['x']; formats: " in capsys.readouterr().err

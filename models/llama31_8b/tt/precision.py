@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ TILE_ELEMENTS = 1024
 # A block float tile adds an exponent byte for every 16 numbers.
 TILE_BYTES = {"bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576}
 FIDELITY = {"bfloat16": "HiFi4", "bfloat8_b": "HiFi2", "bfloat4_b": "LoFi"}
+_LAYER_NUMBER = re.compile("0|[1-9][0-9]{0,5}")
 
 
 class PrecisionError(ValueError):
@@ -55,13 +56,6 @@ class PrecisionPlan:
         """Every format that a matrix of the layers or the LM head has."""
         return {self.lm_head}.union(*(vars(self.of_layer(index)).values() for index in range(num_layers)))
 
-    @property
-    def key(self) -> str:
-        """Name and eight hex digits of everything in the plan, for cache keys."""
-        return (
-            f"{self.name}-{hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]}"
-        )
-
 
 PLANS = ("performance", "accuracy", "bfloat16")
 
@@ -70,7 +64,7 @@ def precision_plan(name: str, num_layers: int, overrides: str | Path | None = No
     """A named plan for a model of `num_layers`, changed by a JSON file of `overrides`.
 
     performance: gate and up in bfloat4_b, but not in the last layer, and the rest in bfloat8_b. accuracy: all
-    bfloat8_b. bfloat16: all bfloat16, the cache too. Raises PrecisionError, FileNotFoundError.
+    bfloat8_b. bfloat16: all bfloat16, the cache too. Raises PrecisionError, also for a file that cannot be read.
 
     The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ...,
     "kv_cache": ...}.
@@ -88,10 +82,7 @@ def precision_plan(name: str, num_layers: int, overrides: str | Path | None = No
 
 
 def _overridden(plan: PrecisionPlan, path: Path, num_layers: int) -> PrecisionPlan:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise PrecisionError(f"{path} is not valid JSON: {error}") from error
+    data = _read(path)
     if not isinstance(data, dict):
         raise PrecisionError(f"{path} must hold an object, it holds a {type(data).__name__}")
     if unknown := sorted(set(data) - {"layer", "layers", "lm_head", "kv_cache"}):
@@ -107,10 +98,34 @@ def _overridden(plan: PrecisionPlan, path: Path, num_layers: int) -> PrecisionPl
             f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}"
         )
     for text, change in chosen.items():
-        if not text.isdecimal() or int(text) >= num_layers:
-            raise PrecisionError(f"{path}: layers names {text!r}; the model has layers 0 to {num_layers - 1}")
+        # One spelling a layer: of "1" and "01" in one file, which would count?
+        if not _LAYER_NUMBER.fullmatch(text) or int(text) >= num_layers:
+            raise PrecisionError(
+                f"{path}: layers names {text[:20]!r}; the model has layers 0 to {num_layers - 1}, "
+                "written without leading zeros"
+            )
         layers[int(text)] = _layer(path, f"layers.{text}", layers.get(int(text), common), change)
     return replace(plan, name=f"{plan.name}+{path.stem}", layer=common, layers=layers, **whole)
+
+
+def _read(path: Path) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise PrecisionError(f"{path}: an object names {twice!r} twice")
+        return dict(pairs)
+
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
+    except PrecisionError:
+        raise
+    except OSError as error:
+        raise PrecisionError(f"cannot read the precision overrides {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PrecisionError(f"{path} is not UTF-8 text: {error}") from error
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond Python's limits
+        raise PrecisionError(f"{path} is not valid JSON: {error}") from error
 
 
 def _layer(path: Path, where: str, base: LayerPrecision, change: Any) -> LayerPrecision:
@@ -123,6 +138,6 @@ def _layer(path: Path, where: str, base: LayerPrecision, change: Any) -> LayerPr
 
 
 def _dtype(path: Path, where: str, value: Any) -> str:
-    if value not in TILE_BYTES:
+    if not isinstance(value, str) or value not in TILE_BYTES:
         raise PrecisionError(f"{path}: {where} is {value!r}; formats: {', '.join(TILE_BYTES)}")
     return value
