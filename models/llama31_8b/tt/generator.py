@@ -16,15 +16,14 @@ from ..reference.generate import GenerationResult, TokenCallback, UserStream, op
 from ..reference.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
 from .mesh import TILE
 from .model import StepInputs, TtLlama, read
-from .sampling import Chooser, why_host
+from .sampling import Chooser
 
 PREFILL_CHUNK = 512
 
 
 class Generator:
     """Runs a TtLlama. choose: "device" picks tokens on the chips and reads back ids alone, "host" reads logits. Both
-    draw the same tokens from the same seeds (see sampling.py). What the chips cannot draw from, the host does, and the
-    log says why.
+    draw the same tokens from the same seeds (see sampling.py).
 
     A decode step is captured as a trace after its first run where the mesh was opened with a trace region and fast
     dispatch; elsewhere every step runs eagerly. `traced` says which, `why_eager` why.
@@ -48,16 +47,19 @@ class Generator:
         eos_token_ids: Collection[int] | None = None,
         on_token: TokenCallback | None = None,
         on_logits: Callable[[int, torch.Tensor], None] | None = None,
+        context_limit: int | None = None,
     ) -> GenerationResult:
         """One text a prompt. on_logits(user, float32 [vocab]) sees every distribution and makes choosing a host matter.
+        context_limit: tokens of a prompt and its text, within the cache's capacity; None for the model's context.
 
         Raises ValueError for more prompts than the model has users, and what `open_streams` raises.
         """
         model, sampling = self.model, sampling or SamplingParams()
         if len(prompts) > model.users:
             raise ValueError(f"{len(prompts)} prompts for a model of {model.users} users")
+        limit = min(model.capacity, context_limit or model.config.max_position_embeddings)
         streams = open_streams(
-            model, prompts, max_new_tokens, eos_token_ids, on_token=on_token, context_limit=model.capacity
+            model, prompts, max_new_tokens, eos_token_ids, on_token=on_token, context_limit=limit
         )
         for stream, prompt in zip(streams, prompts, strict=True):
             _check_ids(model, stream.user, prompt)
@@ -93,11 +95,8 @@ class Generator:
         return logits
 
     def _chooser(self, sampling: SamplingParams, on_logits: Callable | None) -> Chooser | None:
-        """What chooses on the chips; None when the host has to."""
+        """What chooses on the chips; None when the host does."""
         if self.choose == "host" or on_logits is not None:
-            return None
-        if reason := why_host(sampling, self.model.config.vocab_size):
-            logger.warning("tokens are chosen on the host from logits read back: {}", reason)
             return None
         return Chooser(self.model.mesh, self.model.plan, self.model.config, sampling)
 
