@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from loguru import logger
+
 from perf.files import new_file
 from perf.start_line import common_start, held_at_start_line, signed
 from runtime_patches.runtime_root import project_cache_dir
@@ -194,7 +196,11 @@ def _work(path: Path, points: list[Point]) -> None:
 
     device = ttnn.open_device(device_id=0)
     try:
-        path.write_text(json.dumps([asdict(measure_point(device, point)) for point in points]))
+        measured = []
+        for point in points:
+            measured.append(asdict(measure_point(device, point)))
+            logger.info(f"{point}: {measured[-1]}")
+        path.write_text(json.dumps(measured))
     finally:
         ttnn.close_device(device)
 

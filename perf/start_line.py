@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tt_kernels.common.cores import all_worker_cores, core_list
+
 ROOT = Path(__file__).parents[1]
+_LINE_WORDS = 16
 HEADER = "perf/kernels/start_line.hpp"
-# Of the starts of all data movement kernels: they poll the clock, a few cycles apart.
+# Of the starts of all data movement kernels: they look at the clock every few cycles.
 MOST_APART = 64
 
 
@@ -29,7 +32,13 @@ def held_at_start_line(device) -> Iterator[None]:
     import ttnn
 
     launch = ttnn.generic_op
-    ttnn.generic_op = lambda tensors, program: launch(tensors, _held(device, program))
+
+    def held(tensors, program):
+        words = _words(device)
+        launch(tensors, _held(device, program, words.buffer_address()))
+        ttnn.synchronize_device(device)  # before the words are freed
+
+    ttnn.generic_op = held
     try:
         yield
     finally:
@@ -56,35 +65,41 @@ def signed(difference: int) -> int:
     return (difference + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _held(device, program):
-    """`program` with its data movement kernels behind the line, and two more semaphores."""
+def _words(device):
+    """A line of zeros in the L1 of every core, at the same address: Words of start_line.hpp."""
+    import torch
     import ttnn
 
-    from tt_kernels.common.cores import core_list
-
-    moving = (ttnn.ReaderConfigDescriptor, ttnn.WriterConfigDescriptor)
-    kernels = list(program.kernels)
-    held = [kernel for kernel in kernels if isinstance(kernel.config, moving)]
-    cores = sorted({core for kernel in held for core in core_list(kernel.core_ranges)})
-    everywhere = ttnn.CoreRangeSet(
-        [ttnn.CoreRange(ttnn.CoreCoord(*core), ttnn.CoreCoord(*core)) for core in cores]
+    cores = all_worker_cores(device)
+    shard = ttnn.ShardSpec(cores, [1, _LINE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
+    memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+    zeros = torch.zeros(1, 1, cores.num_cores(), _LINE_WORDS, dtype=torch.int32)
+    return ttnn.from_torch(
+        zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device, memory_config=memory
     )
-    semaphores = list(program.semaphores)
-    ids = [len(semaphores), len(semaphores) + 1]
-    semaphores += [ttnn.SemaphoreDescriptor(id=i, core_ranges=everywhere, initial_value=0) for i in ids]
-    program.semaphores = semaphores
+
+
+def _held(device, program, words: int):
+    """`program` with its kernels behind the line; words: the address of `_words`."""
+    import ttnn
+
+    kernels = list(program.kernels)
+    moving = [
+        k for k in kernels if isinstance(k.config, (ttnn.ReaderConfigDescriptor, ttnn.WriterConfigDescriptor))
+    ]
     # The first core must have a kernel on BRISC, which lets the others go.
-    writers = [kernel for kernel in held if isinstance(kernel.config, ttnn.WriterConfigDescriptor)]
-    first = core_list(writers[0].core_ranges)[0]
-    there = device.worker_core_from_logical_core(ttnn.CoreCoord(*first))
-    count = sum(len(core_list(kernel.core_ranges)) for kernel in held)
-    for kernel in held:
-        common = list(kernel.common_runtime_args)
-        source = Path(kernel.kernel_source).relative_to(ROOT)
-        kernel.common_runtime_args = [*common, count, *first, there.x, there.y, *ids]
+    writer = next(k for k in moving if isinstance(k.config, ttnn.WriterConfigDescriptor))
+    first = core_list(writer.core_ranges)[0]
+    cores = [first, *sorted({core for k in moving for core in core_list(k.core_ranges)} - {first})]
+    places = [device.worker_core_from_logical_core(ttnn.CoreCoord(*core)) for core in cores]
+    arguments = [sum(len(core_list(k.core_ranges)) for k in moving), len(cores), words]
+    arguments += [part for place in places for part in (place.x, place.y)]
+    for kernel in kernels:
+        common, source = list(kernel.common_runtime_args), Path(kernel.kernel_source)
+        kernel.common_runtime_args = common + arguments
         kernel.defines = [*kernel.defines, ("START_LINE_ARG", str(len(common)))]
-        kernel.kernel_source = f'#include "{HEADER}"\n#include "{source}"\n'
-        kernel.compiler_include_paths = [str(ROOT), *kernel.compiler_include_paths]
+        kernel.compiler_include_paths = [str(ROOT), str(source.parent), *kernel.compiler_include_paths]
+        kernel.kernel_source = f'#include "{HEADER}"\n{source.read_text()}'
         kernel.source_type = ttnn.KernelDescriptor.SourceType.SOURCE_CODE
     program.kernels = kernels
     return program

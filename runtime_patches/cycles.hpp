@@ -72,7 +72,9 @@ struct Span {
 // it keeps its program out of the program's span by setting the skip word.
 // KERNEL_CYCLES_BEFORE() is for the kernel to redefine: what it does before its span begins.
 #if defined(KERNEL_BUILD) && !defined(KERNEL_CYCLES_OFF)
+#if !defined(KERNEL_CYCLES_BEFORE)
 #define KERNEL_CYCLES_BEFORE()
+#endif
 #undef DeviceZoneScopedMainChildN
 #define DeviceZoneScopedMainChildN(name) \
     KERNEL_CYCLES_BEFORE();              \
