@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from flash_decode_programs import CHIP, Case
 
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
 from tt_kernels.speculative_flash_decode.reference import (
+    Decoded,
     is_sender,
     outcomes,
     receiver_outcomes,
@@ -22,38 +23,57 @@ from tt_kernels.speculative_flash_decode.reference import (
 pytestmark = pytest.mark.sim
 
 LIMIT_S = 900
-CASE = Case(2, 1, 64, 96, 32, users=2)
+CASE = Case(2, 1, 64, 96, 32, users=2, workers=1)
+TWO_WORKERS = replace(CASE, workers=2)
 HIT, MISS = 100.0, 0.0  # thresholds
 
 
-def check_layers(device, layers, initial):
-    q, k, v = CASE.random(5)
-    results, states, entries = device.run(layers_body, CASE, q, k, v, layers, initial, timeout=LIMIT_S)
-    priorities = [list(row) for row in initial]
-    sent = [0, 0]
-    for index, ((threshold, positions), (outputs, after)) in enumerate(zip(layers, results, strict=True)):
+@dataclass(frozen=True)
+class Expected:
+    """Of one layer, by the oracle: before, after: priorities of both members; the sender and its results."""
+
+    before: list[list[int]]
+    after: list[list[int]]
+    sender: int
+    results: Decoded
+
+
+def expected_layers(case, inputs, layers, initial) -> list[Expected]:
+    q, k, v = inputs
+    found, priorities = [], [list(row) for row in initial]
+    for index, (threshold, positions) in enumerate(layers):
         sender = 0 if is_sender(*priorities, positions, first_member=True) else 1
-        sent[sender] += 1
-        reference = speculative_flash_decode_reference(
-            q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=CASE.chunk_size
+        results = speculative_flash_decode_reference(
+            q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=case.chunk_size
         )
-        mine, theirs = outputs[sender], outputs[1 - sender]
+        after = [receiver_outcomes(positions)] * 2
+        after[sender] = outcomes(
+            results.distance_sq, results.norm_sq, positions, chunk_size=case.chunk_size, threshold=threshold
+        )
+        found.append(Expected(priorities, after, sender, results))
+        priorities = after
+    return found
+
+
+def check_layers(device, layers, initial, case=CASE, read_between=True) -> list[int]:
+    """How many layers each member sent."""
+    inputs = case.random(5)
+    expected = expected_layers(case, inputs, layers, initial)
+    known = None if read_between else [layer.before for layer in expected]
+    results, states, entries = device.run(layers_body, case, *inputs, layers, initial, known, timeout=LIMIT_S)
+    for index, (layer, (outputs, after)) in enumerate(zip(expected, results, strict=True)):
+        mine, theirs = outputs[layer.sender], outputs[1 - layer.sender]
         for name in ("exact", "guess"):
-            torch.testing.assert_close(mine[name].double(), getattr(reference, name), atol=0.03, rtol=0.02)
+            reference = getattr(layer.results, name)
+            torch.testing.assert_close(mine[name].double(), reference, atol=0.03, rtol=0.02)
             assert torch.equal(theirs[name], mine["guess"]), (
                 f"layer {index}: the receiver holds the guess, bit by bit"
             )
         assert not theirs["distance_sq"].any() and not theirs["norm_sq"].any()
-        priorities[sender] = outcomes(
-            reference.distance_sq,
-            reference.norm_sq,
-            positions,
-            chunk_size=CASE.chunk_size,
-            threshold=threshold,
-        )
-        priorities[1 - sender] = receiver_outcomes(positions)
-        assert after == priorities, f"layer {index}, member {sender} sent"
-    assert states == [(len(layers), sent[0]), (len(layers), sent[1])]
+        if read_between or index == len(layers) - 1:
+            assert after == layer.after, f"layer {index}, member {layer.sender} sent"
+    sent = [[layer.sender for layer in expected].count(member) for member in (0, 1)]
+    assert states == [(len(layers), count) for count in sent]
     assert entries[-1] == entries[1], "all roles and outcomes run from one program"
     return sent
 
@@ -68,6 +88,15 @@ def test_roles_and_outcomes_alternate_over_layers(sim_device):
     ]  # fmt: skip
     sent = check_layers(sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2])
     assert min(sent) >= 3
+
+
+def test_layers_with_two_workers_a_head_follow_each_other_without_a_look(sim_device):
+    """All are launched before the host reads anything, or knows of any outcome."""
+    layers = [(HIT, [64, -1]), (HIT, [95, 65]), (MISS, [40, 90]), (HIT, [33, 70])]
+    sent = check_layers(
+        sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2], TWO_WORKERS, read_between=False
+    )
+    assert min(sent) >= 1
 
 
 def test_on_a_tie_the_first_member_sends(sim_device):
