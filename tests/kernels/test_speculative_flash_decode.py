@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from flash_decode_programs import (
@@ -209,18 +211,26 @@ def test_decisions_follow_thresholds_close_to_the_ratio(sim_device):
 
 
 def test_fifty_repeats_are_bit_equal(sim_device):
-    """Three workers, whose partial results reach the reducer in any order, with a guess and a mask; calls follow
-    each other without a look at the results."""
-    case = Case(2, 1, 64, 128, 32, workers=3, grid=(4, 1))
-    q, k, v = case.random(4)
-    results = sim_device(CHIP).run(repeats_body, case, q, k, v, [97], 50, timeout=LIMIT_S)
+    """Ten calls for five users with the same inputs, which follow each other without a look at the results.
+
+    Three workers share each head, whose partial results reach the reducer in any order.
+    """
+    users, calls = 5, 10
+    case = Case(2, 1, 64, 128, 32, users=users, workers=3, grid=(4, 1))
+    q, k, v = replace(case, users=1).random(4)
+    shared = (q.repeat(1, users, 1, 1), k.repeat(users, 1, 1, 1), v.repeat(users, 1, 1, 1))
+    results = sim_device(CHIP).run(repeats_body, case, *shared, [97] * users, calls, timeout=LIMIT_S)
     reference = speculative_flash_decode_reference(q, k, v, [97], chunk_size=32)
-    check_result("repeats", results[0]["exact"], reference.exact, PCC[case.cache])
-    assert len(results) == 50
-    for found in results[1:]:
-        for name, value in results[0].items():
-            is_tensor = isinstance(value, torch.Tensor)
-            assert torch.equal(found[name], value) if is_tensor else found[name] == value, name
+    repeats = [
+        (found["exact"][:, user], found["guess"][:, user])
+        + (found["distance_sq"][user], found["norm_sq"][user], torch.tensor(found["priority"][user]))
+        for found in results
+        for user in range(users)
+    ]
+    check_result("repeats", repeats[0][0], reference.exact[:, 0], PCC[case.cache])
+    assert len(repeats) == 50
+    for index, found in enumerate(repeats):
+        assert all(torch.equal(value, first) for value, first in zip(found, repeats[0], strict=True)), index
 
 
 def test_shapes_are_arguments_of_one_program(sim_device):
