@@ -87,6 +87,29 @@ def test_report_text():
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_steps_that_compile_are_left_out_of_the_rate_and_said():
+    """30 tokens in 2 s, of which 2 took 1.6 s: 28 in 0.4 s."""
+    board = replace(REPORT, first_token_seconds=12.3, warm_up_tokens=2, warm_up_seconds=1.6)
+    assert board.decode_tokens_per_s == pytest.approx(70)
+    text = shown(board, width=120)
+    assert "70.0 tokens/s  (28 tokens; the first 2, which compile, left out: 1.60 s)" in text
+    assert "200.0 tokens/s  (100 tokens, compilation included)" in text
+    assert "after 12.30 s, compilation included" in text
+    told = board.to_dict()
+    assert (told["decode_tokens"], told["warm_up_tokens"], told["warm_up_s"]) == (30, 2, 1.6)
+    assert told["time_to_first_token_s"] == 12.3 and told["decode_tokens_per_s"] == board.decode_tokens_per_s
+    only = replace(board, decode_tokens=2, decode_seconds=1.6)
+    assert only.decode_tokens_per_s is None and "no token  (0 tokens; the first 2" in shown(only, width=120)
+
+
+def test_a_run_that_compiles_nothing_leaves_nothing_out():
+    text = shown(replace(REPORT, first_token_seconds=0.5))
+    assert "after 0.50 s" in text and "compil" not in text
+    assert "first token" not in shown(REPORT), "several turns have no one first token"
+    told = REPORT.to_dict()
+    assert (told["warm_up_tokens"], told["warm_up_s"], told["time_to_first_token_s"]) == (0, 0.0, None)
+
+
 def test_without_speculation_or_verification():
     assert "exact attention verifies nothing" in shown(
         replace(REPORT, attention="exact", speculates=False, hit_rate=None)

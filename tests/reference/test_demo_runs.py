@@ -49,8 +49,11 @@ def test_json_schema(model, capsys):
         "finish_reason",
         "prefill_tokens",
         "prefill_tokens_per_s",
+        "time_to_first_token_s",
         "decode_tokens",
         "decode_tokens_per_s",
+        "warm_up_tokens",
+        "warm_up_s",
         "hit_rate",
         "hit_rate_per_layer",
         "hits",
@@ -66,6 +69,7 @@ def test_json_schema(model, capsys):
     assert got["text"] == tokenizer.decode(got["token_ids"])
     assert got["prefill_tokens"] == len(tokenizer.encode(PROMPT)) > 64
     assert got["prefill_tokens_per_s"] > 0 and got["decode_tokens_per_s"] > 0
+    assert got["time_to_first_token_s"] > 0 and got["warm_up_tokens"] == got["warm_up_s"] == 0
     # Two layers, seven decode steps, all past 2S tokens.
     assert got["hits"] + got["misses"] == 14 and got["bypassed"] == 0
     assert got["hit_rate"] == pytest.approx(got["hits"] / 14)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""--device sim and --device n150: what is refused before any device work, and a whole simulated run."""
+"""--device auto and --device n150: which is taken, and what is refused before any device work."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from gguf_files import write_hf_folder
+from machines import refused
 
 from models.llama31_8b import weights
 from models.llama31_8b.config import preset
@@ -19,39 +20,39 @@ from runtime_patches.simulated_n150 import doctor
 LLAMA = preset("llama-3.1-8b")
 
 
-@pytest.fixture
-def boards(monkeypatch, tmp_path):
-    """As if this machine had two chips and all they need; opening them would fail."""
-    for number in range(2):
-        (tmp_path / str(number)).touch()
-    monkeypatch.delenv("MESH_DEVICE", raising=False)
-    monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
-    monkeypatch.setattr(board.count_boards, "__defaults__", (tmp_path,))
-    monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: pytest.fail("a board was opened"))
-
-
-def run(capsys, *arguments) -> str:
-    """The one line of error of a demo run that must end with 2."""
-    assert demo.main(["--prompt", "hello", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert not out
-    return err.splitlines()[-1]
-
-
 def test_a_machine_without_boards_is_told_what_is_missing(capsys, monkeypatch):
     monkeypatch.delenv("MESH_DEVICE", raising=False)
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: f"no {mode} here")
-    assert "--device n150: no silicon here" in run(capsys, "--device", "n150")
+    assert "--device n150: no silicon here" in refused(capsys, "--device", "n150")
+
+
+@pytest.mark.parametrize("kind", ["n300", "p150a"])
+def test_cards_of_another_type_are_refused_by_what_they_are(capsys, boards, kind):
+    boards.set(1, kind)
+    error = refused(capsys, "--device", "n150")
+    assert f"--device n150: N150 cards are needed, in /dev/tenstorrent is 1: {kind} (" in error
+    device, why = board.choose_device()
+    assert device == "cpu" and f"1: {kind}" in why
+
+
+def test_cards_the_driver_does_not_name_are_taken_and_it_is_said(capsys, boards):
+    boards.set(0, "unknown")
+    assert demo.main(["--prompt", "hello", "--device", "n150", "--draft", "ngram"]) == 2
+    err = capsys.readouterr().err
+    assert "taken for N150, for the driver does not tell their type: card 0: a card of unknown type" in err
+    assert "does not do drafting" in err
 
 
 def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boards, tmp_path):
     """Boards and all they need: n150, whose next refusal shows that it was taken."""
-    assert run(capsys, "--draft", "ngram").endswith("--device n150 does not do drafting; --device cpu does")
+    assert refused(capsys, "--draft", "ngram").endswith(
+        "--device n150 does not do drafting; --device cpu does"
+    )
     assert board.choose_device() == ("n150", "2 Tenstorrent chips")
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: "SFPI compiler: not installed")
     assert board.choose_device() == ("cpu", "2 Tenstorrent chips, but SFPI compiler: not installed")
     monkeypatch.setattr(board.count_boards, "__defaults__", (tmp_path / "none",))
-    assert board.choose_device() == ("cpu", "no Tenstorrent board in /dev/tenstorrent")
+    assert board.choose_device() == ("cpu", f"no Tenstorrent board in {boards.devices}")
 
 
 def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
@@ -74,7 +75,7 @@ def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize("by_option", [False, True])
 def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, words, by_option):
     monkeypatch.setenv("MESH_DEVICE", "1x2" if by_option else mesh)
-    assert words in run(capsys, "--device", "n150", *(["--mesh", mesh] if by_option else []))
+    assert words in refused(capsys, "--device", "n150", *(["--mesh", mesh] if by_option else []))
 
 
 @pytest.mark.parametrize(
@@ -82,15 +83,15 @@ def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, wo
     [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x"), ("--sample-on", "host")],
 )
 def test_options_of_chips_are_refused_on_the_cpu(capsys, flag, value):
-    assert f"{flag} goes with --device n150 or sim" in run(capsys, "--device", "cpu", flag, value)
+    assert f"{flag} goes with --device n150 or sim" in refused(capsys, "--device", "cpu", flag, value)
 
 
 def test_unknown_values_are_refused(capsys):
-    assert "no precision 'fast'; available: performance, accuracy, bfloat16" in run(
+    assert "no precision 'fast'; available: performance, accuracy, bfloat16" in refused(
         capsys, "--precision", "fast"
     )
-    assert "no place to sample on 'chip'; available: device, host" in run(capsys, "--sample-on", "chip")
-    assert "no device 'gpu'; available: auto, cpu, sim, n150" in run(capsys, "--device", "gpu")
+    assert "no place to sample on 'chip'; available: device, host" in refused(capsys, "--sample-on", "chip")
+    assert "no device 'gpu'; available: auto, cpu, sim, n150" in refused(capsys, "--device", "gpu")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
     (tmp_path / "config.json").write_text(json.dumps(config | change))
     monkeypatch.setattr(weights, "load_state_dict", lambda *_: pytest.fail("the weights were read"))
     assert re.search(
-        words, run(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw")
+        words, refused(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw")
     )
 
 
@@ -120,8 +121,7 @@ def test_overrides_that_do_not_fit_the_model_are_refused(capsys, boards, tmp_pat
     write_hf_folder(tmp_path)
     (tmp_path / "plan.json").write_text('{"layers": {"7": {}}}')
     arguments = ["--model", str(tmp_path), "--raw", "--precision-overrides", str(tmp_path / "plan.json")]
-    assert "names '7'; the model has layers 0 to 1" in run(capsys, "--device", "n150", *arguments)
-    assert "names '7'; the model has layers 0 to 1" in run(capsys, "--device", "sim", *arguments[3:])
+    assert "names '7'; the model has layers 0 to 1" in refused(capsys, "--device", "n150", *arguments)
 
 
 def test_precision_of_a_run(tmp_path):
@@ -140,7 +140,7 @@ def test_precision_of_a_run(tmp_path):
      (["--tree", "2x2"], "drafting")],
 )  # fmt: skip
 def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):
-    assert f"--device n150 does not do {words}; --device cpu does" in run(
+    assert f"--device n150 does not do {words}; --device cpu does" in refused(
         capsys, "--device", "n150", *arguments
     )
 
@@ -150,40 +150,8 @@ def test_boards_do_not_chat(boards, monkeypatch):
         board.run(DemoOptions(device="n150"), None)
 
 
-def test_a_model_too_large_names_the_bytes():
-    with pytest.raises(UserError, match=r"needs \d{11} bytes a chip.*an N150 has 12884901888"):
-        board.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshPlan(1, 2), 10)
-    options = DemoOptions(max_new_tokens=100000)
-    with pytest.raises(UserError, match="with 100010 positions needs"):
-        board.plan_run(LLAMA, options, MeshPlan(), 10)
-    assert board.plan_run(LLAMA, options, MeshPlan(1, 2), 10).capacity == 100032
-
-
 def test_heads_the_mesh_cannot_share():
     with pytest.raises(UserError, match="num_key_value_heads = 3, which 2 chips"):
         board.plan_run(
             replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10
         )
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [(["--model", "x"], "--model does not go with"), (["--json"], "--json does not go with"),
-     (["--max-new-tokens", "89"], "up to 88, got 89"), (["--mesh", "1x2"], "--mesh 1x2 does not go with"),
-     (["--stop", "x"], "--stop does not go with"), (["--draft", "self"], "drafting does not go with")],
-)  # fmt: skip
-def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words):
-    assert words in run(capsys, "--device", "sim", *arguments)
-
-
-@pytest.mark.sim
-@pytest.mark.timeout(1500)
-def test_a_simulated_run_prints_pcc_step_by_step(capfd, tmp_path):
-    path = tmp_path / "mine.json"
-    path.write_text('{"layers": {"0": {"ff2": "bfloat16"}}}')
-    arguments = ["--device", "sim", "--precision", "accuracy", "--precision-overrides", str(path)]
-    assert demo.main(["--prompt", "unused", "--max-new-tokens", "2", *arguments]) == 0
-    out = capfd.readouterr().out
-    assert "random weights, accuracy+mine precision" in out
-    lines = [line for line in out.splitlines() if " PCC " in line]
-    assert [line.split()[0] for line in lines] == ["prefill", "decode", "lowest"]

@@ -5,6 +5,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -35,6 +36,60 @@ def test_names(text, shape):
 def test_meshes_that_do_not_exist_are_refused(text):
     with pytest.raises(MeshError, match="mesh"):
         MeshPlan.parse(text)
+
+
+@pytest.mark.parametrize("text, same", [("N300", "N150x2"), ("t3k", "N150x8")])
+def test_machines_of_other_cards_are_told_the_mesh_of_as_many_chips(text, same):
+    with pytest.raises(MeshError, match=f"'{text}' is of other cards than N150.*as many chips: {same}$"):
+        MeshPlan.parse(text)
+    with pytest.raises(MeshError, match="'P150' is of other cards than N150, the only ones this runs on$"):
+        MeshPlan.parse("P150")
+
+
+def test_a_choice_that_cannot_be_read_says_where_it_comes_from():
+    with pytest.raises(MeshError, match="^MESH_DEVICE: cannot read the mesh 'banana'"):
+        MeshPlan.choose(None, {"MESH_DEVICE": "banana"})
+    with pytest.raises(MeshError, match="^--mesh: no mesh 3x3"):
+        MeshPlan.choose("3x3", {"MESH_DEVICE": "banana"})
+
+
+class FakeTtnn(ModuleType):
+    """ttnn on a machine with these chips, whose mesh does not open."""
+
+    def __init__(self, chips: int, on_pcie: int) -> None:
+        super().__init__("ttnn")
+        self.get_num_devices, self.get_num_pcie_devices = lambda: chips, lambda: on_pcie
+        self.FabricConfig = SimpleNamespace(FABRIC_1D="on", DISABLED="off")
+        self.fabric = []
+        self.set_fabric_config = self.fabric.append
+        self.MeshShape = lambda *shape: shape
+
+    def open_mesh_device(self, shape, **options):
+        raise RuntimeError(f"no links for {shape}")
+
+
+@pytest.mark.parametrize(
+    "chips, on_pcie, words",
+    [
+        (1, 1, "mesh 1x2 needs 2 chips, this machine has 1"),
+        (2, 1, "2 chips on 1 PCIe devices"),
+        (0, 0, "has 0"),
+    ],
+)
+def test_what_ttnn_finds_is_checked_before_anything_is_set_or_opened(monkeypatch, chips, on_pcie, words):
+    ttnn = FakeTtnn(chips, on_pcie)
+    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+    with pytest.raises(MeshError, match=words):
+        MeshPlan(1, 2).open()
+    assert ttnn.fabric == []
+
+
+def test_a_mesh_that_does_not_open_leaves_no_fabric_on(monkeypatch):
+    ttnn = FakeTtnn(2, 2)
+    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+    with pytest.raises(RuntimeError, match=r"no links for \(1, 2\)"):
+        MeshPlan(1, 2).open()
+    assert ttnn.fabric == ["on", "off"]
 
 
 def test_option_before_environment_before_one_chip():

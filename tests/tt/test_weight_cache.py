@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import multiprocessing
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import torch
+from machines import set_ttnn_version
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling
 from models.llama31_8b.tt import weight_cache
@@ -35,13 +36,6 @@ def surroundings(monkeypatch, tmp_path):
     """A cache folder, and a version of ttnn whether it is installed or not."""
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path))
     set_ttnn_version(monkeypatch, "1")
-
-
-def set_ttnn_version(monkeypatch, value: str) -> None:
-    version = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: value if name == "ttnn" else version(name)
-    )
 
 
 def weights(dtype=torch.bfloat16) -> dict[str, torch.Tensor]:
@@ -154,31 +148,26 @@ def test_a_write_that_fails_leaves_nothing(tmp_path):
     assert WeightCache(tmp_path).find("a", DESCRIBED) is not None
 
 
-def _save_all(path: Path, start) -> None:
-    cache = WeightCache(path)
-    start.wait()
-    for number in range(20):
-        content = bytes([number]) * 100_000
-        cache.save(str(number), DESCRIBED, lambda file, content=content: _slowly(file, content))
+def test_caches_that_fill_one_entry_at_once(tmp_path):
+    """A file lock holds between two handles of one process as between processes."""
+    start = threading.Barrier(3)
 
+    def slowly(file: Path, content: bytes) -> None:
+        with file.open("wb") as stream:
+            for at in range(0, len(content), 5000):
+                stream.write(content[at : at + 5000])
+                stream.flush()
 
-def _slowly(file: Path, content: bytes) -> None:
-    with file.open("wb") as stream:
-        for start in range(0, len(content), 5000):
-            stream.write(content[start : start + 5000])
-            stream.flush()
+    def fill() -> None:
+        cache = WeightCache(tmp_path)
+        start.wait()
+        for number in range(20):
+            content = bytes([number]) * 100_000
+            cache.save(str(number), DESCRIBED, lambda file, content=content: slowly(file, content))
 
-
-@pytest.mark.timeout(300)
-def test_processes_that_fill_one_entry_at_once(tmp_path):
-    context = multiprocessing.get_context("fork")
-    start = context.Barrier(3)
-    workers = [context.Process(target=_save_all, args=(tmp_path, start)) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    with ThreadPoolExecutor(3) as pool:
+        for filled in [pool.submit(fill) for _ in range(3)]:
+            filled.result()
     cache = WeightCache(tmp_path)
     for number in range(20):
         found = cache.find(str(number), DESCRIBED)

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,23 +17,31 @@ from loguru import logger
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.doctor import BOARDS, count_boards
 
-from ..tt.mesh import TILE, MeshError, MeshPlan
+from ..tt.cards import SYSFS, check_cards, find_cards
+from ..tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ..tt.precision import PrecisionError, PrecisionPlan, precision_plan
 from .options import DemoOptions, UserError
 
 if TYPE_CHECKING:
+    import torch
+    import ttnn
+
     from ..config import LlamaConfig
+    from ..reference.generate import GenerationResult
+    from ..tokenizer import Tokenizer
 
 PRECISION = "performance"
 TRACE_REGION_BYTES = 64 * 1024**2
 
 
 class BoardPlan(NamedTuple):
-    """capacity: cached positions, in whole tiles."""
+    """capacity: cached positions, in whole blocks where the model's context has them. limit: positions that a prompt
+    and its text may take."""
 
     mesh: MeshPlan
     precision: PrecisionPlan
     capacity: int
+    limit: int
 
 
 def choose_device() -> tuple[str, str]:
@@ -38,37 +49,63 @@ def choose_device() -> tuple[str, str]:
     boards = count_boards()
     if not boards:
         return "cpu", f"no Tenstorrent board in {BOARDS}"
+    try:
+        check_cards(find_cards(BOARDS, SYSFS))
+    except MeshError as error:
+        return "cpu", f"{boards} Tenstorrent cards, but {error}"
     if reason := doctor.why_not("silicon"):
         return "cpu", f"{boards} Tenstorrent chips, but {reason}"
     return "n150", f"{boards} Tenstorrent chips"
 
 
 def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_tokens: int) -> BoardPlan:
-    """Raises UserError when the mesh cannot split the model, or a chip cannot hold it with this context; the
-    message has the bytes needed and present."""
+    """config: the checkpoint's own. Raises UserError when the mesh cannot split the model, a chip cannot hold it with
+    this context (the message has the bytes needed and present), or the model has no context of --max-context."""
     from perf.roofline import DoesNotFit, budget
 
-    wanted = min(prompt_tokens + options.max_new_tokens, config.max_position_embeddings)
+    limit, context = context_limit(config, options), config.max_position_embeddings
+    wanted = min(prompt_tokens + options.max_new_tokens, limit)
+    capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
     try:
         precision = precision_plan(
             options.precision or PRECISION, config.num_hidden_layers, options.precision_overrides
         )
-        budget(config, mesh, precision, wanted).check(f"{config.name} on {mesh} with {wanted} positions")
+        held = budget(config, mesh, precision, min(capacity, context))
+        held.check(f"{config.name} on {mesh} with a cache of {capacity} positions for {wanted}")
     except (MeshError, PrecisionError, DoesNotFit) as error:
         raise UserError(f"--device n150: {error}") from error
-    return BoardPlan(mesh, precision, -(-wanted // TILE) * TILE)
+    return BoardPlan(mesh, precision, capacity, limit)
+
+
+def context_limit(config: LlamaConfig, options: DemoOptions) -> int:
+    """Positions of --max-context, else the model's. Raises UserError for more than the model has."""
+    most = config.max_position_embeddings
+    if options.max_context is not None and options.max_context > most:
+        raise UserError(
+            f"max_context must be between 1 and {most} for {config.name}, got {options.max_context}"
+        )
+    return options.max_context or most
+
+
+def _whole(count: int, step: int) -> int:
+    return -(-count // step) * step
 
 
 def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
-    """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something or has fewer
-    chips, and for what boards do not do."""
+    """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something, has fewer chips or
+    other cards, and for what boards do not do."""
     try:
         mesh = MeshPlan.choose(options.mesh)
         if reason := doctor.why_not("silicon"):
             raise UserError(f"--device n150: {reason}")
+        unsure = check_cards(find_cards(BOARDS, SYSFS))
         mesh.check_board(count_boards())
     except MeshError as error:
         raise UserError(f"--device n150: {error}") from error
+    if unsure:
+        logger.warning(
+            "taken for N150, for the driver does not tell their type: card {}", ", ".join(map(str, unsure))
+        )
     unsupported = {
         f"--attention {options.attention}": options.attention in ("sink", "static"),
         "drafting": options.drafter != "none",
@@ -80,58 +117,106 @@ def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
 
 
 def run(options: DemoOptions, text: str | None) -> int:
-    """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError before
-    any device work."""
+    """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError, before any
+    device work or when the boards cannot be opened."""
     mesh = check_machine(options, text)
+    from ..conversion_cache import cache_folder
     from ..tokenizer import Tokenizer
+    from ..tt.weight_cache import entry_folder
     from ..weights import LoadedModel, load_state_dict, read_config, resolve_source
     from .demo import TextPrinter, encode_prompt, show_result, token_callback
 
+    make_folder(cache_folder())
     folder, shown = resolve_source(options.model)
     config = read_config(folder, name=Path(shown).name)
-    if options.max_context is not None:
-        config = replace(
-            config, max_position_embeddings=min(options.max_context, config.max_position_embeddings)
-        )
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
-    loaded = LoadedModel(config, None, tokenizer, shown)
+    limited = replace(config, max_position_embeddings=context_limit(config, options))
+    loaded = LoadedModel(limited, None, tokenizer, shown)
     ids = encode_prompt(loaded, options, text)
     plan = plan_run(config, options, mesh, len(ids))
+    unused = (
+        options.changed("threshold", "chunk_size", "tail_alignment") if options.attention == "alspec" else []
+    )
     logger.info(
-        "{} on {} N150, {} precision, exact attention: boards do not speculate yet",
+        "{} on {} N150, {} precision, exact attention: boards do not speculate yet{}",
         shown,
         mesh,
         plan.precision.name,
+        f", so {', '.join(unused)} {'are' if len(unused) > 1 else 'is'} not used" if unused else "",
     )
     state = load_state_dict(folder, config)
-
-    from ..tt.generator import Generator
-    from ..tt.model import TtLlama
-    from ..tt.weight_map import WeightMap
-    from ..tt.weight_store import WeightStore, entry_folder
-
-    device = mesh.open(trace_region_size=TRACE_REGION_BYTES)
+    entry = entry_folder(config, state, mesh, plan.precision)
+    make_folder(entry)
+    device = open_mesh(mesh)
     try:
-        store = WeightStore(device, mesh, entry_folder(config, state, mesh, plan.precision))
-        model = TtLlama(
-            device,
-            mesh,
-            config,
-            plan.precision,
-            WeightMap(config, state, mesh),
-            store,
-            capacity=plan.capacity,
-        )
         printer = TextPrinter(loaded, None if options.json else sys.stdout)
-        result = Generator(model, choose=options.sample_on or "device").generate(
-            [ids],
-            max_new_tokens=options.max_new_tokens,
-            sampling=options.sampling(),
-            eos_token_ids=tokenizer.eos_token_ids,
-            on_token=token_callback(loaded, options, printer.push),
-        )
+        clock = TokenClock(token_callback(loaded, options, printer.push))
+        result, traced = _generate(device, plan, config, state, entry, options, ids, tokenizer, clock)
         printer.finish()
     finally:
         mesh.close(device)
     used = replace(options, attention="exact", mesh=str(mesh), precision=options.precision or PRECISION)
-    return show_result(loaded, used, used.policy(), ids, result)
+    return show_result(loaded, used, used.policy(), ids, result, clock.first_steps(2 if traced else 1))
+
+
+def _generate(
+    device: ttnn.MeshDevice, plan: BoardPlan, config: LlamaConfig, state: dict[str, torch.Tensor], entry: Path,
+    options: DemoOptions, ids: list[int], tokenizer: Tokenizer, on_token: TokenClock,
+) -> tuple[GenerationResult, bool]:  # fmt: skip
+    """The text, and whether its steps were replayed traces."""
+    from ..tt.generator import Generator
+    from ..tt.model import TtLlama
+    from ..tt.weight_map import WeightMap
+    from ..tt.weight_store import WeightStore
+
+    mesh = plan.mesh
+    store, weights = WeightStore(device, mesh, entry), WeightMap(config, state, mesh)
+    model = TtLlama(device, mesh, config, plan.precision, weights, store, capacity=plan.capacity)
+    generator = Generator(model, choose=options.sample_on or "device")
+    result = generator.generate(
+        [ids],
+        max_new_tokens=options.max_new_tokens,
+        sampling=options.sampling(),
+        eos_token_ids=tokenizer.eos_token_ids,
+        on_token=on_token,
+        context_limit=plan.limit,
+    )
+    return result, generator.traced
+
+
+class TokenClock:
+    """Calls back for every token, and remembers when it came."""
+
+    def __init__(self, on_token: Callable[[int, int], bool]) -> None:
+        self._on_token = on_token
+        self._times: list[float] = []
+
+    def __call__(self, user: int, token: int) -> bool:
+        self._times.append(time.perf_counter())
+        return self._on_token(user, token)
+
+    def first_steps(self, count: int) -> tuple[int, float]:
+        """How many of the first `count` decode steps there were, and their seconds."""
+        taken = self._times[: count + 1]
+        return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0
+
+
+def make_folder(folder: Path) -> None:
+    """Raises UserError for a folder of the cache that cannot be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = None if os.access(folder, os.W_OK) else "it cannot be written"
+    except OSError as error:
+        why = error.strerror
+    if why:
+        raise UserError(f"--device n150: the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
+
+
+def open_mesh(mesh: MeshPlan) -> ttnn.MeshDevice:
+    """Raises UserError with what ttnn says when the boards do not open as this mesh."""
+    try:
+        return mesh.open(trace_region_size=TRACE_REGION_BYTES)
+    except (MeshError, RuntimeError) as error:
+        # A failed check of ttnn ends with pages of return addresses.
+        why = str(error).split("backtrace:")[0].strip()
+        raise UserError(f"--device n150: the boards do not open as a {mesh} mesh: {why}") from error

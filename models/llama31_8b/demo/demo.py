@@ -108,11 +108,17 @@ def show_result(
     policy: AttentionPolicy,
     ids: list[int],
     result: GenerationResult,
+    warm_up: tuple[int, float] | None = None,
 ) -> int:
-    """Print the report of one text behind the prompt `ids`, or with --json the object; exit code 0."""
+    """Print the report of one text behind the prompt `ids`, or with --json the object; exit code 0.
+
+    warm_up: of a run that compiled its programs, the first decode steps that did, and their seconds.
+    """
     from .report import print_report
 
     report = make_report(loaded, options, policy, [result], context=len(ids) + len(result.token_ids[0]))
+    if warm_up is not None:
+        report = replace(report, warm_up_tokens=warm_up[0], warm_up_seconds=warm_up[1])
     if options.json:
         print(json.dumps(to_json(loaded, options, result, report), ensure_ascii=False, allow_nan=False))
         return 0
@@ -283,6 +289,7 @@ def make_report(
         context=context,
         prefill_tokens=sum(result.prefill_tokens for result in results),
         prefill_seconds=sum(result.prefill_seconds for result in results),
+        first_token_seconds=results[0].prefill_seconds if len(results) == 1 else None,
         decode_tokens=sum(result.decode_tokens for result in results),
         decode_seconds=sum(result.decode_seconds for result in results),
         hits=statistics.hits if statistics else 0,

@@ -114,6 +114,11 @@ class DemoOptions:
         ):
             raise UserError(f"{asked[0]} goes with --device n150 or sim; this run is on --device cpu")
 
+    def changed(self, *names: str) -> list[str]:
+        """The flags of those of these options that have another value than the default."""
+        defaults = {field.name: field.default for field in fields(self)}
+        return [_flag(name) for name in names if getattr(self, name) != defaults[name]]
+
     def _check_drafting(self) -> None:
         if self.verify not in VERIFICATIONS:
             raise UserError(f"no verification {self.verify!r}; available: {', '.join(VERIFICATIONS)}")
@@ -380,6 +385,10 @@ def parse(argv: list[str] | None = None) -> DemoOptions:
     _one_of("attention", values["attention"], ATTENTIONS)
     values["stop"] = tuple(values["stop"])
     return DemoOptions(**values)
+
+
+def _flag(name: str) -> str:
+    return "--raw" if name == "chat_template" else f"--{name.replace('_', '-')}"
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -25,7 +25,9 @@ class RunReport:
 
     context: cached tokens at the end. bypassed: decoded positions with fewer than 2S cached tokens.
     speculates: whether the attention policy verifies guesses at all. speculation: figures of token-level
-    speculation, None without a drafter.
+    speculation, None without a drafter. first_token_seconds: from the prompt to its first token, weights being
+    loaded; None for a chat. warm_up_tokens: of a run that compiled its programs, the first of decode_tokens, whose
+    steps did that and took warm_up_seconds of decode_seconds; they do not count in the rate. None elsewhere.
     """
 
     model: str
@@ -43,6 +45,9 @@ class RunReport:
     hit_rate: float | None
     hit_rate_per_layer: list[float | None]
     speculation: dict[str, Any] | None = None
+    first_token_seconds: float | None = None
+    warm_up_tokens: int | None = None
+    warm_up_seconds: float = 0.0
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -50,15 +55,19 @@ class RunReport:
 
     @property
     def decode_tokens_per_s(self) -> float | None:
-        return self.decode_tokens / self.decode_seconds if self.decode_tokens else None
+        tokens = self.decode_tokens - (self.warm_up_tokens or 0)
+        return tokens / (self.decode_seconds - self.warm_up_seconds) if tokens > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
         """The measured part of the --json object."""
         return {
             "prefill_tokens": self.prefill_tokens,
             "prefill_tokens_per_s": self.prefill_tokens_per_s,
+            "time_to_first_token_s": self.first_token_seconds,
             "decode_tokens": self.decode_tokens,
             "decode_tokens_per_s": self.decode_tokens_per_s,
+            "warm_up_tokens": self.warm_up_tokens or 0,
+            "warm_up_s": self.warm_up_seconds,
             "hit_rate": self.hit_rate,
             "hit_rate_per_layer": self.hit_rate_per_layer,
             "hits": self.hits,
@@ -133,8 +142,19 @@ def print_report(report: RunReport, console: Console) -> None:
 def _speeds(report: RunReport) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("model", Text(report.model))
-    table.add_row("prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens)")
-    table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({report.decode_tokens} tokens)")
+    compiled = report.warm_up_tokens is not None
+    included = ", compilation included" if compiled else ""
+    table.add_row(
+        "prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens{included})"
+    )
+    if report.first_token_seconds is not None:
+        table.add_row("first token", f"after {report.first_token_seconds:.2f} s{included}")
+    counted = f"{report.decode_tokens - (report.warm_up_tokens or 0)} tokens"
+    if compiled:
+        counted += (
+            f"; the first {report.warm_up_tokens}, which compile, left out: {report.warm_up_seconds:.2f} s"
+        )
+    table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({counted})")
     if report.speculates:
         rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
         table.add_row("hit rate", f"{rate}  ({report.hits} hits, {report.misses} misses)")

@@ -9,13 +9,17 @@ imported.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from loguru import logger
+
 from ..config import LlamaConfig, RopeScaling
-from ..tt.mesh import MeshPlan
+from ..tt.mesh import MeshError, MeshPlan
 from ..tt.precision import PrecisionError, precision_plan
 from .options import DemoOptions, UserError
 
@@ -25,6 +29,11 @@ MOST_TOKENS = CAPACITY - PROMPT_TOKENS
 PRECISION = "accuracy"
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
+# Options that mean nothing here. The prompt and --attention alspec, the default, are named as not used.
+UNUSED = (
+    "model", "json", "stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on",
+    "threshold", "chunk_size", "tail_alignment", "draft_window",
+)  # fmt: skip
 TINY = LlamaConfig(
     vocab_size=96,
     hidden_size=64,
@@ -46,16 +55,21 @@ def run(options: DemoOptions) -> int:
     from runtime_patches.simulated_n150 import doctor
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
-    unused = {"--model": options.model, "--json": options.json, "--stop": options.stop,
-              "--temperature": options.temperature, "drafting": options.drafter != "none",
-              "--sample-on": options.sample_on,
-              f"--attention {options.attention}": options.attention in ("sink", "static")}  # fmt: skip
-    if asked := [name for name, given in unused.items() if given]:
+    if refused := [*options.changed(*UNUSED), *(["drafting"] if options.drafter != "none" else [])]:
         raise UserError(
-            f"{asked[0]} does not go with --device sim, which runs a tiny random Llama and prints its PCC"
+            f"{refused[0]} does not go with --device sim, which runs a tiny random Llama and prints its PCC"
         )
-    if options.mesh is not None and MeshPlan.parse(options.mesh).chips > 1:
-        raise UserError(f"--mesh {options.mesh} does not go with --device sim, which has one chip")
+    if options.attention in ("sink", "static"):
+        raise UserError(
+            f"--attention {options.attention} does not go with --device sim: its attention is exact"
+        )
+    try:
+        mesh = MeshPlan.choose(options.mesh)
+    except MeshError as error:
+        raise UserError(f"--device sim: {error}") from error
+    if mesh.chips > 1:
+        source = f"--mesh {options.mesh}" if options.mesh else f"MESH_DEVICE={os.environ['MESH_DEVICE']}"
+        raise UserError(f"{source} does not go with --device sim, which has one chip")
     precision = options.precision or PRECISION
     try:
         precision_plan(precision, TINY.num_hidden_layers, options.precision_overrides)
@@ -72,6 +86,10 @@ def run(options: DemoOptions) -> int:
         environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
+    ignored = options.changed("prompt", "prompt_file")
+    ignored += ["--attention alspec"] if options.attention == "alspec" else []
+    if ignored:
+        logger.info("not used by --device sim: {}", ", ".join(ignored))
     command = [sys.executable, "-m", __spec__.name, str(options.max_new_tokens), str(options.seed), precision]
     if options.precision_overrides is not None:
         command.append(os.path.abspath(options.precision_overrides))
@@ -121,13 +139,13 @@ def main(arguments: list[str]) -> int:
             part = prompt[start : start + CHUNK]
             logits = model.prefill(part, 0, start, last=start + CHUNK >= PROMPT_TOKENS)
         got = read(logits)[0, 0, (PROMPT_TOKENS - 1) % 32].float()
-        worst = _show("prefill", got, expected)
+        found = [_show("prefill", got, expected)]
         for step in range(options.tokens - 1):
             # Both go on with the device's token, so that a near-tie does not part them.
             token = int(got.argmax())
             expected = reference.forward(torch.tensor([[token]]), cache)[0, 0]
             got = read(model.decode(model.step_inputs([token], [PROMPT_TOKENS + step])))[0, 0, 0].float()
-            worst = min(worst, _show(f"decode {step + 1}", got, expected))
+            found.append(_show(f"decode {step + 1}", got, expected))
     finally:
         ttnn.close_device(device)
     least = (
@@ -135,8 +153,14 @@ def main(arguments: list[str]) -> int:
         if "bfloat4_b" in precision.weight_formats(TINY.num_hidden_layers)
         else LEAST_PCC
     )
-    print(f"lowest PCC {worst:.6f}, required {least}")
-    return 0 if worst >= least else 1
+    return verdict(found, least)
+
+
+def verdict(found: Sequence[float], least: float) -> int:
+    """Print the lowest PCC; exit code 0 when every one reaches `least`, which NaN does not."""
+    lowest = math.nan if any(map(math.isnan, found)) else min(found)
+    print(f"lowest PCC {lowest:.6f}, required {least}")
+    return 0 if lowest >= least else 1
 
 
 def _show(step: str, got, expected) -> float:

@@ -10,10 +10,9 @@ import torch
 import ttnn
 
 from ..config import LlamaConfig
-from .mesh import TILE, MeshPlan
+from .mesh import BLOCKS, TILE, MeshPlan
 
 MAX_USERS = 32
-BLOCKS = (128, 64, TILE)  # positions; the largest that divides the capacity
 _ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 
 

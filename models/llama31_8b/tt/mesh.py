@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     import ttnn
 
 TILE = 32
+# Positions of the KV cache that attention takes at once: the largest that divides its capacity.
+BLOCKS = (128, 64, TILE)
 SP_AXIS, TP_AXIS = 0, 1
 # 12 banks of 1 GiB (Wormhole); what traces and activations need stands apart in perf/roofline.py.
 DRAM_BYTES = 12 * 1024**3
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
+# Machines of other cards, which MESH_DEVICE names for tt-metal's own models, and as many chips of N150 if there are.
+OTHER_CARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(
+    ("TG", "P100", "P150", "P150X4", "P150X8", "P300")
+)
 
 
 class MeshError(ValueError):
@@ -51,6 +57,12 @@ class MeshPlan:
         upper = text.strip().upper()
         if upper in NAMES:
             return cls(*NAMES[upper])
+        if upper in OTHER_CARDS:
+            same = OTHER_CARDS[upper]
+            raise MeshError(
+                f"the mesh {text!r} is of other cards than N150, the only ones this runs on"
+                + (f"; as many chips: {same}" if same else "")
+            )
         # MESH_DEVICE is also given as a tuple, "(1, 2)".
         found = re.fullmatch(r"\(?\s*(\d+)\s*[X,]\s*(\d+)\s*\)?", upper)
         if not found:
@@ -61,9 +73,13 @@ class MeshPlan:
 
     @classmethod
     def choose(cls, mesh: str | None = None, environment: Mapping[str, str] | None = None) -> MeshPlan:
-        """From the --mesh option, else MESH_DEVICE, else one chip."""
+        """From the --mesh option, else MESH_DEVICE, else one chip. Raises MeshError, which says where from."""
         environment = os.environ if environment is None else environment
-        return cls.parse(mesh or environment.get("MESH_DEVICE") or "1x1")
+        source, text = ("--mesh", mesh) if mesh else ("MESH_DEVICE", environment.get("MESH_DEVICE") or "1x1")
+        try:
+            return cls.parse(text)
+        except MeshError as error:
+            raise MeshError(f"{source}: {error}") from error
 
     @property
     def chips(self) -> int:
@@ -126,13 +142,25 @@ class MeshPlan:
 
     def open(self, **options) -> ttnn.MeshDevice:
         """Open the mesh, with the fabric on when it has several chips, and the gate of SGDC on every chip.
-        Keyword arguments as of ttnn.open_mesh_device. Close it with `close`."""
+        Keyword arguments as of ttnn.open_mesh_device. Close it with `close`.
+
+        Raises MeshError when ttnn finds too few chips or cards of several, and ttnn's RuntimeError.
+        """
         import ttnn
 
-        self.check_board(ttnn.get_num_devices())
+        chips, on_pcie = ttnn.get_num_devices(), ttnn.get_num_pcie_devices()
+        if chips > on_pcie:
+            raise MeshError(
+                f"ttnn finds {chips} chips on {on_pcie} PCIe devices; an N150 has one chip on its own"
+            )
+        self.check_board(chips)
         if self.fabric is not None:
             ttnn.set_fabric_config(getattr(ttnn.FabricConfig, self.fabric))
-        mesh = ttnn.open_mesh_device(ttnn.MeshShape(*self.shape), **options)
+        try:
+            mesh = ttnn.open_mesh_device(ttnn.MeshShape(*self.shape), **options)
+        except BaseException:
+            self._end_fabric()
+            raise
         try:
             _open_gate(mesh)
         except BaseException:
@@ -144,6 +172,11 @@ class MeshPlan:
         import ttnn
 
         ttnn.close_mesh_device(mesh)
+        self._end_fabric()
+
+    def _end_fabric(self) -> None:
+        import ttnn
+
         if self.fabric is not None:
             ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 

@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Machines with and without boards, for tests of the demo."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+from models.llama31_8b.demo import demo
+
+
+class Boards:
+    """/dev/tenstorrent and sysfs of a machine, as folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.devices, self.sysfs = folder / "dev", folder / "sys"
+        self.devices.mkdir()
+
+    def set(self, number: int, kind: str) -> None:
+        """A card of this type, by the driver's name."""
+        (self.devices / str(number)).touch()
+        own = self.sysfs / f"tenstorrent!{number}"
+        own.mkdir(parents=True, exist_ok=True)
+        (own / "tt_card_type").write_text(f"{kind}\n")
+
+
+def set_ttnn_version(monkeypatch, value: str) -> None:
+    """The version of ttnn, whether it is installed or not."""
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: value if name == "ttnn" else version(name)
+    )
+
+
+def refused(capsys, *arguments) -> str:
+    """The one line of error of a demo run that must end with 2."""
+    assert demo.main(["--prompt", "hello", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    return err.splitlines()[-1]
