@@ -87,12 +87,11 @@ def _reference_op(device, depth: int):
 
 
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """{tiles: cycles from the moment both members have started until both are done}, bf16, DRAM."""
+    """{tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
     import torch
     import ttnn
 
-    from perf.sgdc_layers import from_last_start
-    from runtime_patches.cycles import measure
+    from perf.sgdc_layers import measure_together, since_start
     from tt_kernels.common.peer import CorePair
     from tt_kernels.common.priority import RECEIVED, REJECTED
     from tt_kernels.device_exchange.op import DeviceExchange
@@ -107,9 +106,8 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
             )
             for _ in range(2)
         ]
-        exchange(tensors, priorities)
-        cores = measure(device, lambda given=tensors: exchange(given, priorities))
-        found[count] = from_last_start(cores, set(cores))
+        cores = measure_together(device, lambda given=tensors: exchange(given, priorities))
+        found[count] = since_start(cores, set(cores))
     exchange.check()
     return found
 

@@ -6,9 +6,10 @@
 The chip's rows 0 and 1 are the members. Every layer runs the real programs: exchange, speculative attention
 of both members, gate, MLP-like op (a row of tiles times a matrix), gate open. Two chips would run theirs at
 once, but slow dispatch, the only dispatch of the simulator, starts a program when the last one has ended on
-the whole chip. So the cycles of each member in each program are measured, and `timeline` puts them on one
-clock a member: members meet at the exchange and start attention together, and otherwise each goes on when it
-is done.
+the whole chip. So the cycles of each member in each program are measured, those of exchange and attention from a
+start that all cores have in common (`perf.start_line`), and `timeline` puts them on one clock a member: members
+meet at the exchange and start attention together, and otherwise each goes on when it is done. Every program
+counts with its launch; that of exchange and attention, which the start line hides, is taken to be the MLP's.
 """
 
 from __future__ import annotations
@@ -91,7 +92,6 @@ def predict(layers: list[LayerCycles]) -> float:
 def measure_patterns(device, patterns=PATTERNS) -> dict[str, dict]:
     """Run every pattern; for each the layers' cycles, `timeline` and `predict`."""
     pair = _Pair(device)
-    pair.layer(hit=True, measured=False)  # compiles everything
     found = {}
     for name, hits in patterns.items():
         pair.restart()
@@ -177,20 +177,14 @@ class _Pair:
             host = ttnn.from_torch(self._row(member), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
             ttnn.copy_host_to_device_tensor(host, tensor)
 
-    def layer(self, hit: bool, measured: bool = True) -> LayerCycles | None:
-        """One layer; its cycles, or None when it only warms up."""
+    def layer(self, hit: bool) -> LayerCycles:
+        """One layer and its cycles. Errors: RuntimeError when the device's outcome is not `hit`."""
         import ttnn
 
         from runtime_patches.cycles import measure
         from tt_kernels.common.cores import core_list
         from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, set_compute_gate
         from tt_kernels.speculative_flash_decode.op import PairMember, speculative_flash_decode_pair
-
-        def cycles(run) -> dict:
-            if measured:
-                return measure(self.device, run)
-            run()
-            return {}
 
         rows = [
             ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, y), ttnn.CoreCoord(3, y))]) for y in range(2)
@@ -201,29 +195,29 @@ class _Pair:
             for priority, config in zip(self.priorities, self.configs, strict=True)
         ]
         before = self._values()
-        exchanged = cycles(lambda: self.exchange(self.residuals, self.priorities))
         threshold = HIT if hit else MISS
-        attended = cycles(
-            lambda: speculative_flash_decode_pair(
-                members, chunk_size=CHUNK, threshold=threshold, peer=self.peer
-            )
-        )
-        # Not skip_compute: the measurement's own programs run between these.
-        closed = cycles(lambda: set_compute_gate(gates, users=1))
-        worked = cycles(self._mlp)
-        opened = cycles(lambda: clear_compute_gate(self.device))
-        self.exchange.check()
-        self.peer.pairs.check()
+
+        def attend():
+            speculative_flash_decode_pair(members, chunk_size=CHUNK, threshold=threshold, peer=self.peer)
+
+        exchanged = measure_together(self.device, lambda: self.exchange(self.residuals, self.priorities))
+        attended = measure_together(self.device, attend)
         sender = 1 if before[1] > before[0] else 0
         check_outcome(hit, sender, self._values())
-        if not measured:
-            return None
+        # Not skip_compute: the measurement's own programs run between these.
+        closed = measure(self.device, lambda: set_compute_gate(gates, users=1))
+        worked = measure(self.device, self._mlp)
+        opened = measure(self.device, lambda: clear_compute_gate(self.device))
+        self.exchange.check()
+        self.peer.pairs.check()
         sides = []
-        for row in rows:
+        for y, row in enumerate(rows):
             mine = set(core_list(row))
+            attention = since_start(attended, mine) + _launch(worked[0, y])
             gate = sum(_program(counts, mine) for counts in (closed, opened))
-            sides.append(MemberCycles(from_last_start(attended, mine), gate, _program(worked, mine)))
-        return LayerCycles(hit, sender, from_last_start(exchanged, set(exchanged)), tuple(sides))
+            sides.append(MemberCycles(attention, gate, _program(worked, mine)))
+        exchange = since_start(exchanged, set(exchanged)) + max(_launch(worked[0, y]) for y in range(2))
+        return LayerCycles(hit, sender, exchange, tuple(sides))
 
     def _values(self) -> list[int]:
         """Both members' priorities."""
@@ -291,13 +285,30 @@ def _program(counts: dict, cores: set) -> int:
     return max(counts[core].program.cycles for core in cores & set(counts))
 
 
-def from_last_start(counts: dict, cores: set) -> int:
-    """From the start of the last of `cores` to the end of the last: slow dispatch starts them one by one.
+def _launch(core) -> int:
+    """What the firmware spent on a program of one core, before and after its kernels."""
+    return core.program.cycles - max(span.cycles for span in core.kernels().values())
 
-    counts: as `runtime_patches.cycles.measure` returns them; its 32-bit clock may wrap in between.
+
+def measure_together(device, launch) -> dict:
+    """As `runtime_patches.cycles.measure`, of one program whose cores all start at once."""
+    from perf.start_line import held_at_start_line
+    from runtime_patches.cycles import measure
+
+    def held():
+        with held_at_start_line(device):  # and not what `measure` itself launches
+            launch()
+
+    return measure(device, held)
+
+
+def since_start(counts: dict, cores: set) -> int:
+    """From the common start of a program held at the start line to the end of the last kernel on `cores`.
+
+    counts: as `measure_together` returns them; their 32-bit clock may wrap in between.
     """
-    spans = [counts[core].program for core in cores & set(counts)]
-    base = spans[0].start
-    start = max((span.start - base + (1 << 31)) & 0xFFFFFFFF for span in spans)
-    end = max((span.end - base + (1 << 31)) & 0xFFFFFFFF for span in spans)
-    return end - start
+    from perf.start_line import common_start, signed
+
+    start = common_start(counts)
+    ends = [span.end for core in cores & set(counts) for span in counts[core].kernels().values()]
+    return max(signed(end - start) for end in ends)

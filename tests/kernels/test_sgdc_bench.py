@@ -12,8 +12,8 @@ from perf.sgdc_layers import (
     MemberCycles,
     as_text,
     check_outcome,
-    from_last_start,
     predict,
+    since_start,
     synchronisation,
     timeline,
 )
@@ -60,15 +60,15 @@ def test_the_table_says_whether_the_target_is_met():
     assert "within 12.0% (target: 10%, missed)" in as_text({"0%": found, "100%": found | {"error": -0.12}})
 
 
-@pytest.mark.parametrize("first", [1000, 0xFFFFFFFF, 0xFFFFFF90, 0xFFFFFC00])
-def test_the_clock_may_wrap_while_cores_start_and_end(first):
-    """Cores start 0, 100 and 250 cycles after `first`, and end 900, 800 and 700 after it."""
+@pytest.mark.parametrize("start", [1000, 0xFFFFFFFF, 0xFFFFFF90, 0xFFFFFC00])
+def test_the_clock_may_wrap_between_start_and_end(start):
+    """Three cores start together, and end 900, 800 and 700 cycles later."""
     counts = {}
-    for column, (start, end) in enumerate(((0, 900), (100, 800), (250, 700))):
-        span = Span(end - start, 1, (first + start) & 0xFFFFFFFF, (first + end) & 0xFFFFFFFF)
-        counts[column, 0] = CoreCycles(span, *[None] * 5)
-    assert from_last_start(counts, set(counts)) == 900 - 250
-    assert from_last_start(counts, {(0, 0), (1, 0), (5, 5)}) == 900 - 100
+    for column, cycles in enumerate((900, 800, 700)):
+        kernel = Span(cycles, 1, start, (start + cycles) & 0xFFFFFFFF)
+        counts[column, 0] = CoreCycles(None, kernel, *[None] * 4)
+    assert since_start(counts, set(counts)) == 900
+    assert since_start(counts, {(1, 0), (2, 0), (5, 5)}) == 800
 
 
 def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():

@@ -97,11 +97,6 @@ class World:
 
         return ttnn.CoreRangeSet([])
 
-    def chip_pairs(self):
-        from tt_kernels.common.peer import ChipPairs
-
-        ChipPairs(self.device)
-
     def without_pairs(self):
         from tt_kernels.device_exchange.op import DeviceExchange
 
@@ -171,7 +166,6 @@ CALLS = {
     ),
     # the exchange
     "no pairs": (lambda w: w.without_pairs(), VALUE, "a ChipPairs or a CorePair, not None"),
-    "chips without a fabric": (lambda w: w.chip_pairs(), VALUE, "need FABRIC_1D, the fabric is DISABLED"),
     "no time": (lambda w: w.timeout(0), VALUE, "finite number of seconds, not 0"),
     "endless time": (lambda w: w.timeout(float("inf")), VALUE, "finite number of seconds, not inf"),
     "no number of time": (lambda w: w.timeout(float("nan")), VALUE, "finite number of seconds, not nan"),
