@@ -24,8 +24,8 @@ class Peer:
         cores and its state counts the calls. `pairs.check()` raises PeerError that says which member gave up.
     gathered: the priorities of both members as device_exchange returns them, uint32 [1, 1, 2, MAX_USERS]; for
         CorePair one a member. The member whose users have the highest priority sends; on a tie member 0.
-    timeout_s: how long a member waits for its peer, in seconds at 1 GHz. One that gave up leaves the outputs
-        of a receiver as they were and does nothing any more until `pairs.reset()`.
+    timeout_s: how long a member waits for its peer, in seconds at 1 GHz. A sender that gave up accepts no guess;
+        the outputs of a receiver that did are undefined. Neither speaks to its peer until `pairs.reset()`.
     """
 
     pairs: ChipPairs | CorePair
