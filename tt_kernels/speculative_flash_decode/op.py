@@ -85,7 +85,8 @@ def speculative_flash_decode(
     threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
     priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED (also
-        where its guess found no peer) by the sender, BYPASSED below 2 * chunk_size cached tokens, RECEIVED by a receiver; ACCEPTED if skipped.
+        where its guess found no peer) by the sender, BYPASSED below 2 * chunk_size cached tokens, RECEIVED by
+        a receiver; ACCEPTED if skipped.
     peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip
         sends to nobody.
 
