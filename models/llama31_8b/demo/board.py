@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import ttnn
 
     from ..config import LlamaConfig
-    from ..reference.generate import GenerationResult
-    from ..tokenizer import Tokenizer
+    from ..tt.model import TtLlama
 
 PRECISION = "performance"
 TRACE_REGION_BYTES = 64 * 1024**2
@@ -147,41 +146,41 @@ def run(options: DemoOptions, text: str | None) -> int:
     state = load_state_dict(folder, config)
     entry = entry_folder(config, state, mesh, plan.precision)
     make_folder(entry)
+    printer = TextPrinter(loaded, None if options.json else sys.stdout)
+    clock = TokenClock(token_callback(loaded, options, printer.push))
     device = open_mesh(mesh)
     try:
-        printer = TextPrinter(loaded, None if options.json else sys.stdout)
-        clock = TokenClock(token_callback(loaded, options, printer.push))
-        result, traced = _generate(device, plan, config, state, entry, options, ids, tokenizer, clock)
+        from ..tt.generator import Generator
+
+        model = _load_model(device, plan, config, state, entry)
+        generator = Generator(model, choose=options.sample_on or "device")
+        result = generator.generate(
+            [ids],
+            max_new_tokens=options.max_new_tokens,
+            sampling=options.sampling(),
+            eos_token_ids=tokenizer.eos_token_ids,
+            on_token=clock,
+            context_limit=plan.limit,
+        )
         printer.finish()
     finally:
         mesh.close(device)
     used = replace(options, attention="exact", mesh=str(mesh), precision=options.precision or PRECISION)
-    return show_result(loaded, used, used.policy(), ids, result, clock.first_steps(2 if traced else 1))
+    # The first step compiles what the kernel cache lacks; the second records the trace that the others replay.
+    warm_up = clock.first_steps(2 if generator.traced else 1)
+    return show_result(loaded, used, used.policy(), ids, result, warm_up)
 
 
-def _generate(
-    device: ttnn.MeshDevice, plan: BoardPlan, config: LlamaConfig, state: dict[str, torch.Tensor], entry: Path,
-    options: DemoOptions, ids: list[int], tokenizer: Tokenizer, on_token: TokenClock,
-) -> tuple[GenerationResult, bool]:  # fmt: skip
-    """The text, and whether its steps were replayed traces."""
-    from ..tt.generator import Generator
+def _load_model(
+    device: ttnn.MeshDevice, plan: BoardPlan, config: LlamaConfig, state: dict[str, torch.Tensor], entry: Path
+) -> TtLlama:
+    """The model of one user, its weights through the cache `entry`."""
     from ..tt.model import TtLlama
     from ..tt.weight_map import WeightMap
     from ..tt.weight_store import WeightStore
 
-    mesh = plan.mesh
-    store, weights = WeightStore(device, mesh, entry), WeightMap(config, state, mesh)
-    model = TtLlama(device, mesh, config, plan.precision, weights, store, capacity=plan.capacity)
-    generator = Generator(model, choose=options.sample_on or "device")
-    result = generator.generate(
-        [ids],
-        max_new_tokens=options.max_new_tokens,
-        sampling=options.sampling(),
-        eos_token_ids=tokenizer.eos_token_ids,
-        on_token=on_token,
-        context_limit=plan.limit,
-    )
-    return result, generator.traced
+    store, weights = WeightStore(device, plan.mesh, entry), WeightMap(config, state, plan.mesh)
+    return TtLlama(device, plan.mesh, config, plan.precision, weights, store, capacity=plan.capacity)
 
 
 class TokenClock:
