@@ -144,7 +144,11 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
     inputs = model.step_inputs([0] * users, [0] * users)
     logits = model.decode(inputs, whole=False)
     found = {}
-    for name, params in (("greedy", SamplingParams()), ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9))):
+    for name, params in (
+        ("greedy", SamplingParams()),
+        ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9)),
+        ("from many", SamplingParams(0.7, top_k=40, top_p=0.9)),
+    ):
         chooser = Chooser(mesh, model.plan, model.config, params)
         source = _TokenSource(model, params, users, chooser, None)
         # The first run also writes what programs keep on the device.

@@ -26,17 +26,30 @@ class Generator:
     draw the same tokens from the same seeds (see sampling.py).
 
     A decode step is captured as a trace after its first run where the mesh was opened with a trace region and fast
-    dispatch; elsewhere every step runs eagerly. `traced` says which, `why_eager` why.
+    dispatch; elsewhere, and with trace=False, every step runs eagerly and `why_eager` says why. `replays` counts the
+    steps of the last `generate` that replayed a trace.
     """
 
-    def __init__(self, model: TtLlama, *, choose: str = "device", prefill_chunk: int = PREFILL_CHUNK) -> None:
+    def __init__(
+        self,
+        model: TtLlama,
+        *,
+        choose: str = "device",
+        prefill_chunk: int = PREFILL_CHUNK,
+        trace: bool = True,
+    ) -> None:
         if choose not in ("device", "host"):
             raise ValueError(f"choose must be device or host, got {choose!r}")
         if prefill_chunk < TILE or prefill_chunk & (prefill_chunk - 1):
             raise ValueError(f"prefill_chunk must be a power of two of at least {TILE}, got {prefill_chunk}")
         self.model, self.choose, self.prefill_chunk = model, choose, prefill_chunk
-        self.why_eager = _why_no_trace(model.mesh)
-        self.traced = self.why_eager is None
+        self.why_eager = _why_no_trace(model.mesh) if trace else "trace=False"
+        self.replays = 0
+
+    @property
+    def traced(self) -> bool:
+        """Whether steps of the last `generate` replayed a trace."""
+        return self.replays > 0
 
     def generate(
         self,
@@ -64,7 +77,7 @@ class Generator:
         for stream, prompt in zip(streams, prompts, strict=True):
             _check_ids(model, stream.user, prompt)
         source = _TokenSource(model, sampling, len(prompts), self._chooser(sampling, on_logits), on_logits)
-        if not self.traced:
+        if self.why_eager is not None:
             logger.info("decode steps run eagerly: {}", self.why_eager)
 
         started = time.perf_counter()
@@ -102,7 +115,7 @@ class Generator:
 
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> int:
         """Decode until every stream has ended; the number of tokens."""
-        model, decoded, trace, steps = self.model, 0, None, 0
+        model, decoded, trace, steps, self.replays = self.model, 0, None, 0, 0
         inputs = model.step_inputs([0] * model.users, [-1] * model.users)
         changed, output = True, None
         try:
@@ -110,16 +123,13 @@ class Generator:
                 if changed or source.chooser is None:
                     _load(model, inputs, unfinished, lengths)
                 source.draw([stream.user for stream in unfinished])
-                if trace is not None:
-                    ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
-                elif self.traced and steps == 1:
-                    # The first step compiled all programs. Capturing runs nothing.
-                    trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
+                if trace is None and self.why_eager is None and steps == 1:
+                    trace, output = _capture(model, inputs, source)
+                if trace is None:
                     output = _step(model, inputs, source)
-                    ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
-                    ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
                 else:
-                    output = _step(model, inputs, source)
+                    ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
+                    self.replays += 1
                 steps += 1
                 result = read(output)
                 changed = False
@@ -180,6 +190,19 @@ def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tens
     ttnn.plus_one(inputs.positions, skip_negative_entries=True)
     ttnn.plus_one(inputs.angles)
     return logits if source.chooser is None else source.chooser(logits, source.uniforms, inputs.tokens)
+
+
+def _capture(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> tuple[int, ttnn.Tensor]:
+    """A trace of `_step` and the tensor each replay writes. Runs nothing: the programs must be compiled by now."""
+    trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
+    try:
+        output = _step(model, inputs, source)
+    except BaseException:
+        ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
+        ttnn.release_trace(model.mesh, trace)
+        raise
+    ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
+    return trace, output
 
 
 def _load(

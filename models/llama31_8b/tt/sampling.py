@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The next tokens chosen on the chips, from logits whose columns are split over them.
 
-Every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable form, so that of equal logits the lower ids
-stay as in the reference. Only those candidates cross the links, and every chip draws from all of them alike. The draw
-is the reference's own, `inverse_cdf` over ascending ids with one number of each user's generator: the same seeds give
-the tokens of `choose="host"` and, as far as logits agree, of the reference. Masses are whole 65536ths of the largest
-one, so a border between two tokens moves by less than 2.5e-4 of the whole mass; only a number drawn that close to a
-border may fall otherwise, and a top_p that close to one keep a token more or fewer.
+For greedy and for top_k up to 32, here, every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable
+form, so that of equal logits the lower ids stay as in the reference. Only those candidates cross the links, and every
+chip draws from all of them alike. The draw is the reference's own, `inverse_cdf` over ascending ids with one number of
+each user's generator: the same seeds give the tokens of `choose="host"` and, as far as logits agree, of the reference.
+Masses are whole 65536ths of the largest one, so a border between two tokens moves by less than 2.5e-4 of the whole
+mass; only a number drawn that close to a border may fall otherwise, and a top_p that close to one keep a token more or
+fewer.
 
 `ttnn.sampling` would end in the same place. But its random numbers come from a generator in each core, seeded by an
 argument that a captured trace repeats, or else going on from what that core drew before: no host can repeat them, and
@@ -15,7 +16,7 @@ they depend on the core a user has. Its masses are bfloat16. Here the numbers ar
 positions. (On the simulated chip it does not load: what the stand-in compiler makes of its writer, which divides
 floats, has relocations the loader refuses. `ttnn.rand` does not compile there, for a scalar float at run time.)
 
-32 candidates are the tile that the stable top-k sorts. Distributions of more tokens are the host's, see `why_host`.
+32 candidates are the tile that the stable top-k sorts. From more tokens `WholeVocabulary` draws.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
+import torch.nn.functional as F
 import ttnn
 
 from ..config import LlamaConfig
@@ -31,10 +33,9 @@ from ..reference.sampling import SamplingParams
 from .linear import gather, kernel_config
 from .lm_head import BLOCK_TILES, column_blocks
 from .mesh import TILE, MeshPlan
+from .whole_vocabulary import ORIGIN, WholeVocabulary
 
 CANDIDATES = TILE
-# A token travels as ORIGIN - id: positive, a whole float32, and larger for lower ids.
-ORIGIN = 2**24
 # Masses are whole numbers of two such digits; 32 of them sum exactly in float32.
 DIGIT = 256
 # Numbers of so many bits leave number * total below total after any rounding.
@@ -44,22 +45,13 @@ STEEPEST = 1e30
 LOWEST = torch.finfo(torch.bfloat16).min
 
 
-def why_host(params: SamplingParams, vocab_size: int) -> str | None:
-    """Why the chips cannot choose by `params`; None when they can."""
-    kept = min(params.top_k or vocab_size, vocab_size)
-    if params.greedy or kept <= CANDIDATES:
-        return None
-    wanted = f"top_k = {params.top_k}" if params.top_k else f"top_k = 0, all {vocab_size} tokens"
-    return f"the chips draw from up to {CANDIDATES} tokens, not from {wanted} at temperature {params.temperature}"
-
-
 def block_starts(blocks: Sequence[int], tp: int) -> list[int]:
     """The first id of every block, chip after chip; blocks: columns of each block of a chip."""
     return list(accumulate(list(blocks) * tp, initial=0))[:-1]
 
 
 class Chooser:
-    """Chooses a token for each row of logits by `params`, on every chip the same. Raises ValueError for `why_host`.
+    """Chooses a token for each row of logits by `params`, on every chip the same.
 
     block_tiles: tiles of columns sorted at once; above 1024, topk has one core do it.
     Logits must hold no NaN: a row that does gets any token of the vocabulary.
@@ -69,8 +61,6 @@ class Chooser:
         self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, params: SamplingParams, *,
         block_tiles: int = BLOCK_TILES,
     ) -> None:  # fmt: skip
-        if reason := why_host(params, config.vocab_size):
-            raise ValueError(reason)
         self.mesh, self.plan, self.params, self.vocab = mesh, plan, params, config.vocab_size
         padded = plan.padded_vocab(config)
         self.blocks = column_blocks(padded // plan.tp, block_tiles)
@@ -79,6 +69,10 @@ class Chooser:
             mask = torch.zeros(padded)
             mask[self.vocab :] = LOWEST
             self._padding = self._put(mask, "bfloat16", split=True)
+        self._whole = None
+        if not params.greedy and min(params.top_k or self.vocab, self.vocab) > CANDIDATES:
+            self._whole = WholeVocabulary(mesh, plan, config, params)
+            return
         # What index 0 of every block travels as.
         starts = torch.tensor(block_starts(self.blocks, plan.tp))
         self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
@@ -95,7 +89,8 @@ class Chooser:
         )
 
     def uniforms(self, values: Sequence[float], on_device: bool = True) -> ttnn.Tensor | None:
-        """The numbers in [0, 1) that a call reads, one a row: float32 [1, 1, rows, 1]; None when greedy.
+        """The numbers in [0, 1) that a call reads, one a row: float32 [1, 1, rows, 1], or 32 rows where it draws from
+        more than 32 tokens; None when greedy.
 
         They are rounded down to 22 bits.
         """
@@ -106,6 +101,8 @@ class Chooser:
             raise ValueError(f"uniform numbers must be in [0, 1), got {wrong[0]}")
         scale = 2.0**DRAWN_BITS
         numbers = torch.floor(torch.tensor(list(values), dtype=torch.float64) * scale) / scale
+        if self._whole is not None:
+            numbers = F.pad(numbers, (0, TILE - len(numbers)))
         return self._put(numbers[:, None], "float32", on_device=on_device)
 
     def __call__(
@@ -115,6 +112,8 @@ class Chooser:
         `uniforms`. Returns uint32 [1, rows], ROW_MAJOR, written to `output` if given."""
         if self.params.greedy and self.plan.tp == 1:
             return greedy(self._without_padding(logits), output)
+        if self._whole is not None:
+            return self._ids(self._whole(self._without_padding(logits), uniforms), output)
         values, keys = self.candidates(logits)
         if self.params.greedy:
             return self.first(keys, output)

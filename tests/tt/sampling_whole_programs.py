@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Draws from whole vocabularies on the device of a worker (see sim_worker.py), from given logits."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from sampling_programs import make_chooser
+from tt_programs import TINY
+
+
+def keep(mesh, logits, cases: list, shape: tuple[int, int]) -> list:
+    """bfloat16 logits [rows, vocab] and parameters -> for each the masses left, float32 [rows, vocab]. The LM head's
+    padding follows the logits; shape: blocks and tiles a block."""
+    from models.llama31_8b.tt.mesh import MeshPlan
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.whole_vocabulary import WholeVocabulary
+
+    rows, vocab = logits.shape
+    config, found, masses = replace(TINY, vocab_size=vocab), [], None
+    for params in cases:
+        chooser = WholeVocabulary(mesh, MeshPlan(), config, params, shape=shape)
+        if masses is None:
+            masses = chooser.masses(_put_logits(mesh, logits, chooser.columns))
+        found.append(_flat(read(chooser.kept_masses(*masses)))[:rows, :vocab])
+    return found
+
+
+def choose_from_all(mesh, logits, params, numbers) -> list[int]:
+    """Tokens by uniform numbers, one a row, from bfloat16 logits [rows, vocab]."""
+    from models.llama31_8b.tt.model import read
+
+    chooser = make_chooser(mesh, params, logits.shape[1])
+    return read(chooser(_put_logits(mesh, logits, logits.shape[1]), chooser.uniforms(numbers)))[0].tolist()
+
+
+def draw_on_two_chips(mesh, logits, params, numbers) -> dict:
+    """The vocabulary split over two chips that one device runs in turn: tokens drawn by `numbers`, float64 [draws,
+    rows], by either chip, [draws, rows]; and for each token how many zeros stand before it, [rows, vocab].
+
+    Where the chips would gather, each waits for the other.
+    """
+    import torch
+    import ttnn
+
+    from models.llama31_8b.tt.mesh import MeshPlan
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.whole_vocabulary import ORIGIN, WholeVocabulary
+
+    rows, vocab = logits.shape
+    turn, meeting, given = threading.Lock(), threading.Barrier(2), [None, None]
+
+    class Chip(WholeVocabulary):
+        def __init__(self, index: int) -> None:
+            self.index = index
+            super().__init__(mesh, MeshPlan(1, 2), replace(TINY, vocab_size=vocab), params)
+
+        def _put(self, values, split=None):
+            mine = values if split is None else values.chunk(2, split)[self.index]
+            mine = mine.contiguous() if mine.ndim == 4 else mine[None, None]
+            return ttnn.from_torch(mine, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh)
+
+        def _of_chips(self, part):
+            given[self.index] = part
+            self._wait()
+            found = ttnn.concat(list(given), dim=0)
+            self._wait()
+            return found
+
+        def _wait(self) -> None:
+            turn.release()
+            meeting.wait(300)
+            turn.acquire()
+
+        def run(self) -> tuple:
+            part = logits[:, self.index * self.columns : (self.index + 1) * self.columns]
+            masses, blocks = self.masses(_put_logits(mesh, part, self.columns))
+            drawn = []
+            for row in numbers:
+                uniforms = torch.zeros(32, 1, dtype=torch.float64)
+                uniforms[:rows, 0] = row
+                keys = self.draw(masses, self._put(uniforms.float()))
+                drawn.append(ORIGIN - read(keys)[0, 0, :rows, 0].long())
+            rank = self._rank(ttnn.eqz(blocks))
+            return torch.stack(drawn), _flat(read(rank))[:rows, : self.columns]
+
+    found = [None, None]
+
+    def work(index: int) -> None:
+        with turn:
+            try:
+                found[index] = Chip(index).run()
+            except BaseException:
+                meeting.abort()
+                raise
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (first, ranks), (second, more) = found
+    return {"first": first, "second": second, "ranks": torch.cat((ranks, more), 1)[:, :vocab]}
+
+
+def _put_logits(mesh, logits, columns: int):
+    """Rows of logits as tiles, followed by padding larger than all, as a row of the head's weights could make it."""
+    import torch.nn.functional as F
+    import ttnn
+
+    from models.llama31_8b.tt.sampling import LOWEST
+
+    # Chooser masks it before; here it is as masked.
+    padded = F.pad(logits, (0, columns - logits.shape[1]), value=LOWEST)
+    return ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+
+
+def _flat(blocks):
+    """[blocks, tiles, 32, 32] -> [32, columns]."""
+    return blocks.permute(2, 0, 1, 3).reshape(32, -1)

@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens drawn from whole vocabularies: small ones on the simulated chip, 128256 tokens in a model of its arithmetic,
+both against the reference."""
+
+import math
+
+import pytest
+import torch
+from loguru import logger
+from sampling_whole_programs import draw_on_two_chips, keep
+from test_tt_sampling import margin
+
+from models.llama31_8b.reference.sampling import SamplingParams, filter_logits, inverse_cdf, warp_logits
+
+# What whole_vocabulary.py says: no border between two tokens moves by more, of the whole mass.
+BORDER = 2e-5
+VOCAB = 128256
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(900)
+def test_draws_of_two_chips_are_the_references(sim_device):
+    """By temperature alone, from 60 columns of either chip and padding: numbers beside borders, 0, and nearly 1.
+
+    Rows: any, flat, peaked, all mass on the second chip, zeros of both signs. Ranks are counted across chips.
+    """
+    generator = torch.Generator().manual_seed(3)
+    logits = (torch.randn(12, 120, generator=generator) * 3).bfloat16()
+    logits[1], logits[2, 50], logits[3, :100] = 1.5, 40, -300
+    logits[4, 10:60:2], logits[4, 11:120:3] = 0.0, -0.0
+    params = SamplingParams(1.3)
+    masses = warp_logits(logits, params).double()
+    borders = (masses / masses.sum(1, keepdim=True)).cumsum(1)
+    ids = torch.randint(5, 115, (12, 1), generator=generator)
+    numbers = borders.gather(1, ids)[:, 0] + torch.where(torch.arange(12) % 2 == 0, 1.0, -1.0) * 1.5 * BORDER
+    numbers = numbers.clamp(0, 1 - 2**-20)
+    numbers[5], numbers[6], numbers[7] = 0.0, 1 - 2**-20, 1 - 2**-22
+    told = sim_device("2x1").run(draw_on_two_chips, logits, params, numbers[None], timeout=800)
+    assert torch.equal(told["first"], told["second"])
+    clear = margin(masses, numbers) >= BORDER
+    assert clear.sum() >= 8
+    expected = inverse_cdf(masses, numbers)
+    logger.info("{} of {} numbers are clear of borders; {}", int(clear.sum()), len(clear), told["first"])
+    assert torch.equal(told["first"][0][clear], expected[clear])
+    zero = (logits == 0).float()
+    assert zero[4].sum() > 40 and torch.equal(told["ranks"], zero.cumsum(1) - zero)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(900)
+def test_what_top_k_and_top_p_keep_is_the_references(sim_device):
+    """top_k 40 and then top_p 0.9 within it; equal logits stand at both borders. Rows: any, flat, few values, peaked,
+    zeros of both signs, some -inf."""
+    generator = torch.Generator().manual_seed(4)
+    logits = (torch.randn(8, 90, generator=generator) * 3).bfloat16()
+    logits[1], logits[2] = -2.5, logits[2].round() / 2
+    logits[3, 17], logits[4, ::2], logits[5, 30:50] = 60.0, -0.0, -math.inf
+    logits[4, 1::4] = 0.0
+    params = SamplingParams(1.5, top_k=40, top_p=0.9)
+    (found,) = sim_device("2x1").run(keep, logits, [params], (1, 3), timeout=800)
+    expected = warp_logits(logits, params)
+    logger.info("kept: {}", (found > 0).sum(1).tolist())
+    ties = [len(row[kept > 0].unique()) < int((kept > 0).sum()) for row, kept in zip(logits, expected)]
+    assert ties[1] and ties[2] and ties[4]
+    assert torch.equal(found > 0, expected > 0)
+    error = (found.double() / found.double().sum(1, keepdim=True) - expected.double()).abs().max()
+    logger.info("masses are off by up to {:.1e}", error)
+    assert error < 1e-6
+
+
+def cut(x: torch.Tensor) -> torch.Tensor:
+    """What the matrix unit makes of numbers [..., lanes]: 12 bits at the largest exponent of eight."""
+    groups = x.reshape(*x.shape[:-1], -1, 8)
+    exponent = torch.frexp(groups.abs().amax(-1, keepdim=True))[1]
+    step = torch.ldexp(torch.ones_like(groups[..., :1]), exponent - 12)
+    return (torch.trunc(groups / step) * step).reshape(x.shape)
+
+
+def in_tiles(logits: torch.Tensor, fill: float) -> torch.Tensor:
+    """[rows, vocab] -> [rows, blocks, tiles, 32]."""
+    tiles = -(-logits.shape[1] // 32)
+    width = math.ceil(math.sqrt(tiles))
+    blocks = -(-tiles // width)
+    padded = torch.nn.functional.pad(logits, (0, blocks * width * 32 - logits.shape[1]), value=fill)
+    return padded.reshape(len(logits), blocks, width, 32)
+
+
+def borders_of_chip(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """The mass up to each id as a chip sums it, of the whole: float64 [rows, vocab]."""
+    x = in_tiles(logits.float(), -(2.0**126))
+    masses = torch.exp((x - x.amax((1, 2, 3), keepdim=True)) * torch.tensor(1 / temperature))
+    up_to, scale, rest = torch.zeros_like(masses, dtype=torch.float64), 1.0, masses
+    for last in (False, False, True):
+        rest = rest * (1 if last else 2048)
+        scale *= 1 if last else 2048
+        piece = rest if last else torch.floor(rest)
+        up_to += cut(piece).double().cumsum(-1) / scale
+        rest = rest - piece
+    up_to = up_to.float()
+    sums = up_to[..., -1:].double()
+    tiles = sums.cumsum(2).float().double()
+    blocks = tiles[:, :, -1:].cumsum(1).float().double()
+    offset = (blocks - tiles[:, :, -1:]) + (tiles - sums)
+    found = (up_to.double() + offset).reshape(len(logits), -1) / blocks[:, -1:, 0, 0]
+    return found[:, : logits.shape[1]]
+
+
+def large_rows() -> torch.Tensor:
+    """bfloat16 [5, 128256]: as of a model, narrow, wide, flat, and one token before a tail of two thirds a percent."""
+    generator = torch.Generator().manual_seed(5)
+    logits = torch.randn(5, VOCAB, generator=generator) * torch.tensor([3.0, 0.5, 12.0, 0.0, 0.01])[:, None]
+    logits[4, 777] = math.log(VOCAB) + 5.0
+    return logits.bfloat16()
+
+
+@pytest.mark.parametrize("temperature", [0.6, 1.0])
+def test_borders_of_128256_tokens_are_float64s(temperature):
+    logits = large_rows()
+    masses = torch.softmax(logits.double() / temperature, dim=-1)
+    wrong = (borders_of_chip(logits, temperature) - masses.cumsum(1)).abs().amax(1)
+    logger.info("temperature {}: borders are off by up to {}", temperature, [f"{x:.1e}" for x in wrong])
+    assert wrong.max() < BORDER
+
+
+@pytest.mark.parametrize("top_p", [0.5, 0.9, 0.999])
+def test_top_p_of_128256_tokens_cuts_where_the_reference_does(top_p):
+    """The sums that the threshold is searched by: pieces of lanes' sums, the whole lanes' sum 2048 of them."""
+    logits = large_rows()
+    masses = torch.softmax(logits.double(), dim=-1)
+    kept = filter_logits(logits, SamplingParams(1.0, top_p=top_p)) > -math.inf
+    tiles = in_tiles(logits.float(), -(2.0**126))
+    parts = torch.exp(tiles - tiles.amax((1, 2, 3), keepdim=True))
+
+    def lanes_summed(parts: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+        scaled = parts.double().sum((1, 2)).float() * unit
+        whole = torch.floor(scaled)
+        return (cut(whole) + cut(scaled - whole)).double().sum(1).float()[:, None]
+
+    unit = 2048 / parts.sum((1, 2)).amax(1, keepdim=True)
+    share = unit * 2048 / lanes_summed(parts, unit)
+    for row in range(len(logits)):
+        least = logits[row][kept[row]].min()
+        for threshold in (least, logits[row][kept[row]].median()):
+            chosen = tiles[row : row + 1] >= threshold.float()
+            found = float(lanes_summed(parts[row : row + 1] * chosen, share[row : row + 1])) / 2048
+            exact = float(masses[row][logits[row] >= threshold].sum())
+            logger.info("row {}, from {}: {:.7f}, exactly {:.7f}", row, float(threshold), found, exact)
+            assert abs(found - exact) < BORDER
