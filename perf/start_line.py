@@ -16,8 +16,8 @@ from pathlib import Path
 from tt_kernels.common.cores import all_worker_cores, core_list
 
 ROOT = Path(__file__).parents[1]
-_LINE_WORDS = 16
 HEADER = "perf/kernels/start_line.hpp"
+_LINE_WORDS = 16
 # Of the starts of all data movement kernels: they look at the clock every few cycles.
 MOST_APART = 64
 

@@ -42,7 +42,7 @@ def parts(tokens: int, chunk_tiles: int, workers: int, speculate: bool) -> list[
     middle, guess = last_begin - first_end, total - (last_begin - first_end)
     share_of_speculative = 0
     if speculate:
-        share_of_speculative = middle if workers == 1 else min(max(-(-total // workers) - guess, 0), middle)
+        share_of_speculative = middle if workers == 1 else min(max(total // workers - guess, 0), middle)
     others = [w for w in range(workers) if not (speculate and w == speculative_worker(workers))]
     nothing = range(0)
     found: dict[int, Part] = {}

@@ -38,7 +38,8 @@ inline uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 // The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the first and the last
 // `chunk` tiles; below two chunks they are all there is. Without speculation the middle is everything.
-// The tiles are dealt so that all workers read about as many; the reducer's slice is empty only if the middle is.
+// The tiles are dealt so that all workers read about as many, the speculative worker never more than the others unless
+// the guess alone is: it has the guess to emit besides. The reducer's slice is empty only if the middle is.
 inline Part part_of(uint32_t tokens, uint32_t chunk, uint32_t worker, uint32_t workers, bool speculate) {
     const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
     const uint32_t first_end = speculate ? least(chunk, total) : 0;
@@ -56,7 +57,7 @@ inline Part part_of(uint32_t tokens, uint32_t chunk, uint32_t worker, uint32_t w
     // The speculative worker fills up to an even share and takes its slice from the end of the middle.
     uint32_t speculative_share = 0;
     if (speculate) {
-        const uint32_t even = (total + workers - 1) / workers;
+        const uint32_t even = total / workers;
         speculative_share = workers == 1 ? middle : (even > guess ? least(even - guess, middle) : 0);
     }
     if (speculative) {
