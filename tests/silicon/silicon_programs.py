@@ -47,18 +47,21 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
 
 
 def decode_speed(mesh, source: str, precision: str, prompt: list[int], new_tokens: int) -> dict:
-    """Greedy decoding chosen on the device: tokens a second of one user, whether steps were replayed traces,
-    and how many tokens were decoded."""
+    """Greedy decoding chosen on the device: tokens a second of one user, how many steps replayed a trace, how many
+    tokens were decoded, and whether they are those of eager steps."""
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.weights import load_state_dict, read_config, resolve_source
 
     folder, _ = resolve_source(source)
     config = read_config(folder)
-    generator = Generator(build(mesh, config, load_state_dict(folder, config), precision, 1024))
+    model = build(mesh, config, load_state_dict(folder, config), precision, 1024)
+    generator = Generator(model)
     generator.generate([prompt], max_new_tokens=3, eos_token_ids=())  # compiles every program, and a trace
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
     speed = {
         "prefill_tokens_per_s": result.prefill_tokens_per_second,
         "tokens_per_s": result.decode_tokens_per_second,
     }
-    return speed | {"traced": generator.traced, "tokens": result.decode_tokens}
+    eager = Generator(model, trace=False).generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
+    same = eager.token_ids == result.token_ids
+    return speed | {"replays": generator.replays, "tokens": result.decode_tokens, "eager_text": same}

@@ -72,7 +72,7 @@ def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
     least = LEAST_PCC_OF_FOUR_BITS if precision == "performance" else LEAST_PCC
-    assert len(rows) == 15 and min(row["pcc"] for row in rows) >= least
+    assert len(rows) == 15 and all(row["pcc"] >= least for row in rows)
 
 
 @PLANS
@@ -90,4 +90,5 @@ def test_decode_replays_a_trace(sim_device, checkpoint):
     told = sim_device(options=TRACE).run(decode_speed, checkpoint, "performance", prompt, 200, timeout=3500)
     bound = budget(LLAMA, MeshPlan(), precision_plan("performance", 32), 1024).tokens_per_s()
     logger.info("{}; bound {:.1f} tokens/s", told, bound)
-    assert told["traced"] and told["tokens"] == 199
+    # The first step compiles; all others are one trace, and write what eager steps do.
+    assert told["tokens"] == 199 and told["replays"] == 198 and told["eager_text"]
