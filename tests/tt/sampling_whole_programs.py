@@ -7,13 +7,12 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from sampling_programs import make_chooser
 from tt_programs import TINY
 
 
 def keep(mesh, logits, cases: list, shape: tuple[int, int]) -> list:
-    """bfloat16 logits [rows, vocab] and parameters -> for each the masses left, float32 [rows, vocab]. The LM head's
-    padding follows the logits; shape: blocks and tiles a block."""
+    """bfloat16 logits [rows, vocab] and parameters -> for each the masses left, float32 [rows, vocab]. shape: blocks
+    and tiles a block."""
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.whole_vocabulary import WholeVocabulary
@@ -26,14 +25,6 @@ def keep(mesh, logits, cases: list, shape: tuple[int, int]) -> list:
             masses = chooser.masses(_put_logits(mesh, logits, chooser.columns))
         found.append(_flat(read(chooser.kept_masses(*masses)))[:rows, :vocab])
     return found
-
-
-def choose_from_all(mesh, logits, params, numbers) -> list[int]:
-    """Tokens by uniform numbers, one a row, from bfloat16 logits [rows, vocab]."""
-    from models.llama31_8b.tt.model import read
-
-    chooser = make_chooser(mesh, params, logits.shape[1])
-    return read(chooser(_put_logits(mesh, logits, logits.shape[1]), chooser.uniforms(numbers)))[0].tolist()
 
 
 def draw_on_two_chips(mesh, logits, params, numbers) -> dict:
@@ -106,13 +97,12 @@ def draw_on_two_chips(mesh, logits, params, numbers) -> dict:
 
 
 def _put_logits(mesh, logits, columns: int):
-    """Rows of logits as tiles, followed by padding larger than all, as a row of the head's weights could make it."""
+    """Rows of logits as tiles, followed by the head's padding as Chooser masks it."""
     import torch.nn.functional as F
     import ttnn
 
     from models.llama31_8b.tt.sampling import LOWEST
 
-    # Chooser masks it before; here it is as masked.
     padded = F.pad(logits, (0, columns - logits.shape[1]), value=LOWEST)
     return ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from gguf_files import write_hf_folder
+from gguf_files import write_gguf, write_hf_folder
 from machines import refused
 
 from models.llama31_8b import weights
@@ -24,6 +24,15 @@ def test_a_machine_without_boards_is_told_what_is_missing(capsys, monkeypatch):
     monkeypatch.delenv("MESH_DEVICE", raising=False)
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: f"no {mode} here")
     assert "--device n150: no silicon here" in refused(capsys, "--device", "n150")
+
+
+@pytest.mark.parametrize("device", ["cpu", "n150"])
+def test_a_cache_that_is_a_file_is_one_line(capsys, monkeypatch, boards, tmp_path, device):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "file"))
+    write_gguf(tmp_path / "tiny.gguf")
+    error = refused(capsys, "--device", device, "--model", str(tmp_path / "tiny.gguf"))
+    assert "error: " in error and str(tmp_path / "file") in error
 
 
 @pytest.mark.parametrize("kind", ["n300", "p150a"])

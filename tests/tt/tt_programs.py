@@ -63,7 +63,10 @@ def cache_figures(model, reference, lengths) -> list[dict]:
             ("keys", model.cache.keys, reference.keys),
             ("values", model.cache.values, reference.values),
         ):
-            whole = ttnn.to_torch(ttnn.get_device_tensors(ours[layer])[0]).float()
+            chips = ttnn.get_device_tensors(ours[layer])[
+                : model.plan.tp
+            ]  # the first row of the mesh, heads apart
+            whole = torch.cat([ttnn.to_torch(chip) for chip in chips], dim=1).float()
             got = torch.cat([whole[u, :, :n].flatten() for u, n in enumerate(lengths)])
             if name == "keys":
                 got = torch.cat([half_split(whole[u, :, :n]).flatten() for u, n in enumerate(lengths)])

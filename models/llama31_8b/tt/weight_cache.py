@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 from loguru import logger
+from tqdm import tqdm
 
 from ..config import LlamaConfig
 from ..conversion_cache import cache_folder
@@ -29,7 +31,7 @@ _SHOWN_NAME = 40  # characters of a model's or plan's name in a folder's
 
 
 def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 of every tensor's name, shape, dtype and all its bytes.
+    """SHA-256 of every tensor's name, shape, dtype and all its bytes; a progress bar on a terminal.
 
     Tensors are hashed side by side, a thread a core: hashlib lets go of the interpreter meanwhile.
     """
@@ -41,7 +43,11 @@ def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
         return digest.digest()
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return hashlib.sha256(b"".join(pool.map(of, sorted(state)))).hexdigest()
+        digests = tqdm(
+            pool.map(of, sorted(state)), "checking weights", len(state), unit="tensor", leave=False,
+            file=sys.stderr, disable=not sys.stderr.isatty(),
+        )  # fmt: skip
+        return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def entry_folder(

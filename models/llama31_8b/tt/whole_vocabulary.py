@@ -10,7 +10,7 @@ first the block of all chips, then the tile, then the id. Over links go sums alo
 Masses are float32, exp((logit - largest) / temperature). Sums over tiles and blocks are `ttnn.cumsum`'s, which along
 those dimensions compensates its rounding. Within a tile the matrix unit sums; it cuts products to 12 bits at the
 largest exponent of eight, so it gets whole numbers of 11 bits: a mass as two of them and the remainder, a sum as one
-and the remainder. Counts are exact. Against float64 the border between two tokens moves by less than BORDER of the
+and the remainder. Counts are exact. Against float64 the border between two tokens moves by less than 2e-5 of the
 whole mass, the tail of 128256 tokens included, and top_p keeps a token more or fewer only where the mass before it is
 that close to top_p. A token that top_k or top_p left out, or of mass 0, is never drawn.
 
@@ -29,7 +29,6 @@ from ..reference.sampling import SamplingParams
 from .linear import kernel_config
 from .mesh import TILE, TP_AXIS, MeshPlan
 
-BORDER = 2e-5
 # Whole numbers below it are exact in the matrix unit.
 PIECE = 2048.0
 # Counts of a lane, up to 2**17, as pieces of at most 11 bits before and 6 behind the point.
@@ -108,6 +107,7 @@ class WholeVocabulary:
             largest = ttnn.pad(largest, [*rest, (0, 0)], value=LEAST_LOGIT)
         if rows < TILE or columns < wide:
             logits = ttnn.pad(logits, [*rest, (0, wide - columns)], value=LEAST_LOGIT)
+        # As heads of 32 columns, every tile is a matrix of its own; the blocks are a view of that.
         tiles, _, _ = ttnn.experimental.nlp_create_qkv_heads(
             logits, num_heads=wide // TILE, num_kv_heads=0, transpose_k_heads=False
         )
