@@ -1,8 +1,39 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What boards run is shared with the tests in tt, tiny checkpoints with those of the reference."""
+"""What boards run is shared with the tests in tt, tiny checkpoints with those of the reference; several boards as one
+mesh."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from sim_worker import DeviceWorker
+
+from runtime_patches import sgdc
+from runtime_patches.runtime_root import project_cache_dir
+from runtime_patches.simulated_n150.doctor import count_boards
+from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
+
 sys.path += [str(Path(__file__).resolve().parents[1] / name) for name in ("tt", "reference")]
+
+
+@pytest.fixture(scope="session")
+def board_mesh(_workers) -> Callable[..., DeviceWorker]:
+    """``board_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on so many N150, with FABRIC_1D and patched
+    kernel stubs. options: of ttnn.open_mesh_device. Skips where there are fewer."""
+
+    def mesh(shape: tuple[int, int], **options) -> DeviceWorker:
+        needed, present = shape[0] * shape[1], count_boards()
+        if present < needed:
+            pytest.skip(f"needs {needed} N150 connected by ethernet; the driver shows {present}")
+        title = f"{needed} N150 as {shape[0]}x{shape[1]}"
+
+        def start() -> DeviceWorker:
+            environment = process_environment(silicon_environment(sgdc.overlays()), silicon=True)
+            opening = {"mesh": shape, "fabric": "FABRIC_1D", "options": options}
+            return DeviceWorker(title, environment, opening, project_cache_dir() / "workers", False)
+
+        return _workers.get((title, repr(options)), start)
+
+    return mesh

@@ -8,30 +8,12 @@ import random
 
 import pytest
 import torch
-from sim_worker import DeviceWorker
 
 from runtime_patches import sgdc
-from runtime_patches.runtime_root import project_cache_dir
-from runtime_patches.simulated_n150.doctor import count_boards
-from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
 from tt_kernels.device_exchange import reference
 
 SHAPE = (32, 4096)  # Llama 3.1 8B's residual stream in decode
 USERS = 2
-
-
-@pytest.fixture
-def board_pair(_workers):
-    """Two boards as a mesh of 1x2 with FABRIC_1D, their kernel stubs patched."""
-    if count_boards() < 2:
-        pytest.skip(f"needs two N150 connected by ethernet; the driver shows {count_boards()}")
-
-    def start() -> DeviceWorker:
-        environment = process_environment(silicon_environment(sgdc.overlays()), silicon=True)
-        opening = {"mesh": (1, 2), "fabric": "FABRIC_1D", "options": {}}
-        return DeviceWorker("two N150", environment, opening, project_cache_dir() / "workers", False)
-
-    return _workers.get(("two N150",), start)
 
 
 def layers_body(mesh, layers):
@@ -91,9 +73,9 @@ def draw_layers(count: int):
 
 
 @pytest.mark.silicon
-def test_roles_alternate_between_two_boards(board_pair):
+def test_roles_alternate_between_two_boards(board_mesh):
     layers = draw_layers(100)
-    found, failure, sent = board_pair.run(layers_body, layers)
+    found, failure, sent = board_mesh((1, 2)).run(layers_body, layers)
     senders = [reference.sender(rows, USERS) for rows, _ in layers]
     assert failure is None
     for number, ((rows, values), sender, (held, gathered, summed)) in enumerate(
