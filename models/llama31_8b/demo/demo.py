@@ -40,15 +40,15 @@ def main(argv: list[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         return _run(parse(argv))
-    except (UserError, FileNotFoundError) as error:
-        return _fail(error)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         # The reader went away (`| head`): the interpreter must not flush into the closed pipe at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (UserError, OSError) as error:
+        return _fail(error)  # of the system: a model's files, a cache where none can be, a full disk
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
 
 
 def _run(options: DemoOptions) -> int:
