@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--device n150: what a run asks of the boards, and boards, caches and contexts that fail it."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -62,18 +63,20 @@ def test_a_context_the_model_does_not_have_is_refused_as_on_the_cpu(capsys, boar
 class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
-    users, capacity, mesh = 1, 64, None
-    config = replace(LLAMA, vocab_size=8, eos_token_ids=())
+    users, mesh = 1, None
+
+    def __init__(self, config, capacity):
+        self.config, self.capacity = config, capacity
 
     def prefill(self, tokens, user, start, last, whole):
         import torch
 
-        return torch.zeros(1, 1, 32, 8) if last else None
+        return torch.zeros(1, 1, 32, self.config.vocab_size) if last else None
 
     def decode(self, inputs, whole):
         import torch
 
-        return torch.zeros(1, 1, 1, 8)
+        return torch.zeros(1, 1, 1, self.config.vocab_size)
 
     def step_inputs(self, tokens, positions, on_device=True):
         from models.llama31_8b.tt.model import StepInputs
@@ -81,23 +84,60 @@ class ZerosLlama:
         return StepInputs(tokens, positions, positions)
 
 
-@pytest.mark.parametrize("asked, tokens", [(50, 11), (64, 25), (None, 25), (1000, 25)])
-def test_max_context_ends_a_text_on_boards_where_it_does_on_the_cpu(monkeypatch, asked, tokens):
-    """A prompt of 40 tokens in a context of 50 leaves room for 11, whatever the cache of 64 holds."""
+@pytest.fixture
+def host_ttnn(monkeypatch):
+    """ttnn with tensors of torch, for the generator's own calls."""
     ttnn = pytest.importorskip("ttnn")
-    from models.llama31_8b.reference.generate import open_streams
-    from models.llama31_8b.tt.generator import Generator
-
     monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
     monkeypatch.setattr(ttnn, "get_device_tensors", lambda tensor: [tensor])
     monkeypatch.setattr(ttnn, "to_torch", lambda tensor: tensor)
     for moves in ("plus_one", "copy_host_to_device_tensor"):
         monkeypatch.setattr(ttnn, moves, lambda *_, **__: None)
-    generator = Generator(ZerosLlama(), choose="host", prefill_chunk=32)
-    result = generator.generate([[1] * 40], max_new_tokens=100, context_limit=asked)
+
+
+@pytest.mark.parametrize("asked, tokens", [(50, 11), (64, 25), (None, 25), (1000, 25)])
+def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, tokens):
+    """A prompt of 40 tokens in a context of 50 leaves room for 11, whatever the cache of 64 holds."""
+    from models.llama31_8b.reference.generate import open_streams
+    from models.llama31_8b.tt.generator import Generator
+
+    model = ZerosLlama(replace(LLAMA, vocab_size=8, eos_token_ids=()), capacity=64)
+    result = Generator(model, choose="host", prefill_chunk=32).generate(
+        [[1] * 40], max_new_tokens=100, context_limit=asked
+    )
     assert len(result.token_ids[0]) == tokens and result.finish_reason == ["context"]
     if asked in (50, 64):
-        assert open_streams(ZerosLlama(), [[1] * 40], 100, context_limit=asked)[0].room == tokens
+        assert open_streams(model, [[1] * 40], 100, context_limit=asked)[0].room == tokens
+
+
+def test_max_context_and_the_steps_that_compile_reach_the_report(
+    capsys, monkeypatch, boards, checkpoint, host_ttnn
+):
+    """The whole run but for the model: a context of 20 tokens, as on the CPU, and the first step left out."""
+    monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
+    monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
+    monkeypatch.setattr(
+        board, "_load_model", lambda device, plan, config, *_: ZerosLlama(config, plan.capacity)
+    )
+    asked = [
+        *checkpoint,
+        "--prompt",
+        "the and the",
+        "--max-new-tokens",
+        "100",
+        "--max-context",
+        "20",
+        "--json",
+    ]
+    told = []
+    for more in (["--sample-on", "host"], ["--device", "cpu"]):
+        assert demo.main([*asked, *more]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    for run in told:
+        assert run["finish_reason"] == "context"
+        assert run["prefill_tokens"] + len(run["token_ids"]) == 20 + 1  # the last is never cached
+        assert run["time_to_first_token_s"] > 0
+    assert [run["warm_up_tokens"] for run in told] == [1, 0] and told[0]["warm_up_s"] > 0
 
 
 @pytest.mark.parametrize(
