@@ -25,6 +25,7 @@ def boards(monkeypatch, tmp_path):
     monkeypatch.setattr(board, "BOARDS", found.devices)
     monkeypatch.setattr(board, "SYSFS", found.sysfs)
     monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: pytest.fail("a board was opened"))
+    monkeypatch.delenv("TT_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
     set_ttnn_version(monkeypatch, "1")
     for number in range(2):
