@@ -119,7 +119,7 @@ def check_own_results(found: Found, member: int, positions: list[int]) -> None:
         )
 
 
-# With HIT every guess would be accepted; rows start at BYPASSED, which only a sender of other positions writes.
+# With HIT every guess would be accepted. Rows start at BYPASSED, which no member writes at these positions.
 BOTH = [64, -1]
 ROWS = {0: [[REJECTED] * 2, [ACCEPTED] * 2], 1: [[ACCEPTED] * 2, [REJECTED] * 2]}  # by who sends
 SENDS, RECEIVES = 1, 2  # peer::Role

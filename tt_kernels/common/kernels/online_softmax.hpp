@@ -4,9 +4,10 @@
 // Attention of one tile of queries over chunks of keys, by online softmax; for compute kernels.
 //
 // The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output, behind them one
-// tile of softmax mass, the same in all 32 columns, both float32; and a peak
-// per row in column 0 of a bfloat16 tile. Peaks only have to bound the scores: rounding them is harmless as long as
-// all kernels subtract the same rounded value, which two bytes guarantee on every path of the unpacker.
+// tile of softmax mass, the same in all 32 columns, both float32; and a peak per row in column 0 of a bfloat16 tile.
+// Peaks only have to be near the highest score. Rounding them, by 2^-8 at most, is harmless while exp() of what it
+// moves them, scaled, is a float32, so up to scaled scores of about 22000; and as long as all kernels subtract the same
+// rounded value, which two bytes guarantee on every path of the unpacker.
 //
 // The mass comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
 // is then that of the output, and cancels.
