@@ -10,21 +10,36 @@ from dataclasses import replace
 from tt_programs import TINY
 
 
-def keep(mesh, logits, cases: list, shape: tuple[int, int]) -> list:
-    """bfloat16 logits [rows, vocab] and parameters -> for each the masses left, float32 [rows, vocab]. shape: blocks
-    and tiles a block."""
+def keep(mesh, logits, params, shape: tuple[int, int], keys: tuple[float, int] | None = None):
+    """Of bfloat16 logits [rows, vocab] the masses left, float32 [rows, vocab]. shape: blocks and tiles a block. keys:
+    the thresholds to search instead of all, as the one below them and the logarithm of their number."""
+    from models.llama31_8b.tt import whole_vocabulary
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.whole_vocabulary import WholeVocabulary
 
     rows, vocab = logits.shape
-    config, found, masses = replace(TINY, vocab_size=vocab), [], None
-    for params in cases:
-        chooser = WholeVocabulary(mesh, MeshPlan(), config, params, shape=shape)
-        if masses is None:
-            masses = chooser.masses(_put_logits(mesh, logits, chooser.columns))
-        found.append(_flat(read(chooser.kept_masses(*masses)))[:rows, :vocab])
-    return found
+    all_keys = whole_vocabulary.LEAST_KEY, whole_vocabulary.HALVINGS
+    whole_vocabulary.LEAST_KEY, whole_vocabulary.HALVINGS = keys or all_keys
+    try:
+        config = replace(TINY, vocab_size=vocab)
+        chooser = whole_vocabulary.WholeVocabulary(mesh, MeshPlan(), config, params, shape=shape)
+        masses = chooser.masses(_put_logits(mesh, logits, chooser.columns))
+        return _flat(read(chooser.kept_masses(*masses)))[:rows, :vocab]
+    finally:
+        whole_vocabulary.LEAST_KEY, whole_vocabulary.HALVINGS = all_keys
+
+
+def keys_of(mesh, numbers):
+    """`ordered_keys` of bfloat16 numbers [32, 32]: float32."""
+    import ttnn
+
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.whole_vocabulary import ordered_keys
+
+    given = ttnn.from_torch(
+        numbers.float()[None, None], dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh
+    )
+    return read(ordered_keys(given))[0, 0]
 
 
 def draw_on_two_chips(mesh, logits, params, numbers) -> dict:
