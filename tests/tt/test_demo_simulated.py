@@ -59,6 +59,21 @@ def test_what_a_simulated_run_does_not_use_is_named(capsys, monkeypatch, attenti
     assert f"not used by --device sim: --prompt{named}\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("asked, tokens", [([], "3"), (["--max-new-tokens", "5"], "5")])
+def test_a_simulated_run_has_a_few_tokens_unless_asked(capsys, monkeypatch, asked, tokens):
+    commands = []
+    monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
+    monkeypatch.setattr(environment, "simulated_environment", lambda *_: {})
+    monkeypatch.setattr(
+        simulated.subprocess,
+        "run",
+        lambda command, **_: commands.append(command) or SimpleNamespace(returncode=0),
+    )
+    assert demo.main(["--prompt", "hello", "--device", "sim", *asked]) == 0
+    assert commands[0][3] == tokens
+    assert ("checks 3 tokens unless" in capsys.readouterr().err) == (not asked)
+
+
 @pytest.mark.parametrize(
     "found, code", [([1.0, 0.995], 0), ([1.0, 0.98], 1), ([math.nan, 1.0], 1), ([1.0, math.nan], 1)]
 )

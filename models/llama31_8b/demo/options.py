@@ -306,7 +306,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("generation")
     for flag, kind, metavar, text in (
-        ("--max-new-tokens", int, "N", "stop after N tokens (default: 128)"),
+        ("--max-new-tokens", int, "N", "stop after N tokens (default: 128, with --device sim 3)"),
         ("--temperature", float, "T", "0 is greedy (default: 0)"),
         (
             "--top-p",

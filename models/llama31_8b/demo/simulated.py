@@ -26,6 +26,7 @@ from .options import DemoOptions, UserError
 GRID = "2x1"  # a core for each query head
 CAPACITY, CHUNK, PROMPT_TOKENS = 128, 32, 40
 MOST_TOKENS = CAPACITY - PROMPT_TOKENS
+DEFAULT_TOKENS = 3  # a step takes seconds
 PRECISION = "accuracy"
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
@@ -49,7 +50,7 @@ TINY = LlamaConfig(
 
 
 def run(options: DemoOptions) -> int:
-    """Check `max_new_tokens` tokens; the exit code. Raises UserError for what cannot be simulated."""
+    """Check `max_new_tokens` tokens, by default a few; the exit code. Raises UserError for what cannot be simulated."""
     from runtime_patches import sgdc
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150 import doctor
@@ -75,10 +76,9 @@ def run(options: DemoOptions) -> int:
         precision_plan(precision, TINY.num_hidden_layers, options.precision_overrides)
     except PrecisionError as error:
         raise UserError(f"--device sim: {error}") from error
-    if options.max_new_tokens > MOST_TOKENS:
-        raise UserError(
-            f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {options.max_new_tokens}"
-        )
+    tokens = options.max_new_tokens if options.changed("max_new_tokens") else DEFAULT_TOKENS
+    if tokens > MOST_TOKENS:
+        raise UserError(f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {tokens}")
     if reason := doctor.why_not("simulator"):
         raise UserError(f"--device sim: {reason}")
     try:
@@ -90,7 +90,9 @@ def run(options: DemoOptions) -> int:
     ignored += ["--attention alspec"] if options.attention == "alspec" else []
     if ignored:
         logger.info("not used by --device sim: {}", ", ".join(ignored))
-    command = [sys.executable, "-m", __spec__.name, str(options.max_new_tokens), str(options.seed), precision]
+    if tokens != options.max_new_tokens:
+        logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", tokens)
+    command = [sys.executable, "-m", __spec__.name, str(tokens), str(options.seed), precision]
     if options.precision_overrides is not None:
         command.append(os.path.abspath(options.precision_overrides))
     root = Path(__file__).resolve().parents[3]
