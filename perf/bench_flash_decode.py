@@ -82,8 +82,8 @@ POINTS = [
     Point(1024, 32, workers=7),
 ]
 LONG_POINTS = [
-    *POINTS, Point(256, 64), Point(768, 64), Point(512, 128), Point(2048, 128), Point(512, 64, head_dim=128),
-    Point(512, 64, workers=2), Point(1024, 64, workers=2),
+    *POINTS, Point(768, 64), Point(512, 64, head_dim=128),
+    Point(512, 64, workers=2), Point(1024, 64, workers=2), Point(1024, 32, workers=2), Point(1024, 32, workers=4),
     Point(256, 32, workers=7), Point(2048, 32, workers=7), Point(1024, 128, workers=7), Point(5120, 128, workers=7),
 ]  # fmt: skip
 
@@ -270,7 +270,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m perf.bench_flash_decode", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
-        "--long", action="store_true", help="also more contexts, head_dim 128, two workers a head"
+        "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers a head"
     )
     parser.add_argument("--json", type=new_file, help="also write the results there")
     parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
