@@ -98,10 +98,10 @@ def test_keys_have_the_order_of_bfloat16_numbers(sim_device):
 
 
 def cut(x: torch.Tensor) -> torch.Tensor:
-    """What the matrix unit makes of numbers [..., lanes]: 12 bits at the largest exponent of eight."""
+    """What the matrix unit makes of numbers [..., lanes]: 11 bits at the largest exponent of eight."""
     groups = x.reshape(*x.shape[:-1], -1, 8)
     exponent = torch.frexp(groups.abs().amax(-1, keepdim=True))[1]
-    step = torch.ldexp(torch.ones_like(groups[..., :1]), exponent - 12)
+    step = torch.ldexp(torch.ones_like(groups[..., :1]), exponent - 11)
     return (torch.trunc(groups / step) * step).reshape(x.shape)
 
 
@@ -120,8 +120,8 @@ def borders_of_chip(logits: torch.Tensor, temperature: float) -> torch.Tensor:
     masses = torch.exp((x - x.amax((1, 2, 3), keepdim=True)) * torch.tensor(1 / temperature))
     up_to, scale, rest = torch.zeros_like(masses, dtype=torch.float64), 1.0, masses
     for last in (False, False, True):
-        rest = rest * (1 if last else 2048)
-        scale *= 1 if last else 2048
+        rest = rest * (1 if last else 1024)
+        scale *= 1 if last else 1024
         piece = rest if last else torch.floor(rest)
         up_to += cut(piece).double().cumsum(-1) / scale
         rest = rest - piece
@@ -153,7 +153,7 @@ def test_borders_of_128256_tokens_are_float64s(temperature):
 
 @pytest.mark.parametrize("top_p", [0.5, 0.9, 0.999])
 def test_top_p_of_128256_tokens_cuts_where_the_reference_does(top_p):
-    """The sums that the threshold is searched by: pieces of lanes' sums, the whole lanes' sum 2048 of them."""
+    """The sums that the threshold is searched by: pieces of lanes' sums, 1024 of them the whole."""
     logits = large_rows()
     masses = torch.softmax(logits.double(), dim=-1)
     kept = filter_logits(logits, SamplingParams(1.0, top_p=top_p)) > -math.inf
@@ -165,13 +165,13 @@ def test_top_p_of_128256_tokens_cuts_where_the_reference_does(top_p):
         whole = torch.floor(scaled)
         return (cut(whole) + cut(scaled - whole)).double().sum(1).float()[:, None]
 
-    unit = 2048 / parts.sum((1, 2)).amax(1, keepdim=True)
-    share = unit * 2048 / lanes_summed(parts, unit)
+    unit = 1024 / parts.sum((1, 2)).amax(1, keepdim=True)
+    share = unit * 1024 / lanes_summed(parts, unit)
     for row in range(len(logits)):
         least = logits[row][kept[row]].min()
         for threshold in (least, logits[row][kept[row]].median()):
             chosen = tiles[row : row + 1] >= threshold.float()
-            found = float(lanes_summed(parts[row : row + 1] * chosen, share[row : row + 1])) / 2048
+            found = float(lanes_summed(parts[row : row + 1] * chosen, share[row : row + 1])) / 1024
             exact = float(masses[row][logits[row] >= threshold].sum())
             logger.info("row {}, from {}: {:.7f}, exactly {:.7f}", row, float(threshold), found, exact)
             assert abs(found - exact) < BORDER

@@ -8,8 +8,8 @@ ordered bfloat16 numbers find it, by counts or by mass. The draw is the referenc
 first the block of all chips, then the tile, then the id. Over links go sums alone: 4 KB for each, or for each block.
 
 Masses are float32, exp((logit - largest) / temperature). Sums over tiles and blocks are `ttnn.cumsum`'s, which along
-those dimensions compensates its rounding. Within a tile the matrix unit sums; it cuts products to 12 bits at the
-largest exponent of eight, so it gets whole numbers of 11 bits: a mass as two of them and the remainder, a sum as one
+those dimensions compensates its rounding. Within a tile the matrix unit sums; it cuts products to 11 bits at the
+largest exponent of eight, so it gets whole numbers up to 1024: a mass as two of them and the remainder, a sum as one
 and the remainder. Counts are exact. Against float64 the border between two tokens moves by less than 2e-5 of the
 whole mass, the tail of 128256 tokens included, and top_p keeps a token more or fewer only where the mass before it is
 that close to top_p. A token that top_k or top_p left out, or of mass 0, is never drawn.
@@ -29,9 +29,9 @@ from ..reference.sampling import SamplingParams
 from .linear import kernel_config
 from .mesh import TILE, TP_AXIS, MeshPlan
 
-# Whole numbers below it are exact in the matrix unit.
-PIECE = 2048.0
-# Counts of a lane, up to 2**17, as pieces of at most 11 bits before and 6 behind the point.
+# Whole numbers up to it are exact in the matrix unit; 2048 is not beside odd ones.
+PIECE = 1024.0
+# Counts of a lane, up to 2**12, as pieces of at most 6 bits before and 6 behind the point.
 COUNT = 1 / 64
 # The sign and 15 bits of a bfloat16.
 HALVINGS = 16
@@ -74,7 +74,7 @@ class WholeVocabulary:
         self._ones = self._put(ones)
         self._two = self._put(torch.cat((ones, ones)))
         self._before = self._put(up_to - torch.eye(TILE))
-        # A mass is its first piece, 2048ths of its second and those of the remainder.
+        # A mass is its first piece, 1024ths of its second and those of the remainder.
         self._up_to_of_three, self._all_of_three = (
             self._put(torch.cat((matrix, matrix / PIECE, matrix / PIECE))) for matrix in (up_to, ones)
         )
@@ -149,7 +149,7 @@ class WholeVocabulary:
         return ttnn.add(above, ttnn.multiply(equal, ttnn.lt(before, goal)))
 
     def share(self, masses: ttnn.Tensor) -> ttnn.Tensor:
-        """Numbers of a row: what makes the sum of all masses 2048."""
+        """Numbers of a row: what makes the sum of all masses 1024."""
         # Before the sum of a lane is known, the largest of them is taken for it.
         lanes = self._lanes(masses)
         largest = self._largest_of_chips(ttnn.max(lanes, dim=-1, keepdim=True))
@@ -200,7 +200,7 @@ class WholeVocabulary:
         return _total(_total(parts, 1), 0)
 
     def _sum_of_lanes(self, lanes: ttnn.Tensor, unit: ttnn.Tensor) -> ttnn.Tensor:
-        """Lanes of a chip -> numbers of a row: unit * their sum, of all chips. unit * lane is at most 2048."""
+        """Lanes of a chip -> numbers of a row: unit * their sum, of all chips. unit * lane is at most 1024."""
         scaled = ttnn.multiply(lanes, unit)
         whole = ttnn.floor(scaled)
         pieces = ttnn.concat([whole, ttnn.subtract(scaled, whole)], dim=3)
@@ -220,7 +220,7 @@ class WholeVocabulary:
         return ttnn.add(within, offset)
 
     def _pieces(self, masses: ttnn.Tensor) -> ttnn.Tensor:
-        """Masses up to 1 -> [blocks, tiles, 32, 96]: 2048ths, their 2048ths, and what remains of those."""
+        """Masses up to 1 -> [blocks, tiles, 32, 96]: 1024ths, their 1024ths, and what remains of those."""
         pieces = []
         for _ in range(2):
             masses = ttnn.multiply(masses, self._tile[PIECE])
@@ -271,7 +271,7 @@ def ordered_keys(logits: ttnn.Tensor) -> ttnn.Tensor:
 
 
 def _product(numbers: ttnn.Tensor, matrix: ttnn.Tensor) -> ttnn.Tensor:
-    """Sums along the last dimension, exact for whole numbers below 2048."""
+    """Sums along the last dimension, exact for whole numbers up to 1024."""
     config = kernel_config("bfloat16")
     return ttnn.matmul(numbers, matrix, dtype=ttnn.float32, compute_kernel_config=config)
 
