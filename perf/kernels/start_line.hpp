@@ -4,8 +4,8 @@
 // Holds a kernel before its first instruction until all others of the program are there too, so that cycles do not
 // depend on when the host started which core. The runtime root's cycle counts (runtime_patches/cycles.hpp) call this
 // hook before a kernel's span begins. See start_line.py, which also gives the common runtime arguments from
-// START_LINE_ARG on: how many data movement kernels there are and on how many cores, the address of Words of zeros in the
-// L1 of each core, then of each core, the first one before the others, its x and y on the NoC.
+// START_LINE_ARG on: how many data movement kernels there are and on how many cores, the address of Words of zeros in
+// the L1 of each core, then of each core, the first one before the others, its x and y on the NoC.
 //
 // Whoever waits only reads its own L1: that costs the simulator next to nothing.
 
