@@ -147,6 +147,7 @@ def fake_ttnn(monkeypatch) -> list:
     closed = []
     fake = SimpleNamespace(
         get_num_devices=lambda: 1,
+        get_num_pcie_devices=lambda: 1,
         MeshShape=lambda *shape: shape,
         open_mesh_device=lambda shape: f"mesh {shape}",
         close_mesh_device=closed.append,
