@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 from tt_programs import TINY
+from virtual_chips import Chip, on_chips
 
 
 def keep(mesh, logits, params, shape: tuple[int, int], keys: tuple[float, int] | None = None):
@@ -43,71 +43,30 @@ def keys_of(mesh, numbers):
 
 
 def draw_on_two_chips(mesh, logits, params, numbers) -> dict:
-    """The vocabulary split over two chips that one device runs in turn: tokens drawn by `numbers`, float64 [draws,
-    rows], by either chip, [draws, rows]; and for each token how many zeros stand before it, [rows, vocab].
-
-    Where the chips would gather, each waits for the other.
-    """
+    """The vocabulary split over two virtual chips: tokens drawn by `numbers`, float64 [draws, rows], by either chip,
+    [draws, rows]; and for each token how many zeros stand before it, [rows, vocab]."""
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.whole_vocabulary import ORIGIN, WholeVocabulary
 
     rows, vocab = logits.shape
-    turn, meeting, given = threading.Lock(), threading.Barrier(2), [None, None]
 
-    class Chip(WholeVocabulary):
-        def __init__(self, index: int) -> None:
-            self.index = index
-            super().__init__(mesh, MeshPlan(1, 2), replace(TINY, vocab_size=vocab), params)
+    def body(chip: int) -> tuple:
+        whole = WholeVocabulary(mesh, Chip(1, 2, chip), replace(TINY, vocab_size=vocab), params)
+        part = logits[:, chip * whole.columns : (chip + 1) * whole.columns]
+        masses, blocks = whole.masses(_put_logits(mesh, part, whole.columns))
+        drawn = []
+        for row in numbers:
+            uniforms = torch.zeros(32, 1, dtype=torch.float64)
+            uniforms[:rows, 0] = row
+            keys = whole.draw(masses, whole._put(uniforms.float()))
+            drawn.append(ORIGIN - read(keys)[0, 0, :rows, 0].long())
+        rank = whole._rank(ttnn.eqz(blocks))
+        return torch.stack(drawn), _flat(read(rank))[:rows, : whole.columns]
 
-        def _put(self, values, split=None):
-            mine = values if split is None else values.chunk(2, split)[self.index]
-            mine = mine.contiguous() if mine.ndim == 4 else mine[None, None]
-            return ttnn.from_torch(mine, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh)
-
-        def _of_chips(self, part):
-            given[self.index] = part
-            self._wait()
-            found = ttnn.concat(list(given), dim=0)
-            self._wait()
-            return found
-
-        def _wait(self) -> None:
-            turn.release()
-            meeting.wait(300)
-            turn.acquire()
-
-        def run(self) -> tuple:
-            part = logits[:, self.index * self.columns : (self.index + 1) * self.columns]
-            masses, blocks = self.masses(_put_logits(mesh, part, self.columns))
-            drawn = []
-            for row in numbers:
-                uniforms = torch.zeros(32, 1, dtype=torch.float64)
-                uniforms[:rows, 0] = row
-                keys = self.draw(masses, self._put(uniforms.float()))
-                drawn.append(ORIGIN - read(keys)[0, 0, :rows, 0].long())
-            rank = self._rank(ttnn.eqz(blocks))
-            return torch.stack(drawn), _flat(read(rank))[:rows, : self.columns]
-
-    found = [None, None]
-
-    def work(index: int) -> None:
-        with turn:
-            try:
-                found[index] = Chip(index).run()
-            except BaseException:
-                meeting.abort()
-                raise
-
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (first, ranks), (second, more) = found
+    ((first, ranks), (second, more)), _ = on_chips(2, body)
     return {"first": first, "second": second, "ranks": torch.cat((ranks, more), 1)[:, :vocab]}
 
 

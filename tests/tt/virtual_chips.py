@@ -92,9 +92,9 @@ def on_chips(chips: int, body: Callable[[int], object]) -> tuple[list, int]:
         return from_torch(tensor, *arguments, mesh_mapper=mesh_mapper, **options)
 
     def all_gather(x, dim, cluster_axis):
-        assert (dim, cluster_axis) == (3, 1), "the columns of a row of the mesh"
+        assert dim in (0, 3) and cluster_axis == 1, "sums of all chips, or the columns of a row of the mesh"
         memory = x.memory_config()
-        return row.meet(x, lambda parts: [ttnn.concat(parts, dim=3, memory_config=memory) for _ in parts])
+        return row.meet(x, lambda parts: [ttnn.concat(parts, dim=dim, memory_config=memory) for _ in parts])
 
     def reduce_scatter(x, dim, cluster_axis, topology):
         assert (dim, cluster_axis) == (3, 1) and topology == ttnn.Topology.Linear
