@@ -20,7 +20,6 @@ from runtime_patches.sgdc.__main__ import main
 from runtime_patches.sgdc.stubs import GATE_HEADER, MEMORY_MAP, STUBS, patched, stock_content
 
 COMPILER = shutil.which("riscv64-unknown-elf-g++")
-MEMORY_MAP_FOLDER = Path(MEMORY_MAP).parent
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 _CROSS_CHIP = re.compile(
     r"all_gather|all_reduce|reduce_scatter|all_broadcast|all_to_all|point_to_point|reduce_to_root"
     r"|rms_allgather|(^|_)send_(async|direct)|(^|_)recv_(async|direct)|neighbor_pad|slice_reshard"
-    r"|selective_reduce_combine|(^|_)ring_|halo_scatter|fused_rms_minimal|dit_fused_distributed|moe_compute|moe_gpt|socket_service"
+    r"|selective_reduce_combine|(^|_)ring_|halo_scatter|fused_rms_minimal|dit_fused_distributed"
+    r"|moe_compute|moe_gpt|socket_service"
     r"|llama_rs_|compressor_state_exchange|attn_res_gather_softmax|qkv_causal_conv1d_silu|select_final_carry"
     r"|^(broadcast|combine|dispatch)(_fabric2d)?$"
 )

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 TILE = 32
-REDUCER = 0
 
 Core = tuple[int, int]
 
