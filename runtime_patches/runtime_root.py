@@ -131,7 +131,7 @@ def build_runtime_root(
     reads at every moment what it read before or what is right.
     Errors: :class:`RuntimeRootError` for another ttnn version, a path that leaves the root, a file where the
     package has a folder or the reverse, a source that does not exist, a cache that cannot be written, and a
-    damaged root that cannot be mended so, with what to remove.
+    damaged root that cannot be repaired so, with what to remove.
     """
     source = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir).resolve()
     version = ttnn_version(source)
@@ -172,7 +172,7 @@ def build_runtime_root(
             building.chmod(0o755)
             _fill(building, links, files)
             if found:
-                _mend(root, building, damaged)
+                _repair(root, building, damaged)
             else:
                 _place(building, root, len(digests))
         finally:
@@ -290,9 +290,9 @@ def _damaged(root: Path, links: Mapping[str, Path], digests: Mapping[str, str]) 
     return damaged
 
 
-def _mend(root: Path, fresh: Path, damaged: list[str]) -> None:
+def _repair(root: Path, fresh: Path, damaged: list[str]) -> None:
     """Replace the `damaged` paths of `root` by those of `fresh`, an undamaged one on the same file system."""
-    logger.warning("the runtime root {} was damaged: {} is mended", root, ", ".join(damaged))
+    logger.warning("the runtime root {} was damaged: {} is repaired", root, ", ".join(damaged))
     for path in damaged:
         try:
             folder = root
@@ -304,7 +304,7 @@ def _mend(root: Path, fresh: Path, damaged: list[str]) -> None:
             os.replace(fresh / path, root / path)
         except OSError as error:
             raise RuntimeRootError(
-                f"the runtime root {root} is damaged and {path} cannot be mended ({error.strerror}): end the "
+                f"the runtime root {root} is damaged and {path} cannot be repaired ({error.strerror}): end the "
                 f"processes that use it, remove the folder {root}, and try again"
             ) from error
 

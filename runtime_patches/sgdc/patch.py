@@ -139,7 +139,7 @@ def runtime_in_use() -> Path:
 def require_patched() -> Path:
     """The runtime tree in use, after making sure that it carries the patch.
 
-    Errors: UnpatchedRuntimeError with the command that mends it.
+    Errors: UnpatchedRuntimeError with the command that fixes it.
     """
     root = runtime_in_use()
     if root in _found_patched:  # called for every gated region; the files of a running process do not change

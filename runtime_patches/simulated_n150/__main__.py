@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
-        "doctor", help="say what is found, what is missing, and the line that mends it"
+        "doctor", help="say what is found, what is missing, and the line that fixes it"
     )
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
     check.add_argument(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of the simulated N150 is on this machine, what is missing, and the exact line that mends it.
+"""What of the simulated N150 is on this machine, what is missing, and the exact line that fixes it.
 
 Nothing here imports ttnn or opens a device, so that it answers in a moment and everywhere.
 """
@@ -41,17 +41,17 @@ def count_boards(folder: Path = BOARDS) -> int:
 
 @dataclass(frozen=True)
 class Finding:
-    """One part: whether it is there, what was found, the line that mends it, and the modes that need it."""
+    """One part: whether it is there, what was found, the line that fixes it, and the modes that need it."""
 
     part: str
     ok: bool
     found: str
-    mend: str = ""
+    fix: str = ""
     needed_for: tuple[str, ...] = ("simulator", "mock mesh")
 
 
 def findings() -> list[Finding]:
-    """Every part of the simulated N150, the mock meshes and silicon, in the order to mend them."""
+    """Every part of the simulated N150, the mock meshes and silicon, in the order to fix them."""
     return [
         _interpreter(),
         _machine(),
@@ -67,11 +67,11 @@ def findings() -> list[Finding]:
 
 
 def why_not(mode: str, found: list[Finding] | None = None) -> str | None:
-    """Why `mode` (one of :data:`MODES`) cannot run here, with the lines that mend it; None when it can."""
+    """Why `mode` (one of :data:`MODES`) cannot run here, with the lines that fix it; None when it can."""
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
     lacking = [f for f in (findings() if found is None else found) if mode in f.needed_for and not f.ok]
-    return "; ".join(f"{f.part}: {f.found} ({f.mend})" for f in lacking) or None
+    return "; ".join(f"{f.part}: {f.found} ({f.fix})" for f in lacking) or None
 
 
 def missing_packages() -> list[str]:
@@ -112,7 +112,7 @@ def install_packages() -> bool:
 
 
 def as_table(found: list[Finding]) -> str:
-    """The findings for a terminal: one line a part, and below it the line that mends it."""
+    """The findings for a terminal: one line a part, and below it the line that fixes it."""
     width = max(len(f.part) for f in found)
     lines = []
     for f in found:
@@ -120,7 +120,7 @@ def as_table(found: list[Finding]) -> str:
         mark = "ok" if f.ok else ("MISSING" if required else "absent")
         lines.append(f"{mark:<8}{f.part:<{width}}  {f.found}")
         if not f.ok:
-            lines.append(f"{'':<8}{'':<{width}}  -> {f.mend}")
+            lines.append(f"{'':<8}{'':<{width}}  -> {f.fix}")
     for mode in MODES:
         lines.append(f"{mode}: {'not ready' if why_not(mode, found) else 'ready'}")
     return "\n".join(lines)
@@ -165,12 +165,12 @@ def _wolfpine() -> Finding:
     )
 
 
-def _distribution(name: str, version: str | None, mend: str, needed_for: tuple[str, ...]) -> Finding:
+def _distribution(name: str, version: str | None, fix: str, needed_for: tuple[str, ...]) -> Finding:
     try:
         found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, False, "not installed", mend, needed_for)
-    return Finding(name, version is None or found == version, found, mend, needed_for)
+        return Finding(name, False, "not installed", fix, needed_for)
+    return Finding(name, version is None or found == version, found, fix, needed_for)
 
 
 def _compiler() -> list[Finding]:
@@ -195,13 +195,13 @@ def _compiler() -> list[Finding]:
 
 def _cache() -> Finding:
     folder = project_cache_dir()
-    mend = "set LLAMA_ALSPEC_CACHE to a folder that can be written"
+    fix = "set LLAMA_ALSPEC_CACHE to a folder that can be written"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ok = os.access(folder, os.W_OK)
     except OSError as error:
-        return Finding("cache folder", False, f"{folder}: {error.strerror}", mend)
-    return Finding("cache folder", ok, str(folder) if ok else f"{folder} cannot be written", mend)
+        return Finding("cache folder", False, f"{folder}: {error.strerror}", fix)
+    return Finding("cache folder", ok, str(folder) if ok else f"{folder} cannot be written", fix)
 
 
 def _sfpi() -> Finding:

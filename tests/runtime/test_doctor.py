@@ -25,7 +25,7 @@ def test_every_finding_can_be_acted_on():
     found = doctor.findings()
     assert len({f.part for f in found}) == len(found) >= 9
     for finding in found:
-        assert finding.found and finding.mend and set(finding.needed_for) <= set(doctor.MODES)
+        assert finding.found and finding.fix and set(finding.needed_for) <= set(doctor.MODES)
     assert {mode for f in found for mode in f.needed_for} == set(doctor.MODES)
 
 
@@ -47,7 +47,7 @@ def test_missing_ttnn_and_another_version(monkeypatch):
 
     monkeypatch.setattr(doctor, "find_ttnn_dir", absent)
     found = {f.part: f for f in doctor.findings()}
-    assert not found["ttnn"].ok and found["ttnn"].mend == "pip install ttnn==0.81.1"
+    assert not found["ttnn"].ok and found["ttnn"].fix == "pip install ttnn==0.81.1"
     monkeypatch.setattr(doctor, "find_ttnn_dir", lambda: Path("/somewhere/ttnn"))
     monkeypatch.setattr(doctor, "ttnn_version", lambda folder: "0.70.0")
     finding = doctor._ttnn()

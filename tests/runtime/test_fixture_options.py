@@ -45,7 +45,7 @@ def run_pytest(tmp_path: Path, marker: str, *options: str, machine: str = "") ->
 
 
 @pytest.mark.parametrize("marker", ["sim", "mock_mesh"])
-def test_missing_packages_skip_with_the_line_that_mends_it(tmp_path, marker):
+def test_missing_packages_skip_with_the_line_that_fixes_it(tmp_path, marker):
     if doctor.real_sfpi() is not None and marker == "mock_mesh":
         pytest.skip("a mock mesh uses the SFPI compiler of this machine")
     done = run_pytest(tmp_path, marker, machine=WITHOUT_COMPILER)

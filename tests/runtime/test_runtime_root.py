@@ -169,7 +169,7 @@ def overlays(tmp_path) -> dict:
     "damage",
     [shortened, linked_back, folder_gone, not_executable, link_gone, link_elsewhere, manifest_cut],
 )
-def test_a_damaged_root_is_mended_in_its_place(package, tmp_path, overlays, damage):
+def test_a_damaged_root_is_repaired_in_its_place(package, tmp_path, overlays, damage):
     root = build(package, overlays, tmp_path)
     (root / "made_by_the_runtime").touch()
     whole, folder, original = state_of(root), root.stat().st_ino, state_of(package)
@@ -186,12 +186,12 @@ def contents(state: dict[str, str]) -> dict[str, tuple[str, str]]:
     return {path: (told.split()[0], told.split()[2]) for path, told in state.items()}
 
 
-def test_what_cannot_be_mended_is_named_with_what_to_remove(package, tmp_path, overlays):
+def test_what_cannot_be_repaired_is_named_with_what_to_remove(package, tmp_path, overlays):
     root, original = build(package, overlays, tmp_path), state_of(package)
     shutil.rmtree(root / "tt_metal")
     (root / "tt_metal").symlink_to(package / "tt_metal")
     with pytest.raises(
-        RuntimeRootError, match=f"damaged and {STUB} cannot be mended.*remove the folder {root}"
+        RuntimeRootError, match=f"damaged and {STUB} cannot be repaired.*remove the folder {root}"
     ):
         build(package, overlays, tmp_path)
     assert state_of(package) == original, "nothing was written through the link"

@@ -256,7 +256,7 @@ def no_link(root: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damaged_stub, no_header, no_link])
-def test_apply_mends_a_damaged_root(damage, monkeypatch: pytest.MonkeyPatch, capsys):
+def test_apply_repairs_a_damaged_root(damage, monkeypatch: pytest.MonkeyPatch, capsys):
     root = sgdc.build_patched_root()
     monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", str(root))
     damage(root)
@@ -269,7 +269,7 @@ def test_apply_mends_a_damaged_root(damage, monkeypatch: pytest.MonkeyPatch, cap
     assert sgdc.state(find_ttnn_dir()) is sgdc.GateState.STOCK
 
 
-def test_an_unpatched_runtime_is_refused_with_the_command_that_mends_it(monkeypatch: pytest.MonkeyPatch):
+def test_an_unpatched_runtime_is_refused_with_the_command_that_fixes_it(monkeypatch: pytest.MonkeyPatch):
     from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
 
     command = r"no compute gate .*python -m runtime_patches\.sgdc apply"

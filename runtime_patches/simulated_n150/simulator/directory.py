@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that TT_METAL_SIMULATOR names: a run.sh that starts the mended simulator, and the chip's
+"""The folder that TT_METAL_SIMULATOR names: a run.sh that starts the patched simulator, and the chip's
 descriptor.
 """
 
@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import runtime_patches
-from runtime_patches.simulated_n150.simulator.mend import SIMULATOR_PACKAGE
+from runtime_patches.simulated_n150.simulator.patch import SIMULATOR_PACKAGE
 
 _TEMPLATE = Path(__file__).with_name("run.sh.template")
 _LARGEST_GRID = (8, 9)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starts wolfpine's Wormhole server in this process, after mending it.
+"""Starts wolfpine's Wormhole server in this process, after patching it.
 
-tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-mends`
-only checks the mends against the installed simulator and lists them.
+tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-patches`
+only checks the patches against the installed simulator and lists them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import time
 from loguru import logger
 
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
-from runtime_patches.simulated_n150.simulator.mend import MendRefused, apply_all
-from runtime_patches.simulated_n150.simulator.mends.registry import all_mends
+from runtime_patches.simulated_n150.simulator.patch import PatchRefused, apply_all
+from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
 
 
 def _watch_device(diagnosis: Diagnosis) -> None:
@@ -51,14 +51,14 @@ def main(arguments: list[str] | None = None) -> int:
     diagnosis = Diagnosis.from_environment()
     try:
         with diagnosis.catch():
-            names = apply_all(all_mends())
-    except MendRefused as refusal:
+            names = apply_all(all_patches())
+    except PatchRefused as refusal:
         logger.error("{}", refusal)
         return 3
-    if "--list-mends" in arguments:
-        print("\n".join(f"{mend.name}: {mend.rule} ({mend.source})" for mend in all_mends()))
+    if "--list-patches" in arguments:
+        print("\n".join(f"{patch.name}: {patch.rule} ({patch.source})" for patch in all_patches()))
         return 0
-    print(f"[server] mended: {', '.join(names)}", file=sys.stderr, flush=True)
+    print(f"[server] patched: {', '.join(names)}", file=sys.stderr, flush=True)
 
     _end_with_host()
     from framework.device.deadlock import DeadlockDetector

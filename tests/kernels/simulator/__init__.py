@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the mends of the simulator."""
+"""Tests of the patches of the simulator."""

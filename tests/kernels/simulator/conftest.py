@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the mends need wolfpine, but neither ttnn nor a compiler."""
+"""Tests of the patches need wolfpine, but neither ttnn nor a compiler."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def fresh_interpreter():
-    """Runs Python text in a process of its own, so that a mend cannot reach other tests; returns its output."""
+    """Runs Python text in a process of its own, so that a patch cannot reach other tests; returns its output."""
 
     def run(text: str, **environment: str) -> str:
         done = subprocess.run(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_patches.simulated_n150.simulator.mends import block_float
+from runtime_patches.simulated_n150.simulator.patches import block_float
 
 BITS = (8, 4, 2)
 

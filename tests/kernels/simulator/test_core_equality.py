@@ -83,24 +83,24 @@ def trace(step, program, contents, values):
 
 
 def test_random_programs(fresh_interpreter):
-    """In a process of its own, since the mend replaces the class's method."""
+    """In a process of its own, since the patch replaces the class's method."""
     fresh_interpreter(
         """
 import sys
 sys.path.insert(0, "tests/kernels")
 from simulator import test_core_equality as t
 from framework.pe.rv.rv32 import RV32I
-from runtime_patches.simulated_n150.simulator.mends.core import MEND
+from runtime_patches.simulated_n150.simulator.patches.core import PATCH
 installed = RV32I.clock_tick
-MEND.apply()
+PATCH.apply()
 assert RV32I.clock_tick is not installed
 for seed in range(60):
     parts = t.random_program(seed)
     plain = t.trace(installed, *parts)
-    mended = t.trace(RV32I.clock_tick, *parts)
-    for tick, (a, b) in enumerate(zip(plain[0], mended[0])):
+    patched = t.trace(RV32I.clock_tick, *parts)
+    for tick, (a, b) in enumerate(zip(plain[0], patched[0])):
         assert a == b, (seed, tick, [i for i in range(len(a)) if a[i] != b[i]])
-    assert plain[1] == mended[1], seed
+    assert plain[1] == patched[1], seed
 """
     )
 
@@ -112,8 +112,8 @@ import sys
 sys.path.insert(0, "tests/kernels")
 from simulator import test_core_equality as t
 from framework.pe.rv.rv32 import RV32I
-from runtime_patches.simulated_n150.simulator.mends.core import MEND
-MEND.apply()
+from runtime_patches.simulated_n150.simulator.patches.core import PATCH
+PATCH.apply()
 core, ram = t.make_core()
 def addi(value): return (value << 20 | 1 << 7 | 0x13).to_bytes(4, "little")
 for value in (5, 9):

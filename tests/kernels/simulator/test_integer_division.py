@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_patches.simulated_n150.simulator.mends.integer_division import MEND, divide
+from runtime_patches.simulated_n150.simulator.patches.integer_division import PATCH, divide
 
 DIV, DIVU, REM, REMU = 4, 5, 6, 7
 MINIMUM = 0x80000000
@@ -54,13 +54,13 @@ def test_signed_results_truncate(dividend, divisor):
 
 
 def test_the_core_executes_it(fresh_interpreter):
-    """Instruction words through the mended class: div and rem of -7 by 2 and by 0, and mul left as it was."""
+    """Instruction words through the patched class: div and rem of -7 by 2 and by 0, and mul left as it was."""
     fresh_interpreter(
         """
 from framework.pe.rv.isa.m_isa import RV_M_ISA
 from framework.pe.register.register import Register
-from runtime_patches.simulated_n150.simulator.mends.integer_division import MEND
-MEND.apply()
+from runtime_patches.simulated_n150.simulator.patches.integer_division import PATCH
+PATCH.apply()
 def run(funct3, a, b):
     registers = [Register(4) for _ in range(34)]
     registers[1].write((a & 0xFFFFFFFF).to_bytes(4, "little"))
@@ -77,6 +77,6 @@ assert RV_M_ISA.run(None, None, False, 0x00000033) is False
 
 
 def test_targets_are_the_installed_code():
-    from runtime_patches.simulated_n150.simulator.mend import check
+    from runtime_patches.simulated_n150.simulator.patch import check
 
-    check([MEND])
+    check([PATCH])

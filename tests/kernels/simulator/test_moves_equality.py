@@ -10,13 +10,13 @@ def test_random_copies(fresh_interpreter):
 import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
-from runtime_patches.simulated_n150.simulator.mends import data_format, moves
+from runtime_patches.simulated_n150.simulator.patches import data_format, moves
 from framework.pe.tensix.backends.matrix import MatrixUnit
-data_format.MEND.apply()
+data_format.PATCH.apply()
 installed = MatrixUnit.handle_mova2d
-moves.MEND.apply()
-mended = MatrixUnit.handle_mova2d
-assert mended is not installed
+moves.PATCH.apply()
+patched = MatrixUnit.handle_mova2d
+assert patched is not installed
 from simulator import tensix_programs as t
 from framework.pe.tensix.util import TensixInstructionDecoder as Decoder
 from simulator.vector_programs import word
@@ -37,7 +37,7 @@ for case in range(120):
         DEST_REGW_BASE_Base=int(rng.integers(0, 512)),
     )
     blocked, results = rng.random() < 0.1, []
-    for handler in (installed, mended):
+    for handler in (installed, patched):
         backend = t.make_backend()
         t.configure(backend, **fields)
         backend.srcA[0].data[:] = source

@@ -9,9 +9,9 @@ BLOCK_FLOAT_CHECK = """
 import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
-from runtime_patches.simulated_n150.simulator.mends.registry import all_mends
-from runtime_patches.simulated_n150.simulator.mend import apply_all
-apply_all(all_mends())
+from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
+from runtime_patches.simulated_n150.simulator.patch import apply_all
+apply_all(all_patches())
 from simulator import tensix_programs as t
 from simulator.vector_programs import word
 
@@ -61,7 +61,7 @@ import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
 from simulator import tensix_programs as t
-{mend}
+{patch}
 results = []
 rng = np.random.default_rng(5)
 for out, in_, wide in ((5, 5, False), (0, 0, True), (5, 0, True), (1, 1, False), (0, 5, False), (5, 5, True),
@@ -91,13 +91,13 @@ def test_block_floats_are_packed_and_unpacked_by_the_rules(fresh_interpreter, na
 
 def test_other_formats_pack_as_before(fresh_interpreter):
     """bfloat16, FP32, FP16 and INT32, with and without edge masks, two PACRs to one datastream."""
-    mend = (
-        "from runtime_patches.simulated_n150.simulator.mends.registry import all_mends\n"
-        "from runtime_patches.simulated_n150.simulator.mend import apply_all\n"
-        "apply_all(all_mends())"
+    patch = (
+        "from runtime_patches.simulated_n150.simulator.patches.registry import all_patches\n"
+        "from runtime_patches.simulated_n150.simulator.patch import apply_all\n"
+        "apply_all(all_patches())"
     )
-    plain = fresh_interpreter(EQUALITY_CHECK.format(mend=""))
-    assert plain.strip() and plain == fresh_interpreter(EQUALITY_CHECK.format(mend=mend))
+    plain = fresh_interpreter(EQUALITY_CHECK.format(patch=""))
+    assert plain.strip() and plain == fresh_interpreter(EQUALITY_CHECK.format(patch=patch))
 
 
 def test_zero_write_relu_and_accumulation(fresh_interpreter):
@@ -106,9 +106,9 @@ def test_zero_write_relu_and_accumulation(fresh_interpreter):
 import sys
 sys.path.insert(0, "tests/kernels")
 import numpy as np
-from runtime_patches.simulated_n150.simulator.mends.registry import all_mends
-from runtime_patches.simulated_n150.simulator.mend import apply_all
-apply_all(all_mends())
+from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
+from runtime_patches.simulated_n150.simulator.patch import apply_all
+apply_all(all_patches())
 from simulator import tensix_programs as t
 
 values = np.random.default_rng(2).standard_normal(256).astype(np.float32)
@@ -143,7 +143,7 @@ assert np.abs(packed(times=3, THCON_SEC0_REG1_Pack_L1_Acc=1) - (3 * values + 1))
 def test_a_kept_bank_advances_its_row_only_where_configured(fresh_interpreter):
     fresh_interpreter(
         """
-from runtime_patches.simulated_n150.simulator.mends.unpacker import BlockFloatUnpacker
+from runtime_patches.simulated_n150.simulator.patches.unpacker import BlockFloatUnpacker
 import sys
 sys.path.insert(0, "tests/kernels")
 from simulator import tensix_programs as t
@@ -161,7 +161,7 @@ for advances, expected in ((False, 0), (True, 16)):
 def test_setadczw_sets_z_and_w():
     from framework.pe.tensix.backend import ADCThread
 
-    from runtime_patches.simulated_n150.simulator.mends.address_counters import set_zw
+    from runtime_patches.simulated_n150.simulator.patches.address_counters import set_zw
 
     counter = ADCThread.ADCUnit()
     for channel in counter.Channel:
@@ -173,7 +173,7 @@ def test_setadczw_sets_z_and_w():
 
 
 def test_inline_write_masks():
-    from runtime_patches.simulated_n150.simulator.mends.noc import enabled_run
+    from runtime_patches.simulated_n150.simulator.patches.noc import enabled_run
 
     assert enabled_run(0x000F) == (0, 4)
     assert enabled_run(0xF0) == (4, 4)
@@ -185,7 +185,7 @@ def test_inline_write_masks():
 
 
 def test_format_codes_follow_the_documentation():
-    from runtime_patches.simulated_n150.simulator.mends.data_format import DataFormat
+    from runtime_patches.simulated_n150.simulator.patches.data_format import DataFormat
 
     table = [
         ["BFP4a", "BFP8a", "FP16", "FP32"],

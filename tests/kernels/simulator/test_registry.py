@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What makes a mend refuse, the folder for TT_METAL_SIMULATOR, and the diagnosis file."""
+"""What makes a patch refuse, the folder for TT_METAL_SIMULATOR, and the diagnosis file."""
 
 import os
 import subprocess
@@ -10,42 +10,42 @@ from pathlib import Path
 
 import pytest
 
-from runtime_patches.simulated_n150.simulator import mend as registry
+from runtime_patches.simulated_n150.simulator import patch as registry
 from runtime_patches.simulated_n150.simulator import simulator_dir
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
-from runtime_patches.simulated_n150.simulator.mend import Mend, MendRefused, apply_all, check
-from runtime_patches.simulated_n150.simulator.mends.registry import all_mends
+from runtime_patches.simulated_n150.simulator.patch import Patch, PatchRefused, apply_all, check
+from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
 
 
-def _mend(targets, applied):
-    return Mend("a mend", "a rule", "a source", targets, lambda: applied.append(True))
+def _patch(targets, applied):
+    return Patch("a patch", "a rule", "a source", targets, lambda: applied.append(True))
 
 
-def test_every_mend_fits_the_installed_simulator_and_says_its_rule():
-    mends = all_mends()
-    check(mends)
-    assert all(mend.rule and mend.source and mend.targets for mend in mends)
-    assert len({mend.name for mend in mends}) == len(mends)
+def test_every_patch_fits_the_installed_simulator_and_says_its_rule():
+    patches = all_patches()
+    check(patches)
+    assert all(patch.rule and patch.source and patch.targets for patch in patches)
+    assert len({patch.name for patch in patches}) == len(patches)
 
 
 def test_other_code_is_refused_and_nothing_is_applied():
     applied = []
-    good = _mend(
+    good = _patch(
         {"framework.util.bits.get_bits": registry.fingerprint("framework.util.bits.get_bits")}, applied
     )
-    bad = _mend({"framework.util.bits.get_bits": "0" * 16, "framework.util.bits.gone": "0"}, applied)
+    bad = _patch({"framework.util.bits.get_bits": "0" * 16, "framework.util.bits.gone": "0"}, applied)
     with pytest.raises(
-        MendRefused, match=r"get_bits has source [0-9a-f]{16}, expected 0{16}(.|\n)*gone cannot be read"
+        PatchRefused, match=r"get_bits has source [0-9a-f]{16}, expected 0{16}(.|\n)*gone cannot be read"
     ):
         apply_all([good, bad])
     assert applied == []
-    assert apply_all([good]) == ["a mend"]
+    assert apply_all([good]) == ["a patch"]
     assert applied == [True]
 
 
 def test_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(registry.importlib.metadata, "version", lambda name: "2.3")
-    with pytest.raises(MendRefused, match="wolfpine 2.2, but 2.3 is installed"):
+    with pytest.raises(PatchRefused, match="wolfpine 2.2, but 2.3 is installed"):
         check([])
 
 
@@ -54,7 +54,7 @@ def test_a_missing_simulator_is_refused(monkeypatch):
         raise registry.importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(registry.importlib.metadata, "version", missing)
-    with pytest.raises(MendRefused, match="pip install wolfpine==2.2"):
+    with pytest.raises(PatchRefused, match="pip install wolfpine==2.2"):
         check([])
 
 
@@ -84,11 +84,11 @@ def test_relative_interpreter_is_refused(tmp_path):
         simulator_dir(tmp_path, (1, 1), Path("bin/python"))
 
 
-def test_run_sh_starts_the_mended_server(tmp_path):
+def test_run_sh_starts_the_patched_server(tmp_path):
     folder = simulator_dir(tmp_path / "with space", (1, 1), Path(sys.executable))
-    done = subprocess.run([folder / "run.sh", "--list-mends"], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([folder / "run.sh", "--list-patches"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [mend.name for mend in all_mends()]
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [patch.name for patch in all_patches()]
 
 
 def test_diagnosis_keeps_exceptions_and_watch_reports(tmp_path, capsys):

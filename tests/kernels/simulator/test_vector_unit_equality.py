@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mended vector unit gives, bit for bit, what the installed one gives wherever that one models the
+"""The patched vector unit gives, bit for bit, what the installed one gives wherever that one models the
 hardware.
 """
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from framework.pe.tensix.backends.vector import VectorUnit, fma_model_wh
 
-from runtime_patches.simulated_n150.simulator.mends.vector.arithmetic import multiply_add
-from runtime_patches.simulated_n150.simulator.mends.vector.macro import MacroInstructions
+from runtime_patches.simulated_n150.simulator.patches.vector.arithmetic import multiply_add
+from runtime_patches.simulated_n150.simulator.patches.vector.macro import MacroInstructions
 
 from .vector_programs import (
     SPECIAL,
@@ -102,16 +102,16 @@ def _same_start(rng, *units):
         backend.dst.dstBits[:] = dst
 
 
-def _assert_same(plain, mended, note):
+def _assert_same(plain, patched, note):
     for index in range(17):
-        ours, theirs = get_register(mended[0], index), get_register(plain[0], index)
+        ours, theirs = get_register(patched[0], index), get_register(plain[0], index)
         np.testing.assert_array_equal(ours, theirs, f"register {index} after {note}")
-    np.testing.assert_array_equal(np.array(mended[0].laneFlags), np.array(plain[0].laneFlags), note)
+    np.testing.assert_array_equal(np.array(patched[0].laneFlags), np.array(plain[0].laneFlags), note)
     np.testing.assert_array_equal(
-        np.array(mended[0].useLaneFlagsForLaneEnable), np.array(plain[0].useLaneFlagsForLaneEnable), note
+        np.array(patched[0].useLaneFlagsForLaneEnable), np.array(plain[0].useLaneFlagsForLaneEnable), note
     )
     # The installed unit lets more than 16 bits into a Dst word on LO16 stores; readers mask them.
-    np.testing.assert_array_equal(mended[1].dst.dstBits, plain[1].dst.dstBits & 0xFFFF, note)
+    np.testing.assert_array_equal(patched[1].dst.dstBits, plain[1].dst.dstBits & 0xFFFF, note)
 
 
 def _allowed(plain, name, fields):
@@ -130,27 +130,27 @@ def _allowed(plain, name, fields):
 @pytest.mark.parametrize("name", NAMES)
 def test_one_instruction_at_a_time(name):
     rng = np.random.default_rng(sum(name.encode()))
-    plain, mended = make_unit(VectorUnit), make_unit(MacroInstructions)
+    plain, patched = make_unit(VectorUnit), make_unit(MacroInstructions)
     for _ in range(25):
-        _same_start(rng, plain, mended)
+        _same_start(rng, plain, patched)
         fields = _draw(rng, name)
         if name == "SFPPOPC" and len(plain[0].flagStack) < 7:
-            for unit, _backend in (plain, mended):
+            for unit, _backend in (plain, patched):
                 run(unit, word("SFPPUSHC"))
         if not _allowed(plain[0], name, fields):
             continue
-        for unit, _backend in (plain, mended):
+        for unit, _backend in (plain, patched):
             run(unit, word(name, **fields))
-        _assert_same(plain, mended, f"{name} {fields}")
+        _assert_same(plain, patched, f"{name} {fields}")
 
 
 def test_random_programs():
     """Sequences, so that flags, the flag stack and lane masks meet every instruction."""
     rng = np.random.default_rng(7)
     for _program in range(12):
-        plain, mended = make_unit(VectorUnit), make_unit(MacroInstructions)
-        _same_start(rng, plain, mended)
-        for unit, _backend in (plain, mended):
+        plain, patched = make_unit(VectorUnit), make_unit(MacroInstructions)
+        _same_start(rng, plain, patched)
+        for unit, _backend in (plain, patched):
             run(unit, word("SFPENCC", imm12_math=3, instr_mod1=10))
         history = []
         for _step in range(60):
@@ -159,9 +159,9 @@ def test_random_programs():
             if not _allowed(plain[0], name, fields) or name == "SFPCONFIG":
                 continue
             history.append((name, fields))
-            for unit, _backend in (plain, mended):
+            for unit, _backend in (plain, patched):
                 run(unit, word(name, **fields))
-            _assert_same(plain, mended, str(history[-3:]))
+            _assert_same(plain, patched, str(history[-3:]))
 
 
 def test_multiply_add_matches_the_simulators_model():

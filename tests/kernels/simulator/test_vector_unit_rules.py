@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from runtime_patches.simulated_n150.simulator.mends.vector.macro import MacroInstructions
+from runtime_patches.simulated_n150.simulator.patches.vector.macro import MacroInstructions
 
 from .vector_programs import get_register, make_unit, random_values, run, set_register, word
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The vector unit's loads from and stores to Dst.
 
-Rules: SFPLOAD.md and SFPSTORE.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor. Mended:
+Rules: SFPLOAD.md and SFPSTORE.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor. Patched:
 the loads INT16, UINT16, LO16, HI16 and INT32_SM failed or read nothing; the stores INT8_COMP failed and
 obeyed the load's block and exchange options; MOD0_FMT_SRCB did not count BFP8, BFP4, BFP2 and INT16 of the
 8-bit-exponent family as bfloat16; addresses wrap at 1024 rows.
@@ -14,9 +14,9 @@ import numpy as np
 from framework.pe.tensix.backends.vector import VectorUnit as V
 from framework.pe.tensix.util import DataFormatConversions as Convert
 
-from runtime_patches.simulated_n150.simulator.mends.vector.control import ControlInstructions
-from runtime_patches.simulated_n150.simulator.mends.vector.lanewise import MAGNITUDE, SIGN, U32
-from runtime_patches.simulated_n150.simulator.mends.vector.state import LANES
+from runtime_patches.simulated_n150.simulator.patches.vector.control import ControlInstructions
+from runtime_patches.simulated_n150.simulator.patches.vector.lanewise import MAGNITUDE, SIGN, U32
+from runtime_patches.simulated_n150.simulator.patches.vector.state import LANES
 
 _ROW_OF_LANE = np.arange(LANES) // 8
 _COLUMN_OF_LANE = (np.arange(LANES) & 7) * 2

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from enum import IntEnum
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.patch import Patch
 
 _BLOCK_FLOATS = frozenset((2, 3, 6, 7, 11, 15))
 
@@ -89,7 +89,7 @@ def _apply() -> None:
                 setattr(module, name, replacement)
 
 
-MEND = Mend(
+PATCH = Patch(
     name="data format codes",
     rule="codes 6, 7 and 15 are the block floats with an 8-bit exponent, 2, 3 and 11 those with a 5-bit one",
     source="tt-isa-documentation, Packers/FormatConversion.md, table of encodings",

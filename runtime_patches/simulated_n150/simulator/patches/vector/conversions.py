@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from framework.pe.tensix.backends.vector import VectorUnit as V
 
-from runtime_patches.simulated_n150.simulator.mends.vector.arithmetic import multiply_add
-from runtime_patches.simulated_n150.simulator.mends.vector.lanewise import (
+from runtime_patches.simulated_n150.simulator.patches.vector.arithmetic import multiply_add
+from runtime_patches.simulated_n150.simulator.patches.vector.lanewise import (
     EXPONENT,
     FRACTION,
     MAGNITUDE,
@@ -23,7 +23,7 @@ from runtime_patches.simulated_n150.simulator.mends.vector.lanewise import (
     LanewiseInstructions,
     exponent_of,
 )
-from runtime_patches.simulated_n150.simulator.mends.vector.state import LANES
+from runtime_patches.simulated_n150.simulator.patches.vector.state import LANES
 
 _LARGEST = {2: 255, 3: 127, 6: 65535, 7: 32767}
 _SIGNED = (3, 7)

@@ -24,9 +24,9 @@ from framework.pe.tensix.backends.unpacker import UnPackerUnit
 from framework.pe.tensix.registers import SrcRegister
 from framework.util.bits import get_bits, get_nth_bit
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
-from runtime_patches.simulated_n150.simulator.mends import block_float
-from runtime_patches.simulated_n150.simulator.mends.data_format import DataFormat
+from runtime_patches.simulated_n150.simulator.patch import Patch
+from runtime_patches.simulated_n150.simulator.patches import block_float
+from runtime_patches.simulated_n150.simulator.patches.data_format import DataFormat
 
 
 class _DecodedMemory:
@@ -183,7 +183,7 @@ def _apply() -> None:
     backend.UnPackerUnit = BlockFloatUnpacker
 
 
-MEND = Mend(
+PATCH = Patch(
     name="unpackers",
     rule="16 datums of 8, 4 or 2 bits share an exponent byte; the row advances only with Unpack_Src_Reg_Set_Upd",
     source="tt-isa-documentation, UNPACR_Regular.md and FloatBitPatterns.md",

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from framework.pe.tensix.util import DataFormatConversions as Convert
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
-from runtime_patches.simulated_n150.simulator.mends.data_format import DataFormat
+from runtime_patches.simulated_n150.simulator.patch import Patch
+from runtime_patches.simulated_n150.simulator.patches.data_format import DataFormat
 
 # Source formats whose Dst words have an 8-bit exponent.
 _WIDE_EXPONENT = frozenset(
@@ -64,7 +64,7 @@ def _apply() -> None:
     MatrixUnit.handle_mova2d = handle_mova2d
 
 
-MEND = Mend(
+PATCH = Patch(
     name="row copies at once",
     rule="speed only: MOVA2D moves its rows as one block",
     source="tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/MOVA2D.md",

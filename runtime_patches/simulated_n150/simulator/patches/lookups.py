@@ -8,7 +8,7 @@ for each configuration field, tens of thousands of times a second. Results are t
 
 from __future__ import annotations
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
 def _remember_instructions() -> None:
@@ -65,7 +65,7 @@ def _apply() -> None:
     _remember_fields()
 
 
-MEND = Mend(
+PATCH = Patch(
     name="remembered look-ups",
     rule="speed only: decoded instructions and places of configuration fields are kept",
     source="the installed simulator",

@@ -3,7 +3,7 @@
 """The vector unit's instructions that compare, swap and move between registers and lanes.
 
 Rules: SFPSHFT2.md, SFPSWAP.md and SFPTRANSP.md of tt-isa-documentation,
-WormholeB0/TensixTile/TensixCoprocessor. Mended: SFPSHFT2's modes 0, 1, 2, 4 and 6 were not modelled (6 shifts
+WormholeB0/TensixTile/TensixCoprocessor. Patched: SFPSHFT2's modes 0, 1, 2, 4 and 6 were not modelled (6 shifts
 by an immediate; 4 has a documented defect of the silicon: the lane that should become zero takes an older
 neighbour), and SFPSWAP ignored ENABLE_DEST_INDEX (argmin and argmax, which topk sorts its indices with) and
 EXCHANGE_SRCB_SRCC.
@@ -14,14 +14,14 @@ from __future__ import annotations
 import numpy as np
 from framework.pe.tensix.backends.vector import VectorUnit as V
 
-from runtime_patches.simulated_n150.simulator.mends.vector.conversions import ConvertingInstructions
-from runtime_patches.simulated_n150.simulator.mends.vector.lanewise import (
+from runtime_patches.simulated_n150.simulator.patches.vector.conversions import ConvertingInstructions
+from runtime_patches.simulated_n150.simulator.patches.vector.lanewise import (
     U32,
     order_key,
     shifted,
     signed_immediate,
 )
-from runtime_patches.simulated_n150.simulator.mends.vector.state import LANES
+from runtime_patches.simulated_n150.simulator.patches.vector.state import LANES
 
 _GROUPS = np.arange(LANES) // 8
 _ROTATED = np.where(np.arange(LANES) & 7, np.arange(LANES) - 1, np.arange(LANES) + 7)

@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
 def _apply() -> None:
     import framework.pe.tensix.backend as backend
 
-    from runtime_patches.simulated_n150.simulator.mends.vector.macro import MacroInstructions
+    from runtime_patches.simulated_n150.simulator.patches.vector.macro import MacroInstructions
 
     backend.VectorUnit = MacroInstructions
 
 
-MEND = Mend(
+PATCH = Patch(
     name="vector unit",
     rule="every SFPU instruction and mode of the functional models, on all 32 lanes together",
     source="tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor, VectorUnit.md and the SFP* pages",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from framework.network.tt_noc import NUI
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.patch import Patch
 
 _INCREMENT = 1
 _MMIO = 0xFFB00000
@@ -169,7 +169,7 @@ def _apply() -> None:
     initiator_class.handle_atomic_transfer = handle_atomic_transfer
 
 
-MEND = Mend(
+PATCH = Patch(
     name="NoC broadcasts and inline writes",
     rule="a broadcast leaves its sender out unless asked; only Tensix tiles receive it; inline data is NOC_AT_DATA",
     source="tt-isa-documentation, WormholeB0/NoC/MemoryMap.md",

@@ -7,7 +7,7 @@ InputAddressGenerator.md (what a PACR reads; ZeroWrite reads zeros), EdgeMasking
 (an exponent stream of its own for formats under 16 bits; both streams padded to 16 bytes at the end of a
 datastream), README.md (accumulation).
 
-Mended: formats under 16 bits, INT16, INT8, ZeroWrite, ReLU, accumulation in L1, the padding. A PACR is
+Patched: formats under 16 bits, INT16, INT8, ZeroWrite, ReLU, accumulation in L1, the padding. A PACR is
 handled as one array instead of datum by datum.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 from framework.pe.tensix.backends.packer import PackerUnit
 from framework.util.bits import get_nth_bit
 
-from runtime_patches.simulated_n150.simulator.mends import block_float
-from runtime_patches.simulated_n150.simulator.mends.data_format import DataFormat as F
-from runtime_patches.simulated_n150.simulator.mends.packer import formats
+from runtime_patches.simulated_n150.simulator.patches import block_float
+from runtime_patches.simulated_n150.simulator.patches.data_format import DataFormat as F
+from runtime_patches.simulated_n150.simulator.patches.packer import formats
 
 _TYPE_OF_SIZE = {1: np.uint8, 2: np.dtype("<u2"), 4: np.dtype("<u4")}
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from framework.pe.tensix.util import DataFormatConversions as Convert
 
-from runtime_patches.simulated_n150.simulator.mends.data_format import DataFormat as F
+from runtime_patches.simulated_n150.simulator.patches.data_format import DataFormat as F
 
 _HALF_FAMILY = (F.FP16, F.BFP8a, F.FP8)
 _MASK = 0xFFFFFFFF

@@ -3,7 +3,7 @@
 """The vector unit's conditional execution and configuration.
 
 Rules: SFPENCC.md, SFPSETCC.md, SFPPUSHC.md, SFPPOPC.md, SFPCOMPC.md and SFPCONFIG.md of tt-isa-documentation,
-WormholeB0/TensixTile/TensixCoprocessor. Mended: LoadMacroConfig.Misc combined with its old value; LReg 12's
+WormholeB0/TensixTile/TensixCoprocessor. Patched: LoadMacroConfig.Misc combined with its old value; LReg 12's
 default is 1/65536; an instruction whose result register is 12 or above, with the backdoor open, is stored as
 the template of a scheduled instruction instead of being executed.
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from framework.pe.tensix.backends.vector import VectorUnit as V
 
-from runtime_patches.simulated_n150.simulator.mends.vector.crosslane import CrossLaneInstructions
-from runtime_patches.simulated_n150.simulator.mends.vector.lanewise import SIGN, U32
-from runtime_patches.simulated_n150.simulator.mends.vector.state import LANES
+from runtime_patches.simulated_n150.simulator.patches.vector.crosslane import CrossLaneInstructions
+from runtime_patches.simulated_n150.simulator.patches.vector.lanewise import SIGN, U32
+from runtime_patches.simulated_n150.simulator.patches.vector.state import LANES
 
 _COMBINE = {
     1: lambda a, b: b,

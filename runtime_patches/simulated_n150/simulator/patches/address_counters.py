@@ -10,7 +10,7 @@ float32 wrote the lower half of a tile over its upper half).
 
 from __future__ import annotations
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
 def set_zw(counter, enables: int, values: tuple[int, int, int, int]) -> None:
@@ -35,7 +35,7 @@ def _apply() -> None:
     MiscellaneousUnit.handle_setadczw = handle_setadczw
 
 
-MEND = Mend(
+PATCH = Patch(
     name="Z and W address counters",
     rule="SETADCZW sets Z and W of both channels with their carriage-return copies",
     source="tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/SETADCZW.md",

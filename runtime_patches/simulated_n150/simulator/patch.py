@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a mend of the simulator is, and how a list of them is applied.
+"""What a patch of the simulator is, and how a list of them is applied.
 
-A mend replaces parts of the installed simulator in the memory of the running server; no installed file is
+A patch replaces parts of the installed simulator in the memory of the running server; no installed file is
 written. Each names the code it replaces and the SHA-256 of that code's source. When the installed code is not
-the code the mend was written for, nothing is replaced and the server does not start.
+the code the patch was written for, nothing is replaced and the server does not start.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SIMULATOR_PACKAGE = "wolfpine"
 SIMULATOR_VERSION = "2.2"
 
 
-class MendRefused(RuntimeError):
-    """The installed simulator is not the one the mends were written for."""
+class PatchRefused(RuntimeError):
+    """The installed simulator is not the one the patches were written for."""
 
 
 @dataclass(frozen=True)
-class Mend:
-    """One mend.
+class Patch:
+    """One patch.
 
     name: short, shown in the server's log.
     rule: the rule of the hardware that the simulator breaks, in one sentence.
@@ -54,7 +54,7 @@ def resolve(path: str):
         for name in parts[split:]:
             found = inspect.getattr_static(found, name)
         return found
-    raise MendRefused(f"nothing is named {path!r} in the installed simulator")
+    raise PatchRefused(f"nothing is named {path!r} in the installed simulator")
 
 
 def fingerprint(path: str) -> str:
@@ -65,39 +65,39 @@ def fingerprint(path: str) -> str:
     return hashlib.sha256(inspect.getsource(target).encode()).hexdigest()[:16]
 
 
-def check(mends: Iterable[Mend]) -> None:
-    """Raise MendRefused, naming every difference, unless each mend's targets are exactly as it expects."""
+def check(patches: Iterable[Patch]) -> None:
+    """Raise PatchRefused, naming every difference, unless each patch's targets are exactly as it expects."""
     try:
         version = importlib.metadata.version(SIMULATOR_PACKAGE)
     except importlib.metadata.PackageNotFoundError as error:
-        raise MendRefused(
+        raise PatchRefused(
             f"{SIMULATOR_PACKAGE} is not installed; pip install {SIMULATOR_PACKAGE}=={SIMULATOR_VERSION}"
         ) from error
     if version != SIMULATOR_VERSION:
-        raise MendRefused(
-            f"the mends are for {SIMULATOR_PACKAGE} {SIMULATOR_VERSION}, but {version} is installed; "
+        raise PatchRefused(
+            f"the patches are for {SIMULATOR_PACKAGE} {SIMULATOR_VERSION}, but {version} is installed; "
             f"pip install {SIMULATOR_PACKAGE}=={SIMULATOR_VERSION}"
         )
     differences = []
-    for mend in mends:
-        for path, expected in mend.targets.items():
+    for patch in patches:
+        for path, expected in patch.targets.items():
             try:
                 found = fingerprint(path)
-            except (AttributeError, OSError, MendRefused) as error:
-                differences.append(f"{mend.name}: {path} cannot be read ({error})")
+            except (AttributeError, OSError, PatchRefused) as error:
+                differences.append(f"{patch.name}: {path} cannot be read ({error})")
                 continue
             if found != expected:
-                differences.append(f"{mend.name}: {path} has source {found}, expected {expected}")
+                differences.append(f"{patch.name}: {path} has source {found}, expected {expected}")
     if differences:
-        raise MendRefused(
-            "the installed simulator differs from the one mended:\n  " + "\n  ".join(differences)
+        raise PatchRefused(
+            "the installed simulator differs from the one patched:\n  " + "\n  ".join(differences)
         )
 
 
-def apply_all(mends: Iterable[Mend]) -> list[str]:
-    """Check all mends first, then apply them in order; returns their names."""
-    mends = list(mends)
-    check(mends)
-    for mend in mends:
-        mend.apply()
-    return [mend.name for mend in mends]
+def apply_all(patches: Iterable[Patch]) -> list[str]:
+    """Check all patches first, then apply them in order; returns their names."""
+    patches = list(patches)
+    check(patches)
+    for patch in patches:
+        patch.apply()
+    return [patch.name for patch in patches]

@@ -16,8 +16,8 @@ import numpy as np
 from framework.pe.tensix.backends.vector import VectorUnit as V
 from framework.pe.tensix.util import TensixInstructionDecoder
 
-from runtime_patches.simulated_n150.simulator.mends.vector.crosslane import SHIFT_REGISTER
-from runtime_patches.simulated_n150.simulator.mends.vector.memory import MemoryInstructions
+from runtime_patches.simulated_n150.simulator.patches.vector.crosslane import SHIFT_REGISTER
+from runtime_patches.simulated_n150.simulator.patches.vector.memory import MemoryInstructions
 
 SIMPLE, MULTIPLY, ROUND, STORE = range(4)
 _EXECUTES = (

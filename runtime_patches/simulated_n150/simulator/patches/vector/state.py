@@ -46,7 +46,7 @@ class VectorState(VectorUnit):
     def __init__(self, backend):
         super().__init__(backend)
         if backend.blackhole:
-            raise ValueError("the mended vector unit is Wormhole's; the device is a Blackhole")
+            raise ValueError("the patched vector unit is Wormhole's; the device is a Blackhole")
         self.registers = np.zeros((REGISTERS, LANES), dtype=np.uint32)
         originals = self.lregs
         self.lregs = [ArrayRegister(self.registers[index]) for index in range(REGISTERS)]

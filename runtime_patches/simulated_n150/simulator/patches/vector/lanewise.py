@@ -3,7 +3,7 @@
 """The vector unit's instructions that stay within a lane.
 
 Rules: the functional model on each instruction's page of tt-isa-documentation,
-WormholeB0/TensixTile/TensixCoprocessor. Departures of the simulator that are mended here: SFPLZ was missing,
+WormholeB0/TensixTile/TensixCoprocessor. Departures of the simulator that are patched here: SFPLZ was missing,
 SFPMOV from configuration and from the random generator was missing, stochastic rounding did not use the
 generator, SFPIADD with both CC_NONE and CC_GTE0 must invert the flags, LoadMacroConfig.Misc was not combined
 with its old value, SFPADD took 1.0 for its first factor and SFPMUL 0 for its addend whatever registers they named
@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 from framework.pe.tensix.backends.vector import VectorUnit as V
 
-from runtime_patches.simulated_n150.simulator.mends.vector.arithmetic import multiply_add
-from runtime_patches.simulated_n150.simulator.mends.vector.state import LANES, VectorState
+from runtime_patches.simulated_n150.simulator.patches.vector.arithmetic import multiply_add
+from runtime_patches.simulated_n150.simulator.patches.vector.state import LANES, VectorState
 
 U32 = np.uint32
 SIGN = U32(0x80000000)

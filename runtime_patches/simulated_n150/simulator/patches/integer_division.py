@@ -13,7 +13,7 @@ The simulator raised ZeroDivisionError, gave `rem` the sign of the divisor, and 
 
 from __future__ import annotations
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.patch import Patch
 
 _SIGN = 0x80000000
 _MASK = 0xFFFFFFFF
@@ -59,7 +59,7 @@ def _apply() -> None:
     RV_M_ISA.run = classmethod(run)
 
 
-MEND = Mend(
+PATCH = Patch(
     name="integer division",
     rule="division never traps; by zero it gives all ones and the dividend, and remainders follow the dividend",
     source="RISC-V Instruction Set Manual, volume I, chapter M, Division Operations",

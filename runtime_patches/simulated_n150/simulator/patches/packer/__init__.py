@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
+from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
 def _apply() -> None:
     import framework.pe.tensix.backend as backend
 
-    from runtime_patches.simulated_n150.simulator.mends.packer.unit import Packer
+    from runtime_patches.simulated_n150.simulator.patches.packer.unit import Packer
 
     backend.PackerUnit = Packer
 
 
-MEND = Mend(
+PATCH = Patch(
     name="packers",
     rule="block floats with one exponent for 16 datums, 8- and 16-bit integers, ReLU, accumulation, zero writes",
     source="tt-isa-documentation, Packers/FormatConversion.md and OutputAddressGenerator.md",

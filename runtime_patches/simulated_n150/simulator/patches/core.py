@@ -16,8 +16,8 @@ from collections.abc import Callable
 from framework.memory.memory import AddressableMemory, MemoryStall, resolve_plain_ram_span
 from framework.pe.rv.rv32 import RV32I
 
-from runtime_patches.simulated_n150.simulator.mend import Mend
-from runtime_patches.simulated_n150.simulator.mends.integer_division import divide
+from runtime_patches.simulated_n150.simulator.patch import Patch
+from runtime_patches.simulated_n150.simulator.patches.integer_division import divide
 
 _MASK = 0xFFFFFFFF
 _SIGN = 0x80000000
@@ -350,7 +350,7 @@ def _apply() -> None:
     RV32I.clock_tick = clock_tick
 
 
-MEND = Mend(
+PATCH = Patch(
     name="remembered RISC-V instructions",
     rule="speed only: an instruction word is decoded once for each core; addresses wrap at 32 bits",
     source="RISC-V Instruction Set Manual, volume I, chapters RV32I and M",

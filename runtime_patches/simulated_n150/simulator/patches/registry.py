@@ -1,0 +1,35 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""All patches in the order they are applied."""
+
+from __future__ import annotations
+
+from runtime_patches.simulated_n150.simulator.patch import Patch
+from runtime_patches.simulated_n150.simulator.patches import (
+    address_counters,
+    core,
+    data_format,
+    integer_division,
+    lookups,
+    moves,
+    noc,
+    packer,
+    unpacker,
+    vector,
+)
+
+
+def all_patches() -> list[Patch]:
+    """Every patch; the data formats come before the units that read them."""
+    return [
+        integer_division.PATCH,
+        data_format.PATCH,
+        vector.PATCH,
+        unpacker.PATCH,
+        packer.PATCH,
+        address_counters.PATCH,
+        noc.PATCH,
+        lookups.PATCH,
+        core.PATCH,
+        moves.PATCH,
+    ]
