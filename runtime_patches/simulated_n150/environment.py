@@ -64,7 +64,8 @@ def simulated_environment(
 ) -> dict[str, str]:
     """Variables for one simulated N150 with a compute grid of `grid` (columns x rows) cores.
 
-    overlays: further files to replace in the runtime root (for example the stubs of SGDC: static graph, dynamic concurrency).
+    overlays: further files to replace in the runtime root (for example the stubs of SGDC: static graph,
+        dynamic concurrency).
     Errors: ValueError for a grid that does not fit; RuntimeRootError when a part is missing or does not fit.
     """
     from runtime_patches.simulated_n150.simulator import simulator_dir

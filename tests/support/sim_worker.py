@@ -318,7 +318,7 @@ def _open(mesh, fabric, options, kernel_bytes=None):
 
 
 def _open_gate(device) -> None:
-    """Open the gate of SGDC (static graph, dynamic concurrency) on every core, where the runtime has one: ops of the next test would be skipped.
+    """Open the gate of SGDC on every core, where the runtime has one: ops of the next test would be skipped.
 
     L1 of a board outlives the process that closed its gate; a simulated chip starts with its own.
     """
