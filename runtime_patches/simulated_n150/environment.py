@@ -73,7 +73,8 @@ def simulated_environment(
 ) -> dict[str, str]:
     """Variables for simulated N150 with a compute grid of `grid` (columns x rows) cores each.
 
-    overlays: further files to replace in the runtime root (for example the SGDC stubs).
+    overlays: further files to replace in the runtime root (for example the stubs of SGDC: static graph,
+        dynamic concurrency).
     mesh: (rows, columns), one of :data:`clusters.SHAPES`: chips joined by simulated Ethernet; None is one chip.
     Errors: ValueError for a grid that does not fit; RuntimeRootError when a part is missing or does not fit.
     """
