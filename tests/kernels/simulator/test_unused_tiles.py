@@ -10,6 +10,8 @@ from runtime_patches.simulated_n150.simulator.patch import check
 from runtime_patches.simulated_n150.simulator.patches import unused_tiles
 from runtime_patches.simulated_n150.simulator.patches.unused_tiles import (
     FABRIC_TABLES,
+    GO_MESSAGE,
+    GO_MESSAGE_INDEX,
     READ_POINTER,
     uses_nothing,
 )
@@ -28,6 +30,10 @@ ZEROS = bytes(4)
         ((9, 11), READ_POINTER, b"\1\0\0\0", False),
         ((9, 11), READ_POINTER, bytes(8), False),
         ((9, 11), READ_POINTER + 4, ZEROS, False),
+        ((9, 11), GO_MESSAGE, ZEROS, True),
+        ((1, 1), GO_MESSAGE, ZEROS, False),
+        ((9, 11), GO_MESSAGE_INDEX, ZEROS, True),
+        ((9, 11), GO_MESSAGE, b"\0\0\0\x80", False),  # go
         (
             (1, 1),
             0x7340,
@@ -77,6 +83,7 @@ def test_the_addresses_are_those_of_the_runtime():
 def test_the_tile_finds_them_when_it_is_made(fresh_interpreter):
     fresh_interpreter(
         """
+import struct
 from framework.bridge.device import Device
 from framework.bridge.fabric import Fabric
 from framework.bridge.materialise import LazyTensixPool
@@ -87,13 +94,17 @@ PATCH.apply()
 device = Device(Wormhole, TENSIX_COORD_MAP)
 fabric = Fabric()
 pool = LazyTensixPool(fabric, device, TENSIX_COORD_MAP, eager=[(1, 1)])
+FIRMWARE = struct.pack("<2I", 0x4A0001A3, 0x6F)  # store 0 as the go signal; stay here
 table, connections = b"t" * 2704, b"c" * 656
 for coordinate in TENSIX_COORD_MAP:
     if coordinate != (1, 1):
-        fabric.write(coordinate, 0, b"\x6f\\0\\0\\0")  # stay here
+        fabric.write(coordinate, 0, FIRMWARE)
         fabric.write(coordinate, 0x1C, b"\\5\\0\\0\\0")  # in reset: the journal as it was
+        fabric.write(coordinate, 0x4A0, b"\\0\\0\\0\x40")  # start
         fabric.deassert_reset(coordinate)
         fabric.write(coordinate, 0x1C, bytes(4))
+        fabric.write(coordinate, 0x4A0, bytes(4))
+        fabric.write(coordinate, 0x4D0, bytes(4))
         fabric.write(coordinate, 0x7340, table)
         fabric.write(coordinate, 0x7DD0, connections)
         assert fabric.read(coordinate, 0x7340, 4) == b"tttt", "the host reads what it wrote"
@@ -102,7 +113,8 @@ assert sorted(pool.materialised) == [(1, 1), (1, 2), (2, 1), (2, 2)], pool.mater
 pool.materialise((3, 3))
 tile = device.tt_device.tile_directory[TENSIX_COORD_MAP[3, 3]]
 for made in (tile, device.tt_device.tile_directory[TENSIX_COORD_MAP[2, 2]]):
-    assert made.read(0x1C, 4) == bytes(4)
+    assert made.read(0x1C, 4) == bytes(4) and made.read(0x4A0, 4) == bytes(4)
+    assert made.brisc.pc_register.read_uint() == 4, "its firmware has done its start"
     assert made.read(0x7340, len(table)) == table and made.read(0x7DD0, len(connections)) == connections
 fabric.write((4, 4), 0x20000, b"kernel")
 assert (4, 4) in pool.materialised, "any other write makes the tile"
