@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from sim_worker import DeviceWorker, WorkerPool
 
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import overlay_digests, project_cache_dir
@@ -24,6 +23,7 @@ from runtime_patches.simulated_n150.environment import (
     simulated_environment,
 )
 from runtime_patches.simulated_n150.grids import grid_name
+from tests.support.sim_worker import DeviceWorker, WorkerPool
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 3

@@ -28,7 +28,7 @@ class DecodeAttention(Protocol):
         head_dim]."""
 
 
-class ExactAttention:
+class StockDecodeAttention:
     """ttnn's flash decode. chunk_size: keys a core takes at once; 32 divides it, and it the capacity."""
 
     def __init__(self, mesh: ttnn.MeshDevice, config: LlamaConfig, chunk_size: int) -> None:

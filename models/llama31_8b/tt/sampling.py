@@ -28,8 +28,9 @@ import torch
 import torch.nn.functional as F
 import ttnn
 
+from models.llama31_8b.sampling import SamplingParams
+
 from ..config import LlamaConfig
-from ..reference.sampling import SamplingParams
 from .linear import gather, kernel_config
 from .lm_head import BLOCK_TILES, column_blocks
 from .mesh import TILE, MeshPlan
