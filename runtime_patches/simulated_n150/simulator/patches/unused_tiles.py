@@ -3,14 +3,16 @@
 """Host writes that go to every worker do not bring unused tiles into being.
 
 Speed only. The simulator makes a Tensix tile when it is first used: until the core is released from reset it
-keeps the host's writes in a journal, and takes any later write for use. Two kinds of write go to all 80 workers
-of a chip after their release and use none of them:
-    the launch message's read pointer, 4 zero bytes at 0x1c (dev_msgs.h, mailboxes_t), with fast dispatch;
-    the fabric's routing table and connections, [0x7340, 0x8060) (dev_mem_map.h, MEM_TENSIX_ROUTING_TABLE_BASE
-    up to the end of MEM_TENSIX_FABRIC_CONNECTIONS), with the fabric.
-They go into the journal, behind the release, and are applied in order when something else makes the tile. The
-read pointer is a use within the compute grid: there, dispatch cores multicast launch messages and go signals,
-and a tile made by that very packet would not have run its firmware's start.
+keeps the host's writes in a journal, and takes any later write for use. Three kinds of write go to all 80
+workers of a chip after their release and use none of them:
+    with the fabric, its routing table and connections, [0x7340, 0x8060) (dev_mem_map.h,
+    MEM_TENSIX_ROUTING_TABLE_BASE up to the end of MEM_TENSIX_FABRIC_CONNECTIONS);
+    with fast dispatch, 4 zero bytes each at 0x1c, 0x4a0 and 0x4d0: the launch message's read pointer, "done" as
+    the go message, and the go message's index (dev_msgs.h, mailboxes_t).
+They go into the journal, behind the release, and are applied in order when something else makes the tile; but
+for the "done", which the firmware itself writes there when it has started, and which must not come before.
+Those of fast dispatch are a use within the compute grid: there, dispatch cores multicast launch messages and go
+signals, and a tile made by that very packet would not have run its firmware's start.
 The compute grid (columns x rows) is given by the variable SIMULATED_N150_GRID, which run.sh sets.
 """
 
@@ -21,7 +23,7 @@ import os
 from runtime_patches.simulated_n150.simulator.patch import Patch
 
 GRID_VARIABLE = "SIMULATED_N150_GRID"
-READ_POINTER = 0x1C
+READ_POINTER, GO_MESSAGE, GO_MESSAGE_INDEX = 0x1C, 0x4A0, 0x4D0
 FABRIC_TABLES = range(0x7340, 0x8060)
 
 
@@ -53,7 +55,7 @@ def uses_nothing(
     """
     if address in FABRIC_TABLES and address + len(data) <= FABRIC_TABLES.stop:
         return True
-    if address == READ_POINTER and data == bytes(4) and grid is not None:
+    if address in (READ_POINTER, GO_MESSAGE, GO_MESSAGE_INDEX) and data == bytes(4) and grid is not None:
         column, row = logical_place(coordinate)
         return column >= grid[0] or row >= grid[1]
     return False
@@ -67,7 +69,8 @@ def _apply() -> None:
 
     def write(self, addr, data):
         if not self.in_reset and uses_nothing(self.coord, addr, bytes(data), grid):
-            self.journal.append(("w", addr, bytes(data)))
+            if addr != GO_MESSAGE:
+                self.journal.append(("w", addr, bytes(data)))
             self.shadow_write(addr, data)
             return
         write_or_make(self, addr, data)
