@@ -25,7 +25,10 @@ def packets_of(worker):
 @pytest.mark.sim
 def test_two_runs_and_a_run_in_python_carry_the_same_packets_at_the_same_cycles(sim_mesh):
     packets, cycle, *results = packets_of(sim_mesh((1, 2)))
-    assert len(packets) > 50 and {delivery.source for delivery in packets} >= {"chip 0 channel 1", "chip 1 channel 7"}
+    assert len(packets) > 50 and {delivery.source for delivery in packets} >= {
+        "chip 0 channel 1",
+        "chip 1 channel 7",
+    }
     for variables in ({}, {"SIMULATED_N150_BURST": "0"}):
         again, end, *others = packets_of(sim_mesh((1, 2), variables=variables))
         assert others == results

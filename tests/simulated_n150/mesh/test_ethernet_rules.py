@@ -247,12 +247,17 @@ def test_events_happen_at_their_cycle():
     clock.advance(299)
     send(one, 0, 16, 0x200)
     clock.advance(1000)
-    assert sorted(other.L1_mem.bytes) == list(range(0x100, 0x110)) and link.is_cut(300) and not link.is_cut(299)
+    assert (
+        sorted(other.L1_mem.bytes) == list(range(0x100, 0x110)) and link.is_cut(300) and not link.is_cut(299)
+    )
 
 
 def test_the_stub_is_what_an_assembler_makes_of_it():
     """The words of boot.program against an assembler's output for the same lines."""
-    code = {address: [data[i : i + 4].hex() for i in range(0, len(data), 4)] for address, data in boot.program().items()}
+    code = {
+        address: [data[i : i + 4].hex() for i in range(0, len(data), 4)]
+        for address, data in boot.program().items()
+    }
     assert code[0] == ["6f000040"]  # j 0x400
     assert code[0x400] == [
         "3711b0ff", "130101ff",  # lui sp, 0xffb01; addi sp, sp, -16

@@ -60,7 +60,9 @@ def test_a_run_stops_before_the_first_slow_instruction_of_any_core():
     memory = np.zeros((2, 64), np.uint8)
     memory[0] = np.frombuffer(b"".join(word.to_bytes(4, "little") for word in [nop] * 16), np.uint8)
     for word, reached in ((tensix, 3), (load, 4), (0x73, 3)):
-        memory[1] = np.frombuffer(b"".join(w.to_bytes(4, "little") for w in [nop] * 3 + [word] + [nop] * 12), np.uint8)
+        memory[1] = np.frombuffer(
+            b"".join(w.to_bytes(4, "little") for w in [nop] * 3 + [word] + [nop] * 12), np.uint8
+        )
         registers = np.zeros((2, interpreter.WORDS), np.int64)
         spans = np.array([[0, 63, part.ctypes.data, interpreter.RAM] for part in memory], np.int64)
         end = interpreter.run(registers, spans, np.array([0, 1, 2]), np.zeros((2, 4), np.int64), 0, 4)
@@ -73,7 +75,10 @@ def test_stream_registers_are_written_as_in_python():
     store = (2 << 20 | 1 << 15 | 2 << 12 | 0x23).to_bytes(4, "little")  # sw x2, 0(x1)
     code = np.frombuffer(store, np.uint8).copy()
     spans = np.array(
-        [[0, 3, code.ctypes.data, interpreter.RAM], [0xFFB40000, 0xFFB41FFF, words.ctypes.data, interpreter.STREAMS]],
+        [
+            [0, 3, code.ctypes.data, interpreter.RAM],
+            [0xFFB40000, 0xFFB41FFF, words.ctypes.data, interpreter.STREAMS],
+        ],
         np.int64,
     )
     for _ in range(400):
@@ -92,7 +97,11 @@ def test_a_waiting_loop_is_one_that_changes_nothing():
     back = 0xFE008EE3  # beqz x1, . - 4
     counting = 1 << 20 | 2 << 15 | 2 << 7 | 0x13  # addi x2, x2, 1
     storing = count << 7 & 0xF80 | count >> 5 << 25 | 2 << 12 | 0x23  # sw x0, count
-    for program, steps in (([load, back], 2), ([load, counting, 0xFE008CE3], 0), ([load, storing, 0xFE008CE3], 0)):
+    for program, steps in (
+        ([load, back], 2),
+        ([load, counting, 0xFE008CE3], 0),
+        ([load, storing, 0xFE008CE3], 0),
+    ):
         memory = np.zeros(128, np.uint8)
         data = b"".join(word.to_bytes(4, "little") for word in program)
         memory[: len(data)] = np.frombuffer(data, np.uint8)

@@ -53,7 +53,9 @@ class _Core:
         registers = self.registers
         for i in range(1, 33):
             registers[i].value = data[4 * i : 4 * i + 4]
-        registers[33].value = registers[32].value  # the next program counter, as a finished instruction leaves it
+        registers[33].value = registers[
+            32
+        ].value  # the next program counter, as a finished instruction leaves it
 
 
 def _spans(memory) -> list[tuple[int, int, int, int]]:
@@ -61,10 +63,14 @@ def _spans(memory) -> list[tuple[int, int, int, int]]:
     found = []
     for place, part in memory.memory_map.items():
         if isinstance(part, AddressableMemory):
-            found.append((place.low, place.low + part.getSize() - 1, part.memory.ctypes.data, interpreter.RAM))
+            found.append(
+                (place.low, place.low + part.getSize() - 1, part.memory.ctypes.data, interpreter.RAM)
+            )
         elif isinstance(part, (StreamRegisters, NoCOverlay)):
             rows = _as_array(part)
-            found.append((place.low, place.low + 0x1000 * len(rows) - 1, rows.ctypes.data, interpreter.STREAMS))
+            found.append(
+                (place.low, place.low + 0x1000 * len(rows) - 1, rows.ctypes.data, interpreter.STREAMS)
+            )
         elif isinstance(part, NUI):
             if not isinstance(part.nui_counters, _Counters):
                 part.nui_counters = _Counters(part.nui_counters)
@@ -122,7 +128,11 @@ def _probe(unit):
     bring about, and neither is part of a burst.
     """
     installed = unit.next_wake_cycle
-    return (lambda cycle: None if _is_held(unit) else installed(cycle)) if isinstance(unit, WaitGate) else installed
+    return (
+        (lambda cycle: None if _is_held(unit) else installed(cycle))
+        if isinstance(unit, WaitGate)
+        else installed
+    )
 
 
 def _is_held(gate) -> bool:
@@ -294,7 +304,9 @@ class Burst:
                 data = state.tobytes()
                 words = [data[i : i + 4] for i in range(4, 4 * interpreter.WORDS, 4)]
                 spin.traj.append((words[-1], (*words, words[-1])))
-            spin.loads = [(int(address), int(size)) for address, size in {tuple(load) for load in loads[:noted]}]
+            spin.loads = [
+                (int(address), int(size)) for address, size in {tuple(load) for load in loads[:noted]}
+            ]
             spin.loop_len = int(steps)
             if spin._build_watch(core):
                 spin._park(core, cycle)

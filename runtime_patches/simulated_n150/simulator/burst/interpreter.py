@@ -245,7 +245,10 @@ def _execute(registers, spans, pending, core, cycle):
             taken = a >= b
         if taken:
             offset = (
-                (word >> 31) << 12 | ((word >> 7) & 1) << 11 | ((word >> 25) & 63) << 5 | ((word >> 8) & 15) << 1
+                (word >> 31) << 12
+                | ((word >> 7) & 1) << 11
+                | ((word >> 25) & 63) << 5
+                | ((word >> 8) & 15) << 1
             )
             following = pc + _extend(offset, 13)
     elif opcode == 0x37:
@@ -254,7 +257,10 @@ def _execute(registers, spans, pending, core, cycle):
         result = pc + (word & 0xFFFFF000)
     elif opcode == 0x6F:
         offset = (
-            (word >> 31) << 20 | ((word >> 12) & 0xFF) << 12 | ((word >> 20) & 1) << 11 | ((word >> 21) & 0x3FF) << 1
+            (word >> 31) << 20
+            | ((word >> 12) & 0xFF) << 12
+            | ((word >> 20) & 1) << 11
+            | ((word >> 21) & 0x3FF) << 1
         )
         result, following = pc + 4, pc + _extend(offset, 21)
     elif opcode == 0x67:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pynng
 import yaml
-from framework.bridge import host_not_stranded
-from framework.bridge import protocol
+from framework.bridge import host_not_stranded, protocol
 from framework.network.noc_translation import translation_source
 
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
@@ -70,7 +69,9 @@ class MeshServer:
     def _add_chip(self, address: str) -> None:
         number = len(self.chips)
         if number >= self.expected:
-            raise RuntimeError(f"a simulator process more than the {self.expected} chips of the cluster descriptor")
+            raise RuntimeError(
+                f"a simulator process more than the {self.expected} chips of the cluster descriptor"
+            )
         translated, why = translation_source(os.environ)
         chip = Chip(number, self.clock, translated, why, address)
         self.chips.append(chip)
