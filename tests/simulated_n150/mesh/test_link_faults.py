@@ -39,10 +39,9 @@ def exchange_body(mesh, steps, patience_s=PATIENCE_S):
         residual = a_chip_each(tiles, ttnn.bfloat16, ttnn.TILE_LAYOUT)
         ttnn.synchronize_device(mesh)
         if step == "alone":
-            whole = exchange.mesh_program(residual, priority)
-            here = ttnn.MeshCoordinate(0, 0)
-            program = ttnn.MeshProgramDescriptor()
-            program[ttnn.MeshCoordinateRange(here, here)] = whole[ttnn.MeshCoordinateRange(here, here)]
+            exchange.pairs.coordinates = lambda: [(0, 0)]
+            program = exchange.mesh_program(residual, priority)
+            del exchange.pairs.coordinates
             ttnn.generic_op([residual, priority, exchange.gathered], program)
         else:
             if step is not None:
@@ -100,4 +99,22 @@ def test_a_cut_during_an_exchange_ends_it(sim_mesh, after):
     else:
         assert any(reason in message for reason in (ARRIVED, LATE_DATA, NO_PACKET))
         assert held[0] == [VALUES[0]] and "chip (0, 1)" in message
+    check_whole(worker)
+
+
+@pytest.mark.sim
+def test_a_silent_peer_is_reported(sim_mesh):
+    """Chip 1 takes no part."""
+    worker = sim_mesh((1, 2))
+    ((message, held),) = worker.run(exchange_body, ["alone"])
+    assert message == "chip (0, 0) gave up in call 1: the peer did not arrive" and held == KEPT
+    check_whole(worker)
+
+
+@pytest.mark.sim
+def test_a_peer_later_than_the_patience_is_reported(sim_mesh):
+    """Its packets take 50,000 cycles, and a member waits for 20,000."""
+    worker = sim_mesh((1, 2))
+    ((message, held),) = worker.run(exchange_body, [("delay", {"latency": 50_000})])
+    assert message.count("gave up in call 1") == 2 and ARRIVED in message and held == KEPT
     check_whole(worker)

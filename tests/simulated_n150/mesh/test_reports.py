@@ -4,10 +4,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from tests.simulated_n150.mesh.mesh_programs import large_tensor_body
+from tests.support.sim_worker import _descendants, left_running
 
 
 @pytest.mark.sim
@@ -19,3 +26,35 @@ def test_long_transfers_are_no_deadlock(sim_mesh):
         assert torch.equal(part.float(), 2 * x)
     assert worker.links.cycle() - before > 100_000, "long enough for the watch to look twice"
     assert worker.diagnosis() == ""
+
+
+OPENS = (
+    "import ttnn, time;"
+    "mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2)); print('open', flush=True); time.sleep(600)"
+)
+
+
+@pytest.mark.sim
+def test_a_killed_program_takes_all_its_simulator_processes_along():
+    program = subprocess.Popen(
+        [sys.executable, "-m", "runtime_patches.simulated_n150", "run", "--mesh", "1x2", "--"]
+        + [sys.executable, "-c", OPENS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert any(line.startswith("open") for line in iter(program.stdout.readline, ""))
+        host, *simulators = _descendants(program.pid)
+        assert len(simulators) >= 2, "one process a chip"
+        os.kill(host, signal.SIGKILL)
+        assert program.wait(60) != 0
+    finally:
+        for pid in [*_descendants(program.pid), program.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        program.wait()
+    left = left_running(simulators)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, "a simulator process outlived its program"
