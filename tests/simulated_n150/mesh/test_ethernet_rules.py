@@ -218,11 +218,26 @@ def test_a_cut_loses_what_is_under_way_and_all_that_follows():
     send(one, 0, 16, 0x200)
     clock.advance(1000)
     assert not other.L1_mem.bytes and (link.ends[0].sent, link.ends[0].lost) == (2, 2)
-    link.mend()
+    link.mend(clock.now)
     one.L1_mem.write(0, b"y")
     send(one, 0, 16, 0x300)
     clock.advance(1000)
     assert other.L1_mem.read(0x300, 1) == b"y" and link.ends[0].delivered == 1
+
+
+def test_mending_a_delay_lets_what_is_under_way_arrive_in_order():
+    one, _, link, clock = pair()
+    arrived = []
+    clock.arrivals = lambda _end, packet: arrived.append((packet.arrives, packet.address))
+    link.latency = 50_000
+    for number in range(3):
+        send(one, 0, 16, 16 * number)
+        clock.advance(20)
+    link.mend(clock.now)
+    send(one, 0, 16, 48)
+    clock.advance(300)
+    assert [address for _, address in arrived] == [0, 16, 32, 48]
+    assert [cycle for cycle, _ in arrived][0] == 60 + LATENCY and arrived == sorted(arrived)
 
 
 def test_a_lossy_link_delivers_all_in_order_and_late():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime_patches.simulated_n150.simulator.ethernet.queues import MMIO, Packet
 
@@ -51,6 +51,12 @@ class End:
         arrives = max(leaves + self.link.latency + self.link.resend_cycles(), self._last_arrival + 1)
         self._last_arrival = arrives
         self.underway.append(Packet(address, data, now, arrives))
+
+    def hurry(self, latest: int) -> None:
+        """Let the packets on the way arrive from cycle `latest` on, one a cycle, unless they would sooner."""
+        for index, packet in enumerate(self.underway):
+            self.underway[index] = replace(packet, arrives=min(packet.arrives, latest + index))
+        self._last_arrival = self.underway[-1].arrives if self.underway else min(self._last_arrival, latest)
 
     def next_arrival(self) -> int | None:
         """The cycle at which the oldest packet under way reaches the other end."""
@@ -93,9 +99,11 @@ class Link:
             end.underway.clear()
         return lost
 
-    def mend(self) -> None:
-        """A cable without faults again; what was lost stays lost."""
+    def mend(self, now: int) -> None:
+        """A cable without faults again; what was lost stays lost, what a delay holds up arrives in the usual time."""
         self._cut_at, self._loss, self.latency = None, 0.0, LATENCY
+        for end in self.ends:
+            end.hurry(now + LATENCY)
 
     def lose(self, probability: float, seed: int) -> None:
         """From now on each transmission is lost with `probability` and tried again after RESEND_AFTER cycles."""

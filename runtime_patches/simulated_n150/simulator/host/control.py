@@ -50,7 +50,7 @@ class LinkControl:
         self._schedule(link, in_cycles, lambda chosen: chosen.cut(self._clock.now))
 
     def _do_mend(self, link, in_cycles) -> None:
-        self._schedule(link, in_cycles, lambda chosen: chosen.mend())
+        self._schedule(link, in_cycles, lambda chosen: chosen.mend(self._clock.now))
 
     def _do_delay(self, link, in_cycles, latency) -> None:
         self._schedule(link, in_cycles, lambda chosen: setattr(chosen, "latency", latency))
