@@ -14,8 +14,12 @@ from runtime_patches.simulated_n150.simulator.patches import (
     moves,
     noc,
     packer,
+    stream_registers,
+    tile_view,
     unpacker,
+    unused_tiles,
     vector,
+    waiting_loops,
 )
 
 
@@ -29,6 +33,10 @@ def all_patches() -> list[Patch]:
         packer.PATCH,
         address_counters.PATCH,
         noc.PATCH,
+        tile_view.PATCH,
+        stream_registers.PATCH,
+        waiting_loops.PATCH,
+        unused_tiles.PATCH,
         lookups.PATCH,
         core.PATCH,
         moves.PATCH,
