@@ -9,7 +9,9 @@ from runtime_patches.simulated_n150.simulator.patches import (
     address_counters,
     core,
     data_format,
+    ethernet,
     integer_division,
+    jumps,
     lookups,
     moves,
     noc,
@@ -27,6 +29,7 @@ def all_patches() -> list[Patch]:
     """Every patch; the data formats come before the units that read them."""
     return [
         integer_division.PATCH,
+        jumps.PATCH,
         data_format.PATCH,
         vector.PATCH,
         unpacker.PATCH,
@@ -37,6 +40,7 @@ def all_patches() -> list[Patch]:
         stream_registers.PATCH,
         waiting_loops.PATCH,
         unused_tiles.PATCH,
+        ethernet.PATCH,
         lookups.PATCH,
         core.PATCH,
         moves.PATCH,
