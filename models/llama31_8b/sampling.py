@@ -149,7 +149,7 @@ def sample_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tens
     """Distinct tokens one after another, each from what the earlier ones leave, renormalised.
 
     Shape: probabilities [n, vocab]; uniforms [n, count] -> int64 [n, count]; -1 where a row has run out of
-    tokens with mass. The rule a tree verifier must mirror is `verification.verify_exact`.
+    tokens with mass. The rule a tree verifier must mirror is the reference's `verify_exact`.
     """
     weights = probabilities.double().clone()
     drawn = torch.full(uniforms.shape, -1, dtype=torch.int64)

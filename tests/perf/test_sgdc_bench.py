@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the bench of SGDC measures, in simulated cycles, and how it puts measured programs on a timeline."""
+"""What the bench of SGDC (static graph, dynamic concurrency) measures, in simulated cycles, and how it puts measured
+programs on a timeline."""
 
 from __future__ import annotations
 

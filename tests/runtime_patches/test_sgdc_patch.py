@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The SGDC patch as text: what it edits, what it refuses, and its command line. Nothing is compiled for a
-device."""
+"""The patch of SGDC (static graph, dynamic concurrency) as text: what it edits, what it refuses, and its
+command line. Nothing is compiled for a device."""
 
 from __future__ import annotations
 

@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 
 class Partial(NamedTuple):
-    """Unnormalised attention over some keys, float32: out [m, r, d], peak and mass [m, r, 1] for m key/value
-    heads and r query rows. The attention over those keys is out / mass."""
+    """Unnormalised attention over some keys, float32: out [m, r, d], row_max and row_sum [m, r, 1] for m key/value
+    heads and r query rows. The attention over those keys is out / row_sum."""
 
     out: torch.Tensor
-    peak: torch.Tensor
-    mass: torch.Tensor
+    row_max: torch.Tensor
+    row_sum: torch.Tensor
 
 
-# Stands in for the peak of a row that sees no key: exp(-inf - LOWEST) is 0; exp(-inf + inf) would be NaN.
+# Stands in for the row_max of a row that sees no key: exp(-inf - LOWEST) is 0; exp(-inf + inf) would be NaN.
 LOWEST = -1e30
 
 
 def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> Partial:
     """Softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
     pieces [m, n_i, d] that add up to n."""
-    peak = scores.amax(-1, keepdim=True)
-    weights = (scores - peak).exp_()
-    mass = weights.sum(-1, keepdim=True)
-    return Partial(_weigh(weights, values), peak, mass)
+    row_max = scores.amax(-1, keepdim=True)
+    weights = (scores - row_max).exp_()
+    row_sum = weights.sum(-1, keepdim=True)
+    return Partial(_weigh(weights, values), row_max, row_sum)
 
 
 def _masked_attention(scores: torch.Tensor, visible: torch.Tensor, values: torch.Tensor) -> Partial:
     """As partial_attention for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
     scores = scores.masked_fill(~visible, float("-inf")).flatten(1, 2)
-    peak = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
-    weights = (scores - peak).exp_()
-    return Partial(_weigh(weights, (values,)), peak, weights.sum(-1, keepdim=True))
+    row_max = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
+    weights = (scores - row_max).exp_()
+    return Partial(_weigh(weights, (values,)), row_max, weights.sum(-1, keepdim=True))
 
 
 def _weigh(weights: torch.Tensor, values: Iterable[torch.Tensor]) -> torch.Tensor:
@@ -65,10 +65,10 @@ def _weigh(weights: torch.Tensor, values: Iterable[torch.Tensor]) -> torch.Tenso
 
 def merge(a: Partial, b: Partial) -> torch.Tensor:
     """Attention over the keys of both, normalised: the online softmax combination of algorithm 3, line 24."""
-    peak = torch.maximum(a.peak, b.peak)
-    scale_a, scale_b = (a.peak - peak).exp_(), (b.peak - peak).exp_()
-    out = torch.addcmul(a.out * scale_a, b.out, scale_b)
-    return out / torch.addcmul(a.mass * scale_a, b.mass, scale_b)
+    row_max = torch.maximum(a.row_max, b.row_max)
+    rescale_a, rescale_b = (a.row_max - row_max).exp_(), (b.row_max - row_max).exp_()
+    out = torch.addcmul(a.out * rescale_a, b.out, rescale_b)
+    return out / torch.addcmul(a.row_sum * rescale_a, b.row_sum, rescale_b)
 
 
 class Segments(ABC):
@@ -89,14 +89,14 @@ class Segments(ABC):
     def guess(self) -> torch.Tensor:
         if self._ends is None:
             self._ends = self._first_and_last()
-        return self._flatten(self._ends.out / self._ends.mass)
+        return self._flatten(self._ends.out / self._ends.row_sum)
 
     def exact(self) -> torch.Tensor:
         if self._ends is None:
             self._ends = self._first_and_last()
         middle = self._middle()
         ends = self._ends
-        return self._flatten(ends.out / ends.mass if middle is None else merge(ends, middle))
+        return self._flatten(ends.out / ends.row_sum if middle is None else merge(ends, middle))
 
     @abstractmethod
     def _first_and_last(self) -> Partial: ...

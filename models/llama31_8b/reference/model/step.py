@@ -8,6 +8,8 @@ from typing import Iterator, NamedTuple, Protocol, Sequence
 
 import torch
 
+from models.llama31_8b.reference.token_speculation.tree import interval_mask
+
 # Masks are built for this many queries at a time, so a mask is never larger than QUERY_BLOCK x cached tokens.
 QUERY_BLOCK = 256
 
@@ -33,6 +35,13 @@ class UserGroup(NamedTuple):
     end: int
     storage: int
     length: int
+
+
+def tail_start(cached, chunk_size: int, alignment: int):
+    """The first of the last `chunk_size` keys of a query with `cached` tokens (an int, or an integer tensor for as
+    many queries), itself included: they end at the next multiple of `alignment`, so the tail holds
+    chunk_size - alignment + 1 to chunk_size of them."""
+    return (cached + alignment - 1) // alignment * alignment - chunk_size
 
 
 class DecodeStep:
@@ -71,7 +80,7 @@ class DecodeStep:
         when it has fewer than 2S."""
         if cached < 2 * self.chunk_size:
             return None
-        return self.chunk_size, -(-cached // self.tail_alignment) * self.tail_alignment - self.chunk_size
+        return self.chunk_size, tail_start(cached, self.chunk_size, self.tail_alignment)
 
     def blocks(self) -> Iterator[slice]:
         """Query blocks of at most QUERY_BLOCK tokens."""
@@ -103,8 +112,7 @@ class DecodeStep:
         else:
             enter, leave, _ = (values[row] for values in self.tree)
             own = slice(self.behind + block.start, self.behind + block.stop)
-            inside = (enter[None, :] <= enter[own, None]) & (leave[None, :] >= leave[own, None])
-            visible[:, length:] = inside
+            visible[:, length:] = interval_mask(enter, leave, own.start, own.stop)
         return visible
 
     def _ends(self, row: int, block: slice) -> torch.Tensor:
@@ -113,9 +121,7 @@ class DecodeStep:
         if self.tree is not None:
             keys[length:] = length + self.tree[2][row]
         cached = self.cached[row, block, None]
-        align = self.tail_alignment
-        last = (cached + align - 1) // align * align - self.chunk_size
-        return (keys < self.chunk_size) | (keys >= last)
+        return (keys < self.chunk_size) | (keys >= tail_start(cached, self.chunk_size, self.tail_alignment))
 
     def _group(self) -> list[UserGroup]:
         groups: list[UserGroup] = []
