@@ -199,9 +199,7 @@ class AttentionSpeculation(DecodeAttention):
 
     def last_priorities(self) -> list[list[list[int]]]:
         """By row and layer, the priorities of all users after the last step; for tests and diagnosis."""
-        return [
-            [list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())
-        ]
+        return [[list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())]
 
     def _by_row(self, chips: list) -> list[list]:
         """What each chip has, in row-major order -> a list a row."""
