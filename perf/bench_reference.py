@@ -21,14 +21,14 @@ from typing import Callable, Sequence
 import torch
 from loguru import logger
 
-from models.llama31_8b.reference.attention import (
+from models.llama31_8b.reference.alspec.policies import (
     ALSpecAttention,
     AttentionPolicy,
     ExactAttention,
     SinkAttention,
 )
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.reference.model import ReferenceLlama
+from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.weights import LoadedModel, load_model, resolve_source
 
 TRANSFORMERS_TARGET = 1.2  # times the decode speed of transformers' generate

@@ -28,14 +28,14 @@ from loguru import logger
 from rich.console import Console
 from rich.table import Table
 
-from models.llama31_8b.reference.drafting import Drafter, DraftShape
-from models.llama31_8b.reference.drafting_model import ModelDrafter, SelfDrafter
-from models.llama31_8b.reference.drafting_ngram import NGramDrafter
-from models.llama31_8b.reference.fuzzy import layer_groups
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.reference.metrics import SpeculativeMetrics
-from models.llama31_8b.reference.model import ReferenceLlama
-from models.llama31_8b.reference.speculative_generate import speculative_generate
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.token_speculation.drafter import Drafter, DraftShape
+from models.llama31_8b.reference.token_speculation.fuzzy import layer_groups
+from models.llama31_8b.reference.token_speculation.generate import speculative_generate
+from models.llama31_8b.reference.token_speculation.metrics import TokenSpeculationMetrics
+from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
+from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
 from models.llama31_8b.weights import LoadedModel, load_model
 from perf.speculation_projection import TILE_ROWS, fuzzy_drafting_speedup, project
 from perf.speculation_prompts import PROMPTS
@@ -71,7 +71,7 @@ class Measured:
     """One drafter over all prompts."""
 
     name: str
-    metrics: dict[str, SpeculativeMetrics] = field(default_factory=dict)
+    metrics: dict[str, TokenSpeculationMetrics] = field(default_factory=dict)
     # Plain over speculative decoding time, by the clock and by this process's CPU time.
     ratios: dict[str, float] = field(default_factory=dict)
     cpu_ratios: dict[str, float] = field(default_factory=dict)

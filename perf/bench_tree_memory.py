@@ -20,8 +20,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from models.llama31_8b.reference.step import QUERY_BLOCK
-from models.llama31_8b.reference.token_tree import TokenTree, TokenTreeBatch, interval_mask
+from models.llama31_8b.reference.model.step import QUERY_BLOCK
+from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch, interval_mask
 
 
 def random_parents(nodes: int, seed: int) -> list[int]:

@@ -123,7 +123,8 @@ def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
 
 
 def build(mesh: MeshPlan, precision: str, users: int, capacity: int, chunk: int) -> MeshMemory:
-    """`mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the SGDC patch.
+    """`mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the patch of SGDC
+    (static graph, dynamic concurrency).
 
     Raises RuntimeRootError when mock meshes cannot run here, and RuntimeError when the build fails.
     """

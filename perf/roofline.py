@@ -10,12 +10,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, LlamaConfig, preset
-from models.llama31_8b.demo.options import OneLineParser
 from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshPlan
 from models.llama31_8b.tt.precision import PLANS, PrecisionPlan, bytes_of, precision_plan
-
-from .tables import read_rows
+from perf.estimator.tables import read_rows
 
 DRAM_BYTES_PER_S = 288e9  # Wormhole at 12 GT/s
 # Left for captured traces, a prefill chunk's activations and the runtime.

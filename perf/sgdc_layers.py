@@ -73,7 +73,7 @@ def synchronisation(layers: list[LayerCycles]) -> int:
 
 def predict(layers: list[LayerCycles]) -> float:
     """Appendix F for the same kernels: the estimator's formula, which knows neither exchange nor gate."""
-    from perf.estimator import token_latency
+    from perf.estimator.latency import token_latency
 
     senders = [layer.members[layer.sender] for layer in layers]
     receivers = [layer.members[1 - layer.sender] for layer in layers]

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.llama31_8b.reference.fuzzy import attention_stages, layer_groups
-from perf.attention_latency import AttentionLatency
-from perf.estimator import estimate
-from perf.tables import LAYERS, chip_table
+from models.llama31_8b.reference.token_speculation.fuzzy import attention_stages, layer_groups
+from perf.estimator.attention_latency import AttentionLatency
+from perf.estimator.latency import estimate
+from perf.estimator.tables import LAYERS, chip_table
 
 TILE_ROWS = 32
 CHUNK_SIZE = 256

@@ -9,7 +9,7 @@
 // runtime root appends an include of this file to the header that defines them, and here they become a span.
 //
 // The words lie in the region tt-metal reserves for LLK debugging, behind the part its checkpoints use
-// and before its end, where the SGDC gate is.
+// and before its end, where the gate of SGDC (static graph, dynamic concurrency) is.
 #pragma once
 
 #if !defined(PROFILE_KERNEL) && !defined(DISPATCH_KERNEL) && \

@@ -5,3 +5,7 @@
 
 class ModelLoadError(ValueError):
     """Weights or tokenizer files are missing, damaged or out of reach; the message names which."""
+
+
+class ContextLengthError(ValueError):
+    """More tokens than the model's context or the cache can hold; the message names both figures."""

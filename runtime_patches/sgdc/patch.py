@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Apply the SGDC patch to a tree of tt-metal, or say in which state a tree is.
+"""Apply the SGDC (static graph, dynamic concurrency) patch to a tree of tt-metal, or say in which state a tree is.
 
 The installed ttnn package is never written: it is patched as overlays of a runtime root (`overlays`). A
 tt-metal source checkout is edited in place (`apply_to_checkout`); ``git checkout`` of the stubs undoes it.

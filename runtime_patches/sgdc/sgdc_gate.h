@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The compute gate of SGDC with priority gating (ALSpec paper, section 4.2 and appendix E).
+// The compute gate of SGDC (static graph, dynamic concurrency) with priority gating (ALSpec paper, section
+// 4.2 and appendix E).
 //
 // One word of every worker core's L1 holds the gate. While it holds SGDC_GATE_CLOSED a kernel returns right
 // after its go message; launch, completion and all other bookkeeping of the runtime stay as they are. The

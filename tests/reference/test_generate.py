@@ -8,13 +8,14 @@ import math
 
 import pytest
 import torch
-from attention_cases import random_tokens, tiny_config
 
-from models.llama31_8b.reference.attention import ALSpecAttention, ExactAttention
-from models.llama31_8b.reference.generate import UserStream, choose_tokens, generate
-from models.llama31_8b.reference.kv_cache import ContextLengthError
-from models.llama31_8b.reference.model import ReferenceLlama
-from models.llama31_8b.reference.sampling import SamplingParams, make_generators
+from models.llama31_8b.errors import ContextLengthError
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
+from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.sampling import SamplingParams, choose_tokens, make_generators
+from models.llama31_8b.streams import UserStream
+from tests.support.attention_cases import random_tokens, tiny_config
 
 
 @pytest.fixture(scope="module")

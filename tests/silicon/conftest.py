@@ -1,21 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What boards run is shared with the tests in tt, tiny checkpoints with those of the reference; several boards as one
-mesh."""
+"""Several boards as one mesh."""
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from sim_worker import DeviceWorker
 
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import project_cache_dir
 from runtime_patches.simulated_n150.doctor import count_boards
 from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
-
-sys.path += [str(Path(__file__).resolve().parents[1] / name) for name in ("tt", "reference")]
+from tests.support.sim_worker import DeviceWorker
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
     """Shares of decode steps whose best choice is the reference's, or among its best five."""
     import torch
 
-    from models.llama31_8b.reference.model import ReferenceLlama
+    from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.model import read
     from models.llama31_8b.weights import load_state_dict, read_config, resolve_source

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 from loguru import logger
-from module_programs import modules
-from silicon_programs import decode_speed, teacher_forced
-from tt_programs import prefill_and_decode
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.board import TRACE_REGION_BYTES
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
 from perf.roofline import budget
+from tests.silicon.silicon_programs import decode_speed, teacher_forced
+from tests.support.module_programs import modules
+from tests.support.tt_programs import prefill_and_decode
 
 pytestmark = [pytest.mark.silicon, pytest.mark.timeout(3600)]
 LLAMA = preset("llama-3.1-8b")

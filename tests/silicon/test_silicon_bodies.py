@@ -13,13 +13,13 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-import silicon_programs
-from gguf_files import write_hf_folder
 from loguru import logger
-from test_llama_8b import text
-from tt_programs import TINY
 
 from models.llama31_8b.demo import board, demo
+from tests.silicon import silicon_programs
+from tests.silicon.test_llama_8b import text
+from tests.support.gguf_files import write_hf_folder
+from tests.support.tt_programs import TINY
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 # Bytes, a few words and control tokens.

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tt_programs import TINY, build, cache_figures, figures, half_split
+from tests.support.tt_programs import TINY, build, cache_figures, figures, half_split
 
 ONE_LAYER = TINY.with_layers(1)
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tt_programs import TINY, figures, half_split
-from virtual_chips import Chip, on_chips
+from tests.support.tt_programs import TINY, figures, half_split
+from tests.support.virtual_chips import Chip, on_chips
 
 # Two query heads and a key/value head a chip; 96 tokens leave the second chip 32 columns and a tile of padding.
 CONFIG = replace(
@@ -20,9 +20,9 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
     caches, and at the last step the token that every chip chooses by `params` and a uniform number, and the host."""
     import torch
 
-    from models.llama31_8b.reference.model import ReferenceLlama
-    from models.llama31_8b.reference.random_weights import random_state_dict
-    from models.llama31_8b.reference.sampling import inverse_cdf, warp_logits
+    from models.llama31_8b.reference.model.model import ReferenceLlama
+    from models.llama31_8b.reference.model.random_weights import random_state_dict
+    from models.llama31_8b.sampling import inverse_cdf, warp_logits
     from models.llama31_8b.tt.linear import gather
     from models.llama31_8b.tt.model import TtLlama, read
     from models.llama31_8b.tt.precision import precision_plan

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tt_programs import TINY, build
+from tests.support.tt_programs import TINY, build
 
 
 def make_chooser(mesh, params, vocab: int, **options):
@@ -27,7 +27,7 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     import torch.nn.functional as F
     import ttnn
 
-    from models.llama31_8b.reference.sampling import SamplingParams
+    from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.tt.model import read
 
     rows, vocab = logits.shape
@@ -60,7 +60,7 @@ def pick_among(mesh, ids, numbers) -> list[int]:
     """Tokens drawn by uniform `numbers` [rows] from equally probable, ascending `ids` [rows, 32] of Llama 3.1's."""
     import torch
 
-    from models.llama31_8b.reference.sampling import SamplingParams
+    from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling import ORIGIN
 
@@ -75,7 +75,7 @@ def pick_among(mesh, ids, numbers) -> list[int]:
 
 def host_side(mesh) -> dict:
     """The message about a number that is no uniform one. First ids of blocks."""
-    from models.llama31_8b.reference.sampling import SamplingParams
+    from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.tt.sampling import block_starts
 
     told = {"starts": block_starts([96, 64], 3)}
@@ -92,7 +92,7 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
     and by the host, and the distribution."""
     import torch
 
-    from models.llama31_8b.reference.sampling import draw_uniforms, make_generators, warp_logits
+    from models.llama31_8b.sampling import draw_uniforms, make_generators, warp_logits
     from models.llama31_8b.tt.generator import Generator
 
     model, _ = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=64)
@@ -131,13 +131,12 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
     tokens, and the transfers from or to the host in a step and in giving it new numbers. Nothing executes."""
     from dataclasses import asdict
 
-    from models.llama31_8b.reference.sampling import SamplingParams
+    from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.tt.generator import _step, _TokenSource
-    from models.llama31_8b.tt.precision import precision_plan
     from models.llama31_8b.tt.sampling import Chooser
     from perf.mesh_build import build_model, step_memory
 
-    model = build_model(mesh, precision_plan("performance", 32), users, 1024)
+    model = build_model(mesh, "performance", users, 1024)
     inputs = model.step_inputs([0] * users, [0] * users)
     logits = model.decode(inputs, whole=False)
     found = {}

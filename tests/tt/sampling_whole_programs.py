@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tt_programs import TINY
-from virtual_chips import Chip, on_chips
+from tests.support.tt_programs import TINY
+from tests.support.virtual_chips import Chip, on_chips
 
 
 def keep(mesh, logits, params, shape: tuple[int, int], keys: tuple[float, int] | None = None):

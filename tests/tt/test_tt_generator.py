@@ -4,12 +4,12 @@
 
 import pytest
 from loguru import logger
-from sampling_programs import generate_sampled
-from test_tt_model import GRID, NEAR_TIE, prompt
-from test_tt_sampling import BAND, margin
-from tt_programs import generate_batch
 
-from models.llama31_8b.reference.sampling import SamplingParams
+from models.llama31_8b.sampling import SamplingParams
+from tests.support.tt_programs import generate_batch
+from tests.tt.sampling_programs import generate_sampled
+from tests.tt.test_tt_model import GRID, NEAR_TIE, prompt
+from tests.tt.test_tt_sampling import BAND, margin
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 

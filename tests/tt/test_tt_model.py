@@ -8,7 +8,8 @@ The chip has two cores: joining heads takes one for each of the two query heads.
 import pytest
 import torch
 from loguru import logger
-from tt_programs import prefill_and_decode, weight_cache
+
+from tests.support.tt_programs import prefill_and_decode, weight_cache
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 GRID = "2x1"

@@ -4,8 +4,9 @@
 
 import pytest
 from loguru import logger
-from module_programs import modules
-from tt_programs import TINY
+
+from tests.support.module_programs import modules
+from tests.support.tt_programs import TINY
 
 
 @pytest.mark.sim

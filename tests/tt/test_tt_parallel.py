@@ -5,10 +5,10 @@
 import pytest
 import torch
 from loguru import logger
-from parallel_programs import prefill_decode_choose
-from virtual_chips import on_chips
 
-from models.llama31_8b.reference.sampling import SamplingParams
+from models.llama31_8b.sampling import SamplingParams
+from tests.support.virtual_chips import on_chips
+from tests.tt.parallel_programs import prefill_decode_choose
 
 LEAST_PCC = 0.99
 STEPS = 1

@@ -5,10 +5,10 @@
 import pytest
 import torch
 from loguru import logger
-from sampling_programs import build_steps, choose, host_side, pick_among
 from scipy.stats import chisquare
 
-from models.llama31_8b.reference.sampling import SamplingParams, inverse_cdf, warp_logits
+from models.llama31_8b.sampling import SamplingParams, inverse_cdf, warp_logits
+from tests.tt.sampling_programs import build_steps, choose, host_side, pick_among
 
 ROWS, VOCAB = 32, 150
 # Masses are whole 65536ths of the largest: 32 of them, each off by half of one, move a border by less than this.

@@ -4,8 +4,9 @@
 need a board: test_llama_8b.py."""
 
 import pytest
-from test_tt_model import GRID, prompt
-from trace_programs import texts
+
+from tests.tt.test_tt_model import GRID, prompt
+from tests.tt.trace_programs import texts
 
 
 @pytest.mark.sim

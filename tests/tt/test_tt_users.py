@@ -5,8 +5,9 @@
 import json
 
 import pytest
-from batch_programs import formats, one_step, prompts
 from loguru import logger
+
+from tests.tt.batch_programs import formats, one_step, prompts
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 LEAST_PCC = 0.99

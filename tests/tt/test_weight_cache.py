@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from machines import set_ttnn_version
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling
 from models.llama31_8b.tt import weight_cache
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.precision import LayerPrecision, precision_plan
 from models.llama31_8b.tt.weight_cache import WeightCache, entry_folder
+from tests.support.machines import set_ttnn_version
 
 CONFIG = LlamaConfig(
     vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,

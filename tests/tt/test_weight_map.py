@@ -11,8 +11,8 @@ import torch
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.errors import ModelLoadError
-from models.llama31_8b.reference.random_weights import random_state_dict
-from models.llama31_8b.reference.rope import RotaryTable, rotate
+from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.reference.model.rope import RotaryTable, rotate
 from models.llama31_8b.tensor_shapes import tensor_shapes
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
 from models.llama31_8b.tt.weight_map import WeightMap, adjacent_pairs

@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from unittest import mock
 
-from tt_programs import TINY, build
+from tests.support.tt_programs import TINY, build
 
 
 class Traces:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..reference.attention import ALSpecAttention
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+
 from ..reference.generate import generate
 from ..weights import LoadedModel
 from .options import DemoOptions, UserError

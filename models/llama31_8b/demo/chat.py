@@ -10,9 +10,10 @@ from loguru import logger
 from rich.console import Console
 from rich.markup import escape
 
-from ..reference.attention import AttentionPolicy
-from ..reference.generate import GenerationResult
-from ..reference.kv_cache import ContextLengthError
+from models.llama31_8b.errors import ContextLengthError
+from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+from models.llama31_8b.results import GenerationResult
+
 from ..weights import LoadedModel
 from .demo import TextPrinter, generate_text, make_report
 from .drafting import make_drafter

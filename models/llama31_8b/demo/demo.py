@@ -23,10 +23,11 @@ from .board import choose_device
 from .options import AUTO, DemoOptions, UserError, parse
 
 if TYPE_CHECKING:
-    from ..reference.attention import AttentionPolicy
-    from ..reference.drafting import Drafter
-    from ..reference.generate import GenerationResult
-    from ..reference.kv_cache import KVCache
+    from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+    from models.llama31_8b.reference.model.kv_cache import KVCache
+    from models.llama31_8b.reference.token_speculation.drafter import Drafter
+    from models.llama31_8b.results import GenerationResult
+
     from ..weights import LoadedModel
     from .report import RunReport
 
@@ -62,9 +63,10 @@ def _run(options: DemoOptions) -> int:
         return run_simulated(options)
     text = options.prompt_text()
     # Torch takes seconds to import: nothing above needs it but the option values.
+    from models.llama31_8b.errors import ContextLengthError
+
     from ..config import UnsupportedModelError
     from ..errors import ModelLoadError
-    from ..reference.kv_cache import ContextLengthError
     from ..weights import load_model
 
     try:
@@ -139,8 +141,9 @@ def generate_text(
     drafter: Drafter | None = None,
 ) -> GenerationResult:
     """One user's text after the prompt `ids`, behind what `cache` holds; prefill progress on stderr."""
+    from models.llama31_8b.reference.token_speculation.generate import speculative_generate
+
     from ..reference.generate import generate
-    from ..reference.speculative_generate import speculative_generate
 
     bar = tqdm(
         total=len(ids),
@@ -185,7 +188,7 @@ def token_callback(
     loaded: LoadedModel, options: DemoOptions, on_token: Callable[[int], None]
 ) -> Callable[[int, int], bool]:
     """A generator's callback: `on_token`, and True where the text reaches a string of --stop."""
-    from ..reference.stop_strings import StopStrings
+    from models.llama31_8b.stop_strings import StopStrings
 
     stops = StopStrings(options.stop, loaded.tokenizer.stream) if options.stop else None
 

@@ -8,12 +8,17 @@ from typing import Any, Sequence
 
 from loguru import logger
 
-from ..reference.drafting import Drafter, VocabularyMismatchError, check_vocabularies
-from ..reference.drafting_model import ModelDrafter, SelfDrafter
-from ..reference.drafting_ngram import NGramDrafter
-from ..reference.generate import GenerationResult
-from ..reference.metrics import SpeculativeMetrics
-from ..reference.speculative_generate import SpeculativeResult
+from models.llama31_8b.reference.token_speculation.drafter import (
+    Drafter,
+    VocabularyMismatchError,
+    check_vocabularies,
+)
+from models.llama31_8b.reference.token_speculation.generate import SpeculativeResult
+from models.llama31_8b.reference.token_speculation.metrics import TokenSpeculationMetrics
+from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
+from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
+from models.llama31_8b.results import GenerationResult
+
 from ..weights import LoadedModel, load_model
 from .options import DemoOptions, UserError
 
@@ -55,5 +60,5 @@ def speculation_report(options: DemoOptions, results: Sequence[GenerationResult]
         "drafter": options.drafter,
         "verification": options.verify,
         "lossless": options.verify == "exact",
-        **SpeculativeMetrics.merged(drafted).to_dict(),
+        **TokenSpeculationMetrics.merged(drafted).to_dict(),
     }

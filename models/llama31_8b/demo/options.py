@@ -9,16 +9,17 @@ import re
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from ..command_line import OneLineParser
 from ..tt.mesh import MeshError, MeshPlan
 from ..tt.precision import PLANS
 
 if TYPE_CHECKING:
-    from ..reference.attention import AttentionPolicy
-    from ..reference.drafting import DraftShape
-    from ..reference.sampling import SamplingParams
-    from ..reference.verification import SigmoidApproximation
+    from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+    from models.llama31_8b.reference.token_speculation.draft_verification import SigmoidApproximation
+    from models.llama31_8b.reference.token_speculation.drafter import DraftShape
+    from models.llama31_8b.sampling import SamplingParams
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 AUTO = "auto"
@@ -159,19 +160,19 @@ class DemoOptions:
 
     def draft_shape(self) -> DraftShape:
         """The chain or tree that --tree and --draft-length ask for. Raises ValueError."""
-        from ..reference.drafting import DraftShape
+        from models.llama31_8b.reference.token_speculation.drafter import DraftShape
 
         return DraftShape.parse(self.tree, self.draft_length)
 
     def lossy(self) -> SigmoidApproximation | None:
         """The lossy verification of --verify sigmoid, None for exact."""
-        from ..reference.verification import SigmoidApproximation
+        from models.llama31_8b.reference.token_speculation.draft_verification import SigmoidApproximation
 
         return SigmoidApproximation() if self.verify == "sigmoid" else None
 
     def sampling(self) -> SamplingParams:
         """The sampling parameters these options ask for."""
-        from ..reference.sampling import SamplingParams
+        from models.llama31_8b.sampling import SamplingParams
 
         return SamplingParams(
             temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
@@ -179,15 +180,15 @@ class DemoOptions:
 
     def policy(self, static_layers: frozenset[int] = frozenset()) -> AttentionPolicy:
         """A new attention policy; `static_layers` is used by `static` only."""
-        from ..reference import attention
+        from models.llama31_8b.reference.alspec import policies
 
         if self.attention == "exact":
-            return attention.ExactAttention(self.chunk_size, self.tail_alignment)
+            return policies.ExactAttention(self.chunk_size, self.tail_alignment)
         if self.attention == "sink":
-            return attention.SinkAttention(self.chunk_size, self.tail_alignment)
+            return policies.SinkAttention(self.chunk_size, self.tail_alignment)
         if self.attention == "static":
-            return attention.StaticAttention(self.chunk_size, static_layers, self.tail_alignment)
-        return attention.ALSpecAttention(self.threshold, self.chunk_size, self.tail_alignment)
+            return policies.StaticAttention(self.chunk_size, static_layers, self.tail_alignment)
+        return policies.ALSpecAttention(self.threshold, self.chunk_size, self.tail_alignment)
 
     def static_layer_set(self) -> frozenset[int]:
         """Layers of `--static-layers 0,4,10-12`. Raises UserError for anything else."""
@@ -363,13 +364,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--json", action="store_true", help="print one JSON object on standard output when done"
     )
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """Errors are one line without the usage text; exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 def parse(argv: list[str] | None = None) -> DemoOptions:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perf.estimator import CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
+from perf.estimator.latency import CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
 
 CHIPS = (2, 4, 8)
 _BAR_WIDTH = 20

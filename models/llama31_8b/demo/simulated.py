@@ -110,10 +110,10 @@ def main(arguments: list[str]) -> int:
     import torch
     import ttnn
 
+    from models.llama31_8b.reference.model.model import ReferenceLlama
+    from models.llama31_8b.reference.model.random_weights import random_state_dict
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
-    from ..reference.model import ReferenceLlama
-    from ..reference.random_weights import random_state_dict
     from ..tt.model import TtLlama, read
     from ..tt.weight_map import WeightMap
     from ..tt.weight_store import WeightStore

@@ -12,8 +12,10 @@ import torch
 import ttnn
 from loguru import logger
 
-from ..reference.generate import GenerationResult, TokenCallback, UserStream, open_streams
-from ..reference.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
+from models.llama31_8b.results import GenerationResult
+from models.llama31_8b.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
+from models.llama31_8b.streams import TokenCallback, UserStream, open_streams
+
 from .mesh import TILE
 from .model import StepInputs, TtLlama, read
 from .sampling import Chooser
@@ -72,7 +74,7 @@ class Generator:
             raise ValueError(f"{len(prompts)} prompts for a model of {model.users} users")
         limit = min(model.capacity, context_limit or model.config.max_position_embeddings)
         streams = open_streams(
-            model, prompts, max_new_tokens, eos_token_ids, on_token=on_token, context_limit=limit
+            model.config, prompts, max_new_tokens, eos_token_ids, on_token=on_token, context_limit=limit
         )
         for stream, prompt in zip(streams, prompts, strict=True):
             _check_ids(model, stream.user, prompt)
@@ -85,16 +87,8 @@ class Generator:
             logits = self._prefill(prompt, stream.user, whole=source.chooser is None)
             stream.push(source.first(logits, stream.user, (len(prompt) - 1) % TILE))
         decoding = time.perf_counter()
-        decoded = self._decode(streams, [len(prompt) for prompt in prompts], source)
-        ended = time.perf_counter()
-        return GenerationResult(
-            token_ids=[stream.token_ids for stream in streams],
-            finish_reason=[str(stream.finish_reason) for stream in streams],
-            prefill_tokens=sum(map(len, prompts)),
-            prefill_seconds=decoding - started,
-            decode_tokens=decoded,
-            decode_seconds=ended - decoding,
-        )
+        self._decode(streams, [len(prompt) for prompt in prompts], source)
+        return GenerationResult.of(streams, prompts, (started, decoding, time.perf_counter()))
 
     def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
         """Cache a prompt in chunks; the last token's logits, float32 [vocab]."""
@@ -113,9 +107,9 @@ class Generator:
             return None
         return Chooser(self.model.mesh, self.model.plan, self.model.config, sampling)
 
-    def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> int:
-        """Decode until every stream has ended; the number of tokens."""
-        model, decoded, trace, steps, self.replays = self.model, 0, None, 0, 0
+    def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
+        """Decode until every stream has ended."""
+        model, trace, steps, self.replays = self.model, None, 0, 0
         inputs = model.step_inputs([0] * model.users, [-1] * model.users)
         changed, output = True, None
         try:
@@ -136,11 +130,9 @@ class Generator:
                 for stream in unfinished:
                     lengths[stream.user] += 1
                     changed |= not stream.push(source.of(result, stream.user))
-                    decoded += 1
         finally:
             if trace is not None:
                 ttnn.release_trace(model.mesh, trace)
-        return decoded
 
 
 class _TokenSource:

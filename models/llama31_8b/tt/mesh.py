@@ -141,8 +141,8 @@ class MeshPlan:
         return ttnn.ShardTensor2dMesh(mesh, mesh_shape=self.shape, dims=(None, dim))
 
     def open(self, **options) -> ttnn.MeshDevice:
-        """Open the mesh, with the fabric on when it has several chips, and the gate of SGDC on every chip.
-        Keyword arguments as of ttnn.open_mesh_device. Close it with `close`.
+        """Open the mesh, with the fabric on when it has several chips, and the gate of SGDC (static graph, dynamic
+        concurrency) on every chip. Keyword arguments as of ttnn.open_mesh_device. Close it with `close`.
 
         Raises MeshError when ttnn finds too few chips or cards of several, and ttnn's RuntimeError.
         """

@@ -13,7 +13,7 @@ import ttnn
 from tqdm import tqdm
 
 from ..config import LlamaConfig
-from .attention import Attention, DecodeAttention, ExactAttention
+from .attention import Attention, DecodeAttention, StockDecodeAttention
 from .decoder import DecoderLayer
 from .embedding import Embedding
 from .kv_cache import KVCache
@@ -57,7 +57,7 @@ class TtLlama:
         self.users, self.capacity = users, capacity
         self.cache = KVCache(mesh, plan, config, precision.kv_cache, users, capacity, zeroed)
         self.rope = Rope(mesh, plan, config, capacity, users)
-        self.attend = attend or ExactAttention(mesh, config, self.cache.block)
+        self.attend = attend or StockDecodeAttention(mesh, config, self.cache.block)
         self.embedding = Embedding(
             store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
         )
@@ -108,8 +108,10 @@ class TtLlama:
         """
         angles = self.rope.decode_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG)
+        self.attend.begin_step()
         for layer in self.layers:
             x = layer.decode(x, self.cache, inputs.positions, angles)
+        self.attend.end_step(x)
         return self._logits(x, whole)
 
     def prefill(

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 import ttnn
 
+from models.llama31_8b.rope_frequencies import inverse_frequencies
+
 from ..config import LlamaConfig
-from ..reference.rope import inverse_frequencies
 from .mesh import TILE, MeshPlan
 
 

@@ -14,7 +14,8 @@ fewer.
 argument that a captured trace repeats, or else going on from what that core drew before: no host can repeat them, and
 they depend on the core a user has. Its masses are bfloat16. Here the numbers are an input of the step like tokens and
 positions. (On the simulated chip it does not load: what the stand-in compiler makes of its writer, which divides
-floats, has relocations the loader refuses. `ttnn.rand` does not compile there, for a scalar float at run time.)
+floats, has relocations the loader refuses. `ttnn.rand` does not compile there: it computes with a scalar float at
+run time.)
 
 32 candidates are the tile that the stable top-k sorts. From more tokens `WholeVocabulary` draws.
 """
@@ -28,8 +29,9 @@ import torch
 import torch.nn.functional as F
 import ttnn
 
+from models.llama31_8b.sampling import SamplingParams
+
 from ..config import LlamaConfig
-from ..reference.sampling import SamplingParams
 from .linear import gather, kernel_config
 from .lm_head import BLOCK_TILES, column_blocks
 from .mesh import TILE, MeshPlan

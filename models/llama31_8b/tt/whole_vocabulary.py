@@ -24,8 +24,9 @@ from math import ceil, sqrt
 import torch
 import ttnn
 
+from models.llama31_8b.sampling import SamplingParams
+
 from ..config import LlamaConfig
-from ..reference.sampling import SamplingParams
 from .linear import kernel_config
 from .mesh import TILE, TP_AXIS, MeshPlan
 

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The attention policies of decode steps: exact, sink, static and attention-level speculation (ALSpec paper, sections
+2 and 3.2)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Iterable
+
+import torch
+
+from models.llama31_8b.reference.alspec.acceptance import accept_guess, check_threshold
+from models.llama31_8b.reference.alspec.statistics import AttentionSpeculationStatistics
+from models.llama31_8b.reference.model.attention import Segments
+from models.llama31_8b.reference.model.step import DecodeStep
+
+
+class AttentionPolicy(ABC):
+    """Chooses the attention output of decode steps. Prefill is exact under every policy, as in the paper.
+
+    chunk_size: S, keys read at either end. tail_alignment: the last S keys end at the next multiple of this
+    after the query (32: the tile boundary, as the device kernel reads; 1: the paper's definition), so with 32
+    the tail holds S - 31 to S keys. Raises ValueError when S is not a positive multiple of the alignment.
+    """
+
+    name: str
+    statistics: AttentionSpeculationStatistics | None = None
+
+    def __init__(self, chunk_size: int = 128, tail_alignment: int = 32) -> None:
+        for label, value in (("chunk_size", chunk_size), ("tail_alignment", tail_alignment)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{label} must be a positive integer, got {value!r}")
+        if chunk_size % tail_alignment:
+            raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
+        self.chunk_size, self.tail_alignment = chunk_size, tail_alignment
+
+    def begin_step(self, step: DecodeStep, layers: int) -> None:
+        """Called once before the layers of each decode step."""
+
+    @abstractmethod
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
+        """The attention output [queries, n_heads * head_dim] of one layer for these queries."""
+
+
+class ExactAttention(AttentionPolicy):
+    """Full attention, with the speculation left out of the same segmented computation."""
+
+    name = "exact"
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
+        return segments.exact()
+
+
+class SinkAttention(AttentionPolicy):
+    """Always the guess: attention over the first and the last S keys, in every layer."""
+
+    name = "sink"
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
+        return segments.guess()
+
+
+class StaticAttention(AttentionPolicy):
+    """The guess on a fixed set of layers, exact attention on the others (paper, section 2).
+
+    Raises ValueError for negative layers here, and for layers the model lacks at the first step.
+    """
+
+    name = "static"
+
+    def __init__(self, chunk_size: int = 128, layers: Iterable[int] = (), tail_alignment: int = 32) -> None:
+        super().__init__(chunk_size, tail_alignment)
+        self.layers = frozenset(int(layer) for layer in layers)
+        if any(layer < 0 for layer in self.layers):
+            raise ValueError(f"layers must be 0 or more, got {sorted(self.layers)}")
+
+    def begin_step(self, step: DecodeStep, layers: int) -> None:
+        beyond = sorted(layer for layer in self.layers if layer >= layers)
+        if beyond:
+            raise ValueError(f"static attention names layers {beyond} of a model with {layers} layers")
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
+        return segments.guess() if layer in self.layers else segments.exact()
+
+
+class ALSpecAttention(AttentionPolicy):
+    """Attention-level speculation: the guess where it passes verification, the exact result elsewhere.
+
+    threshold: lambda of section 3.2. Each (user, query token) decides for itself in each layer. Queries with
+    fewer than 2S cached tokens, their own included, are bypassed: exact, and counted apart.
+    """
+
+    name = "alspec"
+    statistics: AttentionSpeculationStatistics
+
+    def __init__(self, threshold: float = 0.10, chunk_size: int = 128, tail_alignment: int = 32) -> None:
+        super().__init__(chunk_size, tail_alignment)
+        self.threshold = check_threshold(threshold)
+        self.statistics = AttentionSpeculationStatistics()
+
+    def begin_step(self, step: DecodeStep, layers: int) -> None:
+        self._accepted = self.statistics.begin_step(layers, step.users, step.eligible)
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
+        exact = segments.exact()
+        eligible = segments.eligible
+        if eligible is False:
+            return exact
+        guess = segments.guess()
+        accepted = accept_guess(guess, exact, self.threshold)
+        if eligible is not True:
+            accepted &= eligible
+        queries = segments.tokens.stop - segments.tokens.start
+        self._accepted[layer, segments.rows, segments.tokens] = accepted.view(-1, queries)
+        return torch.where(accepted[:, None], guess, exact)

@@ -1,0 +1,232 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decode attention in segments, out of which a policy (../alspec/policies.py) takes the guess or the exact result.
+
+The cached positions of a query fall into the first S, the last S and the middle (S is `chunk_size`).
+Attention over first and last is one partial result, which normalised is the guess; merged by online softmax
+with the partial over the middle it is the exact result (ALSpec paper, section 4.1 and algorithm 3). So the
+guess costs no pass of its own.
+
+Symbols: b users, h query heads, g query heads a key/value head, d head_dim, t query tokens, n cached tokens.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Iterable, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from models.llama31_8b.reference.model.step import DecodeStep
+
+if TYPE_CHECKING:
+    from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+
+
+class Partial(NamedTuple):
+    """Unnormalised attention over some keys, float32: out [m, r, d], row_max and row_sum [m, r, 1] for m key/value
+    heads and r query rows. The attention over those keys is out / row_sum."""
+
+    out: torch.Tensor
+    row_max: torch.Tensor
+    row_sum: torch.Tensor
+
+
+# Stands in for the row_max of a row that sees no key: exp(-inf - LOWEST) is 0; exp(-inf + inf) would be NaN.
+LOWEST = -1e30
+
+
+def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> Partial:
+    """Softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
+    pieces [m, n_i, d] that add up to n."""
+    row_max = scores.amax(-1, keepdim=True)
+    weights = (scores - row_max).exp_()
+    row_sum = weights.sum(-1, keepdim=True)
+    return Partial(_weigh(weights, values), row_max, row_sum)
+
+
+def _masked_attention(scores: torch.Tensor, visible: torch.Tensor, values: torch.Tensor) -> Partial:
+    """As partial_attention for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
+    scores = scores.masked_fill(~visible, float("-inf")).flatten(1, 2)
+    row_max = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
+    weights = (scores - row_max).exp_()
+    return Partial(_weigh(weights, (values,)), row_max, weights.sum(-1, keepdim=True))
+
+
+def _weigh(weights: torch.Tensor, values: Iterable[torch.Tensor]) -> torch.Tensor:
+    out, start = None, 0
+    for piece in values:
+        end = start + piece.shape[1]
+        share = torch.bmm(weights[:, :, start:end].to(piece.dtype), piece).float()
+        out, start = share if out is None else out.add_(share), end
+    return out
+
+
+def merge(a: Partial, b: Partial) -> torch.Tensor:
+    """Attention over the keys of both, normalised: the online softmax combination of algorithm 3, line 24."""
+    row_max = torch.maximum(a.row_max, b.row_max)
+    rescale_a, rescale_b = (a.row_max - row_max).exp_(), (b.row_max - row_max).exp_()
+    out = torch.addcmul(a.out * rescale_a, b.out, rescale_b)
+    return out / torch.addcmul(a.row_sum * rescale_a, b.row_sum, rescale_b)
+
+
+class Segments(ABC):
+    """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys,
+    `exact()` all of them, reusing the guess's partial. Both return [queries, n_heads * head_dim], float32.
+
+    eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries].
+    rows, tokens: the slices of the step's [batch, T] these queries are.
+    """
+
+    eligible: bool | torch.Tensor
+    rows: slice
+    tokens: slice
+
+    def __init__(self) -> None:
+        self._ends: Partial | None = None
+
+    def guess(self) -> torch.Tensor:
+        if self._ends is None:
+            self._ends = self._first_and_last()
+        return self._flatten(self._ends.out / self._ends.row_sum)
+
+    def exact(self) -> torch.Tensor:
+        if self._ends is None:
+            self._ends = self._first_and_last()
+        middle = self._middle()
+        ends = self._ends
+        return self._flatten(ends.out / ends.row_sum if middle is None else merge(ends, middle))
+
+    @abstractmethod
+    def _first_and_last(self) -> Partial: ...
+
+    @abstractmethod
+    def _middle(self) -> Partial | None: ...
+
+    @abstractmethod
+    def _flatten(self, out: torch.Tensor) -> torch.Tensor: ...
+
+
+class OneQuery(Segments):
+    """Plain decoding: one query each for users with equally many cached tokens; segments are slices.
+
+    query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
+    """
+
+    def __init__(self, query, keys, values, users: int, cut: tuple[int, int] | None, rows: slice) -> None:
+        super().__init__()
+        self.query, self.keys, self.values, self.users, self.cut = query, keys, values, users, cut
+        self.eligible, self.rows, self.tokens = cut is not None, rows, slice(0, 1)
+
+    def _first_and_last(self) -> Partial:
+        if self.cut is None:
+            return partial_attention(self._scores(self.keys), (self.values,))
+        first, last = self.cut
+        scores = torch.cat((self._scores(self.keys[:, :first]), self._scores(self.keys[:, last:])), dim=2)
+        return partial_attention(scores, (self.values[:, :first], self.values[:, last:]))
+
+    def _middle(self) -> Partial | None:
+        if self.cut is None or self.cut[0] == self.cut[1]:
+            return None
+        middle = slice(*self.cut)
+        return partial_attention(self._scores(self.keys[:, middle]), (self.values[:, middle],))
+
+    def _scores(self, keys: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(self.query, keys.transpose(1, 2)).float()
+
+    def _flatten(self, out: torch.Tensor) -> torch.Tensor:
+        return out.view(self.users, -1)
+
+
+class ManyQueries(Segments):
+    """A block of query tokens of one user (a draft chain or token tree): each query has its own last S keys,
+    chosen by logical position, so every query selects the keys it would if its path were decoded one by one.
+
+    query: [n_kv_heads, g, t, d], scaled. keys, values: [n_kv_heads, n, d]. visible, ends: bool [t, n].
+    """
+
+    def __init__(self, query, keys, values, visible, ends, eligible, row: int, tokens: slice) -> None:
+        super().__init__()
+        self.values, self.visible, self.ends = values, visible, ends
+        scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
+        self.scores = scores.unflatten(1, query.shape[1:3])
+        self.eligible, self.rows, self.tokens = eligible, slice(row, row + 1), tokens
+
+    def _first_and_last(self) -> Partial:
+        return _masked_attention(self.scores, self.visible & self.ends, self.values)
+
+    def _middle(self) -> Partial:
+        return _masked_attention(self.scores, self.visible & ~self.ends, self.values)
+
+    def _flatten(self, out: torch.Tensor) -> torch.Tensor:
+        groups, tokens = self.scores.shape[1:3]
+        return out.unflatten(1, (groups, tokens)).permute(2, 0, 1, 3).reshape(tokens, -1)
+
+
+def decode_attention(
+    policy: AttentionPolicy,
+    layer: int,
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    step: DecodeStep,
+) -> torch.Tensor:
+    """Attention of one decode step under a policy.
+
+    query: [b, T, h, d], rotated and scaled. keys, values: the layer's whole cache [users, n_kv_heads,
+    capacity, d], the step's own entries written. Returns [b, T, h * d], float32.
+    """
+    kv_heads, head_dim = keys.shape[1], keys.shape[3]
+    if step.tokens == 1 and not step.behind:
+        outs = []
+        for group in step.groups:
+            users, n = group.end - group.start, group.length + 1
+            rows = slice(group.storage, group.storage + users)
+            segments = OneQuery(
+                query[group.start : group.end].reshape(users * kv_heads, -1, head_dim),
+                keys[rows].flatten(0, 1)[:, :n],
+                values[rows].flatten(0, 1)[:, :n],
+                users,
+                step.cut(n),
+                slice(group.start, group.end),
+            )
+            outs.append(policy.attend(layer, segments))
+        out = outs[0] if len(outs) == 1 else torch.cat(outs)
+        return out[:, None]
+    out = query.new_empty((*query.shape[:2], query.shape[2] * head_dim), dtype=torch.float32)
+    for row, user in enumerate(step.users):
+        # [T, h, d] -> [n_kv_heads, g, T, d]
+        mine = query[row].unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3)
+        for block in step.blocks():
+            n = step.slots(row, block)
+            visible, ends = step.masks(row, block)
+            eligible = step.eligible[row, block]
+            segments = ManyQueries(
+                mine[:, :, block], keys[user, :, :n], values[user, :, :n], visible, ends, eligible, row, block
+            )
+            out[row, block] = policy.attend(layer, segments)
+    return out
+
+
+def dense_attention(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep, scale: float
+) -> torch.Tensor:
+    """Exact attention in one softmax, as prefill runs it. Shapes as decode_attention, query unscaled."""
+    out = query.new_empty((*query.shape[:2], query.shape[2] * query.shape[3]))
+    for row, user in enumerate(step.users):
+        mine = query[row : row + 1].transpose(1, 2)
+        causal = step.tree is None and (step.lengths[row] == 0 or step.tokens == 1)
+        for block in (slice(0, step.tokens),) if causal else step.blocks():
+            n = step.slots(row, block)
+            attended = F.scaled_dot_product_attention(
+                mine[:, :, block],
+                keys[user : user + 1, :, :n],
+                values[user : user + 1, :, :n],
+                attn_mask=None if causal else step.visible(row, block),
+                is_causal=causal and step.tokens > 1,
+                scale=scale,
+                enable_gqa=True,
+            )
+            out[row, block] = attended[0].transpose(0, 1).flatten(1)
+    return out

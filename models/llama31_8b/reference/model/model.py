@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Llama-architecture model in plain torch: the oracle of the tests and the backend of a machine without
+boards."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.errors import ContextLengthError
+from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+from models.llama31_8b.reference.model.attention import decode_attention, dense_attention
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.projection import Projection
+from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.reference.model.rope import RotaryTable, rotate
+from models.llama31_8b.reference.model.step import DecodeStep, TokenTreeLike
+from models.llama31_8b.tensor_shapes import check_shapes
+
+
+class LlamaLayer(nn.Module):
+    """Weights of one decoder layer, with q/k/v and gate/up fused: one product reads each group."""
+
+    def __init__(self, weights: Mapping[str, torch.Tensor], prefix: str) -> None:
+        super().__init__()
+        attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        self.qkv = Projection(torch.cat([weights[f"{attention}.{name}_proj.weight"] for name in "qkv"]))
+        self.o = Projection(weights[f"{attention}.o_proj.weight"])
+        self.gate_up = Projection(
+            torch.cat([weights[f"{mlp}.{name}_proj.weight"] for name in ("gate", "up")])
+        )
+        self.down = Projection(weights[f"{mlp}.down_proj.weight"])
+        self.attention_norm = _frozen(weights[f"{prefix}.input_layernorm.weight"])
+        self.mlp_norm = _frozen(weights[f"{prefix}.post_attention_layernorm.weight"])
+
+
+class ReferenceLlama(nn.Module):
+    """Llama in torch: grouped-query attention, RoPE with llama3/linear/no scaling, tied or untied head.
+
+    Batches may hold users with different numbers of cached tokens. Single-token decoding of one user runs as
+    matrix-vector products. All methods run under torch.inference_mode.
+    """
+
+    def __init__(self, config: LlamaConfig, weights: Mapping[str, torch.Tensor]) -> None:
+        """weights: checked Hugging Face names and shapes, all of one dtype; use from_state_dict."""
+        super().__init__()
+        self.config = config
+        tied = config.tie_word_embeddings
+        self.head = Projection(weights["model.embed_tokens.weight" if tied else "lm_head.weight"])
+        self.embedding = self.head.weight if tied else _frozen(weights["model.embed_tokens.weight"])
+        self.layers = nn.ModuleList(
+            LlamaLayer(weights, f"model.layers.{index}") for index in range(config.num_hidden_layers)
+        )
+        self.norm = _frozen(weights["model.norm.weight"])
+        self.dtype = self.embedding.dtype
+        self.rotary = RotaryTable(config, self.dtype)
+        self._layers = list(self.layers)  # nn.ModuleList indexing is slow enough to show in decoding
+        self._scale = 1.0 / math.sqrt(config.head_dim)
+
+    @classmethod
+    def from_state_dict(
+        cls, config: LlamaConfig, state_dict: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32
+    ) -> ReferenceLlama:
+        """From tensors with Hugging Face names and half-split q/k layout, e.g.
+        model.layers.0.self_attn.q_proj.weight.
+
+        Raises ModelLoadError naming the missing, misshapen or unexpected tensor.
+        """
+        check_shapes(config, {name: tuple(tensor.shape) for name, tensor in state_dict.items()}, config.name)
+        return cls(config, {name: tensor.to(dtype) for name, tensor in state_dict.items()})
+
+    @classmethod
+    def random(cls, config: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32) -> ReferenceLlama:
+        """Random weights, scaled so that activations keep their magnitude through the layers."""
+        return cls.from_state_dict(config, random_state_dict(config, seed), dtype)
+
+    def new_cache(self, batch: int = 1, capacity: int | None = None) -> KVCache:
+        """An empty cache; capacity defaults to the model's context length."""
+        capacity = self.config.max_position_embeddings if capacity is None else capacity
+        return KVCache(self.config, batch, capacity, self.dtype)
+
+    @torch.inference_mode()
+    def prefill(
+        self,
+        tokens: Sequence[Sequence[int]] | torch.Tensor,
+        cache: KVCache,
+        chunk_size: int = 512,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> torch.Tensor:
+        """Write prompts behind what the cache holds, exactly, one user after the other in chunks.
+
+        tokens: one id sequence a user (lengths may differ), or [batch, T]. progress(done, total) counts
+        tokens of all users. Returns logits of each user's last token, float32 [batch, vocab].
+        Raises ValueError for an empty prompt, a wrong number of prompts, an unknown id or chunk_size < 1, and
+        ContextLengthError for a prompt over the limit; nothing is written then.
+        """
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+        if len(tokens) != cache.batch:
+            raise ValueError(f"{len(tokens)} prompts for a cache of {cache.batch} users")
+        prompts = [torch.as_tensor(prompt, dtype=torch.int64) for prompt in tokens]
+        for user, (prompt, length) in enumerate(zip(prompts, cache.lengths.tolist())):
+            if prompt.ndim != 1 or not len(prompt):
+                raise ValueError(
+                    f"the prompt of user {user} is empty or no flat list of ids: shape {list(prompt.shape)}"
+                )
+            self._check_ids(prompt)
+            self._check_room(cache, user, length, len(prompt))
+        done, total, last = 0, sum(map(len, prompts)), []
+        for user, prompt in enumerate(prompts):
+            single = cache.user(user)
+            for start in range(0, len(prompt), chunk_size):
+                chunk = prompt[None, start : start + chunk_size]
+                final = start + chunk_size >= len(prompt)
+                logits = self.forward(chunk, single, logits="last" if final else "none")
+                done += chunk.shape[1]
+                if progress is not None:
+                    progress(done, total)
+            last.append(logits[:, 0])
+        return torch.cat(last)
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        cache: KVCache,
+        *,
+        policy: AttentionPolicy | None = None,
+        tree: TokenTreeLike | None = None,
+        layer_groups: Sequence[Sequence[int]] | None = None,
+        commit: bool = True,
+        logits: str = "last",
+        hidden: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor | None, torch.Tensor] | None:
+        """One step of T tokens a user, written at cache slots [length, length + T) of each user.
+
+        tokens: int64 [batch, T]. Positions are length + t, or length + depth in a tree.
+        policy: the attention policy of a decode step; None, as in prefill, is exact attention in one softmax.
+        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens. With
+        more nodes than tokens, the tokens are its last nodes, written behind the entries of the earlier ones.
+        layer_groups: consecutive layers whose attentions all read the hidden state that enters the group,
+        MLPs staying sequential (EasySpec, algorithm 2); must cover all layers once, in order.
+        commit: False leaves cache.lengths, for KVCache.keep or commit to advance.
+        logits: "last" -> float32 [batch, 1, vocab], "all" -> [batch, T, vocab], "none" -> None.
+        hidden: return (logits, hidden states after the final norm, [batch, T, hidden_size]).
+        Raises ValueError for shapes, ids, groups or options out of range, and ContextLengthError for too many
+        tokens; nothing is written then.
+        """
+        if tokens.ndim != 2 or tokens.shape[0] != cache.batch or not tokens.shape[1]:
+            raise ValueError(
+                f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1"
+            )
+        if logits not in ("last", "all", "none"):
+            raise ValueError(f"logits must be 'last', 'all' or 'none', got {logits!r}")
+        groups = self._check_groups(layer_groups)
+        self._check_ids(tokens)
+        batch, count = tokens.shape
+        behind = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
+        chunk = (policy.chunk_size, policy.tail_alignment) if policy is not None else (1, 1)
+        step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, *chunk)
+        cos, sin = self._rotary_rows(step)
+        cache.reserve(count, behind)
+        if policy is not None:
+            policy.begin_step(step, self.config.num_hidden_layers)
+
+        x = F.embedding(tokens.reshape(-1), self.embedding)
+        if len(x) == 1:
+            x = x[0]  # a vector: every product below is then matrix times vector
+        for group in groups:
+            entry = x
+            for index in group:
+                layer = self._layers[index]
+                attended = self._attention(index, layer, entry, cache, step, cos, sin, policy)
+                x = x + layer.o(attended)
+                gate, up = layer.gate_up(self._rms_norm(x, layer.mlp_norm)).chunk(2, dim=-1)
+                x = x + layer.down(F.silu(gate).mul_(up))
+        if commit:
+            cache.commit(count)
+        if logits == "none" and not hidden:
+            return None
+        states = self._rms_norm(x, self.norm).view(batch, count, -1)
+        scores = None if logits == "none" else self._logits(states if logits == "all" else states[:, -1:])
+        return (scores, states) if hidden else scores
+
+    def _attention(self, index, layer, x, cache, step, cos, sin, policy) -> torch.Tensor:
+        config, batch, count = self.config, len(step.users), step.tokens
+        heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+        qkv = layer.qkv(self._rms_norm(x, layer.attention_norm))
+        qkv = qkv.view(batch, count, heads + 2 * kv_heads, head_dim)
+        rotated = rotate(qkv[:, :, : heads + kv_heads], cos, sin)
+        keys, values = cache.keys[index], cache.values[index]
+        for group in step.groups:
+            users = slice(group.start, group.end)
+            rows = slice(group.storage, group.storage + group.end - group.start)
+            start = group.length + step.behind
+            slots = slice(start, start + count)
+            keys[rows, :, slots] = rotated[users, :, heads:].transpose(1, 2)
+            values[rows, :, slots] = qkv[users, :, heads + kv_heads :].transpose(1, 2)
+        query = rotated[:, :, :heads]
+        if policy is None:
+            out = dense_attention(query, keys, values, step, self._scale)
+        else:
+            out = decode_attention(policy, index, query * self._scale, keys, values, step)
+        return out.to(x.dtype).view(x.shape[:-1] + (-1,))
+
+    def _rms_norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        wide = x.float()
+        scale = (wide * wide).mean(-1, keepdim=True).add_(self.config.rms_norm_eps).rsqrt_()
+        return (wide * scale).to(x.dtype) * weight
+
+    def _logits(self, states: torch.Tensor) -> torch.Tensor:
+        rows = states.flatten(0, 1)
+        scores = self.head(rows[0] if len(rows) == 1 else rows).float()
+        return scores.view(*states.shape[:2], -1)
+
+    def _rotary_rows(self, step: DecodeStep) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos and sin [batch or 1, T, 1, head_dim] for a step's positions, within the model's context."""
+        end = int(step.positions.max()) + 1
+        limit = self.config.max_position_embeddings
+        if end > limit:
+            raise ContextLengthError(
+                f"position {end - 1} is beyond the context of {self.config.name}: {limit} tokens"
+            )
+        if len(step.groups) == 1 and step.tree is None:
+            start = step.groups[0].length
+            return self.rotary.rows(slice(start, start + step.tokens), end)
+        return self.rotary.rows(step.positions, end)
+
+    def _check_ids(self, tokens: torch.Tensor) -> None:
+        low, high = int(tokens.min()), int(tokens.max())
+        if low < 0 or high >= self.config.vocab_size:
+            raise ValueError(
+                f"token id {low if low < 0 else high} is outside the vocabulary of "
+                f"{self.config.vocab_size} ids"
+            )
+
+    def _check_room(self, cache: KVCache, user: int, length: int, tokens: int) -> None:
+        limit = min(cache.capacity, self.config.max_position_embeddings)
+        if length + tokens > limit:
+            cached = f" behind {length} cached ones" if length else ""
+            raise ContextLengthError(
+                f"the prompt of user {user} has {tokens} tokens{cached}; the limit is {limit} "
+                f"(cache capacity {cache.capacity}, model context {self.config.max_position_embeddings})"
+            )
+
+    def _check_groups(self, layer_groups: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]]:
+        layers = self.config.num_hidden_layers
+        if layer_groups is None:
+            return [[index] for index in range(layers)]
+        if [index for group in layer_groups for index in group] != list(range(layers)):
+            raise ValueError(
+                f"layer_groups must list layers 0 to {layers - 1} once, in order, got {list(layer_groups)}"
+            )
+        return layer_groups
+
+
+def _frozen(tensor: torch.Tensor) -> nn.Parameter:
+    return nn.Parameter(tensor.contiguous(), requires_grad=False)

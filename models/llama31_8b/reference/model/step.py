@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The geometry of one forward: which cache slots every query sees, worked out once for all layers."""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple, Protocol, Sequence
+
+import torch
+
+from models.llama31_8b.reference.token_speculation.tree import interval_mask
+
+# Masks are built for this many queries at a time, so a mask is never larger than QUERY_BLOCK x cached tokens.
+QUERY_BLOCK = 256
+
+
+class TokenTreeLike(Protocol):
+    """Intervals of a depth-first walk: node j is i itself or its ancestor iff enter[j] <= enter[i] and
+    leave[j] >= leave[i]. All integer tensors [N] or [batch, N]; depth is 0 right behind the cached
+    text.
+
+    N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the
+    entries of the N - T earlier ones stand, uncommitted, behind the committed tokens."""
+
+    enter: torch.Tensor
+    leave: torch.Tensor
+    depth: torch.Tensor
+
+
+class UserGroup(NamedTuple):
+    """Neighbouring users with equally many committed tokens: batch rows [start, end), whose cache rows follow
+    one another from `storage`."""
+
+    start: int
+    end: int
+    storage: int
+    length: int
+
+
+def tail_start(cached, chunk_size: int, alignment: int):
+    """The first of the last `chunk_size` keys of a query with `cached` tokens (an int, or an integer tensor for as
+    many queries), itself included: they end at the next multiple of `alignment`, so the tail holds
+    chunk_size - alignment + 1 to chunk_size of them."""
+    return (cached + alignment - 1) // alignment * alignment - chunk_size
+
+
+class DecodeStep:
+    """T new tokens for each of the users of a cache: positions, groups of equal length, and masks.
+
+    cached: int64 [batch, T], tokens each query attends to along its own path, itself included: its logical
+    position + 1. eligible: bool [batch, T], cached >= 2S; the rest is bypassed by speculation. behind: nodes
+    of the tree written by earlier steps.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        users: Sequence[int],
+        tokens: int,
+        tree: TokenTreeLike | None = None,
+        chunk_size: int = 128,
+        tail_alignment: int = 32,
+    ) -> None:
+        """Raises ValueError when the tree's tensors do not fit [batch, T]."""
+        self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
+        self.chunk_size, self.tail_alignment = chunk_size, tail_alignment
+        self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
+        self.behind = 0 if tree is None else self.tree[0].shape[1] - tokens
+        start = torch.tensor(self.lengths)[:, None]
+        self.positions = start + (
+            torch.arange(tokens)[None, :] if tree is None else self.tree[2][:, self.behind :]
+        )
+        self.cached = self.positions + 1
+        self.eligible = self.cached >= 2 * chunk_size
+        self.groups = self._group()
+        self._mask_cache: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def cut(self, cached: int) -> tuple[int, int] | None:
+        """(end of the first S, start of the last S) keys for a query with this many cached tokens, or None
+        when it has fewer than 2S."""
+        if cached < 2 * self.chunk_size:
+            return None
+        return self.chunk_size, tail_start(cached, self.chunk_size, self.tail_alignment)
+
+    def blocks(self) -> Iterator[slice]:
+        """Query blocks of at most QUERY_BLOCK tokens."""
+        for start in range(0, self.tokens, QUERY_BLOCK):
+            yield slice(start, min(start + QUERY_BLOCK, self.tokens))
+
+    def masks(self, row: int, block: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie in the
+        first or last S of its logical positions. n is the last slot any of them sees, plus one."""
+        key = (row, block.start)
+        if key in self._mask_cache:
+            return self._mask_cache[key]
+        masks = self.visible(row, block), self._ends(row, block)
+        if self.tokens <= QUERY_BLOCK:  # one block: keep it for the other layers
+            self._mask_cache[key] = masks
+        return masks
+
+    def slots(self, row: int, block: slice) -> int:
+        """Cache slots that the block's queries can see: in a chain none after it, in a tree all."""
+        return self.lengths[row] + (block.stop if self.tree is None else self.behind + self.tokens)
+
+    def visible(self, row: int, block: slice) -> torch.Tensor:
+        """bool [t, n]: which cache slots each query of the block sees."""
+        length, slots = self.lengths[row], self.slots(row, block)
+        visible = torch.ones((block.stop - block.start, slots), dtype=torch.bool)
+        if self.tree is None:
+            queries = torch.arange(block.start, block.stop)[:, None]
+            torch.le(torch.arange(slots - length)[None, :], queries, out=visible[:, length:])
+        else:
+            enter, leave, _ = (values[row] for values in self.tree)
+            own = slice(self.behind + block.start, self.behind + block.stop)
+            visible[:, length:] = interval_mask(enter, leave, own.start, own.stop)
+        return visible
+
+    def _ends(self, row: int, block: slice) -> torch.Tensor:
+        length, slots = self.lengths[row], self.slots(row, block)
+        keys = torch.arange(slots)
+        if self.tree is not None:
+            keys[length:] = length + self.tree[2][row]
+        cached = self.cached[row, block, None]
+        return (keys < self.chunk_size) | (keys >= tail_start(cached, self.chunk_size, self.tail_alignment))
+
+    def _group(self) -> list[UserGroup]:
+        groups: list[UserGroup] = []
+        for row, (user, length) in enumerate(zip(self.users, self.lengths)):
+            last = groups[-1] if groups else None
+            if last and length == last.length and user == last.storage + row - last.start:
+                groups[-1] = last._replace(end=row + 1)
+            else:
+                groups.append(UserGroup(row, row + 1, user, length))
+        return groups
+
+
+def _tree_tensors(tree: TokenTreeLike, batch: int, tokens: int) -> tuple[torch.Tensor, ...]:
+    tensors = []
+    for name in ("enter", "leave", "depth"):
+        values = torch.as_tensor(getattr(tree, name)).to(torch.int64)
+        nodes = values.shape[-1] if values.ndim else 0
+        if nodes < tokens or tuple(values.shape) not in ((nodes,), (batch, nodes)):
+            raise ValueError(
+                f"tree.{name} has shape {list(values.shape)}; expected [{tokens}] or [{batch}, {tokens}] as "
+                "the tokens, or more nodes when earlier ones are in the cache"
+            )
+        if tensors and nodes != tensors[0].shape[1]:
+            raise ValueError(f"tree.{name} has {nodes} nodes and tree.enter {tensors[0].shape[1]}")
+        tensors.append(values.expand(batch, nodes))
+    return tuple(tensors)

@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a drafter is: the one interface between the generation loop and those who guess ahead for it."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Sequence
+
+import torch
+
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.errors import ContextLengthError
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.token_speculation.draft_verification import DraftVerification
+from models.llama31_8b.reference.token_speculation.tree import TokenTreeBatch
+from models.llama31_8b.reference.token_speculation.tree_shapes import DEFAULT_TREE_BUDGET
+from models.llama31_8b.sampling import SamplingParams
+
+
+class VocabularyMismatchError(ValueError):
+    """Draft and target do not number their tokens alike; the message gives both sides."""
+
+
+def check_vocabularies(
+    target: LlamaConfig,
+    draft: LlamaConfig,
+    target_fingerprint: str | None = None,
+    draft_fingerprint: str | None = None,
+) -> None:
+    """Raises VocabularyMismatchError unless sizes, and fingerprints where both are known, are equal."""
+    if target.vocab_size != draft.vocab_size:
+        raise VocabularyMismatchError(
+            f"the draft model {draft.name} has {draft.vocab_size} token ids and the target {target.name} has "
+            f"{target.vocab_size}: a draft model must share the target's tokenizer"
+        )
+    if target_fingerprint and draft_fingerprint and target_fingerprint != draft_fingerprint:
+        raise VocabularyMismatchError(
+            f"the draft model {draft.name} and the target {target.name} both have {target.vocab_size} "
+            f"token ids, but their vocabularies differ (fingerprints {draft_fingerprint[:12]} and "
+            f"{target_fingerprint[:12]})"
+        )
+
+
+@dataclass(frozen=True)
+class DraftShape:
+    """How far and how wide to draft.
+
+    length: tokens ahead (depth of a tree). width: candidates a node (1: a chain). grown: tree grown by
+    confidence instead of a fixed one. budget: rows of one verification pass, the root included. Raises
+    ValueError.
+    """
+
+    length: int = 4
+    width: int = 1
+    grown: bool = False
+    budget: int = DEFAULT_TREE_BUDGET
+
+    def __post_init__(self) -> None:
+        for name, least in (("length", 0), ("width", 1), ("budget", 2)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"draft {name} must be an integer of at least {least}, got {value!r}")
+        if self.length >= self.budget:
+            raise ValueError(
+                f"draft length {self.length} needs a budget of at least {self.length + 1} rows, got "
+                f"{self.budget}"
+            )
+
+    @classmethod
+    def parse(
+        cls, tree: str | None, length: int | None = None, budget: int = DEFAULT_TREE_BUDGET
+    ) -> DraftShape:
+        """From the demo's options: tree None, "auto" (grown, 4 candidates a node) or "DEPTHxWIDTH", which
+        sets the length as well. Raises ValueError for other texts, or a depth that contradicts `length`."""
+        if tree is None:
+            return cls(4 if length is None else length, 1, False, budget)
+        if tree == "auto":
+            return cls(5 if length is None else length, 4, True, budget)
+        match = re.fullmatch(r"(\d+)x(\d+)", tree)
+        if not match or 0 in (depth := int(match[1]), width := int(match[2])):
+            raise ValueError(
+                f"tree must be DEPTHxWIDTH with both at least 1 (such as 4x2) or 'auto', got {tree!r}"
+            )
+        if length is not None and length != depth:
+            raise ValueError(f"tree {tree} has depth {depth}, but the draft length is given as {length}")
+        return cls(depth, width, False, budget)
+
+    def within(self, length: int, room: int) -> DraftShape:
+        """This shape cut to a length and to `room` rows (at least 2)."""
+        budget = min(self.budget, room)
+        return replace(self, length=min(self.length, length, budget - 1), budget=budget)
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Drafted trees of a batch; node 0 is the root, the last decided token.
+
+    tokens: [batch, N] int64. probabilities: [batch, N, vocab], row i what the children of node i were drawn
+    from, or None when they were picked deterministically. logits: likewise the draft's raw logits, for the
+    sigmoid approximation only. depth: levels below the root that were asked for.
+    """
+
+    trees: TokenTreeBatch
+    tokens: torch.Tensor
+    probabilities: torch.Tensor | None = None
+    logits: torch.Tensor | None = None
+    depth: int = 0
+
+
+class Drafter(ABC):
+    """Guesses continuations. The loop calls start once, then draft and accept in turn.
+
+    step_cost: estimate of one drafted level's cost, a plain target step being 1; used to decide whether
+    drafting pays where times may not be measured.
+    """
+
+    name: str
+    shape: DraftShape
+    step_cost: float = 0.0
+    has_logits = False
+
+    def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
+        """Refuses, before any work, a request this drafter cannot serve. Raises ValueError."""
+        if self.shape.width > target.vocab_size:
+            raise ValueError(
+                f"draft width {self.shape.width} exceeds the vocabulary of {target.vocab_size} ids"
+            )
+        longest = max(map(len, prompts))
+        if longest + self.shape.length > target.max_position_embeddings:
+            raise ContextLengthError(
+                f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the context "
+                f"of {target.name}: {target.max_position_embeddings} tokens"
+            )
+
+    @abstractmethod
+    def start(
+        self,
+        prompts: Sequence[Sequence[int]],
+        target_cache: KVCache,
+        sampling: SamplingParams,
+        generators: Sequence[torch.Generator],
+        capacity: int,
+        keep_logits: bool = False,
+    ) -> None:
+        """New texts, one a user. target_cache holds the prompts; capacity: cache entries a user may come to
+        need."""
+
+    @abstractmethod
+    def draft(self, users: Sequence[int], committed: Sequence[Sequence[int]], shape: DraftShape) -> Draft:
+        """Trees for some users. committed: each one's tokens decided since its last draft (or since the
+        prompt), at least one; the last is the root."""
+
+    def accept(self, users: Sequence[int], verified: DraftVerification) -> None:
+        """What of the last draft was accepted."""

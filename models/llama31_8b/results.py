@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a generation returns, whichever backend made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Sequence
+
+if TYPE_CHECKING:
+    from .streams import UserStream
+
+
+class AttentionStatistics(Protocol):
+    """Counts of attention-level speculation. One count is one (layer, user, token)."""
+
+    hits: int
+    misses: int
+    bypassed: int
+    hit_rate: float | None
+    hit_rate_per_layer: list[float | None]
+    bypassed_positions: int
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """Generated ids and timings.
+
+    token_ids: new tokens of each user, the one that ended the text included. finish_reason, per user: "eos",
+    "stop"
+    (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback".
+    prefill_seconds ends with each user's first token, no decode token: decode_tokens counts the rest.
+    statistics: those of the attention policy, None for policies without speculation.
+    """
+
+    token_ids: list[list[int]]
+    finish_reason: list[str]
+    prefill_tokens: int
+    prefill_seconds: float
+    decode_tokens: int
+    decode_seconds: float
+    statistics: AttentionStatistics | None = None
+
+    @classmethod
+    def of(
+        cls,
+        streams: Sequence[UserStream],
+        prompts: Sequence[Sequence[int]],
+        times: tuple[float, float, float],
+        statistics: AttentionStatistics | None = None,
+        **more: object,
+    ) -> GenerationResult:
+        """From ended streams and the times of start, end of prefill and end in seconds; statistics: of the attention
+        policy, None where nothing speculated; `more` are a subclass's fields."""
+        start, prefilled, ended = times
+        return cls(
+            token_ids=[stream.token_ids for stream in streams],
+            finish_reason=[stream.finish_reason for stream in streams],
+            prefill_tokens=sum(map(len, prompts)),
+            prefill_seconds=prefilled - start,
+            decode_tokens=sum(len(stream.token_ids) for stream in streams) - len(streams),
+            decode_seconds=ended - prefilled,
+            statistics=statistics,
+            **more,
+        )
+
+    @property
+    def prefill_tokens_per_second(self) -> float:
+        """Prompt tokens of all users per second."""
+        return self.prefill_tokens / self.prefill_seconds
+
+    @property
+    def decode_tokens_per_second(self) -> float | None:
+        """Decoded tokens of all users per second; None when every text ended with its first token."""
+        return self.decode_tokens / self.decode_seconds if self.decode_tokens else None

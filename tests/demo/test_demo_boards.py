@@ -1,0 +1,204 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""--device n150: what a run asks of the boards, and boards, caches and contexts that fail it."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.demo import board, demo
+from models.llama31_8b.demo.options import DemoOptions, UserError
+from models.llama31_8b.tt.mesh import MeshError, MeshPlan
+from tests.support.gguf_files import write_hf_folder
+from tests.support.machines import refused
+
+LLAMA = preset("llama-3.1-8b")
+
+
+@pytest.fixture
+def checkpoint(tmp_path) -> list[str]:
+    """Arguments of a board's run with a tiny model."""
+    write_hf_folder(tmp_path / "model")
+    return ["--device", "n150", "--raw", "--model", str(tmp_path / "model"), "--max-new-tokens", "2"]
+
+
+def test_a_model_too_large_names_the_bytes():
+    with pytest.raises(UserError, match=r"needs \d{11} bytes a chip.*an N150 has 12884901888"):
+        board.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshPlan(1, 2), 10)
+    options = DemoOptions(max_new_tokens=100000)
+    with pytest.raises(UserError, match="with a cache of 100096 positions for 100010 needs"):
+        board.plan_run(LLAMA, options, MeshPlan(), 10)
+    assert board.plan_run(LLAMA, options, MeshPlan(1, 2), 10).capacity == 100096
+
+
+@pytest.mark.parametrize(
+    "context, prompt, asked, capacity, limit",
+    [
+        (131072, 30000, None, 30208, 131072),  # attention takes 128 keys at once
+        (131072, 10, None, 256, 131072),
+        (131072, 131072, None, 131072, 131072),
+        (131072, 40, 50, 128, 50),
+        (131072, 30000, 30017, 30080, 30017),
+        (1030, 1000, None, 1056, 1030),  # whole tiles of a context that is not in blocks
+        (50, 40, None, 64, 50),
+    ],
+)
+def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capacity, limit):
+    config = replace(LLAMA, max_position_embeddings=context)
+    plan = board.plan_run(config, DemoOptions(max_context=asked), MeshPlan(1, 2), prompt)
+    assert (plan.capacity, plan.limit) == (capacity, limit)
+
+
+def test_a_context_the_model_does_not_have_is_refused_as_on_the_cpu(capsys, boards, checkpoint):
+    told = [
+        refused(capsys, *checkpoint, "--device", device, "--max-context", "4000")
+        for device in ("cpu", "n150")
+    ]
+    assert all("max_context must be between 1 and 1024 for" in line and "got 4000" in line for line in told)
+
+
+class ZerosLlama:
+    """A TtLlama as far as the length of a text goes: every logit is 0."""
+
+    users, mesh = 1, None
+
+    def __init__(self, config, capacity):
+        self.config, self.capacity = config, capacity
+
+    def prefill(self, tokens, user, start, last, whole):
+        import torch
+
+        return torch.zeros(1, 1, 32, self.config.vocab_size) if last else None
+
+    def decode(self, inputs, whole):
+        import torch
+
+        return torch.zeros(1, 1, 1, self.config.vocab_size)
+
+    def step_inputs(self, tokens, positions, on_device=True):
+        from models.llama31_8b.tt.model import StepInputs
+
+        return StepInputs(tokens, positions, positions)
+
+
+@pytest.fixture
+def host_ttnn(monkeypatch):
+    """ttnn with tensors of torch, for the generator's own calls."""
+    ttnn = pytest.importorskip("ttnn")
+    monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
+    monkeypatch.setattr(ttnn, "get_device_tensors", lambda tensor: [tensor])
+    monkeypatch.setattr(ttnn, "to_torch", lambda tensor: tensor)
+    for moves in ("plus_one", "copy_host_to_device_tensor"):
+        monkeypatch.setattr(ttnn, moves, lambda *_, **__: None)
+
+
+@pytest.mark.parametrize("asked, tokens", [(50, 11), (64, 25), (None, 25), (1000, 25)])
+def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, tokens):
+    """A prompt of 40 tokens in a context of 50 leaves room for 11, whatever the cache of 64 holds."""
+    from models.llama31_8b.streams import open_streams
+    from models.llama31_8b.tt.generator import Generator
+
+    model = ZerosLlama(replace(LLAMA, vocab_size=8, eos_token_ids=()), capacity=64)
+    result = Generator(model, choose="host", prefill_chunk=32).generate(
+        [[1] * 40], max_new_tokens=100, context_limit=asked
+    )
+    assert len(result.token_ids[0]) == tokens and result.finish_reason == ["context"]
+    if asked in (50, 64):
+        assert open_streams(model.config, [[1] * 40], 100, context_limit=asked)[0].room == tokens
+
+
+def test_max_context_and_the_steps_that_compile_reach_the_report(
+    capsys, monkeypatch, boards, checkpoint, host_ttnn
+):
+    """The whole run but for the model: a context of 20 tokens, as on the CPU, and the first step left out."""
+    monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
+    monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
+    monkeypatch.setattr(
+        board, "_load_model", lambda device, plan, config, *_: ZerosLlama(config, plan.capacity)
+    )
+    asked = [
+        *checkpoint,
+        "--prompt",
+        "the and the",
+        "--max-new-tokens",
+        "100",
+        "--max-context",
+        "20",
+        "--json",
+    ]
+    told = []
+    for more in (["--sample-on", "host"], ["--device", "cpu"]):
+        assert demo.main([*asked, *more]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    for run in told:
+        assert run["finish_reason"] == "context"
+        assert run["prefill_tokens"] + len(run["token_ids"]) == 20 + 1  # the last is never cached
+        assert run["time_to_first_token_s"] > 0
+    assert [run["warm_up_tokens"] for run in told] == [1, 0] and told[0]["warm_up_s"] > 0
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (MeshError("mesh 1x2 needs 2 chips, this machine has 1"), "needs 2 chips, this machine has 1"),
+        (RuntimeError("TT_THROW @ fabric.cpp:7\ninfo:\nno links\nbacktrace:\n --- a\n"), "info: no links"),
+    ],
+)
+def test_boards_that_do_not_open_are_one_line(capsys, monkeypatch, boards, checkpoint, error, words):
+    def refuse(*_, **__):
+        raise error
+
+    monkeypatch.setattr(MeshPlan, "open", refuse)
+    line = refused(capsys, *checkpoint, "--mesh", "1x2")
+    assert "--device n150: the boards do not open as a 1x2 mesh: " in line
+    assert line.endswith(words)
+
+
+@pytest.mark.parametrize("what", ["cache", "cache/tt_weights"])
+def test_a_cache_that_cannot_be_made_is_refused_before_a_board_is_opened(
+    capsys, boards, checkpoint, tmp_path, what
+):
+    (tmp_path / what).parent.mkdir(exist_ok=True)
+    (tmp_path / what).touch()
+    assert re.search(
+        r"the cache .*/cache.*: (File exists|Not a directory); LLAMA_ALSPEC_CACHE names another place",
+        refused(capsys, *checkpoint),
+    )
+
+
+def test_attention_options_that_boards_do_not_use_are_named(capsys, monkeypatch, boards, checkpoint):
+    def refuse(*_, **__):
+        raise MeshError("here")
+
+    monkeypatch.setattr(MeshPlan, "open", refuse)
+    demo.main(["--prompt", "the", *checkpoint, "--threshold", "0.2", "--chunk-size", "256"])
+    assert "boards do not speculate yet, so --threshold, --chunk-size are not used" in capsys.readouterr().err
+    demo.main(["--prompt", "the", *checkpoint])
+    assert "not used" not in capsys.readouterr().err
+
+
+def test_the_entry_of_a_run_is_the_checkpoints_whatever_context_is_asked(
+    capsys, monkeypatch, boards, checkpoint, tmp_path
+):
+    """Weights do not depend on --max-context: they are not converted again for another."""
+
+    def refuse(*_, **__):
+        raise MeshError("here")
+
+    monkeypatch.setattr(MeshPlan, "open", refuse)
+    for asked in ("100", "200"):
+        refused(capsys, *checkpoint, "--max-context", asked)
+    assert len(list((tmp_path / "cache" / "tt_weights").iterdir())) == 1
+
+
+def test_the_clock_of_a_text_measures_its_first_steps(monkeypatch):
+    times = iter([10.0, 13.0, 14.0, 14.5])
+    monkeypatch.setattr(board.time, "perf_counter", lambda: next(times))
+    clock = board.TokenClock(lambda user, token: token == 3)
+    assert [clock.first_steps(count) for count in (1, 2)] == [(0, 0.0)] * 2
+    assert [clock(0, token) for token in range(4)] == [False, False, False, True]
+    assert clock.first_steps(1) == (1, 3.0) and clock.first_steps(2) == (2, 4.0)
+    assert clock.first_steps(9) == (3, 4.5)

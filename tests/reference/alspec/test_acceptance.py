@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The verification decision and its statistics against a dense computation in float64, written here from the
+definitions: accept when ||guess - exact|| < threshold * ||exact||, per user and query, over all heads."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from loguru import logger
+
+from models.llama31_8b.reference.alspec.acceptance import accept_guess
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.alspec.statistics import AttentionSpeculationStatistics
+from models.llama31_8b.reference.model.attention import decode_attention
+from models.llama31_8b.reference.model.step import DecodeStep
+from tests.support.attention_cases import dense_attention_of, guess_positions, path_to, tree_of
+
+HEADS, KV_HEADS, DIM = 6, 3, 16
+
+
+def states(users: int, tokens: int, slots: int, seed: int, sharpness: float = 1.0):
+    """Random query [users, tokens, h, d] and keys, values [users, kv, slots, d]."""
+    generator = torch.Generator().manual_seed(seed)
+    query = torch.randn(users, tokens, HEADS, DIM, generator=generator) * sharpness / math.sqrt(DIM)
+    return query, *(torch.randn(users, KV_HEADS, slots, DIM, generator=generator) for _ in range(2))
+
+
+def check(
+    query, keys, values, lengths, policy: ALSpecAttention, parents: list[int] | None = None
+) -> torch.Tensor:
+    """Compare one layer of one step with the dense computation; returns the dense decisions [users,
+    tokens]."""
+    users, tokens = query.shape[:2]
+    tree = None if parents is None else tree_of(parents)
+    step = DecodeStep(lengths, range(users), tokens, tree, policy.chunk_size, policy.tail_alignment)
+    policy.begin_step(step, 1)
+    out = decode_attention(policy, 0, query, keys, values, step)
+    record = policy.statistics.steps[-1]
+    decisions = torch.zeros(users, tokens, dtype=torch.bool)
+    margin = math.inf
+    for user in range(users):
+        for token in range(tokens):
+            path = range(token + 1) if parents is None else path_to(parents, token)
+            slots = [*range(lengths[user]), *(lengths[user] + node for node in path)]
+            exact = dense_attention_of(query[user, token], keys[user], values[user], slots)
+            picked = [slots[p] for p in guess_positions(len(slots), policy.chunk_size, policy.tail_alignment)]
+            guess = dense_attention_of(query[user, token], keys[user], values[user], picked)
+            verified = len(slots) >= 2 * policy.chunk_size
+            distance, norm = (guess - exact).norm().item(), exact.norm().item()
+            decisions[user, token] = verified and distance < policy.threshold * norm
+            if verified and policy.threshold:
+                margin = min(margin, abs(distance / norm / policy.threshold - 1))
+            assert bool(record.verified[user, token]) == verified
+            assert bool(record.accepted[0, user, token]) == bool(decisions[user, token])
+            chosen = guess if decisions[user, token] else exact
+            torch.testing.assert_close(out[user, token].double(), chosen, rtol=0, atol=1e-5)
+    logger.info(
+        "{} of {} accepted, closest call {:.1e} from the threshold",
+        int(decisions.sum()),
+        decisions.numel(),
+        margin,
+    )
+    assert margin > 1e-5, "too close to call in float32: choose another seed"
+    return decisions
+
+
+@pytest.mark.parametrize("chunk,alignment", [(32, 32), (64, 32), (16, 1), (24, 8)])
+def test_random_decisions_of_single_queries(chunk: int, alignment: int) -> None:
+    lengths = [150, 150, 33, 201, 2 * chunk - 1, 2 * chunk + 40, 5, 260]
+    seen = torch.zeros(0, dtype=torch.bool)
+    for seed, threshold in enumerate((0.3, 0.6, 0.9, 1.2)):
+        tensors = states(len(lengths), 1, 261, seed, sharpness=2.0)
+        seen = torch.cat(
+            (seen, check(*tensors, lengths, ALSpecAttention(threshold, chunk, alignment)).flatten())
+        )
+    assert seen.any() and not seen.all()
+
+
+@pytest.mark.parametrize("parents", [None, [-1, 0, 0, 1, 1, 2, 5, -1, 7, 8, 9]], ids=["chain", "tree"])
+def test_random_decisions_of_many_queries(parents: list[int] | None) -> None:
+    lengths = [150, 55, 33, 201]
+    seen = torch.zeros(0, dtype=torch.bool)
+    for seed, threshold in enumerate((0.4, 0.7, 1.0)):
+        tensors = states(len(lengths), 11, 212, seed, sharpness=2.0)
+        seen = torch.cat(
+            (seen, check(*tensors, lengths, ALSpecAttention(threshold, 32, 8), parents).flatten())
+        )
+    assert seen.any() and not seen.all()
+
+
+@pytest.mark.parametrize("alignment", [1, 8, 32])
+@pytest.mark.parametrize("offset", [-1, 0, 1, 8, 33])
+def test_boundary_of_two_chunks(offset: int, alignment: int) -> None:
+    """2S - 1 cached tokens, the query's own included: bypassed; from 2S on: verified."""
+    chunk = 32
+    cached = 2 * chunk + offset
+    policy = ALSpecAttention(0.5, chunk, alignment)
+    query, keys, values = states(1, 1, cached, seed=1)
+    decisions = check(query, keys, values, [cached - 1], policy)
+    statistics = policy.statistics
+    if offset < 0:
+        assert (statistics.hits, statistics.misses, statistics.bypassed) == (0, 0, 1)
+        assert statistics.hit_rate is None and statistics.bypassed_positions == 1
+    else:
+        assert statistics.hits + statistics.misses == 1 and statistics.bypassed == 0
+    if (
+        offset == 0
+    ):  # no middle: the guess is the exact result, so any positive threshold accepts it and 0 does not
+        assert decisions.all()
+        assert not check(query, keys, values, [cached - 1], ALSpecAttention(0.0, chunk, alignment)).any()
+
+
+def test_crafted_hits_and_misses_of_mixed_users() -> None:
+    """Users whose middle holds no attention mass hit; users whose middle holds nearly all of it miss."""
+    chunk, slots = 32, 200
+    lengths = [199, 120, 199, 120, 40]
+    query, keys, values = states(5, 1, slots, seed=4)
+    share = HEADS // KV_HEADS
+    for user, weight in ((0, -40.0), (1, -40.0), (2, 40.0), (3, 40.0)):
+        direction = query[user, 0].view(KV_HEADS, share, DIM).mean(1)
+        direction = direction / direction.norm(dim=1, keepdim=True)
+        query[user, 0] = direction.repeat_interleave(share, dim=0)
+        keys[user, :, chunk : lengths[user] + 1 - chunk] = weight * direction[:, None]
+    decisions = check(query, keys, values, lengths, ALSpecAttention(0.1, chunk, 1))
+    assert decisions.flatten().tolist() == [True, True, False, False, False]
+
+
+def test_the_norm_is_over_all_heads_of_a_user() -> None:
+    """One bad head out of six: its error is 1 of a norm of sqrt(6), so 0.40 rejects and 0.42 accepts."""
+    exact = torch.zeros(2, HEADS * DIM)
+    exact[:, ::DIM] = 1.0
+    guess = exact.clone()
+    guess[0, 0] = 0.0
+    assert accept_guess(guess, exact, 0.40).tolist() == [False, True]
+    assert accept_guess(guess, exact, 0.42).tolist() == [True, True]
+
+
+def test_the_comparison_is_strict_and_guards_degenerate_outputs() -> None:
+    exact = torch.tensor([[3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [3.0, 4.0]])
+    guess = torch.tensor([[3.0, 4.5], [3.0, 4.0], [0.0, 0.0], [math.nan, 4.0]])
+    assert accept_guess(guess, exact, 0.1).tolist() == [False, True, False, False]  # 0.5 < 0.1 * 5 is false
+    assert accept_guess(guess, exact, 0.0).tolist() == [False] * 4
+    assert accept_guess(guess, exact, math.inf).tolist() == [True] * 4
+
+
+def test_norms_accumulate_in_float32_for_bfloat16_states() -> None:
+    """4096 squared errors of 2^-16 stall a bfloat16 sum at 2^-8; in float32 they add up to 2^-4."""
+    exact = torch.ones(1, 4096, dtype=torch.bfloat16)
+    guess = (torch.ones(1, 4096) - 2.0**-8).to(torch.bfloat16)
+    ratio = ((guess.double() - exact.double()).norm() / exact.double().norm()).item()
+    assert (
+        accept_guess(guess, exact, ratio * 1.01).item()
+        and not accept_guess(guess, exact, ratio * 0.99).item()
+    )
+
+
+def test_statistics_add_up_by_layer_token_and_user() -> None:
+    statistics = AttentionSpeculationStatistics()
+    first = statistics.begin_step(2, [4, 7], torch.tensor([[True], [False]]))
+    first[0, 0] = True
+    second = statistics.begin_step(2, [7], torch.tensor([[True, True, True]]))
+    second[0, 0] = torch.tensor([True, False, True])
+    second[1, 0] = torch.tensor([True, True, True])
+    assert statistics.totals_per_layer().tolist() == [[3, 1, 1], [3, 1, 1]]
+    assert statistics.totals_per_user() == {4: (1, 1, 0), 7: (5, 1, 2)}
+    assert statistics.hit_rate == 6 / 8 and statistics.hit_rate_per_layer == [0.75, 0.75]
+    assert statistics.hit_rate_per_user == {4: 0.5, 7: 5 / 6}
+    assert (statistics.hits, statistics.misses, statistics.bypassed) == (6, 2, 2)
+    assert statistics.hit_rate_per_token(7) == [None, 1.0, 0.5, 1.0]
+    assert statistics.hit_rate_per_token(4) == [0.5] and statistics.bypassed_positions == 1
+
+    statistics.keep_queries(0, [1])  # the other two draft tokens were rejected
+    assert statistics.totals_per_user() == {4: (1, 1, 0), 7: (1, 1, 2)}
+    assert statistics.hit_rate_per_token(7) == [None, 0.5]
+    statistics.reset()
+    assert statistics.hit_rate is None and statistics.hit_rate_per_layer == [] and statistics.hits == 0

@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attention policies: what each selects, and the identities that tie them together, on whole models."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.llama31_8b.reference.alspec.policies import (
+    ALSpecAttention,
+    AttentionPolicy,
+    ExactAttention,
+    SinkAttention,
+    StaticAttention,
+)
+from models.llama31_8b.reference.model.attention import Segments
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import DecodeStep
+from tests.support.attention_cases import guess_positions, path_to, random_tokens, tiny_config, tree_of
+
+CHUNKS = [(16, 4), (16, 1), (32, 32)]
+LENGTHS = (3, 31, 32, 33, 64, 70, 71, 150)
+
+
+@pytest.fixture(scope="module")
+def model() -> ReferenceLlama:
+    return ReferenceLlama.random(tiny_config(), seed=2)
+
+
+@pytest.fixture(scope="module")
+def cache(model: ReferenceLlama):
+    cache = model.new_cache(len(LENGTHS), 200)
+    model.prefill([random_tokens(n, seed=n) for n in LENGTHS], cache)
+    return cache
+
+
+def decode(model: ReferenceLlama, cache, policy: AttentionPolicy, steps: int = 6) -> torch.Tensor:
+    """Logits of some decode steps on fixed tokens, then of one four-token step: [batch, steps + 4, vocab]."""
+    cache = cache.clone()
+    tokens = torch.tensor([random_tokens(steps + 4, seed=50 + user) for user in range(cache.batch)])
+    outs = [model.forward(tokens[:, i : i + 1], cache, policy=policy) for i in range(steps)]
+    outs.append(model.forward(tokens[:, steps:], cache, policy=policy, logits="all"))
+    return torch.cat(outs, dim=1)
+
+
+@pytest.mark.parametrize("chunk,alignment", CHUNKS)
+def test_threshold_0_is_bit_identical_to_exact(model, cache, chunk: int, alignment: int) -> None:
+    alspec = ALSpecAttention(0.0, chunk, alignment)
+    assert torch.equal(decode(model, cache, alspec), decode(model, cache, ExactAttention(chunk, alignment)))
+    assert alspec.statistics.hits == 0 and alspec.statistics.misses > 0
+
+
+@pytest.mark.parametrize("chunk,alignment", CHUNKS)
+def test_infinite_threshold_equals_sink_bit_for_bit(model, cache, chunk: int, alignment: int) -> None:
+    alspec = ALSpecAttention(math.inf, chunk, alignment)
+    sink = decode(model, cache, SinkAttention(chunk, alignment))
+    assert torch.equal(decode(model, cache, alspec), sink)
+    assert alspec.statistics.misses == 0 and alspec.statistics.hits > 0
+    assert not torch.allclose(sink, decode(model, cache, ExactAttention(chunk, alignment)), atol=1e-2)
+
+
+def test_static_is_sink_on_its_layers_and_exact_on_the_others(model, cache) -> None:
+    def run(*layers: int) -> torch.Tensor:
+        return decode(model, cache, StaticAttention(16, layers, 4))
+
+    assert torch.equal(run(), decode(model, cache, ExactAttention(16, 4)))
+    assert torch.equal(run(0, 1, 2), decode(model, cache, SinkAttention(16, 4)))
+    mixed = run(1)
+    assert not torch.allclose(mixed, run(), atol=1e-3) and not torch.allclose(mixed, run(0, 1, 2), atol=1e-3)
+
+
+class Trace(AttentionPolicy):
+    """Decodes exactly and keeps the query, key and value states of every decision."""
+
+    name = "trace"
+
+    def __init__(self, chunk_size: int, tail_alignment: int) -> None:
+        super().__init__(chunk_size, tail_alignment)
+        self.steps: list[tuple[DecodeStep, int, list[tuple[int, Segments]]]] = []
+
+    def begin_step(self, step: DecodeStep, layers: int) -> None:
+        self.steps.append((step, layers, []))
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
+        self.steps[-1][2].append((layer, segments))
+        return segments.exact()
+
+    def replay(self, threshold: float) -> ALSpecAttention:
+        policy = ALSpecAttention(threshold, self.chunk_size, self.tail_alignment)
+        for step, layers, calls in self.steps:
+            policy.begin_step(step, layers)
+            for layer, segments in calls:
+                policy.attend(layer, segments)
+        return policy
+
+
+def test_hits_never_fall_as_the_threshold_rises_on_one_trace(model, cache) -> None:
+    trace = Trace(16, 4)
+    decode(model, cache, trace, steps=10)
+    thresholds = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, math.inf]
+    replays = [trace.replay(threshold).statistics for threshold in thresholds]
+    hits = [statistics.hits for statistics in replays]
+    assert hits == sorted(hits) and hits[0] == 0 and hits[-1] == replays[0].misses
+    assert len(set(hits)) >= 5, f"the trace does not tell thresholds apart: {hits}"
+    for lower, higher in zip(replays, replays[1:]):  # decision by decision, not only in sum
+        for a, b in zip(lower.steps, higher.steps):
+            assert not (a.accepted & ~b.accepted).any()
+    assert len({statistics.hits + statistics.misses for statistics in replays}) == 1
+
+
+def test_the_guess_is_the_partial_that_exact_reuses(model, cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guess and exact result of one decision read every key once: no pass of its own for the guess."""
+    from models.llama31_8b.reference.model import attention
+
+    read = []
+    real = attention.OneQuery._scores
+    monkeypatch.setattr(
+        attention.OneQuery, "_scores", lambda self, keys: read.append(keys.shape[1]) or real(self, keys)
+    )
+    user = cache.user(LENGTHS.index(150)).clone()
+    model.forward(torch.tensor([[1]]), user, policy=ALSpecAttention(0.1, 16, 4))
+    assert sum(read) == 3 * 151 and len(read) == 3 * 3
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    cached=st.integers(1, 400),
+    alignment=st.sampled_from([1, 2, 8, 32]),
+    chunks=st.integers(1, 4),
+)
+def test_selected_keys_are_the_first_and_the_last_chunk(cached: int, alignment: int, chunks: int) -> None:
+    chunk = alignment * chunks
+    wanted = guess_positions(cached, chunk, alignment)
+    step = DecodeStep([cached - 1], [0], 1, None, chunk, alignment)
+    cut = step.cut(cached)
+    assert bool(step.eligible[0, 0]) == (cut is not None) == (cached >= 2 * chunk)
+    if cut is None:
+        assert wanted == list(range(cached)), "a bypassed query must lose nothing to the sink policy"
+    else:
+        assert wanted == [*range(cut[0]), *range(cut[1], cached)]
+        assert cut[0] <= cut[1] and chunk - alignment < cached - cut[1] <= chunk
+    _, ends = step.masks(0, slice(0, 1))
+    assert ends[0].nonzero().flatten().tolist() == wanted
+
+
+def test_tree_queries_select_by_their_own_path(model: ReferenceLlama) -> None:
+    parents = [-1, 0, 0, 1, 3, 4, 2]
+    step = DecodeStep([61], [0], len(parents), tree_of(parents), 16, 8)
+    (block,) = step.blocks()
+    visible, ends = step.masks(0, block)
+    for node in range(len(parents)):
+        path = path_to(parents, node)
+        slots = [*range(61), *(61 + ancestor for ancestor in path)]  # slot of each logical position
+        wanted = [slots[p] for p in guess_positions(61 + len(path), 16, 8)]
+        assert (visible & ends)[node].nonzero().flatten().tolist() == sorted(wanted)
+    assert step.eligible.all()
+
+
+def test_draft_chains_decide_as_decoding_one_by_one(model, cache) -> None:
+    user = cache.user(LENGTHS.index(70))
+    tokens = random_tokens(12, seed=8)
+    together, single = ALSpecAttention(0.5, 16, 4), ALSpecAttention(0.5, 16, 4)
+    chain = user.clone()
+    logits = model.forward(torch.tensor([tokens]), chain, policy=together, logits="all")
+    alone = user.clone()
+    steps = [model.forward(torch.tensor([[token]]), alone, policy=single)[:, 0] for token in tokens]
+    torch.testing.assert_close(logits[0], torch.cat(steps), rtol=0, atol=2e-5)
+    one_by_one = torch.cat([step.accepted for step in single.statistics.steps], dim=2)
+    assert torch.equal(together.statistics.steps[0].accepted, one_by_one)
+    assert 0 < together.statistics.hits < 36
+
+
+BAD_POLICIES = [
+    (lambda: ALSpecAttention(-0.1), r"threshold must be a number >= 0.*got -0.1"),
+    (lambda: ALSpecAttention(math.nan), "got nan"),
+    (lambda: ALSpecAttention("0.1"), "got '0.1'"),
+    (lambda: ALSpecAttention(True), "got True"),
+    (lambda: ExactAttention(0), "chunk_size must be a positive integer, got 0"),
+    (lambda: SinkAttention(-128), "got -128"),
+    (lambda: SinkAttention(12.5), "got 12.5"),
+    (lambda: ALSpecAttention(0.1, 128, 0), "tail_alignment must be a positive integer, got 0"),
+    (lambda: ExactAttention(100), "chunk_size 100 is not a multiple of tail_alignment 32"),
+    (lambda: StaticAttention(128, [-1, 2]), r"layers must be 0 or more, got \[-1, 2\]"),
+]
+
+
+@pytest.mark.parametrize("make,message", BAD_POLICIES)
+def test_bad_options_are_named(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_static_layers_the_model_lacks_are_named(model, cache) -> None:
+    with pytest.raises(ValueError, match=r"layers \[3, 40\] of a model with 3 layers"):
+        decode(model, cache, StaticAttention(16, [1, 3, 40], 4), steps=1)

@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Grids, cluster descriptions and the environment variables; ttnn is not imported here."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runtime_patches.runtime_root import RuntimeRootError, find_ttnn_dir, read_manifest
+from runtime_patches.simulated_n150 import clusters, doctor, environment, grids
+
+needs_simulator = pytest.mark.skipif(
+    bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator"))
+)
+needs_ttnn = pytest.mark.skipif(bool(doctor.why_not("mock mesh")), reason=str(doctor.why_not("mock mesh")))
+
+
+@pytest.mark.parametrize(
+    "text, grid", [("1x1", (1, 1)), ("4x2", (4, 2)), (" 8X8 ", (8, 8)), ((2, 3), (2, 3))]
+)
+def test_grids(text, grid):
+    assert grids.parse_grid(text) == grid
+    assert grids.grid_name(text) == f"{grid[0]}x{grid[1]}"
+
+
+@pytest.mark.parametrize("text", ["0x1", "9x1", "1x9", "4", "4x", "axb", "-1x2", "1x2x3", (0, 1)])
+def test_grids_that_do_not_fit(text):
+    with pytest.raises(ValueError, match="grid"):
+        grids.parse_grid(text)
+
+
+@needs_ttnn
+def test_core_descriptor_cuts_the_compute_range_and_nothing_else():
+    original = yaml.safe_load((find_ttnn_dir() / grids.CORE_DESCRIPTOR).read_text())
+    cut = yaml.safe_load(grids.core_descriptor(find_ttnn_dir(), "4x2"))
+    ranges = 0
+    for product, axes in original.items():
+        for axis, configs in axes.items():
+            for queues, config in configs.items():
+                mine = cut[product][axis][queues]
+                assert mine.pop("compute_with_storage_grid_range") == {"start": [0, 0], "end": [3, 1]}
+                config.pop("compute_with_storage_grid_range")
+                assert mine == config
+                ranges += 1
+    assert ranges >= 4
+
+
+@pytest.mark.parametrize("shape", clusters.SHAPES)
+def test_cluster_descriptor_is_a_wiring_one_can_build(shape):
+    rows, columns = shape
+    description = yaml.safe_load(clusters.cluster_descriptor(shape))
+    chips = rows * columns
+    assert sorted(description["chips"]) == list(range(chips))
+    assert len({tuple(place) for place in description["chips"].values()}) == chips
+    assert set(description["chip_to_boardtype"].values()) == {"n150"}
+    assert len({board[0]["board_id"] for board in description["boards"]}) == chips
+    ends = [(end["chip"], end["chan"]) for link in description["ethernet_connections"] for end in link]
+    assert len(ends) == len(set(ends)), "an Ethernet channel has one cable"
+    assert {channel for _, channel in ends} <= {0, 1, 6, 7, 14, 15}
+    # Two links between neighbours of a row and of a column, and the cable that closes a ring.
+    joined = {frozenset(end["chip"] for end in link) for link in description["ethernet_connections"]}
+    neighbours = {
+        frozenset((r * columns + c, r * columns + (c + 1) % columns))
+        for r in range(rows)
+        for c in range(columns)
+        if c + 1 < columns or clusters.is_ring(shape)
+    } | {frozenset((c, columns + c)) for c in range(columns if rows == 2 else 0)}
+    neighbours.discard(frozenset((0,)))
+    assert joined == neighbours
+    assert len(description["ethernet_connections"]) == 2 * len(joined)
+    assert f"dims: [ {rows}, {columns} ]" in clusters.mesh_graph_descriptor(shape)
+
+
+def test_unknown_shapes_are_refused():
+    with pytest.raises(ValueError, match="3x3.*1x8"):
+        clusters.cluster_descriptor((3, 3))
+    with pytest.raises(ValueError, match="ROWSxCOLUMNS"):
+        clusters.parse_shape("2 by 4")
+    assert clusters.parse_shape("2x4") == (2, 4)
+
+
+@needs_simulator
+def test_simulated_environment(tmp_path):
+    small = environment.simulated_environment("1x1", cache_dir=tmp_path)
+    large = environment.simulated_environment("4x2", cache_dir=tmp_path)
+    patched = environment.simulated_environment("1x1", {"tt_metal/new.h": b"x"}, cache_dir=tmp_path)
+    for variables in (small, large, patched):
+        assert variables["TT_METAL_RUNTIME_ROOT"] == variables["TT_METAL_HOME"]
+        assert (
+            variables["TT_METAL_SLOW_DISPATCH_MODE"] == "1" and variables["WOLFPINE_PYTHON"] == sys.executable
+        )
+        assert (Path(variables["TT_METAL_SIMULATOR"]) / "run.sh").is_file()
+        assert (Path(variables["TT_METAL_SIMULATOR"]) / "soc_descriptor.yaml").is_file()
+        assert Path(variables["TT_METAL_CACHE"]).is_dir()
+    for key in ("TT_METAL_RUNTIME_ROOT", "TT_METAL_CACHE"):
+        assert len({v[key] for v in (small, large, patched)}) == 3, f"{key} is shared by different roots"
+    root = Path(large["TT_METAL_RUNTIME_ROOT"])
+    assert grids.CORE_DESCRIPTOR in read_manifest(root)["overlays"]
+    assert (root / "runtime/sfpi/compiler/bin/riscv-tt-elf-g++").is_file()
+    with pytest.raises(RuntimeRootError, match="grid and by caller"):
+        environment.simulated_environment("1x1", {grids.CORE_DESCRIPTOR: b"other"}, cache_dir=tmp_path)
+    with pytest.raises(ValueError, match="9x9"):
+        environment.simulated_environment("9x9", cache_dir=tmp_path)
+
+
+@needs_simulator
+def test_fast_dispatch_changes_the_dispatch_and_nothing_else(tmp_path):
+    slow, fast = (
+        environment.simulated_environment("1x1", dispatch=d, cache_dir=tmp_path) for d in ("slow", "fast")
+    )
+    assert slow == environment.simulated_environment("1x1", cache_dir=tmp_path)
+    different = {name for name in slow.keys() | fast.keys() if slow.get(name) != fast.get(name)}
+    assert different == {
+        "TT_METAL_SLOW_DISPATCH_MODE", "TT_METAL_DRAM_BACKED_CQ", "TT_METAL_DISPATCH_TELEMETRY_DISABLE",
+    }  # fmt: skip
+    assert "TT_METAL_SLOW_DISPATCH_MODE" not in fast
+    assert not different & environment.process_environment({}, fast).keys(), (
+        "a shell's choice of it is dropped"
+    )
+    with pytest.raises(ValueError, match="slow or fast, got 'quick'"):
+        environment.simulated_environment("1x1", dispatch="quick", cache_dir=tmp_path)
+
+
+@needs_ttnn
+def test_mock_environment(tmp_path):
+    variables = environment.mock_environment((2, 4), cache_dir=tmp_path)
+    assert "TT_METAL_SIMULATOR" not in variables and "TT_METAL_SLOW_DISPATCH_MODE" not in variables
+    described = yaml.safe_load(Path(variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"]).read_text())
+    assert len(described["chips"]) == 8
+    assert "dims: [ 2, 4 ]" in Path(variables["TT_MESH_GRAPH_DESC_PATH"]).read_text()
+    other = environment.mock_environment((1, 2), cache_dir=tmp_path)
+    assert other["TT_METAL_CACHE"] == variables["TT_METAL_CACHE"], (
+        "meshes of all sizes share one kernel cache"
+    )
+
+
+def _fake_sfpi(folder: Path) -> Path:
+    compiler = folder / environment.SFPI_COMPILER
+    compiler.parent.mkdir(parents=True)
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    return folder
+
+
+@needs_simulator
+def test_a_real_sfpi_is_shadowed_by_the_simulator_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "SYSTEM_SFPI", _fake_sfpi(tmp_path / "opt"))
+    assert environment.real_sfpi() == tmp_path / "opt"
+    launcher = "runtime/sfpi/compiler/bin/riscv-tt-elf-g++"
+
+    def overlays_of(variables):
+        return read_manifest(Path(variables["TT_METAL_RUNTIME_ROOT"]))["overlays"]
+
+    assert launcher in overlays_of(environment.simulated_environment("1x1", cache_dir=tmp_path))
+    mock = environment.mock_environment((1, 2), cache_dir=tmp_path)
+    assert launcher not in overlays_of(mock) and "TT_METAL_DISABLE_SFPLOADMACRO" not in mock
+    assert environment.silicon_environment(cache_dir=tmp_path) == {}
+    silicon = environment.silicon_environment({"tt_metal/new.h": b"x"}, cache_dir=tmp_path)
+    assert list(overlays_of(silicon)) == ["tt_metal/new.h"]
+
+
+@needs_ttnn
+def test_silicon_without_sfpi_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "SYSTEM_SFPI", tmp_path / "none")
+    if environment.real_sfpi() is not None:
+        pytest.skip("the wheel of this machine has a real SFPI compiler")
+    with pytest.raises(RuntimeRootError, match="SFPI compiler"):
+        environment.silicon_environment()
+
+
+def test_process_environment_drops_what_conflicts():
+    base = {
+        "PATH": "/bin",
+        "TT_METAL_SIMULATOR": "old",
+        "TT_METAL_MOCK_CLUSTER_DESC_PATH": "old",
+        "TT_METAL_DPRINT": "1",
+    }
+    made = environment.process_environment({"TT_METAL_SIMULATOR": "new"}, base)
+    on_board = environment.process_environment({}, base | {"TT_METAL_HOME": "/checkout"}, silicon=True)
+    assert on_board == {"PATH": "/bin", "TT_METAL_DPRINT": "1", "TT_METAL_HOME": "/checkout"}
+    assert made == {"PATH": "/bin", "TT_METAL_DPRINT": "1", "TT_METAL_SIMULATOR": "new"}

@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Small GGUF files and Hugging Face folders for the loader tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.reference.model.random_weights import random_state_dict
+
+TINY = LlamaConfig(
+    vocab_size=320,
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=64,
+    max_position_embeddings=1024,
+    rope_theta=10000.0,
+    bos_token_id=1,
+    eos_token_ids=(2,),
+    name="tiny",
+)
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% "
+    "endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def byte_letters() -> list[str]:
+    """GPT-2's printable stand-ins for the 256 bytes, in byte order."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    spare = iter(range(256, 512))
+    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
+
+
+def tiny_vocabulary(size: int = 320) -> tuple[list[str], list[int], list[str]]:
+    """(tokens, token types, merges) of a byte-level BPE: control tokens, bytes, merges, padding."""
+    control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|spare|>"]
+    merges = ["t h", "th e", "i n", "Ġ the", "1 2", "12 3", "\u010a \u010a", "a n", "an d"]
+    tokens = control + byte_letters() + [merge.replace(" ", "") for merge in merges]
+    padding = [f"<pad{index}>" for index in range(size - len(tokens))]
+    types = [3] * len(control) + [1] * (len(tokens) - len(control)) + [5] * len(padding)
+    return tokens + padding, types, merges
+
+
+def interleaved_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
+    """Half-split rows of each head in llama.cpp's order: row 2i is i, row 2i + 1 is d / 2 + i."""
+    d = weight.shape[0] // n_heads
+    order = [h * d + half * (d // 2) + i for h in range(n_heads) for i in range(d // 2) for half in (0, 1)]
+    return weight[order]
+
+
+def gguf_names(config: LlamaConfig, state: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """A Hugging Face state dict under llama.cpp's names and row order."""
+    parts = {
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+    top = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    result = {}
+    for name, tensor in state.items():
+        stem = name.removesuffix(".weight")
+        if stem in top:
+            result[f"{top[stem]}.weight"] = tensor.numpy()
+            continue
+        _, _, layer, part = stem.split(".", 3)
+        heads = {
+            "self_attn.q_proj": config.num_attention_heads,
+            "self_attn.k_proj": config.num_key_value_heads,
+        }.get(part)
+        value = interleaved_rows(tensor, heads) if heads else tensor
+        result[f"blk.{layer}.{parts[part]}.weight"] = value.contiguous().numpy()
+    return result
+
+
+def write_gguf(
+    path: Path,
+    config: LlamaConfig = TINY,
+    *,
+    quantisation: str = "F32",
+    seed: int = 0,
+    metadata: Mapping[str, Any] | None = None,
+    extra: Mapping[str, np.ndarray] | None = None,
+    raw: Mapping[str, tuple[np.ndarray, gguf.GGMLQuantizationType]] | None = None,
+    drop: tuple[str, ...] = (),
+    architecture: str = "llama",
+) -> dict[str, torch.Tensor]:
+    """Write random weights as a GGUF file; returns the Hugging Face state dict they were made from.
+
+    `metadata` adds or replaces keys (None removes one); `extra` adds or replaces tensors; `raw`
+    replaces tensors by quantised bytes; `drop` leaves some out.
+    """
+    state = random_state_dict(config, seed)
+    writer = gguf.GGUFWriter(path, architecture)
+    tokens, types, merges = tiny_vocabulary(config.vocab_size)
+    facts: dict[str, Any] = {
+        "general.name": "tiny",
+        "llama.block_count": config.num_hidden_layers,
+        "llama.context_length": config.max_position_embeddings,
+        "llama.embedding_length": config.hidden_size,
+        "llama.feed_forward_length": config.intermediate_size,
+        "llama.attention.head_count": config.num_attention_heads,
+        "llama.attention.head_count_kv": config.num_key_value_heads,
+        "llama.attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+        "llama.rope.dimension_count": config.head_dim,
+        "llama.rope.freq_base": config.rope_theta,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
+        **(metadata or {}),
+    }
+    for key, value in facts.items():
+        _add(writer, key, value)
+    kind = gguf.GGMLQuantizationType[quantisation]
+    tensors = {**gguf_names(config, state), **(extra or {})}
+    for name, value in tensors.items():
+        if name in drop:
+            continue
+        if raw and name in raw:
+            writer.add_tensor(name, raw[name][0], raw_dtype=raw[name][1])
+        elif value.ndim == 1 or kind == gguf.GGMLQuantizationType.F32:
+            writer.add_tensor(name, value.astype(np.float32))
+        elif kind == gguf.GGMLQuantizationType.F16:
+            writer.add_tensor(name, value.astype(np.float16))
+        else:
+            writer.add_tensor(name, gguf.quantize(value, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return state
+
+
+def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
+
+
+def write_hf_folder(
+    folder: Path,
+    config: LlamaConfig = TINY,
+    *,
+    shards: int = 1,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, torch.Tensor]:
+    """Write config.json, tokenizer files and safetensors; returns the state dict."""
+    from models.llama31_8b.gguf_tokenizer import build_tokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {name: tensor.to(dtype) for name, tensor in random_state_dict(config, seed).items()}
+    (folder / "config.json").write_text(json.dumps(config.to_hf_dict()))
+    tokens, types, merges = tiny_vocabulary(config.vocab_size)
+    tables = {
+        "tokens": tokens,
+        "token_type": types,
+        "merges": merges,
+        "model": "gpt2",
+        "pre": "smollm",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "add_bos_token": False,
+    }
+    metadata = {f"tokenizer.ggml.{key}": value for key, value in tables.items()}
+    metadata["tokenizer.chat_template"] = CHAT_TEMPLATE
+    tokenizer, tokenizer_config = build_tokenizer(metadata, folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
+    if shards == 1:
+        save_file(state, folder / "model.safetensors")
+        return state
+    names, weight_map = list(state), {}
+    for shard in range(shards):
+        file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"
+        mine = names[shard::shards]
+        save_file({name: state[name] for name in mine}, folder / file)
+        weight_map.update({name: file for name in mine})
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": weight_map})
+    )
+    return state
+
+
+def untied(config: LlamaConfig = TINY, **changes: Any) -> LlamaConfig:
+    """TINY with changes."""
+    return replace(config, **changes)
