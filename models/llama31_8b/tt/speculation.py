@@ -30,6 +30,7 @@ from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD, MAX_USERS
 from tt_kernels.speculative_flash_decode.op import Peer, ProgramConfig, speculative_flash_decode
+from tt_kernels.token_guard.op import guard_tokens
 
 from ..config import LlamaConfig
 from .attention import DecodeAttention
@@ -162,6 +163,9 @@ class AttentionSpeculation(DecodeAttention):
     def end_step(self, residual: ttnn.Tensor) -> None:
         self.exchange(residual, self.priority)
 
+    def guard(self, tokens: ttnn.Tensor) -> None:
+        guard_tokens(tokens, [self.exchange.pairs, self.pairs])
+
     def check(self) -> None:
         """Raises PeerError when a row gave up on the other: what it computed since is not to be used."""
         for what, pairs in (("exchange", self.exchange.pairs), ("attention", self.pairs)):
@@ -199,9 +203,7 @@ class AttentionSpeculation(DecodeAttention):
 
     def last_priorities(self) -> list[list[list[int]]]:
         """By row and layer, the priorities of all users after the last step; for tests and diagnosis."""
-        return [
-            [list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())
-        ]
+        return [[list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())]
 
     def _by_row(self, chips: list) -> list[list]:
         """What each chip has, in row-major order -> a list a row."""
