@@ -14,6 +14,7 @@ from runtime_patches import sgdc
 from runtime_patches.runtime_root import overlay_digests, project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.clusters import check_shape
+from runtime_patches.simulated_n150.dispatch import opening_options
 from runtime_patches.simulated_n150.environment import (
     KERNEL_BYTES,
     mock_environment,
@@ -118,18 +119,21 @@ def sim_device(
     counters; the SGDC stubs are there unless ``--runtime stock`` is given.
     variables: further environment variables, for example ``{"TT_SIM_COST_MODEL": "1"}``.
     options: keyword arguments of ``ttnn.open_device``.
+    dispatch: "slow", or "fast" for command queues on the chip and room for traces; a board always dispatches fast,
+    and keeps that room when it is asked for "fast".
     """
 
     def device(
         grid: str = "1x1",
         *,
+        dispatch: str = "slow",
         overlays: Mapping[str, Path | bytes] | None = None,
         variables: Mapping[str, str] | None = None,
         options: Mapping | None = None,
     ) -> DeviceWorker:
         name = grid_name(grid)
         overlays = {**_runtime_overlays, **(overlays or {})}
-        opening = {"mesh": None, "fabric": None, "options": dict(options or {})}
+        opening = {"mesh": None, "fabric": None, "options": opening_options(dispatch) | dict(options or {})}
         if on_silicon:
             title = "the N150"
 
@@ -138,10 +142,11 @@ def sim_device(
                 return process_environment(chosen, silicon=True)
         else:
             opening["kernel_bytes"] = KERNEL_BYTES
-            title = f"the simulated N150 {name}"
+            title = f"the simulated N150 {name}" + (" with fast dispatch" if dispatch == "fast" else "")
 
             def make() -> dict[str, str]:
-                return process_environment(simulated_environment(name, overlays) | dict(variables or {}))
+                chosen = simulated_environment(name, overlays, dispatch=dispatch)
+                return process_environment(chosen | dict(variables or {}))
 
         return _worker(_workers, title, make, opening, overlays, variables, disposable=not on_silicon)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tt_kernels.device_exchange import reference
+from tt_kernels.common import reference as common_reference
 
 SHAPE = (32, 4096)  # Llama 3.1 8B's residual stream in decode
 USERS = 2
@@ -68,7 +68,7 @@ def draw_layers(count: int):
     draw, rows, layers = random.Random(9), [[2, 2], [0, 0]], []
     for layer in range(count):
         layers.append((rows, (2 * layer % 128 + 1, 2 * layer % 128 + 2)))
-        rows = reference.after_verification(rows, USERS, [draw.random() < 0.7, draw.random() < 0.7])
+        rows = common_reference.after_verification(rows, USERS, [draw.random() < 0.7, draw.random() < 0.7])
     return layers
 
 
@@ -76,7 +76,7 @@ def draw_layers(count: int):
 def test_roles_alternate_between_two_boards(board_mesh):
     layers = draw_layers(100)
     found, failure, sent = board_mesh((1, 2)).run(layers_body, layers)
-    senders = [reference.sender(rows, USERS) for rows, _ in layers]
+    senders = [common_reference.sender(rows, USERS) for rows, _ in layers]
     assert failure is None
     for number, ((rows, values), sender, (held, gathered, summed)) in enumerate(
         zip(layers, senders, found, strict=True)

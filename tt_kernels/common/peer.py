@@ -23,7 +23,8 @@ _REASONS = {
     3: "the fabric link took no packet",
     4: "the peer is in another call",
     5: "both members have priority 0, so neither holds the result",
-    6: "both members took the same role: they disagree on the gathered priorities or on which users to skip",
+    6: "both members took the same role: they disagree on the gathered priorities",
+    7: "the members skip different users",
 }
 CLOCK_HZ = 1_000_000_000
 

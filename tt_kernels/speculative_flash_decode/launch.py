@@ -14,8 +14,9 @@ from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, check_problem
 from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
+from tt_kernels.speculative_flash_decode.member import Member, Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
-from tt_kernels.speculative_flash_decode.program import Member, Settings, Tensors, empty_program, fill_program
+from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core
 
 OP = "speculative_flash_decode"

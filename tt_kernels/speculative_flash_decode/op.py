@@ -18,8 +18,8 @@ from tt_kernels.speculative_flash_decode.launch import (
     launch_pair,
     problem_of,
 )
+from tt_kernels.speculative_flash_decode.member import Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer
-from tt_kernels.speculative_flash_decode.program import Settings, Tensors
 
 if TYPE_CHECKING:
     import ttnn

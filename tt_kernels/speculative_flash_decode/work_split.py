@@ -94,7 +94,7 @@ def deal_cores(
     return CorePlan(tuple(members), rest[-1] if speculate else None, exchange)
 
 
-# What steps of a worker cost besides its key tiles, in units of one: every chunk (peak, decay, packing), every
+# What steps of a worker cost besides its key tiles, in units of one: every chunk (row maximum, rescale, packing), every
 # partial result that the reducer merges, one after another, and every head. From the bench, at head_dim 64.
 CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 2.0, 3.0
 

@@ -249,7 +249,7 @@ def test_a_lower_fidelity_keeps_the_tolerances(sim_device):
 
 
 def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
-    """The largest that are supported. Their bfloat16 peaks are off by exponents of either sign."""
+    """The largest that are supported. Their bfloat16 row maxima are off by exponents of either sign."""
     case = Case(4, 1, 64, 96, 32)
     q, k, v = case.random(0)
     scores = q[0, 0].double() @ k[0, 0, :71].double().T
@@ -261,7 +261,7 @@ def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
         assert 9700 < scaled.max() < 1e4 and -1e4 < scaled.min() < -9700
         assert (first - second).min() > 50, "far enough apart for what TF32 holds of a score"
         off = (first / scale).bfloat16().double() * scale - first
-        logger.info(f"scale {scale}: highest scores {first.tolist()}, their peaks off by {off.tolist()}")
+        logger.info(f"scale {scale}: highest scores {first.tolist()}, their maxima off by {off.tolist()}")
         assert off.abs().max() > 15
         run = [{"positions": [70], "scale": scale}]
         (found,), caches = sim_device(CHIP).run(

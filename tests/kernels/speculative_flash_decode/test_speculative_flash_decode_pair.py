@@ -18,9 +18,9 @@ from tests.kernels.speculative_flash_decode.flash_decode_pair import (
 )
 from tests.kernels.speculative_flash_decode.flash_decode_programs import CHIP, Case
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
+from tt_kernels.common.reference import sender as who_sends
 from tt_kernels.speculative_flash_decode.reference import (
     Decoded,
-    is_sender,
     outcomes,
     receiver_outcomes,
     speculative_flash_decode_reference,
@@ -48,7 +48,7 @@ def expected_layers(case, inputs, layers, initial) -> list[Expected]:
     q, k, v = inputs
     found, priorities = [], [list(row) for row in initial]
     for index, (threshold, positions) in enumerate(layers):
-        sender = 0 if is_sender(*priorities, positions, first_member=True) else 1
+        sender = who_sends(priorities, case.users)
         results = speculative_flash_decode_reference(
             q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=case.chunk_size
         )
@@ -130,23 +130,27 @@ BOTH = [64, -1]
 ROWS = {0: [[REJECTED] * 2, [ACCEPTED] * 2], 1: [[ACCEPTED] * 2, [REJECTED] * 2]}  # by who sends
 SENDS, RECEIVES = 1, 2  # peer::Role
 GAVE_UP = "member {} (core (3, {})) gave up in call 1: {}"
-SAME_ROLE = (
-    "both members took the same role: they disagree on the gathered priorities or on which users to skip"
-)
+SAME_ROLE = "both members took the same role: they disagree on the gathered priorities"
 
 
-@pytest.mark.parametrize(
-    "positions, gathered",
-    [((BOTH, BOTH), (ROWS[0], ROWS[1])), (([70, -1], [-1, 70]), ([[2, 1], [0, 2]], [[2, 1], [0, 2]]))],
-    ids=["unlike priorities", "unlike users"],
-)
-def test_two_senders_leave_each_other_alone(sim_device, positions, gathered):
-    (found,) = run_calls(sim_device(CHIP), Call(positions, gathered, BYPASSED, HIT))
+def test_two_senders_leave_each_other_alone(sim_device):
+    positions = (BOTH, BOTH)
+    (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[1]), BYPASSED, HIT))
     assert found.message == "; ".join(GAVE_UP.format(member, member, SAME_ROLE) for member in (0, 1))
     for member in (0, 1):
         check_own_results(found, member, positions[member])
         held = [REJECTED if position >= 0 else ACCEPTED for position in positions[member]]
         assert found.priorities[member] == held, "a guess nobody took is not accepted"
+
+
+def test_members_that_skip_different_users_are_told(sim_device):
+    """They agree on who sends, which only the gathered rows decide, but the guess would be of other users."""
+    positions = ([70, -1], [-1, 70])
+    (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[0]), BYPASSED, HIT))
+    reason = "the members skip different users"
+    assert found.message == "; ".join(GAVE_UP.format(member, member, reason) for member in (0, 1))
+    check_own_results(found, 0, positions[0])
+    assert found.priorities == [[REJECTED, ACCEPTED], [BYPASSED] * 2]
 
 
 def test_two_receivers_end_at_once(sim_device):

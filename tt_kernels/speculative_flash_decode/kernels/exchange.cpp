@@ -5,7 +5,8 @@
 // into the peer's `exact` as soon as all heads' rows are here; the receiver's waits for that and does what its idle
 // cores leave undone. Both always tell the other that they are in this call, and in which role
 // (common/kernels/peer_session.hpp), so a sender writes only into a peer that waits for it, and neither runs more than
-// one call ahead. What became of the guess the sender's output core is told, which accepts none that nobody holds.
+// one call ahead. The exchange core tells its output core whether the peer has the guess; without that no guess is
+// accepted.
 
 #include <cstdint>
 
@@ -102,40 +103,34 @@ void finish_receiver(
 }  // namespace
 
 void kernel_main() {
-    uint32_t next = 0;
-    const control::Sources sources = control::sources_arg(next);
-    const uint32_t own_state = get_arg_val<uint32_t>(next++);
-    const uint32_t peer_state = get_arg_val<uint32_t>(next++);
-    const uint64_t low = get_arg_val<uint32_t>(next++);
-    const uint64_t timeout = low | static_cast<uint64_t>(get_arg_val<uint32_t>(next++)) << 32;
-    const uint32_t output_x = get_arg_val<uint32_t>(next++);
-    const uint64_t delivery =
-        get_noc_addr(output_x, get_arg_val<uint32_t>(next++), get_semaphore(config::sem_delivery));
-    constexpr auto output_args = TensorAccessorArgs<0>();
-    constexpr auto norm_args = TensorAccessorArgs<output_args.next_compile_time_args_offset()>();
-    constexpr auto positions_args = TensorAccessorArgs<norm_args.next_compile_time_args_offset()>();
-    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
-    constexpr auto priority_args = TensorAccessorArgs<gathered_args.next_compile_time_args_offset()>();
-    const auto peer_exact = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
-    const auto exact = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
-    const auto guess = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
-    const auto distances = TensorAccessor(norm_args, get_arg_val<uint32_t>(next++));
-    const auto norms = TensorAccessor(norm_args, get_arg_val<uint32_t>(next++));
-    const auto priorities = TensorAccessor(priority_args, get_arg_val<uint32_t>(next++));
+    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
+    constexpr uint32_t output_core = RUNTIME_INDEX(output_core);
+    const uint64_t delivery = get_noc_addr(
+        get_arg_val<uint32_t>(output_core), get_arg_val<uint32_t>(output_core + 1),
+        get_semaphore(config::sem_delivery));
+    constexpr auto output_args = ACCESSOR_ARGS(output);
+    constexpr auto norm_args = ACCESSOR_ARGS(norm);
+    const auto peer_exact = TensorAccessor(output_args, RUNTIME_ARG(peer_exact));
+    const auto exact = TensorAccessor(output_args, RUNTIME_ARG(exact));
+    const auto guess = TensorAccessor(output_args, RUNTIME_ARG(guess));
+    const auto distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq));
+    const auto norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq));
+    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority));
 
-    peer::Session session(own_state, peer_state, timeout);
+    peer::Session session(RUNTIME_ARG(state), timeout);
     if (!session.usable()) {
         report(delivery, false);
         return;
     }
     const uint32_t page = get_write_ptr(config::cb_control);
-    control::fetch(sources, page, positions_args, gathered_args);
+    control::fetch(control::sources_args(), page, ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered));
     const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
     const uint32_t base = get_write_ptr(config::cb_outgoing);
     const bool sends = !words[control::receiving];
 
-    PeerLink link(next, timeout);
-    const bool arrived = session.arrive_as(link, sends ? peer::sender : peer::receiver);
+    uint32_t link_args = RUNTIME_INDEX(link);
+    PeerLink link(link_args, timeout);
+    const bool arrived = session.arrive_as(link, sends ? peer::sender : peer::receiver, control::active_users(words));
     if (sends) {
         wait_for_heads(words, base);
         bool delivered = arrived && session.await_opposite();

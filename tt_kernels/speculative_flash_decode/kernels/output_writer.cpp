@@ -36,13 +36,8 @@ bool delivered() {
 }  // namespace
 
 void kernel_main() {
-    uint32_t arg = 0;
-    const uint32_t distance_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t norm_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t priority_address = get_arg_val<uint32_t>(arg++);
-    constexpr auto norm_args = TensorAccessorArgs<0>();
-    constexpr auto priority_args = TensorAccessorArgs<norm_args.next_compile_time_args_offset()>();
-
+    constexpr auto norm_args = ACCESSOR_ARGS(norm);
+    const uint32_t priority_address = RUNTIME_ARG(own_priority);  // 0: there are none to update
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
@@ -58,9 +53,9 @@ void kernel_main() {
         outcome[user] = priority::accepted;
     }
     // Whatever can be done before the last head is there.
-    const uint64_t distances = TensorAccessor(norm_args, distance_address).get_noc_addr(0);
-    const uint64_t norms = TensorAccessor(norm_args, norm_address).get_noc_addr(0);
-    const uint64_t priorities = TensorAccessor(priority_args, priority_address).get_noc_addr(0);
+    const uint64_t distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)).get_noc_addr(0);
+    const uint64_t norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)).get_noc_addr(0);
+    const uint64_t priorities = TensorAccessor(ACCESSOR_ARGS(priority), priority_address).get_noc_addr(0);
     for (uint32_t user = 0; user < config::users(); ++user) {
         cb_wait_front(config::cb_verdict, 1);
         const volatile tt_l1_ptr uint32_t* verdict =

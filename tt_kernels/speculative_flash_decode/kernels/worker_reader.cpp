@@ -53,14 +53,14 @@ struct Reduction {
     uint32_t arrived = 0;
     uint32_t heads = 0;
 
-    void open(uint32_t first_worker_arg) {
+    void open() {
         cb_reserve_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
-        cb_reserve_back(config::cb_gathered_peak, config::workers() - 1);
+        cb_reserve_back(config::cb_gathered_row_max, config::workers() - 1);
         if (heads++ == 0) {
             return;  // the slots start free
         }
         for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            const uint32_t arg = first_worker_arg + 2 * worker;
+            const uint32_t arg = RUNTIME_INDEX(group_cores) + 2 * worker;
             noc_semaphore_inc(
                 get_noc_addr(
                     get_arg_val<uint32_t>(arg), get_arg_val<uint32_t>(arg + 1), get_semaphore(config::sem_credit)),
@@ -77,34 +77,22 @@ struct Reduction {
         noc_semaphore_wait_min(
             reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_arrived)), arrived);
         cb_push_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
-        cb_push_back(config::cb_gathered_peak, config::workers() - 1);
+        cb_push_back(config::cb_gathered_row_max, config::workers() - 1);
     }
 };
 
 }  // namespace
 
 void kernel_main() {
-    uint32_t arg = 0;
-    const uint32_t group = get_arg_val<uint32_t>(arg++);
-    const uint32_t groups = get_arg_val<uint32_t>(arg++);
-    const uint32_t worker = get_arg_val<uint32_t>(arg++);
-    const uint32_t query_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t keys_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t values_address = get_arg_val<uint32_t>(arg++);
-    const control::Sources sources = control::sources_arg(arg);
-    const uint32_t first_worker_arg = arg;  // NoC x and y of each worker of the group
-
-    constexpr auto query_args = TensorAccessorArgs<0>();
-    constexpr auto cache_args = TensorAccessorArgs<query_args.next_compile_time_args_offset()>();
-    constexpr auto positions_args = TensorAccessorArgs<cache_args.next_compile_time_args_offset()>();
-    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
-    const auto query = TensorAccessor(query_args, query_address);
-    const auto keys = TensorAccessor(cache_args, keys_address);
-    const auto values = TensorAccessor(cache_args, values_address);
+    const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
+    constexpr auto cache_args = ACCESSOR_ARGS(cache);
+    const auto query = TensorAccessor(ACCESSOR_ARGS(query), RUNTIME_ARG(queries));
+    const auto keys = TensorAccessor(cache_args, RUNTIME_ARG(keys));
+    const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(sources, positions_args, gathered_args);
+    control::share(control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered));
     if (words[control::receiving]) {
         return;
     }
@@ -147,7 +135,7 @@ void kernel_main() {
             }
         }
         if (config::workers() > 1 && worker == attention::reducer && tokens > 0) {
-            reduction.open(first_worker_arg);
+            reduction.open();
             reduction.gather(tokens);
         }
     }

@@ -6,7 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from framework.bridge import DramCore, EthCore, Fabric, LazyTensixPool, install_convention_guard, install_worker_guards
+from framework.bridge import (
+    DramCore,
+    EthCore,
+    Fabric,
+    LazyTensixPool,
+    install_convention_guard,
+    install_worker_guards,
+)
 from framework.bridge.device import Device
 from framework.sim.wormhole.coords import (
     CLUSTER_DESCRIPTOR_PATH,

@@ -71,7 +71,11 @@ class Clock:
             first = None
             for end in inbound:
                 arrives = end.next_arrival()
-                if arrives is not None and arrives < until and (first is None or arrives < first.next_arrival()):
+                if (
+                    arrives is not None
+                    and arrives < until
+                    and (first is None or arrives < first.next_arrival())
+                ):
                     first = end
             if first is None:
                 break
