@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from models.llama31_8b.demo.demo import main
+from models.llama31_8b.demo.cli import main
 from tests.support.gguf_files import TINY, write_gguf, write_hf_folder
 
 
@@ -60,7 +60,7 @@ NONSENSE = {
     "got '1,,2'",
     "--attention static --static-layers all": "--static-layers takes 'auto' or layers such as 0,4,10-12; "
     "got 'all'",
-    "--static-layers 1": "--static-layers needs --attention static, got --attention alspec",
+    "--static-layers 1 --device cpu": "--static-layers needs --attention static, got --attention alspec",
     "--prompt-file x": "argument --prompt-file: not allowed with argument --prompt",
     "--speed 9": "unrecognized arguments: --speed 9",
     "--temp 1": "unrecognized arguments: --temp 1",
@@ -156,7 +156,7 @@ def test_the_commands_themselves(tmp_path):
         "llama-alspec: error: top_p must be in (0, 1], got 7.0\n",
     )
     script = (
-        "import sys; from models.llama31_8b.demo.demo import main; main(); assert 'torch' not in sys.modules"
+        "import sys; from models.llama31_8b.demo.cli import main; main(); assert 'torch' not in sys.modules"
     )
     help_text = subprocess.run(
         [sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=300

@@ -14,7 +14,7 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.board import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
 from perf.roofline import budget
