@@ -5,6 +5,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,6 +66,7 @@ class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
     users, mesh = 1, None
+    attend = SimpleNamespace(check=lambda: None, guard=lambda tokens: None)
 
     def __init__(self, config, capacity):
         self.config, self.capacity = config, capacity

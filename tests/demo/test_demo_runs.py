@@ -7,6 +7,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -225,6 +228,59 @@ def test_output_that_cannot_show_every_character(model, monkeypatch):
     plain.flush()
     shown = plain.buffer.getvalue().decode("ascii")
     assert "100.0%" in shown and "  0 ????????????????????" in shown
+
+
+def test_ctrl_c_in_a_text_still_gives_its_report(model, capsys, monkeypatch):
+    def interrupt(self, token):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(TextPrinter, "push", interrupt)
+    assert cli.main(["--model", model, "--json", *SMALL]) == 130
+    got = json.loads(capsys.readouterr().out)
+    assert got["finish_reason"] == "interrupted" and len(got["token_ids"]) == 1
+    assert cli.main(["--model", model, *SMALL]) == 130
+    assert "report ──" in capsys.readouterr().out
+
+
+def test_a_second_ctrl_c_ends_at_once_and_quietly(model):
+    """In a process of its own: the handlers of Python's end count too."""
+    script = f"""
+import os, signal, sys
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.text import TextPrinter
+def twice(self, token):
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+TextPrinter.push = twice
+code = cli.main({["--model", model, *SMALL]!r})
+os.kill(os.getpid(), signal.SIGINT)
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 130 and "Traceback" not in done.stderr
+    assert done.stderr.endswith("interrupted\n")
+
+
+def test_ctrl_c_while_modules_are_read():
+    script = "import builtins, sys\nfrom models.llama31_8b.demo.__main__ import main\n" + (
+        "real = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'loguru':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = interrupted\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(model):
+    command = [sys.executable, "-m", "models.llama31_8b.demo", "--model", model, *SMALL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(300) == 0 and "Traceback" not in errors
 
 
 def test_interrupt_ends_with_130(model, monkeypatch, capsys):

@@ -16,7 +16,7 @@ from models.llama31_8b.demo.text import TextPrinter
 from tests.support.gguf_files import untied, write_hf_folder
 
 PROMPT = "the and the in 12 " * 12
-SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "20", "--threshold", "0.5")
+SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "20")
 
 
 def tiny(folder):
@@ -34,7 +34,8 @@ def model(tmp_path_factory):
 
 
 def run_json(capsys, model, *arguments):
-    assert cli.main(["--model", model, "--json", *SMALL, *arguments]) == 0
+    threshold = () if "exact" in arguments else ("--threshold", "0.5")
+    assert cli.main(["--model", model, "--json", *SMALL, *threshold, *arguments]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -163,8 +164,8 @@ def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
             chunk_size=32,
             max_new_tokens=12,
             draft=kind,
-            draft_window=32,
             adapt=kind is None,
+            **({"draft_window": 32} if kind == "self" else {}),
         )
         talk = Conversation(loaded, options, make_policy(loaded, options))
         replies[kind] = [
