@@ -230,31 +230,36 @@ class _Pair:
         import ttnn
 
         from tt_kernels.common.cores import core_set
+        from tt_kernels.common.kernel import kernel_descriptor
 
         cores = core_set((0, 0), (0, 1))
-        reader, writer = ttnn.RuntimeArgs(), ttnn.RuntimeArgs()
-        for y in range(2):
-            reader[0][y] = [self.residuals[y].buffer_address(), self.weights.buffer_address()]
-            writer[0][y] = [self.outputs[y].buffer_address()]
-
-        def accessor(tensor):
-            return list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args())
-
-        def kernel(name, arguments, config, runtime=None):
-            return ttnn.KernelDescriptor(
-                kernel_source=str(KERNELS / f"mlp_{name}.cpp"),
-                core_ranges=cores,
-                compile_time_args=arguments,
-                runtime_args=[] if runtime is None else runtime,
-                config=config,
-            )
-
-        reads = [DEPTH, COLUMNS, BATCH, *accessor(self.residuals[0]), *accessor(self.weights)]
-        writes = [COLUMNS, *accessor(self.outputs[0])]
+        reads = {
+            (0, y): {
+                "activations": self.residuals[y].buffer_address(),
+                "weights": self.weights.buffer_address(),
+            }
+            for y in range(2)
+        }
+        writes = {(0, y): {"output": self.outputs[y].buffer_address()} for y in range(2)}
+        sizes = {"depth": DEPTH, "columns": COLUMNS}
         kernels = [
-            kernel("reader", reads, ttnn.ReaderConfigDescriptor(), reader),
-            kernel("compute", [DEPTH, COLUMNS], ttnn.ComputeConfigDescriptor()),
-            kernel("writer", writes, ttnn.WriterConfigDescriptor(), writer),
+            kernel_descriptor(
+                KERNELS / "mlp_reader.cpp",
+                ttnn.ReaderConfigDescriptor(),
+                constants=sizes | {"batch": BATCH},
+                accessors={"activations": self.residuals[0], "weights": self.weights},
+                per_core=reads,
+            ),
+            kernel_descriptor(
+                KERNELS / "mlp_compute.cpp", ttnn.ComputeConfigDescriptor(), cores=cores, constants=sizes
+            ),
+            kernel_descriptor(
+                KERNELS / "mlp_writer.cpp",
+                ttnn.WriterConfigDescriptor(),
+                constants={"columns": COLUMNS},
+                accessors={"output": self.outputs[0]},
+                per_core=writes,
+            ),
         ]
         page = 2048
         cbs = []

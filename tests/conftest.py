@@ -14,6 +14,7 @@ from runtime_patches import sgdc
 from runtime_patches.runtime_root import overlay_digests, project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.clusters import check_shape
+from runtime_patches.simulated_n150.dispatch import opening_options
 from runtime_patches.simulated_n150.environment import (
     KERNEL_BYTES,
     mock_environment,
@@ -23,7 +24,7 @@ from runtime_patches.simulated_n150.environment import (
     simulated_environment,
 )
 from runtime_patches.simulated_n150.grids import grid_name
-from tests.support.sim_worker import DeviceWorker, WorkerPool
+from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 3
@@ -118,18 +119,21 @@ def sim_device(
     counters; the SGDC stubs are there unless ``--runtime stock`` is given.
     variables: further environment variables, for example ``{"TT_SIM_COST_MODEL": "1"}``.
     options: keyword arguments of ``ttnn.open_device``.
+    dispatch: "slow", or "fast" for command queues on the chip and room for traces; a board always dispatches fast,
+    and keeps that room when it is asked for "fast".
     """
 
     def device(
         grid: str = "1x1",
         *,
+        dispatch: str = "slow",
         overlays: Mapping[str, Path | bytes] | None = None,
         variables: Mapping[str, str] | None = None,
         options: Mapping | None = None,
     ) -> DeviceWorker:
         name = grid_name(grid)
         overlays = {**_runtime_overlays, **(overlays or {})}
-        opening = {"mesh": None, "fabric": None, "options": dict(options or {})}
+        opening = {"mesh": None, "fabric": None, "options": opening_options(dispatch) | dict(options or {})}
         if on_silicon:
             title = "the N150"
 
@@ -138,14 +142,55 @@ def sim_device(
                 return process_environment(chosen, silicon=True)
         else:
             opening["kernel_bytes"] = KERNEL_BYTES
-            title = f"the simulated N150 {name}"
+            title = f"the simulated N150 {name}" + (" with fast dispatch" if dispatch == "fast" else "")
 
             def make() -> dict[str, str]:
-                return process_environment(simulated_environment(name, overlays) | dict(variables or {}))
+                chosen = simulated_environment(name, overlays, dispatch=dispatch)
+                return process_environment(chosen | dict(variables or {}))
 
         return _worker(_workers, title, make, opening, overlays, variables, disposable=not on_silicon)
 
     return device
+
+
+@pytest.fixture(scope="session")
+def sim_mesh(
+    _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
+) -> Callable[..., MeshWorker]:
+    """``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by Ethernet.
+
+    The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.
+    shape: (rows, columns), one of clusters.SHAPES. grid: compute cores of each chip. fabric: name of a
+    ttnn.FabricConfig, or None. overlays, variables: as of `sim_device`; options: of ``ttnn.open_mesh_device``.
+    A test that cuts links ends with ``reopen()`` or ``kill()``.
+    """
+
+    def mesh(
+        shape: tuple[int, int],
+        grid: str = "1x1",
+        *,
+        fabric: str | None = "FABRIC_1D",
+        overlays: Mapping[str, Path | bytes] | None = None,
+        variables: Mapping[str, str] | None = None,
+        options: Mapping | None = None,
+    ) -> MeshWorker:
+        (rows, columns), name = check_shape(shape), grid_name(grid)
+        overlays = {**_runtime_overlays, **(overlays or {})}
+        opening = {
+            "mesh": (rows, columns),
+            "fabric": fabric,
+            "options": dict(options or {}),
+            "kernel_bytes": KERNEL_BYTES,
+        }
+
+        def make() -> dict[str, str]:
+            chosen = simulated_environment(name, overlays, mesh=(rows, columns))
+            return process_environment(chosen | dict(variables or {}))
+
+        title = f"the simulated mesh {rows}x{columns} of {name}"
+        return _worker(_workers, title, make, opening, overlays, variables, kind=MeshWorker)
+
+    return mesh
 
 
 @pytest.fixture(scope="session")
@@ -191,6 +236,7 @@ def _worker(
     overlays: Mapping[str, Path | bytes] | None,
     variables: Mapping[str, str] | None,
     disposable: bool = True,
+    kind: type[DeviceWorker] = DeviceWorker,
 ) -> DeviceWorker:
     key = (
         title,
@@ -202,6 +248,6 @@ def _worker(
     def start() -> DeviceWorker:
         environment = {"OMP_NUM_THREADS": "2"} | make_environment()
         folder = project_cache_dir() / "workers"
-        return DeviceWorker(title, environment, opening, folder, disposable)
+        return kind(title, environment, opening, folder, disposable)
 
     return pool.get(key, start)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import yaml
 
-SHAPES = ((1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (1, 8))
+SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 
 CAGE_A = (0, 1)  # Ethernet channels of the Wormhole chip behind each connector
 CAGE_B = (6, 7)

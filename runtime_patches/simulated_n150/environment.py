@@ -23,6 +23,7 @@ from runtime_patches.runtime_root import (
     project_cache_dir,
 )
 from runtime_patches.simulated_n150 import clusters
+from runtime_patches.simulated_n150 import dispatch as dispatch_modes
 from runtime_patches.simulated_n150.grids import CORE_DESCRIPTOR, core_descriptor, grid_name, parse_grid
 
 # Whatever of these a shell holds would send the runtime elsewhere than asked.
@@ -30,7 +31,7 @@ CONFLICTING = (
     "TT_METAL_SIMULATOR",
     "TT_METAL_MOCK_CLUSTER_DESC_PATH",
     "TT_MESH_GRAPH_DESC_PATH",
-    "TT_METAL_SLOW_DISPATCH_MODE",
+    *dispatch_modes.VARIABLES,
     "TT_METAL_RUNTIME_ROOT",
     "TT_METAL_HOME",
     "TT_METAL_CACHE",
@@ -38,6 +39,8 @@ CONFLICTING = (
     "TT_METAL_VISIBLE_DEVICES",
     "TT_METAL_CORE_GRID_OVERRIDE_TODEPRECATE",
     "TT_METAL_DISABLE_SFPLOADMACRO",
+    "TT_METAL_FABRIC_ROUTER_SYNC_TIMEOUT_MS",
+    "SIMULATED_N150_MESH",
 )
 NOT_SILICON = ("TT_METAL_SIMULATOR", "TT_METAL_MOCK_CLUSTER_DESC_PATH", "TT_METAL_EMULE_MODE")
 # Debian's RISC-V compiler stands in for the SFPI compiler only where none of these holds a real one.
@@ -46,6 +49,9 @@ SYSTEM_SFPI = Path("/opt/tenstorrent/sfpi")
 # Debian's GCC makes larger compute kernels than SFPI's: the largest need more than the 69 KB of L1 a device
 # keeps for kernels by default. Tensors lose 27 KB of their 1.4 MB.
 KERNEL_BYTES = 96 * 1024
+
+# How long the host waits for the fabric's routers, in wall time: a simulated mesh is slow, and slower when busy.
+FABRIC_START_MS = 600_000
 
 Overlays = Mapping[str, "Path | bytes"]
 
@@ -60,17 +66,25 @@ def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
 
 
 def simulated_environment(
-    grid: str | tuple[int, int] = "1x1", overlays: Overlays | None = None, *, cache_dir: Path | None = None
+    grid: str | tuple[int, int] = "1x1",
+    overlays: Overlays | None = None,
+    *,
+    mesh: tuple[int, int] | None = None,
+    dispatch: str = "slow",
+    cache_dir: Path | None = None,
 ) -> dict[str, str]:
-    """Variables for one simulated N150 with a compute grid of `grid` (columns x rows) cores.
+    """Variables for simulated N150 with a compute grid of `grid` (columns x rows) cores each.
 
     overlays: further files to replace in the runtime root (for example the stubs of SGDC: static graph,
         dynamic concurrency).
-    Errors: ValueError for a grid that does not fit; RuntimeRootError when a part is missing or does not fit.
+    mesh: (rows, columns), one of :data:`clusters.SHAPES`: chips joined by simulated Ethernet; None is one chip.
+    dispatch: "slow" or "fast", see :mod:`runtime_patches.simulated_n150.dispatch`.
+    Errors: ValueError for a grid that does not fit or another mesh or dispatch; RuntimeRootError when a part is
+    missing or does not fit.
     """
     from runtime_patches.simulated_n150.simulator import simulator_dir
 
-    name = grid_name(grid)
+    name, dispatching = grid_name(grid), dispatch_modes.dispatch_variables(dispatch)
     ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
     root = build_runtime_root(
         merge_overlays(
@@ -83,13 +97,17 @@ def simulated_environment(
     )
     simulator = simulator_dir(cache / "simulators", parse_grid(name), Path(sys.executable))
     variables = _root_variables(cache, root)
-    variables |= {
+    variables |= dispatching | {
         "TT_METAL_SIMULATOR": str(simulator),
-        "TT_METAL_SLOW_DISPATCH_MODE": "1",  # the only dispatch wolfpine models
         "TT_METAL_DISABLE_SFPLOADMACRO": "1",
         "WOLFPINE_PYTHON": sys.executable,
     }
-    if (descriptor := simulator / "cluster_descriptor.yaml").is_file():
+    if mesh is not None:
+        variables |= _mesh_descriptors(cache, mesh) | {
+            "SIMULATED_N150_MESH": "x".join(map(str, mesh)),
+            "TT_METAL_FABRIC_ROUTER_SYNC_TIMEOUT_MS": str(FABRIC_START_MS),
+        }
+    elif (descriptor := simulator / "cluster_descriptor.yaml").is_file():
         # With translated NoC coordinates, the way boards ship; host and simulator read the same file.
         variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(descriptor)
     return variables
@@ -115,16 +133,16 @@ def mock_environment(
     variables = _root_variables(cache, root)
     if not real:
         variables["TT_METAL_DISABLE_SFPLOADMACRO"] = "1"
-    folder = cache / "clusters"
-    variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(
-        _written(folder, f"n150_{rows}x{columns}", ".yaml", clusters.cluster_descriptor((rows, columns)))
-    )
-    variables["TT_MESH_GRAPH_DESC_PATH"] = str(
-        _written(
-            folder, f"n150_{rows}x{columns}", ".textproto", clusters.mesh_graph_descriptor((rows, columns))
-        )
-    )
-    return variables
+    return variables | _mesh_descriptors(cache, (rows, columns))
+
+
+def _mesh_descriptors(cache: Path, mesh: tuple[int, int]) -> dict[str, str]:
+    """The variables that name the cluster and mesh graph descriptors of a mesh."""
+    rows, columns = clusters.check_shape(mesh)
+    folder, name = cache / "clusters", f"n150_{rows}x{columns}"
+    cluster = _written(folder, name, ".yaml", clusters.cluster_descriptor((rows, columns)))
+    graph = _written(folder, name, ".textproto", clusters.mesh_graph_descriptor((rows, columns)))
+    return {"TT_METAL_MOCK_CLUSTER_DESC_PATH": str(cluster), "TT_MESH_GRAPH_DESC_PATH": str(graph)}
 
 
 def silicon_environment(overlays: Overlays | None = None, *, cache_dir: Path | None = None) -> dict[str, str]:

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tt_kernels.device_exchange import reference
+from tt_kernels.common import reference as common_reference
 
 SHAPE = (32, 4096)  # Llama 3.1 8B's residual stream in decode
 USERS = 2
 
 
-def layers_body(mesh, layers):
+def layers_body(mesh, layers, shape=SHAPE, pair_axis=1):
     """After each of `layers` (each chip's priorities and value): what both chips hold, the priorities each
     gathered, and a sum that only the chips with a priority above 0 have computed; then who gave up, and who sent.
     """
@@ -32,7 +32,7 @@ def layers_body(mesh, layers):
         return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, **place)
 
     def tiles(values, **place):
-        parts = [torch.full((1, 1, *SHAPE), float(value)) for value in values]
+        parts = [torch.full((1, 1, *shape), float(value)) for value in values]
         return a_chip_each(parts, ttnn.bfloat16, ttnn.TILE_LAYOUT, **place)
 
     def rows(values, **place):
@@ -42,7 +42,7 @@ def layers_body(mesh, layers):
         return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
 
     clear_compute_gate(mesh)
-    exchange = DeviceExchange(ChipPairs(mesh, 1), users=USERS)
+    exchange = DeviceExchange(ChipPairs(mesh, pair_axis), users=USERS)
     residual, total = tiles((0, 0), device=mesh), tiles((0, 0), device=mesh)
     priority = rows(([0] * USERS, [0] * USERS), device=mesh)
     found = []
@@ -68,7 +68,7 @@ def draw_layers(count: int):
     draw, rows, layers = random.Random(9), [[2, 2], [0, 0]], []
     for layer in range(count):
         layers.append((rows, (2 * layer % 128 + 1, 2 * layer % 128 + 2)))
-        rows = reference.after_verification(rows, USERS, [draw.random() < 0.7, draw.random() < 0.7])
+        rows = common_reference.after_verification(rows, USERS, [draw.random() < 0.7, draw.random() < 0.7])
     return layers
 
 
@@ -76,7 +76,7 @@ def draw_layers(count: int):
 def test_roles_alternate_between_two_boards(board_mesh):
     layers = draw_layers(100)
     found, failure, sent = board_mesh((1, 2)).run(layers_body, layers)
-    senders = [reference.sender(rows, USERS) for rows, _ in layers]
+    senders = [common_reference.sender(rows, USERS) for rows, _ in layers]
     assert failure is None
     for number, ((rows, values), sender, (held, gathered, summed)) in enumerate(
         zip(layers, senders, found, strict=True)

@@ -162,6 +162,12 @@ def test_run_on_a_mock_mesh_and_timeout():
         (("--mock", "1x2", "--timeout", "-1", "--", "true"), 2, "above 0"),
         (("--mock", "1x2", "--", "no-such-program-here"), 127, "no-such-program-here"),
         (("--mock", "1x2", "--grid", "1x1", "--", "true"), 2, "not allowed"),
+        (("--dispatch", "quick", "--", "true"), 2, "invalid choice: 'quick'"),
+        (
+            ("--mock", "1x2", "--dispatch", "fast", "--", "true"),
+            2,
+            "--dispatch fast is for the simulated chip",
+        ),
     ],
 )
 def test_run_refuses_bad_input(arguments, code, text):

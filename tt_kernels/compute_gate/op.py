@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Skip ops on the chips whose priority is 0 (ALSpec paper, algorithm 2 and appendix E).
+"""Skip ops on the chips whose priority is 0 (ALSpec paper, algorithm 2 and appendix E): the paper's static graph,
+dynamic concurrency (SGDC).
 
     clear_compute_gate(mesh)           # once, when the device opens: L1 keeps what an earlier run left there
     with skip_compute(priority):       # the device decides; the host reads nothing
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.cores import all_worker_cores, check_core, check_on_device, core_list
+from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.priority import ACCEPTED, MAX_USERS, check_priority_tensor, check_users, priority_row
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.compute_gate.outcome_log import ROW_WORDS, OutcomeLog
@@ -27,7 +29,7 @@ from tt_kernels.compute_gate.region import gated_region, require_no_region
 if TYPE_CHECKING:
     import ttnn
 
-KERNEL = str(Path(__file__).parent / "kernels" / "set_gate.cpp")
+KERNEL = Path(__file__).parent / "kernels" / "set_gate.cpp"
 _SCRATCH_CB = 0
 _SCRATCH_BYTES = 4 * (MAX_USERS + ROW_WORDS)
 
@@ -126,13 +128,22 @@ def closing_program(members: Sequence[GateMember], users: int, layer: int | None
 
     kernels, cbs = [], []
     for member in members:
-        arguments = [users, _SCRATCH_CB, *ttnn.TensorAccessorArgs(member.priority).get_compile_time_args()]
-        common, defines = [member.priority.buffer_address()], [UNGATED_DEFINE]
+        accessors = {"priority": member.priority}
+        common, defines = {"own_priority": member.priority.buffer_address()}, [UNGATED_DEFINE]
         if member.log is not None:
             defines.append(("OUTCOME_LOG", "1"))
-            arguments += ttnn.TensorAccessorArgs(member.log.tensor).get_compile_time_args()
-            common += [*core_list(member.cores)[0], member.log.tensor.buffer_address(), layer]
-        kernels.append(_kernel(member.cores, arguments, common, defines))
+            accessors["log"] = member.log.tensor
+            x, y = core_list(member.cores)[0]
+            common |= {
+                "log_core_x": x,
+                "log_core_y": y,
+                "log": member.log.tensor.buffer_address(),
+                "layer": layer,
+            }
+        constants = {"users": users, "scratch_cb": _SCRATCH_CB}
+        kernels.append(
+            _kernel(member.cores, defines, constants=constants, accessors=accessors, common=common)
+        )
         cbs.append(_scratch(member.cores))
     return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs), "compute_gate")
 
@@ -141,7 +152,7 @@ def opening_program(cores):
     """The ttnn.ProgramDescriptor that opens the gates of `cores`, a ttnn.CoreRangeSet."""
     import ttnn
 
-    kernels = [_kernel(cores, [], [], [UNGATED_DEFINE, ("FORCE_OPEN", "1")])]
+    kernels = [_kernel(cores, [UNGATED_DEFINE, ("FORCE_OPEN", "1")])]
     return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=[]), "compute_gate")
 
 
@@ -176,12 +187,16 @@ def _check_members(members: list[GateMember], users: int, layer: int | None) -> 
     device = members[0].priority.device()
     taken: set[tuple[int, int]] = set()
     logs: list[OutcomeLog] = []
+    priorities: list = []
     for member in members:
         check_on_device("the priority of a member", member.priority, device)
         cores = _cores_of(member, device)
         if overlap := sorted(taken & cores):
             raise ValueError(f"core {overlap[0]} belongs to two members")
         taken |= cores
+        if any(member.priority.buffer_address() == other.buffer_address() for other in priorities):
+            raise ValueError("one priority tensor is given to two members; give each its own")
+        priorities.append(member.priority)
         if member.log is not None:
             _check_log(member.log, device, users, layer)
             if any(member.log is other for other in logs):
@@ -236,16 +251,11 @@ def _tensors(members: Sequence[GateMember]) -> list:
     return priorities + [member.log.tensor for member in members if member.log is not None]
 
 
-def _kernel(cores, arguments, common, defines):
+def _kernel(cores, defines, **arguments):
     import ttnn
 
-    return ttnn.KernelDescriptor(
-        kernel_source=KERNEL,
-        core_ranges=cores,
-        compile_time_args=arguments,
-        common_runtime_args=common,
-        defines=defines,
-        config=ttnn.DataMovementConfigDescriptor(),
+    return kernel_descriptor(
+        KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments
     )
 
 

@@ -18,7 +18,7 @@ CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
 FIDELITIES = ("HiFi2", "HiFi3", "HiFi4")  # LoFi leaves out bits of the values: norms come out 8% low
 # Beyond any use, and its square times the norm of attention outputs is far from the largest float32.
 MAX_THRESHOLD = 1e6
-# At scaled scores of up to 1e4: a peak is off by their bfloat16 rounding, at most 2^-8 of them, whose exponential is
+# At scaled scores of up to 1e4 a row maximum is off by its bfloat16 rounding, at most 2^-8 of it, whose exponential is
 # far from the ends of float32; and the least scale still hides masked keys (common/kernels/tile_masks.hpp).
 MIN_SCALE, MAX_SCALE = 1e-4, 100.0
 

@@ -102,13 +102,3 @@ def outcomes(
 def receiver_outcomes(cur_pos: Sequence[int]) -> list[int]:
     """The receiver's priority of each user once the guess has arrived."""
     return [ACCEPTED if position < 0 else RECEIVED for position in cur_pos]
-
-
-def is_sender(own: Sequence[int], peer: Sequence[int], cur_pos: Sequence[int], first_member: bool) -> bool:
-    """Whether the member with the priorities `own` sends: its highest of the users that are not skipped is
-    higher than the peer's, or as high and it is the pair's first member."""
-    mine, theirs = (
-        max((value for value, position in zip(row, cur_pos) if position >= 0), default=0)
-        for row in (own, peer)
-    )
-    return mine > theirs or (mine == theirs and first_member)

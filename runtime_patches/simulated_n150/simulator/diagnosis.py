@@ -26,6 +26,7 @@ _CORES = (
     ("TRISC0", "trisc0"),
     ("TRISC1", "trisc1"),
     ("TRISC2", "trisc2"),
+    ("ERISC", "erisc"),
 )
 
 
@@ -35,7 +36,7 @@ class Diagnosis:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._reports: list[str] = []
-        self._device = None
+        self._devices: dict[int | None, object] = {}
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("")
@@ -45,9 +46,9 @@ class Diagnosis:
         path = os.environ.get(VARIABLE)
         return cls(Path(path) if path else None)
 
-    def watch(self, device) -> None:
-        """Remember the simulated device, whose cores are listed with each report."""
-        self._device = device
+    def watch(self, device, chip: int | None = None) -> None:
+        """Remember a simulated device, whose cores are listed with each report; chip: its number in a mesh."""
+        self._devices[chip] = device
 
     def report(self, title: str, text: str) -> None:
         """Append a report and rewrite the file, keeping the newest 20 000 characters."""
@@ -61,18 +62,19 @@ class Diagnosis:
         os.replace(temporary, self.path)
 
     def cores(self) -> str:
-        """One line for each core out of reset: tile, core, program counter, parked or not."""
-        tiles = getattr(self._device, "tensix_tiles", None) or ()
+        """One line for each core out of reset: chip in a mesh, tile, core, program counter, parked or not."""
         lines = []
-        for tile in tiles:
-            coordinate = tile.get_coord_pair()
-            for label, attribute in _CORES:
-                core = getattr(tile, attribute, None)
-                if core is None or not core.soft_active:
-                    continue
-                counter = core.pc_register.read_uint()
-                parked = ", parked in a poll loop" if core.spin_parked else ""
-                lines.append(f"  tile {coordinate} {label} pc {counter:#x}{parked}")
+        for chip, device in self._devices.items():
+            where = "" if chip is None else f"chip {chip} "
+            for tile in (*getattr(device, "tensix_tiles", ()), *getattr(device, "eth_tiles", ())):
+                coordinate = tile.get_coord_pair()
+                for label, attribute in _CORES:
+                    core = getattr(tile, attribute, None)
+                    if core is None or not core.soft_active:
+                        continue
+                    counter = core.pc_register.read_uint()
+                    parked = ", parked in a poll loop" if core.spin_parked else ""
+                    lines.append(f"  {where}tile {coordinate} {label} pc {counter:#x}{parked}")
         return "\n".join(lines)
 
     @contextlib.contextmanager

@@ -31,8 +31,8 @@ def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
     """Folder to export as TT_METAL_SIMULATOR; made once for each content and then found again.
 
     cache_dir: where the folder (and numba's compiled kernels) are kept.
-    grid: (width, height) of the chip's compute grid, 1x1 to 8x9; only its name depends on it, since the size
-        tt-metal sees is set by the core descriptor of the runtime root.
+    grid: (width, height) of the chip's compute grid, 1x1 to 8x9; run.sh tells it to the server. The size tt-metal
+        sees is set by the core descriptor of the runtime root.
     python: the interpreter that has wolfpine; absolute.
 
     Holds run.sh, soc_descriptor.yaml and cluster_descriptor.yaml. Safe under concurrent calls: the folder is
@@ -53,6 +53,7 @@ def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
         ("@PROJECT@", project),
         ("@NUMBA_CACHE@", cache_dir / "numba"),
         ("@PYTHON@", python),
+        ("@GRID@", f"{width}x{height}"),
     ):
         script = script.replace(name, shlex.quote(str(value)))
     descriptors = {

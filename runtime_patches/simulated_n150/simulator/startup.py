@@ -9,15 +9,16 @@ only checks the patches against the installed simulator and lists them.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
 
-from loguru import logger
-
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
-from runtime_patches.simulated_n150.simulator.patch import PatchRefused, apply_all
-from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
+from runtime_patches.simulated_n150.simulator.host import rendezvous
+
+# Set where the chips of a mesh are hosted by one process; its value, "1x2", is for people.
+MESH_VARIABLE = "SIMULATED_N150_MESH"
 
 
 def _watch_device(diagnosis: Diagnosis) -> None:
@@ -48,6 +49,23 @@ def _end_with_host() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
+    address, listener = os.environ.get("NNG_SOCKET_ADDR", ""), None
+    if os.environ.get(MESH_VARIABLE) and "--list-patches" not in arguments:
+        _end_with_host()
+        listener = rendezvous.listen(rendezvous.program_id())
+        if listener is None:  # another process hosts the chips
+            rendezvous.hand_over(rendezvous.program_id(), address)
+            return 0
+    return _simulate(arguments, address, listener)
+
+
+def _simulate(arguments: list[str], address: str, listener: socket.socket | None) -> int:
+    # Imported here: a process that only hands over its address starts in a tenth of the time.
+    from loguru import logger
+
+    from runtime_patches.simulated_n150.simulator.patch import PatchRefused, apply_all
+    from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
+
     diagnosis = Diagnosis.from_environment()
     try:
         with diagnosis.catch():
@@ -60,11 +78,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     print(f"[server] patched: {', '.join(names)}", file=sys.stderr, flush=True)
 
-    _end_with_host()
     from framework.device.deadlock import DeadlockDetector
-    from framework.sim.wormhole.__main__ import main as serve
 
     diagnosis.listen_to_deadlock_watch(DeadlockDetector)
+    if listener is not None:
+        from runtime_patches.simulated_n150.simulator.host.server import serve as serve_mesh
+
+        with diagnosis.catch():
+            return serve_mesh(address, listener, diagnosis)
+    from framework.sim.wormhole.__main__ import main as serve
+
+    _end_with_host()
     _watch_device(diagnosis)
     with diagnosis.catch():
         return serve(arguments)

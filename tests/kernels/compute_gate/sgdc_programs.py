@@ -208,7 +208,7 @@ HALF_PEER = """
 #include "COMMON/peer_session.hpp"
 void kernel_main() {
     const uint32_t state = get_arg_val<uint32_t>(0);
-    peer::Session session(state, state, 20000);
+    peer::Session session(state, 20000);
     session.state().calls = session.state().calls + get_arg_val<uint32_t>(1);
     const uint32_t value = get_arg_val<uint32_t>(2);
     uint32_t next = 3;
@@ -235,7 +235,7 @@ void kernel_main() {
     const auto output = TensorAccessor(output_args, output_address);
     uint32_t next = 4;
     PeerLink link(next, 1000000);
-    peer::Session session(state, state, 1000000);
+    peer::Session session(state, 1000000);
     const uint32_t inbox = get_write_ptr(0), outbox = inbox + 64, report = inbox + 128;
     volatile tt_l1_ptr uint32_t* received = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(inbox);
     volatile tt_l1_ptr uint32_t* sent = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(outbox);

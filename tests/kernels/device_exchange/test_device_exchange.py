@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
+from tt_kernels.common import reference as common_reference
 from tt_kernels.common.priority import BYPASSED, RECEIVED, REJECTED
 from tt_kernels.device_exchange import reference
 
@@ -157,9 +158,9 @@ def test_roles_alternate_over_a_hundred_layers(chip):
     for layer in range(100):
         values = (2 * layer, 2 * layer + 1)
         layers.append((rows, values))
-        senders.append(reference.sender(rows, 2))
+        senders.append(common_reference.sender(rows, 2))
         expected.append([[values[senders[-1]]]] * 2)
-        rows = reference.after_verification(rows, 2, [draw.random() < 0.7, draw.random() < 0.7])
+        rows = common_reference.after_verification(rows, 2, [draw.random() < 0.7, draw.random() < 0.7])
     found, states = chip().run(layers_body, layers)
     assert found == expected
     assert [state.sent for state in states] == [senders.count(0), senders.count(1)]

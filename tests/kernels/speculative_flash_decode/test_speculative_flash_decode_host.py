@@ -19,7 +19,8 @@ from loguru import logger
 from models.llama31_8b.reference.model.attention import OneQuery
 from perf import start_line
 from runtime_patches.cycles import CoreCycles, Span
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED
+from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED, UNKNOWN
+from tt_kernels.common.reference import NobodyError, sender, sends
 from tt_kernels.speculative_flash_decode.buffers import (
     EXCHANGE,
     OUTPUT,
@@ -39,7 +40,6 @@ from tt_kernels.speculative_flash_decode.layout import choose_layout
 from tt_kernels.speculative_flash_decode.peer import check_gathered
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
-    is_sender,
     outcomes,
     receiver_outcomes,
     speculative_flash_decode_reference,
@@ -100,11 +100,45 @@ def test_outcomes_are_strict_and_count_bypassed_users_apart():
     assert receiver_outcomes(positions) == [ACCEPTED, RECEIVED, RECEIVED, RECEIVED, RECEIVED]
 
 
-def test_the_sender_has_the_higher_priority_of_the_users_that_are_not_skipped():
-    assert is_sender([0, 2], [1, 1], [5, 5], first_member=False)
-    assert not is_sender([0, 0], [1, 1], [5, 5], first_member=True)
-    assert not is_sender([0, 2], [1, 1], [5, -1], first_member=True)
-    assert is_sender([2], [2], [5], first_member=True) and not is_sender([2], [2], [5], first_member=False)
+def test_the_rows_alone_decide_who_sends():
+    """Skipped users count with what stands in their rows, so that exchange and attention cannot differ."""
+    assert sender([[0, 2], [1, 1]], 2) == 0 and sender([[0, 0], [1, 1]], 2) == 1
+    assert sender([[0, 2], [1, 1]], 1) == 1, "entries past the users do not count"
+    assert sender([[2], [2]], 1) == 0 and sender([[1], [2]], 1) == 1
+    with pytest.raises(NobodyError):
+        sender([[0, 2], [0, 2]], 1)
+    assert sender([[0], [0]], 1, somebody=False) == 0
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
+def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
+    source = tmp_path / "roles.cpp"
+    source.write_text(
+        """
+        #include <cstdio>
+        #include "priority.hpp"
+        int main() {
+            const uint32_t values[] = {0u, 1u, 2u, 3u, priority::unknown};
+            for (uint32_t own = 0; own < 4; ++own) {
+                for (uint32_t other : values) {
+                    std::printf("%u %u %d %d %d\\n", own, other, priority::sends(own, other, 0),
+                                priority::sends(own, other, 1), priority::nobody_holds(own, other));
+                }
+            }
+        }
+        """
+    )
+    program = tmp_path / "roles"
+    subprocess.run(
+        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
+    )
+    lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == 20
+    for own, other, *found, nobody in (map(int, line.split()) for line in lines):
+        assert found == [sends(own, other, 0), sends(own, other, 1)]
+        assert bool(nobody) == (own == other == ACCEPTED)
+        if other != UNKNOWN:
+            assert sends(own, other, 0) != sends(other, own, 1), "one of them sends"
 
 
 # --- the split of work ---

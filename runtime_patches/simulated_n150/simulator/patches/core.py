@@ -195,12 +195,12 @@ class Translator:
         number, offset = _field(word, 7, 5), _extend(word >> 20, 12)
 
         def jalr(pc):
-            # As the installed core: the link is written before the base is read.
+            target = _from(rs1.value, "little") + offset & _MASK & ~1
             if number:
                 rd.value = (pc + 4 & _MASK).to_bytes(4, "little")
-            return _from(rs1.value, "little") + offset & _MASK & ~1
+            return target
 
-        return None if number and rd is rs1 else jalr
+        return jalr
 
     def _branch(self, word):
         _rd, rs1, rs2, funct3 = self._operands(word)

@@ -9,13 +9,19 @@ from runtime_patches.simulated_n150.simulator.patches import (
     address_counters,
     core,
     data_format,
+    ethernet,
     integer_division,
+    jumps,
     lookups,
     moves,
     noc,
     packer,
+    stream_registers,
+    tile_view,
     unpacker,
+    unused_tiles,
     vector,
+    waiting_loops,
 )
 
 
@@ -23,12 +29,18 @@ def all_patches() -> list[Patch]:
     """Every patch; the data formats come before the units that read them."""
     return [
         integer_division.PATCH,
+        jumps.PATCH,
         data_format.PATCH,
         vector.PATCH,
         unpacker.PATCH,
         packer.PATCH,
         address_counters.PATCH,
         noc.PATCH,
+        tile_view.PATCH,
+        stream_registers.PATCH,
+        waiting_loops.PATCH,
+        unused_tiles.PATCH,
+        ethernet.PATCH,
         lookups.PATCH,
         core.PATCH,
         moves.PATCH,

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process that hosts the chips of a mesh: takes the host program's requests for all of them, one at a time."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import sys
+from pathlib import Path
+
+import pynng
+import yaml
+from framework.bridge import host_not_stranded
+from framework.bridge import protocol as wire
+from framework.network.noc_translation import translation_source
+
+from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
+from runtime_patches.simulated_n150.simulator.ethernet.link import Link, Place
+from runtime_patches.simulated_n150.simulator.host.chip import Chip
+from runtime_patches.simulated_n150.simulator.host.control import LinkControl
+from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
+from runtime_patches.simulated_n150.simulator.host.rendezvous import accept, listen, program_id
+
+_AT_A_TIME = 1000  # requests of one chip before others, and tests that control links, have their turn
+DESCRIPTOR_VARIABLE = "TT_METAL_MOCK_CLUSTER_DESC_PATH"
+
+
+class MeshServer:
+    """descriptor: the parsed cluster descriptor, which says how many chips there are and what joins them."""
+
+    def __init__(self, descriptor: dict, diagnosis: Diagnosis):
+        self.descriptor, self.diagnosis = descriptor, diagnosis
+        self.clock = Clock()
+        self.chips: list[Chip] = []
+        self._sockets: dict[int, tuple[Chip, pynng.Pair1]] = {}
+        self._selector = selectors.DefaultSelector()
+        self._waiting: list[socket.socket] = []
+        control = listen(program_id(), "links")
+        if control is None:
+            raise RuntimeError(f"another process controls the links of program {program_id()}")
+        self._selector.register(control, selectors.EVENT_READ, ("links", control))
+        self._control = LinkControl(self.clock)
+
+    @property
+    def expected(self) -> int:
+        return len(self.descriptor["chips"])
+
+    def run(self, address: str, listener: socket.socket) -> None:
+        """Serve until the host program has taken leave of every chip. address: of chip 0."""
+        self._add_chip(address)
+        if self.expected > 1:
+            self._selector.register(listener, selectors.EVENT_READ, ("listener", listener))
+        with host_not_stranded(address):
+            while self._sockets:
+                for key, _ in self._selector.select():
+                    kind, value = key.data
+                    if kind == "chip":
+                        self._serve(*value)
+                    elif kind == "links":
+                        self._control.answer(value)
+                    else:
+                        address, connection = accept(value)
+                        self._waiting.append(connection)
+                        self._add_chip(address)
+
+    def _add_chip(self, address: str) -> None:
+        number = len(self.chips)
+        if number >= self.expected:
+            raise RuntimeError(
+                f"a simulator process more than the {self.expected} chips of the cluster descriptor"
+            )
+        translated, why = translation_source(os.environ)
+        chip = Chip(number, self.clock, translated, why, address)
+        self.chips.append(chip)
+        self.diagnosis.watch(chip.device.tt_device, number)
+        if len(self.chips) == self.expected:
+            self._wire()
+        connection = pynng.Pair1(dial=address)
+        self._selector.register(connection.recv_fd, selectors.EVENT_READ, ("chip", (chip, connection)))
+        self._sockets[number] = (chip, connection)
+        connection.send(wire.build_msg(wire.CMD_EXIT))  # UMD waits for this as a sign of life
+
+    def _wire(self) -> None:
+        links = []
+        for number, ends in enumerate(self.descriptor["ethernet_connections"]):
+            places = [Place(end["chip"], end["chan"]) for end in ends[:2]]
+            one, other = ((place, self.chips[place.chip].ethernet_tile(place.channel)) for place in places)
+            links.append(Link(number, one, other))
+        self.clock.add_links(links)
+        for link in links:
+            for end in link.ends:
+                self.chips[end.place.chip].connect(end.place.channel)
+
+    def _serve(self, chip: Chip, connection: pynng.Pair1) -> None:
+        for _ in range(_AT_A_TIME):
+            try:
+                request = wire.parse(connection.recv(block=False))
+            except pynng.TryAgain:
+                return
+            if request.cmd == wire.CMD_READ:
+                data = chip.fabric.read(request.core, request.address, request.size)
+                connection.send(wire.build_msg(wire.CMD_READ, data=data))
+            elif request.cmd == wire.CMD_WRITE:
+                chip.fabric.write(request.core, request.address, request.data)
+            elif request.cmd == wire.CMD_RESET_ASSERT:
+                chip.fabric.assert_reset(request.core)
+            elif request.cmd == wire.CMD_RESET_DEASSERT:
+                chip.fabric.deassert_reset(request.core)
+            elif request.cmd == wire.CMD_EXIT:
+                self._selector.unregister(connection.recv_fd)
+                del self._sockets[chip.number]
+                connection.close()
+                return
+            else:
+                raise ValueError(f"the host program sent command {request.cmd} to chip {chip.number}")
+
+
+def serve(address: str, listener: socket.socket, diagnosis: Diagnosis) -> int:
+    """Host the mesh that the cluster descriptor of the environment describes."""
+    descriptor = yaml.safe_load(Path(os.environ[DESCRIPTOR_VARIABLE]).read_text())
+    server = MeshServer(descriptor, diagnosis)
+    print(f"[server] hosting {server.expected} chips", file=sys.stderr, flush=True)
+    server.run(address, listener)
+    print(f"[server] ended at cycle {server.clock.now}", file=sys.stderr, flush=True)
+    return 0

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Registers of NoC Overlay streams as software uses them while the stream is idle.
+
+Rules (tt-isa-documentation, WormholeB0/NoC/Overlay/AsGeneralUse.md; indices from the wheel's
+noc_overlay_parameters.h), i from 0 to 31:
+    index 3, destination buffer's start: a write also sets index 5, its write pointer, to zero.
+    index 4, destination buffer's size: a write also writes the value to all of 64 + i.
+    index 34, update of the space available: a write of (j << 6) + i adds j to 64 + i and is not stored.
+    index 64 + i, space available: read-only.
+Registers 3, 4, 5 and 64 + i have 17 bits; additions wrap there, so that a decrement is a large addend.
+
+The simulator kept every register as plain storage: a worker's "done" was lost and the dispatch core waited for
+ever. An Ethernet tile has the same registers (32 streams), so it may hold a :class:`StreamRegisters` too.
+"""
+
+from __future__ import annotations
+
+from framework.memory.mem_mapable import MemMapable
+
+from runtime_patches.simulated_n150.simulator.patch import Patch
+
+STRIDE = 0x1000  # bytes of address space a stream
+DESTINATION_START, DESTINATION_SIZE, WRITE_POINTER, SPACE_UPDATE, SPACE_AVAILABLE = 3, 4, 5, 34, 64
+DESTINATIONS = 32
+_WIDTH = 17
+_MASK = (1 << _WIDTH) - 1
+
+
+def write_register(registers: list[int], index: int, value: int) -> None:
+    """One 32-bit write to register `index` of a stream whose registers are `registers`, in place."""
+    if index == SPACE_UPDATE:
+        destination = value & 63
+        if destination < DESTINATIONS:
+            available = SPACE_AVAILABLE + destination
+            registers[available] = registers[available] + (value >> 6) & _MASK
+    elif index == DESTINATION_SIZE:
+        value &= _MASK
+        registers[index] = value
+        registers[SPACE_AVAILABLE : SPACE_AVAILABLE + DESTINATIONS] = [value] * DESTINATIONS
+    elif index == DESTINATION_START:
+        registers[index] = value & _MASK
+        registers[WRITE_POINTER] = 0
+    elif index == WRITE_POINTER:
+        registers[index] = value & _MASK
+    elif not SPACE_AVAILABLE <= index < SPACE_AVAILABLE + DESTINATIONS:
+        registers[index] = value
+
+
+class StreamRegisters(MemMapable):
+    """The register space of `streams` streams, by byte offset from its start; words of 4 bytes."""
+
+    def __init__(self, streams: int) -> None:
+        self.streams = [[0] * (STRIDE // 4) for _ in range(streams)]
+
+    def read(self, address: int, size: int) -> bytes:
+        return self.streams[address // STRIDE][address % STRIDE >> 2].to_bytes(4, "little")
+
+    def write(self, address: int, value: bytes, size: int | None = None) -> None:
+        word = int.from_bytes(value, "little")
+        write_register(self.streams[address // STRIDE], address % STRIDE >> 2, word)
+
+    def getSize(self) -> int:  # noqa: N802 (the simulator's name)
+        return len(self.streams) * STRIDE
+
+
+def _apply() -> None:
+    from framework.network.tt_noc import NoCOverlay
+
+    def read(self, addr, size):
+        return self.stream_regs[addr >> 12][(addr & 0xFFF) >> 2].to_bytes(4, "little")
+
+    def write(self, addr, value, size=None):
+        write_register(self.stream_regs[addr >> 12], (addr & 0xFFF) >> 2, int.from_bytes(value, "little"))
+
+    NoCOverlay.read = read
+    NoCOverlay.write = write
+
+
+PATCH = Patch(
+    name="stream registers",
+    rule="a write to index 34 adds to the space available, to 4 sets it, to 3 clears the write pointer; 17 bits wrap",
+    source="tt-isa-documentation, WormholeB0/NoC/Overlay/AsGeneralUse.md",
+    targets={"framework.network.tt_noc.NoCOverlay": "445d25550b2d7c86"},
+    apply=_apply,
+)
