@@ -223,21 +223,29 @@ def main(arguments):
         return run(compile_command(arguments))
     import store
 
-    root = store.find_root(arguments, f"{HERE}/objects/roots")
     compiles, header = "-c" in arguments, "c++-header" in arguments
-    # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
-    if root is None and not header or compiles and "-MF" not in arguments:
-        return produce(arguments, None)
-    import objects
+    found = False
+    try:
+        root = store.find_root(arguments, f"{HERE}/objects/roots")
+        # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
+        if root is None and not header or compiles and "-MF" not in arguments:
+            return produce(arguments, None)
+        import objects
 
-    unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
-    found = unit.fetch()
+        unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
+        found = unit.fetch()
+    except OSError as error:  # a full disk, or a cache that is not ours to write: said, and done without it
+        print(f"warning: compiled without the cache of objects: {error}", file=sys.stderr)
+        return produce(arguments, None)
     if found:
         status = 0
     else:
         status = produce(arguments, root)
         if not status:
-            unit.keep()
+            try:
+                unit.keep()
+            except OSError as error:
+                print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
     if path := os.environ.get(LOG):
         with open(path, "a") as log:
             how = "hit" if found else "precompiled" if precompiled_used else "plain"

@@ -145,3 +145,12 @@ def test_the_runtimes_own_precompiled_header_is_made_once(compiler):
         ]
         made.append((compiler.call(arguments, unit), (unit / f"{n}.gch").read_bytes()))
     assert [outcome for outcome, _ in made] == ["plain", "hit", "plain"] and made[0][1] == made[1][1]
+
+
+def test_without_a_cache_that_can_be_written_it_compiles_and_says_so(compiler):
+    root, unit = compiler.root("one"), compiler.unit("a", OWN)
+    (compiler.folder / "toolchain" / "objects").write_text("in the way")
+    process = compiler.start(compiler.arguments(root, unit), unit)
+    errors = process.communicate()[1]
+    assert process.returncode == 0 and (unit / "kernel.o").is_file()
+    assert "warning: compiled without the cache of objects: " in errors and "objects/roots" in errors
