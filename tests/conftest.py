@@ -24,7 +24,7 @@ from runtime_patches.simulated_n150.environment import (
     simulated_environment,
 )
 from runtime_patches.simulated_n150.grids import grid_name
-from tests.support.sim_worker import DeviceWorker, WorkerPool
+from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 3
@@ -154,6 +154,46 @@ def sim_device(
 
 
 @pytest.fixture(scope="session")
+def sim_mesh(
+    _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
+) -> Callable[..., MeshWorker]:
+    """``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by Ethernet.
+
+    The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.
+    shape: (rows, columns), one of clusters.SHAPES. grid: compute cores of each chip. fabric: name of a
+    ttnn.FabricConfig, or None. overlays, variables: as of `sim_device`; options: of ``ttnn.open_mesh_device``.
+    A test that cuts links ends with ``reopen()`` or ``kill()``.
+    """
+
+    def mesh(
+        shape: tuple[int, int],
+        grid: str = "1x1",
+        *,
+        fabric: str | None = "FABRIC_1D",
+        overlays: Mapping[str, Path | bytes] | None = None,
+        variables: Mapping[str, str] | None = None,
+        options: Mapping | None = None,
+    ) -> MeshWorker:
+        (rows, columns), name = check_shape(shape), grid_name(grid)
+        overlays = {**_runtime_overlays, **(overlays or {})}
+        opening = {
+            "mesh": (rows, columns),
+            "fabric": fabric,
+            "options": dict(options or {}),
+            "kernel_bytes": KERNEL_BYTES,
+        }
+
+        def make() -> dict[str, str]:
+            chosen = simulated_environment(name, overlays, mesh=(rows, columns))
+            return process_environment(chosen | dict(variables or {}))
+
+        title = f"the simulated mesh {rows}x{columns} of {name}"
+        return _worker(_workers, title, make, opening, overlays, variables, kind=MeshWorker)
+
+    return mesh
+
+
+@pytest.fixture(scope="session")
 def mock_mesh(
     _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
 ) -> Callable[..., DeviceWorker]:
@@ -196,6 +236,7 @@ def _worker(
     overlays: Mapping[str, Path | bytes] | None,
     variables: Mapping[str, str] | None,
     disposable: bool = True,
+    kind: type[DeviceWorker] = DeviceWorker,
 ) -> DeviceWorker:
     key = (
         title,
@@ -207,6 +248,6 @@ def _worker(
     def start() -> DeviceWorker:
         environment = {"OMP_NUM_THREADS": "2"} | make_environment()
         folder = project_cache_dir() / "workers"
-        return DeviceWorker(title, environment, opening, folder, disposable)
+        return kind(title, environment, opening, folder, disposable)
 
     return pool.get(key, start)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m runtime_patches.simulated_n150 doctor`` and ``... run [--grid WxH] -- command``."""
+"""``python -m runtime_patches.simulated_n150 doctor`` and ``... run [--grid WxH] [--mesh RxC] -- command``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     run = commands.add_parser("run", help="run a ttnn program on the simulated chip or on a mock mesh")
     where = run.add_mutually_exclusive_group()
+    run.add_argument(
+        "--grid", metavar="WxH", help="compute cores of a chip, columns x rows (default 1x1)"
+    )
     where.add_argument(
-        "--grid", metavar="WxH", default="1x1", help="compute cores, columns x rows (default 1x1)"
+        "--mesh", metavar="RxC", help="several simulated chips joined by Ethernet: 1x2, 2x1, 2x2, 1x4, 2x4, 1x8"
     )
     where.add_argument(
         "--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ..."
@@ -48,6 +51,8 @@ def main(argv: list[str] | None = None) -> int:
         run.error("name the program to run, after --")
     if options.mock and options.dispatch != "slow":
         run.error(f"--dispatch {options.dispatch} is for the simulated chip; a mock mesh executes nothing")
+    if options.mock and options.grid:
+        run.error("a mock mesh has whole chips: --grid is for simulated ones")
     if options.timeout is not None and options.timeout <= 0:
         run.error(f"--timeout is a number of seconds above 0, not {options.timeout:g}")
     return _run(options, program)
@@ -75,7 +80,10 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
         if options.mock:
             variables = environment.mock_environment(parse_shape(options.mock))
         else:
-            variables = environment.simulated_environment(options.grid, dispatch=options.dispatch)
+            mesh = parse_shape(options.mesh) if options.mesh else None
+            variables = environment.simulated_environment(
+                options.grid or "1x1", mesh=mesh, dispatch=options.dispatch
+            )
     except (ValueError, RuntimeRootError) as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1

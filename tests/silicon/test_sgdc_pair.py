@@ -16,7 +16,7 @@ SHAPE = (32, 4096)  # Llama 3.1 8B's residual stream in decode
 USERS = 2
 
 
-def layers_body(mesh, layers):
+def layers_body(mesh, layers, shape=SHAPE, pair_axis=1):
     """After each of `layers` (each chip's priorities and value): what both chips hold, the priorities each
     gathered, and a sum that only the chips with a priority above 0 have computed; then who gave up, and who sent.
     """
@@ -32,7 +32,7 @@ def layers_body(mesh, layers):
         return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, **place)
 
     def tiles(values, **place):
-        parts = [torch.full((1, 1, *SHAPE), float(value)) for value in values]
+        parts = [torch.full((1, 1, *shape), float(value)) for value in values]
         return a_chip_each(parts, ttnn.bfloat16, ttnn.TILE_LAYOUT, **place)
 
     def rows(values, **place):
@@ -42,7 +42,7 @@ def layers_body(mesh, layers):
         return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
 
     clear_compute_gate(mesh)
-    exchange = DeviceExchange(ChipPairs(mesh, 1), users=USERS)
+    exchange = DeviceExchange(ChipPairs(mesh, pair_axis), users=USERS)
     residual, total = tiles((0, 0), device=mesh), tiles((0, 0), device=mesh)
     priority = rows(([0] * USERS, [0] * USERS), device=mesh)
     found = []

@@ -122,6 +122,10 @@ class DeviceWorker:
         request = ("run", sys.path, module, where, function.__qualname__, pickle.dumps((args, kwargs)))
         return self._call(request, what, timeout)
 
+    def reopen(self) -> None:
+        """Close the device and open it again, in the same process and on the same chips."""
+        self._call(("open", sys.path, self.opening), "opening the device again", START_TIMEOUT_S)
+
     def stop(self) -> None:
         """End the process, after closing the device where that matters; kill it if it does not follow."""
         clean = self.alive and self._disposable
@@ -201,6 +205,16 @@ class DeviceWorker:
         lines = self._log.read_text(errors="replace").splitlines()
         parts.append(f"--- end of {self._log} ---\n" + "\n".join(lines[-40:]))
         return "\n".join(parts)
+
+
+class MeshWorker(DeviceWorker):
+    """A worker with a simulated mesh. links: its cables (runtime_patches/simulated_n150/links.py)."""
+
+    @property
+    def links(self):
+        from runtime_patches.simulated_n150.links import Links
+
+        return Links(self._process.pid)
 
 
 class WorkerPool:
@@ -283,6 +297,8 @@ def _serve(connection: Connection) -> None:
         try:
             if request[0] == "open":
                 sys.path[:] = request[1]
+                if close is not None:
+                    device, close = None, close()
                 device, close = _open(**request[2])
                 if _on_board():
                     _open_gate(device)

@@ -19,9 +19,11 @@ from framework.network.noc_translation import translation_source
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.ethernet.link import Link, Place
 from runtime_patches.simulated_n150.simulator.host.chip import Chip
+from runtime_patches.simulated_n150.simulator.host.control import LinkControl
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
-from runtime_patches.simulated_n150.simulator.host.rendezvous import accept
+from runtime_patches.simulated_n150.simulator.host.rendezvous import accept, listen, program_id
 
+_AT_A_TIME = 1000  # requests of one chip before others, and tests that control links, have their turn
 DESCRIPTOR_VARIABLE = "TT_METAL_MOCK_CLUSTER_DESC_PATH"
 
 
@@ -35,7 +37,11 @@ class MeshServer:
         self._sockets: dict[int, tuple[Chip, pynng.Pair1]] = {}
         self._selector = selectors.DefaultSelector()
         self._waiting: list[socket.socket] = []
-        self._addresses: list[str] = []
+        control = listen(program_id(), "links")
+        if control is None:
+            raise RuntimeError(f"another process controls the links of program {program_id()}")
+        self._selector.register(control, selectors.EVENT_READ, ("links", control))
+        self._control = LinkControl(self.clock)
 
     @property
     def expected(self) -> int:
@@ -52,6 +58,8 @@ class MeshServer:
                     kind, value = key.data
                     if kind == "chip":
                         self._serve(*value)
+                    elif kind == "links":
+                        self._control.answer(value)
                     else:
                         address, connection = accept(value)
                         self._waiting.append(connection)
@@ -66,7 +74,6 @@ class MeshServer:
         translated, why = translation_source(os.environ)
         chip = Chip(number, self.clock, translated, why, address)
         self.chips.append(chip)
-        self._addresses.append(address)
         self.diagnosis.watch(chip.device.tt_device, number)
         if len(self.chips) == self.expected:
             self._wire()
@@ -87,7 +94,7 @@ class MeshServer:
                 self.chips[end.place.chip].connect(end.place.channel)
 
     def _serve(self, chip: Chip, connection: pynng.Pair1) -> None:
-        while True:
+        for _ in range(_AT_A_TIME):
             try:
                 request = wire.parse(connection.recv(block=False))
             except pynng.TryAgain:
