@@ -16,6 +16,7 @@ from runtime_patches.simulated_n150.simulator.patches import (
     moves,
     noc,
     packer,
+    resting,
     stream_registers,
     tile_view,
     unpacker,
@@ -43,5 +44,6 @@ def all_patches() -> list[Patch]:
         ethernet.PATCH,
         lookups.PATCH,
         core.PATCH,
+        resting.PATCH,
         moves.PATCH,
     ]
