@@ -46,7 +46,6 @@ def speculate(mesh, config, state, prompt: list[int], chunk_size: int, capacity:
     """Prefill a prompt, then each of `runs` behind it: by run the logits of both rows at each step, the tokens
     they are best at, the priorities of both rows after each layer, and the outcomes; and both rows' caches after
     the first run, keys in Hugging Face's order."""
-    import torch
     import ttnn
     from loguru import logger
 
