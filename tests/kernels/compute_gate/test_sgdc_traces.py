@@ -11,12 +11,14 @@ import torch
 
 from runtime_patches import sgdc
 from tests.kernels.compute_gate.test_sgdc_alternations import Memory, Op, agree, draw_ops, model
+from tt_kernels.common import reference as common_reference
 from tt_kernels.compute_gate import reference
 
 pytestmark = pytest.mark.sim
 
 REGIONS = 2  # gates in a trace
 TRACES = 4
+USERS = 2
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +152,79 @@ def test_random_alternations_inside_replayed_traces(gated, whole_chip):
         for op in ops
     )
     assert skipped > count / 3, "the replays skip too little to prove anything"
+
+
+def pair_body(mesh, steps):
+    """One trace of the pair: an exchange, a gated matmul and add, an ungated add. After each replay of `steps` (each
+    chip's priorities and value): the residual, the gathered priorities, and each chip's results; then who gave up."""
+    import ttnn
+
+    from tt_kernels.common.peer import ChipPairs, PeerError
+    from tt_kernels.common.priority import priority_row
+    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    def a_chip_each(parts, dtype, layout, **place):
+        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+        return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, **place)
+
+    def tiles(values, **place):
+        parts = [torch.full((1, 1, 32, 32), float(value)) for value in values]
+        return a_chip_each(parts, ttnn.bfloat16, ttnn.TILE_LAYOUT, **place)
+
+    def rows(values, **place):
+        return a_chip_each([priority_row(row) for row in values], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, **place)
+
+    def values_of(tensor):
+        return [ttnn.to_torch(part).unique().tolist() for part in ttnn.get_device_tensors(tensor)]
+
+    clear_compute_gate(mesh)
+    exchange = DeviceExchange(ChipPairs(mesh, 1), users=USERS)
+    residual, product, sum_, after, ones = (tiles((v, v), device=mesh) for v in (0, 0, 0, 0, 1))
+    blank, priority = tiles((0, 0)), rows(([2] * USERS, [0] * USERS), device=mesh)
+
+    def work():
+        gathered = exchange(residual, priority)
+        with skip_compute(priority, users=USERS):
+            ttnn.matmul(residual, ones, optional_output_tensor=product)
+            ttnn.add(product, ones, output_tensor=sum_)
+        ttnn.add(sum_, ones, output_tensor=after)
+        return gathered
+
+    work()
+    entries = mesh.num_program_cache_entries()
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    gathered = work()
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    found = []
+    for priorities, values in steps:
+        ttnn.copy_host_to_device_tensor(rows(priorities), priority)
+        ttnn.copy_host_to_device_tensor(tiles(values), residual)
+        for tensor in (product, sum_, after):
+            ttnn.copy_host_to_device_tensor(blank, tensor)
+        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
+        told = [ttnn.to_torch(part)[0, 0, :, :USERS].tolist() for part in ttnn.get_device_tensors(gathered)]
+        found.append((values_of(residual), told, *map(values_of, (product, sum_, after))))
+    ttnn.release_trace(mesh, trace)
+    try:
+        exchange.check()
+        failure = None
+    except PeerError as error:
+        failure = str(error)
+    return found, failure, mesh.num_program_cache_entries() - entries
+
+
+@pytest.mark.timeout(900)
+def test_one_trace_of_a_pair_serves_every_outcome(sim_mesh):
+    """Chip 0 works and chip 1 skips, both work, chip 1 works and chip 0 skips, in turns."""
+    rows = [([2, 2], [0, 0]), ([1, 1], [2, 0]), ([0, 0], [1, 2]), ([0, 3], [1, 1]), ([2, 2], [0, 0])]
+    steps = [([list(row) for row in pair], (2 * i + 1, 2 * i + 2)) for i, pair in enumerate(rows)]
+    mesh = sim_mesh((1, 2), "1x1", overlays=sgdc.overlays(), dispatch="fast")
+    found, failure, new_programs = mesh.run(pair_body, steps, timeout=800)
+    assert failure is None and new_programs == 0
+    for number, ((priorities, values), seen) in enumerate(zip(steps, found, strict=True)):
+        value = float(values[common_reference.sender(priorities, USERS)])
+        skips = [reference.skips(row, USERS) for row in priorities]
+        expected = [[32 * value, 32 * value + 1, 32 * value + 2], [0.0, 0.0, 1.0]]  # run, skipped
+        results = [[[expected[skip][i]] for skip in skips] for i in range(3)]
+        assert seen == ([[value], [value]], [priorities, priorities], *results), f"replay {number}"
