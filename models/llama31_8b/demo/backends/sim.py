@@ -130,7 +130,7 @@ def main(arguments: list[str]) -> int:
         print(
             f"simulated N150, {GRID} cores: {TINY.num_hidden_layers} layers, hidden {TINY.hidden_size}, "
             f"random weights, {precision.name} precision, a random prompt of {PROMPT_TOKENS} tokens; "
-            "exact attention, steps run eagerly (the simulator replays no traces)",
+            "exact attention, steps run eagerly",
             flush=True,
         )
         weights, store = WeightMap(TINY, state, plan), WeightStore(device, plan)
