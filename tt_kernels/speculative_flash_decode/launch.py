@@ -17,7 +17,7 @@ from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, che
 from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
 from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings, Tensors
-from tt_kernels.speculative_flash_decode.peer import DEFAULT_TIMEOUT_S, Peer, check_gathered
+from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
 from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core
 
@@ -72,7 +72,6 @@ def launch(
         program = empty_program(problem, [layout.plan])
         fill_program(program, problem, settings, [Member(tensors, layout.plan)], layout, noc_core)
     else:
-        timeout = timeout_words(DEFAULT_TIMEOUT_S if peer is None else peer.timeout_s)
         program = ttnn.MeshProgramDescriptor()
         for place in (peer.pairs if row is None else row).coordinates():
             here = ttnn.MeshCoordinate(*place)
@@ -83,7 +82,7 @@ def launch(
                 peer_args = peer.args(tensors.exact, peer.pairs.link_args(place, part))
             if row is not None:
                 state, links = row.state.buffer_address(), row.link_args(place, part)
-                row_args = RowArgs(row.defines, state, row.index(place), row.chips, timeout, links)
+                row_args = RowArgs(row.defines, state, row.index(place), row.chips, row.timeout, links)
             member = Member(tensors, layout.plan, index, peer_args, row_args)
             fill_program(part, problem, settings, [member], layout, noc_core)
             program[ttnn.MeshCoordinateRange(here, here)] = part
@@ -260,6 +259,11 @@ def _check_row(row: ChipRows | None, peer: Peer | None, device) -> None:
         raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
     if peer is not None and peer.pairs.pair_axis == row.row_axis:
         raise UnsupportedError(f"pairs and rows both lie along axis {row.row_axis} of the mesh")
+    if peer is not None and peer.timeout_s > row.timeout_s:
+        raise UnsupportedError(
+            f"a chip of a row waits {row.timeout_s} s for another, which may wait {peer.timeout_s} s for its peer: "
+            "give the row at least the timeout of the peer"
+        )
     if peer is not None and peer.pairs.core == row.core:
         raise UnsupportedError(
             f"core {row.core} cannot be both the exchange core of the pairs and the output core of the rows"
