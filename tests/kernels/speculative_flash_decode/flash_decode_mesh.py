@@ -60,13 +60,12 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
     tensors = [put(q, "bfloat16", "TILE_LAYOUT", (None, 2))]
     tensors += [put(part, case.cache, "TILE_LAYOUT", (None, 1)) for part in (k, v)]
     pairs = ChipPairs(mesh, PAIR_AXIS, EXCHANGE) if shape[0] == 2 else None
-    row = ChipRows(mesh, ROW_AXIS, OUTPUT, timeout_s=patience_s)
+    row = ChipRows(mesh, ROW_AXIS, OUTPUT, timeout_s=patience_s) if shape[1] > 1 else None
     found = []
     for call in calls:
-        if call.reset:
-            row.reset()
-            if pairs is not None:
-                pairs.reset()
+        for state in (pairs, row):
+            if call.reset and state is not None:
+                state.reset()
         peer = None
         if call.gathered is not None:
             words = torch.cat([gathered_words(call.gathered[place]) for place in places])
@@ -78,7 +77,7 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
             chunk_size=case.chunk_size, threshold=call.threshold, priority=priority, peer=peer, row=row,
             program_config=program_config(case),
         )  # fmt: skip
-        messages = (None if pairs is None else _error(pairs), _error(row))
+        messages = tuple(None if state is None else _error(state) for state in (pairs, row))
         held = {name: parts(value) for name, value in outputs._asdict().items()}
         found.append(
             MeshFound(
