@@ -19,7 +19,8 @@ from tt_kernels.common.cores import core_list
 Core = tuple[int, int]
 
 _NOT_LOOKED_AT = re.compile(
-    r"(to|from)_(torch|device|host|numpy)|as_tensor|de?allocate|^move$|copy_host|copy_device|load|dump|synchronize|record"
+    r"(to|from)_(torch|device|host|numpy)|as_tensor|(de|re)allocate|^move$|copy_host|copy_device|load|dump"
+    r"|synchronize|record"
 )
 _RANGE = re.compile(r"(\d+)-(\d+) - (\d+)-(\d+)")
 _looking = False

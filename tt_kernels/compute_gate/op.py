@@ -200,14 +200,14 @@ def _check_members(members: list[GateMember], users: int, layer: int | None) -> 
         if overlap := sorted(taken & cores):
             raise ValueError(f"core {overlap[0]} belongs to two members")
         taken |= cores
-        if any(member.priority.buffer_address() == other.buffer_address() for other in priorities):
-            raise ValueError("one priority tensor is given to two members; give each its own")
-        priorities.append(member.priority)
         if member.log is not None:
             _check_log(member.log, device, users, layer)
             if any(member.log is other for other in logs):
                 raise ValueError("one log is given to two members: their counts would mix; give each its own")
             logs.append(member.log)
+        if any(member.priority.buffer_address() == other.buffer_address() for other in priorities):
+            raise ValueError("one priority tensor is given to two members; give each its own")
+        priorities.append(member.priority)
     if layer is not None and not logs:
         raise ValueError(f"layer={layer} is given without a log to count in")
 

@@ -18,6 +18,7 @@ from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
 from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
+from tt_kernels.speculative_flash_decode.predictor import Predictor
 from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core
 
@@ -140,10 +141,10 @@ def launch_pair(
     ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)
 
 
-def problem_of(q, k, v, cur_pos, priority, chunk_size: int) -> Problem:
+def problem_of(q, k, v, cur_pos, priority, chunk_size: int, predictor: Predictor | None = None) -> Problem:
     """The checked shapes of a call. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size)
+    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size, predictor)
     if priority is not None:
         _unsupported_if_refused(check_priority_tensor, priority)
         named["priority"] = priority
