@@ -45,8 +45,11 @@ class DecodeAttention(ABC):
     def end_step(self, residual: ttnn.Tensor) -> None:
         """After the last layer, whose output is of the shape of `before_layer`; may change it in place."""
 
+    def guard(self, tokens: ttnn.Tensor) -> None:
+        """After the choice of tokens, uint32 [1, users]: overwrite them where the step went wrong on a chip."""
+
     def check(self) -> None:
-        """Raises when the last steps went wrong on a chip; waits for the device if it has to look there."""
+        """Raises when a step went wrong on a chip; waits for the device if it has to look there."""
 
 
 class StockDecodeAttention(DecodeAttention):

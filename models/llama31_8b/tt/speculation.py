@@ -30,6 +30,7 @@ from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD, MAX_USERS
 from tt_kernels.speculative_flash_decode.op import Peer, ProgramConfig, speculative_flash_decode
+from tt_kernels.token_guard.op import guard_tokens
 
 from ..config import LlamaConfig
 from .attention import DecodeAttention
@@ -161,6 +162,9 @@ class AttentionSpeculation(DecodeAttention):
 
     def end_step(self, residual: ttnn.Tensor) -> None:
         self.exchange(residual, self.priority)
+
+    def guard(self, tokens: ttnn.Tensor) -> None:
+        guard_tokens(tokens, [self.exchange.pairs, self.pairs])
 
     def check(self) -> None:
         """Raises PeerError when a row gave up on the other: what it computed since is not to be used."""

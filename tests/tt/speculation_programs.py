@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attention-level speculation inside the model, on a mesh of two rows in a worker (see sim_worker.py)."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from tests.support.tt_programs import figures, half_split
+
+# Cycles of the 1 GHz clock that a row waits for the other: the host launches chip after chip.
+TIMEOUT_S = 0.02
+
+
+class Run(NamedTuple):
+    """One run of decode steps: tokens that are fed in, one a step, so that a near tie ends no comparison."""
+
+    threshold: float
+    tokens: list[int]
+
+
+def build_pair(mesh, config, state, *, users=1, capacity=128, chunk_size=32, threshold=0.1, precision="bfloat16"):
+    """(TtLlama that speculates, its AttentionSpeculation)."""
+    from models.llama31_8b.tt.mesh import MeshPlan
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.precision import precision_plan
+    from models.llama31_8b.tt.speculation import AttentionSpeculation
+    from models.llama31_8b.tt.weight_map import WeightMap
+    from models.llama31_8b.tt.weight_store import WeightStore
+
+    plan = MeshPlan(*mesh.shape)
+    attend = AttentionSpeculation(
+        mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size, threshold=threshold,
+        timeout_s=TIMEOUT_S,
+    )  # fmt: skip
+    formats = precision_plan(precision, config.num_hidden_layers)
+    weights, store = WeightMap(config, state, plan), WeightStore(mesh, plan)
+    model = TtLlama(
+        mesh, plan, config, formats, weights, store, users=users, capacity=capacity, attend=attend
+    )
+    return model, attend
+
+
+def speculate(mesh, config, state, prompt: list[int], chunk_size: int, capacity: int, runs: list[Run]) -> dict:
+    """Prefill a prompt, then each of `runs` behind it: by run the logits of both rows at each step, the tokens
+    they are best at, the priorities of both rows after each layer, and the outcomes; and both rows' caches after
+    the first run, keys in Hugging Face's order."""
+    import torch
+    import ttnn
+    from loguru import logger
+
+    from models.llama31_8b.tt.model import read
+
+    model, attend = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size)
+    started = time.monotonic()
+    for start in range(0, len(prompt), 32):
+        part = prompt[start : start + 32]
+        got = model.prefill(part, 0, start, last=start + 32 >= len(prompt))
+    told = {"prefill": read(got)[0, 0, (len(prompt) - 1) % 32].float(), "runs": []}
+    logger.info("prefill: {:.0f} s", time.monotonic() - started)
+    for number, run in enumerate(runs):
+        attend.reset()
+        attend.threshold = run.threshold
+        logits, decisions = [], []
+        for step, token in enumerate(run.tokens):
+            started = time.monotonic()
+            out = model.decode(model.step_inputs([token], [len(prompt) + step]))
+            attend.check()
+            rows = [ttnn.to_torch(part)[0, 0, 0].float() for part in ttnn.get_device_tensors(out)]
+            logits.append(rows)
+            decisions.append([[layer[0] for layer in row] for row in attend.last_priorities()])
+            logger.info("run {} step {}: {:.0f} s, {}", number, step, time.monotonic() - started, decisions[-1])
+        told["runs"].append({"logits": logits, "decisions": decisions, "outcomes": attend.outcomes()})
+        if number == 0:
+            cached = len(prompt) + len(run.tokens)
+            told["cache"] = [
+                [
+                    (half_split(keys), values)
+                    for keys, values in (
+                        (_row(model.cache.keys[layer], row, cached), _row(model.cache.values[layer], row, cached))
+                        for layer in range(config.num_hidden_layers)
+                    )
+                ]
+                for row in range(2)
+            ]
+    return told
+
+
+def _row(tensor, row: int, cached: int):
+    """User 0's positions of a cache on the first chip of that row: float32 [kv heads, cached, head_dim]."""
+    import ttnn
+
+    parts = ttnn.get_device_tensors(tensor)
+    return ttnn.to_torch(parts[row * len(parts) // 2])[0, :, :cached].float()
+
+
+__all__ = ["Run", "build_pair", "figures", "speculate"]
