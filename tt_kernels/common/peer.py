@@ -63,7 +63,7 @@ def is_pair_axis(device, axis: int) -> bool:
 class _Pairs(DeviceState):
     """What both kinds of pairs have: the state of every member."""
 
-    STATE_WORDS = STATE_WORDS
+    STATE_WORDS, STATUS_WORD = STATE_WORDS, _STATE_FIELDS["status"]
 
     def states(self) -> list[MemberState]:
         """The state of every member: chips in row-major order, then the members on a chip. Waits for the

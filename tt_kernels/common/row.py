@@ -53,7 +53,7 @@ class ChipRows(DeviceState):
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
-    STATE_WORDS = 640  # sizeof(row::State), rounded up to 64 bytes
+    STATE_WORDS, STATUS_WORD = 640, _STATE_FIELDS["status"]  # sizeof(row::State), rounded up to 64 bytes
     defines = (("ROW", "1"), ("PEER_LINK_FABRIC", "1"))
 
     def __init__(

@@ -14,6 +14,7 @@ from tests.kernels.speculative_flash_decode.flash_decode_programs import Case, p
 # Of each chip's grid of 2x2: the output core and the exchange core; workers are on the others.
 GRID, OUTPUT, EXCHANGE = "2x2", (0, 1), (1, 1)
 PAIR_AXIS, ROW_AXIS = 0, 1
+TOKEN = 7
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,13 @@ class MeshCall:
 
 @dataclass(frozen=True)
 class MeshFound:
-    """What a call left, of every chip by its coordinates. messages: the errors of check() of pairs and rows."""
+    """What a call left, of every chip by its coordinates. messages: the errors of check() of pairs and rows. tokens:
+    what the token guard made of TOKEN."""
 
     outputs: dict[tuple[int, int], dict[str, torch.Tensor]]
     priorities: dict[tuple[int, int], list[int]]
     messages: tuple[str | None, str | None]
+    tokens: dict[tuple[int, int], list[int]]
 
 
 def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: float) -> list[MeshFound]:
@@ -44,6 +47,7 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
     from tt_kernels.common.priority import BYPASSED, priority_row
     from tt_kernels.common.row import ChipRows
     from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode
+    from tt_kernels.token_guard.op import guard_tokens
 
     shape = tuple(mesh.shape)
     places = [(row, column) for row in range(shape[0]) for column in range(shape[1])]
@@ -77,6 +81,8 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
             chunk_size=case.chunk_size, threshold=call.threshold, priority=priority, peer=peer, row=row,
             program_config=program_config(case),
         )  # fmt: skip
+        tokens = put(torch.full((1, case.users), TOKEN, dtype=torch.int32), "uint32", "ROW_MAJOR_LAYOUT")
+        guard_tokens(tokens, [state for state in (pairs, row) if state is not None])
         messages = tuple(None if state is None else _error(state) for state in (pairs, row))
         held = {name: parts(value) for name, value in outputs._asdict().items()}
         found.append(
@@ -84,6 +90,7 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
                 {place: {name: values[place] for name, values in held.items()} for place in places},
                 {place: row[..., : case.users].flatten().tolist() for place, row in parts(priority).items()},
                 messages,
+                {place: values.flatten().tolist() for place, values in parts(tokens).items()},
             )
         )
     return found

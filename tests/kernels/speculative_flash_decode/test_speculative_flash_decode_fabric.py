@@ -7,10 +7,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.kernels.speculative_flash_decode.flash_decode_mesh import GRID, MeshCall, MeshFound, mesh_body
+from tests.kernels.speculative_flash_decode.flash_decode_mesh import (
+    GRID,
+    TOKEN,
+    MeshCall,
+    MeshFound,
+    mesh_body,
+)
 from tests.kernels.speculative_flash_decode.flash_decode_programs import Case
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
 from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
+from tt_kernels.token_guard.op import FAILED
 
 pytestmark = pytest.mark.sim
 
@@ -45,6 +52,7 @@ def test_either_chip_sends(sim_mesh):
         check_results(found, sender)
         assert found.priorities[sender, 0] == outcome
         assert found.priorities[1 - sender, 0] == [RECEIVED] * CASE.users
+        assert all(tokens == [TOKEN] * CASE.users for tokens in found.tokens.values())
 
 
 @pytest.mark.parametrize("sender", [0, 1])
@@ -62,6 +70,7 @@ def test_a_cut_cable_leaves_the_layer_to_the_sender(sim_mesh, sender):
         assert "chip (0, 0) gave up in call 1" in pairs and "chip (1, 0) gave up in call 1" in pairs
         assert found.priorities[sender, 0] == KEPT
         assert found.priorities[1 - sender, 0] == [ACCEPTED] * CASE.users
+        assert all(tokens == [FAILED] * CASE.users for tokens in found.tokens.values()), "no token leaves"
 
 
 def test_a_late_acknowledgement_costs_a_hit_and_not_agreement(sim_mesh):
@@ -78,3 +87,4 @@ def test_a_late_acknowledgement_costs_a_hit_and_not_agreement(sim_mesh):
     assert found.messages[0] == "chip (0, 0) gave up in call 1: the peer did not acknowledge the data"
     check_results(found, 0)
     assert found.priorities == {(0, 0): KEPT, (1, 0): [RECEIVED] * CASE.users}
+    assert found.tokens == {(0, 0): [FAILED] * CASE.users, (1, 0): [TOKEN] * CASE.users}

@@ -62,7 +62,7 @@ struct State {
     Numbers outgoing;
     Numbers mailbox[2][max_chips];
 };
-static_assert(sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128);
+static_assert(sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128 && offsetof(State, status) == 9 * 4);
 
 // The connections to the next chips of the row, open from construction to close(). Runtime arguments: whether there is
 // a next chip forward, and backward; then PeerLink's of each that there is. None is opened unless `wanted`.
