@@ -252,7 +252,10 @@ def test_events_happen_at_their_cycle():
 
 def test_the_stub_is_what_an_assembler_makes_of_it():
     """The words of boot.program against an assembler's output for the same lines."""
-    code = {address: [data[i : i + 4].hex() for i in range(0, len(data), 4)] for address, data in boot.program().items()}
+    code = {
+        address: [data[i : i + 4].hex() for i in range(0, len(data), 4)]
+        for address, data in boot.program().items()
+    }
     assert code[0] == ["6f000040"]  # j 0x400
     assert code[0x400] == [
         "3711b0ff", "130101ff",  # lui sp, 0xffb01; addi sp, sp, -16
