@@ -17,7 +17,7 @@ from tests.support.tt_programs import figures
 from tests.tt.speculation_programs import Run, speculate
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
 
-pytestmark = [pytest.mark.sim, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 GRID = "2x2"  # attention wants a worker, an output and an exchange core
 CHUNK_SIZE, CAPACITY = 32, 128
 # Weights and prompt for which no two best logits lie close, and every pattern of two layers' outcomes occurs.
@@ -55,7 +55,7 @@ def told(sim_mesh, prompt, expected) -> dict:
     ]
     worker = sim_mesh((2, 1), GRID)
     state = random_state_dict(TINY, SEED)
-    return worker.run(speculate, TINY, state, prompt, CHUNK_SIZE, CAPACITY, runs, timeout=850)
+    return worker.run(speculate, TINY, state, prompt, CHUNK_SIZE, CAPACITY, runs, timeout=1450)
 
 
 def test_tokens_are_the_references_and_logits_agree_on_both_rows(told, expected):
