@@ -81,7 +81,9 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
             variables = environment.mock_environment(parse_shape(options.mock))
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None
-            variables = environment.simulated_environment(options.grid or "1x1", mesh=mesh, dispatch=options.dispatch)
+            variables = environment.simulated_environment(
+                options.grid or "1x1", mesh=mesh, dispatch=options.dispatch
+            )
     except (ValueError, RuntimeRootError) as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
+from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED, UNKNOWN
 
 
 class NobodyError(ValueError):
@@ -18,6 +18,14 @@ def highest(row: Sequence[int], users: int) -> int:
     return max(row[:users])
 
 
+def sends(own: int, other: int, member: int) -> bool:
+    """Whether `member` sends, as it sees it: with the higher priority, on a tie member 0. A member that does not know
+    its peer's goes on alone unless it knows that it holds nothing."""
+    if other == UNKNOWN:
+        return own != ACCEPTED
+    return own > other or (own == other and member == 0)
+
+
 def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = True) -> int:
     """The member that sends: the one with the highest priority over its users; member 0 on a tie.
 
@@ -27,7 +35,7 @@ def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = 
     own, other = (highest(row, users) for row in priorities)
     if somebody and own == other == ACCEPTED:
         raise NobodyError("both members have priority 0")
-    return 1 if other > own else 0
+    return 0 if sends(own, other, 0) else 1
 
 
 def after_verification(

@@ -187,12 +187,16 @@ def _check_members(members: list[GateMember], users: int, layer: int | None) -> 
     device = members[0].priority.device()
     taken: set[tuple[int, int]] = set()
     logs: list[OutcomeLog] = []
+    priorities: list = []
     for member in members:
         check_on_device("the priority of a member", member.priority, device)
         cores = _cores_of(member, device)
         if overlap := sorted(taken & cores):
             raise ValueError(f"core {overlap[0]} belongs to two members")
         taken |= cores
+        if any(member.priority.buffer_address() == other.buffer_address() for other in priorities):
+            raise ValueError("one priority tensor is given to two members; give each its own")
+        priorities.append(member.priority)
         if member.log is not None:
             _check_log(member.log, device, users, layer)
             if any(member.log is other for other in logs):

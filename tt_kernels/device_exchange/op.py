@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB = 0
 _DECISION_SEMAPHORE = 0
-_PIECES_IN_BUFFER = 16  # two batches of exchange.hpp
+_PIECES_IN_BUFFER = 16  # pieces_in_buffer of exchange.hpp
 DEFAULT_TIMEOUT_S = 2.0
 
 
@@ -193,8 +193,15 @@ class DeviceExchange:
         specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in tensors]
         if specs[0] != specs[-1]:
             raise ValueError(f"the members' tensors differ: {specs[0]} and {specs[-1]}")
-        if any(t.buffer_address() == tensors[0].buffer_address() for t in tensors[1:]):
-            raise ValueError("the members of a core pair need a tensor each; the same one was given twice")
+        if tensors[0].volume() == 0:
+            raise ValueError(
+                f"the tensors are empty, of shape {tuple(tensors[0].shape)}: there is nothing to exchange"
+            )
+        for name, parts in (("tensor", tensors), ("priority", priorities)):
+            if len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address():
+                raise ValueError(
+                    f"the members of a core pair need a {name} each; the same one was given twice"
+                )
         return tensors, priorities
 
     def _parts(self, name: str, given) -> list[ttnn.Tensor]:
@@ -208,6 +215,8 @@ class DeviceExchange:
         if len(parts) != wanted:
             raise ValueError(f"{type(self.pairs).__name__} takes {wanted} of {name}, not {len(parts)}")
         for part in parts:
+            if not part.is_allocated():
+                raise ValueError(f"{name} has been deallocated")
             if part.storage_type() != ttnn.StorageType.DEVICE:
                 raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
             check_on_device(name, part, self.pairs.device)

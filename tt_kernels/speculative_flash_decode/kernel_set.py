@@ -12,7 +12,7 @@ from typing import Any
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.kernel import Values, kernel_descriptor
 from tt_kernels.speculative_flash_decode.buffers import TILE_BYTES
-from tt_kernels.speculative_flash_decode.member import Member, Settings
+from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings
 from tt_kernels.speculative_flash_decode.work_split import Core
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -63,6 +63,7 @@ class KernelSet:
         tensors = self.members[0].tensors
         read = {"output": tensors.exact} | self._source_accessors()
         written = {"norm": tensors.distance_sq, "priority": _present(tensors.priority, tensors.distance_sq)}
+        row = self.members[0].row
         threshold_sq = float_bits(self.settings.threshold**2)
 
         def per_member(values):
@@ -73,7 +74,11 @@ class KernelSet:
                 "output_reader.cpp", ttnn.ReaderConfigDescriptor(), read, per_member(self._output_reader)
             ),
             self._kernel(
-                "output_writer.cpp", ttnn.WriterConfigDescriptor(), written, per_member(self._output_writer)
+                "output_writer.cpp",
+                ttnn.WriterConfigDescriptor(),
+                written,
+                per_member(self._output_writer),
+                () if row is None else row.defines,
             ),
             self._kernel(
                 "output_compute.cpp",
@@ -138,6 +143,7 @@ class KernelSet:
             "distance_sq": tensors.distance_sq.buffer_address(),
             "norm_sq": tensors.norm_sq.buffer_address(),
             "own_priority": _address(tensors.priority),
+            **({} if member.row is None else _row(member.row)),
         }
 
     def _exchange(self, member: Member) -> Values:
@@ -191,6 +197,16 @@ class KernelSet:
 
 def _place(member: Member, group: int, worker: int) -> dict[str, int]:
     return {"group": group, "groups": len(member.plan.groups), "worker": worker}
+
+
+def _row(row: RowArgs) -> Values:
+    return {
+        "row_state": row.state,
+        "row_index": row.index,
+        "row_chips": row.chips,
+        "row_timeout": row.timeout,
+        "row_links": row.links,
+    }
 
 
 def _sources(member: Member) -> dict[str, int]:

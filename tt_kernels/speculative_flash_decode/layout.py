@@ -34,18 +34,20 @@ def choose_layout(
     speculate: bool,
     peer: bool,
     exchange: Core | None = None,
+    output: Core | None = None,
     workers_a_head: int | None = None,
     key_chunk: int | None = None,
 ) -> Layout:
     """The Layout on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
-    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. workers_a_head: default
-    as many as take the shortest time, as `work_split.cost` has it at half the cache. key_chunk: tokens a worker
-    processes at once, default chunk_size or, said in a log line, the most that fit. Errors: UnsupportedError
-    with the numbers.
+    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the output core where
+    it is not any, in `cores` or not. workers_a_head: default as many as take the shortest time, as `work_split.cost`
+    has it at half the cache. key_chunk: tokens a worker processes at once, default chunk_size or, said in a log line,
+    the most that fit. Errors: UnsupportedError with the numbers.
     """
     _check_key_chunk(key_chunk, problem.chunk_size)
-    sizes = _group_sizes(len([core for core in cores if core != exchange]), workers_a_head, speculate)
+    for_workers = len([core for core in cores if core not in (exchange, output)])
+    sizes = _group_sizes(for_workers, workers_a_head, speculate and output is None)
     most = (key_chunk or problem.chunk_size) // TILE
     least = most if key_chunk else 1
 
@@ -63,7 +65,9 @@ def choose_layout(
         if not fitting:
             break  # more workers need more
         key_tiles = least + fitting - 1
-        plan = deal_cores(cores, problem.items, workers, speculate=speculate, exchange=exchange)
+        plan = deal_cores(
+            cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output
+        )
         takes = cost(
             half_cache, problem.items, len(plan.groups), workers, problem.chunk_tiles, key_tiles, speculate
         )

@@ -47,14 +47,28 @@ class PeerArgs:
 
 
 @dataclass(frozen=True)
+class RowArgs:
+    """What a chip's output core needs of its row. state: address of the session state, the same on all; index: place of
+    the chip among `chips`; timeout: two words of cycles; links: runtime arguments of its row::Links."""
+
+    defines: Sequence[tuple[str, str]]
+    state: int
+    index: int
+    chips: int
+    timeout: Sequence[int]
+    links: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Member:
     """One side of a pair, or the only one: its tensors and cores. index: member of the pair; member 0 sends
-    when the priorities are equal."""
+    when the priorities are equal. row: the chips it shares its users' heads with."""
 
     tensors: Tensors
     plan: CorePlan
     index: int = 0
     peer: PeerArgs | None = None
+    row: RowArgs | None = None
 
 
 @dataclass(frozen=True)

@@ -80,18 +80,26 @@ class CorePlan:
 
 
 def deal_cores(
-    cores: Sequence[Core], items: int, workers: int, *, speculate: bool, exchange: Core | None = None
+    cores: Sequence[Core],
+    items: int,
+    workers: int,
+    *,
+    speculate: bool,
+    exchange: Core | None = None,
+    output: Core | None = None,
 ) -> CorePlan:
     """Assign `cores` (in order) to the roles: as many groups of `workers` as there are, at most one for each of
     the `items` heads of all users.
 
-    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. The last of the others
-    verifies and writes the outputs of a speculative program.
+    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the core that verifies
+    and writes the outputs of a speculative program, in `cores` or not; by default the last of the others.
     """
-    rest = [core for core in cores if core != exchange]
-    groups = min(items, (len(rest) - speculate) // workers)
+    rest = [core for core in cores if core not in (exchange, output)]
+    if speculate and output is None:
+        output = rest.pop()
+    groups = min(items, len(rest) // workers)
     members = [tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups)]
-    return CorePlan(tuple(members), rest[-1] if speculate else None, exchange)
+    return CorePlan(tuple(members), output, exchange)
 
 
 # What steps of a worker cost besides its key tiles, in units of one: every chunk (row maximum, rescale, packing), every

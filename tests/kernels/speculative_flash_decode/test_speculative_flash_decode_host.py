@@ -19,8 +19,8 @@ from loguru import logger
 from models.llama31_8b.reference.model.attention import OneQuery
 from perf import start_line
 from runtime_patches.cycles import CoreCycles, Span
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED
-from tt_kernels.common.reference import NobodyError, sender
+from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED, UNKNOWN
+from tt_kernels.common.reference import NobodyError, sender, sends
 from tt_kernels.speculative_flash_decode.buffers import (
     EXCHANGE,
     OUTPUT,
@@ -118,10 +118,11 @@ def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
         #include <cstdio>
         #include "priority.hpp"
         int main() {
+            const uint32_t values[] = {0u, 1u, 2u, 3u, priority::unknown};
             for (uint32_t own = 0; own < 4; ++own) {
-                for (uint32_t other = 0; other < 4; ++other) {
+                for (uint32_t other : values) {
                     std::printf("%u %u %d %d %d\\n", own, other, priority::sends(own, other, 0),
-                                priority::sends(other, own, 1), priority::nobody_holds(own, other));
+                                priority::sends(own, other, 1), priority::nobody_holds(own, other));
                 }
             }
         }
@@ -132,15 +133,12 @@ def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
         ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
     )
     lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(lines) == 16
-    for own, other, first, second, nobody in (map(int, line.split()) for line in lines):
-        chosen = sender([[own], [other]], 1, somebody=False)
-        assert (first, second) == (chosen == 0, chosen == 1)
-        try:
-            sender([[own], [other]], 1)
-            assert not nobody
-        except NobodyError:
-            assert nobody
+    assert len(lines) == 20
+    for own, other, *found, nobody in (map(int, line.split()) for line in lines):
+        assert found == [sends(own, other, 0), sends(own, other, 1)]
+        assert bool(nobody) == (own == other == ACCEPTED)
+        if other != UNKNOWN:
+            assert sends(own, other, 0) != sends(other, own, 1), "one of them sends"
 
 
 # --- the split of work ---

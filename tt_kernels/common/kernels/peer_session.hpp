@@ -8,8 +8,8 @@
 // peer's mailbox and increments the peer's `arrivals`. That also says: my buffers of call n may be written. A
 // member that comes with a role writes nothing to one that does not come with the other. It is at most one call
 // ahead, since it cannot leave call n before its peer arrived in it; so the two slots suffice. Data that
-// follow are confirmed by `deliveries`. Counters only grow: nothing is reset between calls, in eager mode or
-// in a trace.
+// follow are confirmed by `deliveries`; where the sender must know that they were taken, the receiver says so by
+// `acknowledgements`. Counters only grow: nothing is reset between calls, in eager mode or in a trace.
 //
 // A wait that ends without its peer is recorded in `status` and every later call returns at once.
 
@@ -32,6 +32,8 @@ enum Status : uint32_t {
     nobody = 5,           // both priorities are 0: neither member holds the result
     same_role = 6,        // both send, or both receive
     unlike_users = 7,     // they skip different users
+    unacknowledged = 8,   // the peer did not say that it has the data
+    unsynchronised = 9,   // the exchange before this call failed on this member
 };
 
 // What a member does in a call. It is open where both decide by the rows they send each other.
@@ -50,17 +52,20 @@ struct State {
     uint32_t padding0[3];
     uint32_t deliveries;  // incremented by the peer
     uint32_t padding1[3];
+    uint32_t acknowledgements;  // incremented by the peer
+    uint32_t padding2[3];
     uint32_t calls;
     uint32_t expected;  // deliveries
     uint32_t status;
     uint32_t status_call;
     uint32_t sent;  // calls in which this member's tensor was taken
     uint32_t ties;
-    uint32_t padding2[2];
+    uint32_t awaited;  // acknowledgements
+    uint32_t padding3[5];
     Message outgoing;
     Message mailbox[2];
 };
-static_assert(sizeof(Message) == 160 && sizeof(State) == 64 + 3 * 160);
+static_assert(sizeof(Message) == 160 && sizeof(State) == 96 + 3 * 160);
 
 class Session {
 public:
@@ -71,12 +76,14 @@ public:
     volatile tt_l1_ptr State& state() { return *state_; }
     bool usable() const { return state_->status == fine; }
     const volatile tt_l1_ptr uint32_t* own_row() const { return state_->outgoing.row; }
+    // Where own_row() lies, for reading the priorities without arriving in a call.
+    uint32_t own_row_address() const { return address(offsetof(State, outgoing) + offsetof(Message, row)); }
     const volatile tt_l1_ptr uint32_t* other_row() const { return mailbox().row; }
 
     // Start the next call. `read_row` fills this member's priorities in at the L1 address it is given.
     template <typename Link, typename ReadRow>
     bool arrive(Link& link, ReadRow read_row) {
-        read_row(address(offsetof(State, outgoing) + offsetof(Message, row)));
+        read_row(own_row_address());
         return announce(link, open, 0, sizeof(Message));
     }
 
@@ -111,6 +118,19 @@ public:
         state_->expected = target;
         const auto arrived = [this, target] { return bounded::reached(&state_->deliveries, target); };
         return bounded::wait(timeout_, arrived) || fail(delivery_absent);
+    }
+
+    // Tell the peer that its data are taken.
+    template <typename Link>
+    bool acknowledge(Link& link) {
+        return link.increment(address(offsetof(State, acknowledgements))) || fail(link_blocked);
+    }
+
+    bool await_acknowledgement() {
+        const uint32_t target = state_->awaited + 1;
+        state_->awaited = target;
+        const auto arrived = [this, target] { return bounded::reached(&state_->acknowledgements, target); };
+        return bounded::wait(timeout_, arrived) || fail(unacknowledged);
     }
 
     bool fail(Status status) {

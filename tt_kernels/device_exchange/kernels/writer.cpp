@@ -16,12 +16,28 @@
 namespace {
 
 template <typename Accessor>
-void write_gathered(const Accessor& gathered, uint32_t member, peer::Session& session) {
-    const uint32_t own = reinterpret_cast<uint32_t>(session.own_row());
-    const uint32_t other = reinterpret_cast<uint32_t>(session.other_row());
-    noc_async_write(own, gathered.get_noc_addr(member), priority::row_bytes);
-    noc_async_write(other, gathered.get_noc_addr(1 - member), priority::row_bytes);
+void write_gathered(const Accessor& gathered, uint32_t member, uint32_t own_row, uint32_t other_row) {
+    noc_async_write(own_row, gathered.get_noc_addr(member), priority::row_bytes);
+    noc_async_write(other_row, gathered.get_noc_addr(1 - member), priority::row_bytes);
     noc_async_write_barrier();
+}
+
+// After a failure: what the call's ops may rely on is that the peer is unknown, and where `holds_nothing` that this
+// member has not got the tensor of the higher priority.
+template <typename Accessor>
+void write_unsynchronised(
+    const Accessor& gathered, uint32_t member, uint32_t own_row, uint32_t scratch, bool holds_nothing) {
+    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
+    for (uint32_t user = 0; user < priority::max_users; ++user) {
+        words[user] = priority::unknown;
+    }
+    if (holds_nothing) {
+        volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(own_row);
+        for (uint32_t user = 0; user < priority::max_users; ++user) {
+            own[user] = priority::accepted;
+        }
+    }
+    write_gathered(gathered, member, own_row, scratch);
 }
 
 // Whether this member sends; fails when neither holds the result.
@@ -79,30 +95,37 @@ void kernel_main() {
     volatile tt_l1_ptr uint32_t* decision =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
     peer::Session session(RUNTIME_ARG(state), timeout);
+    const auto read_row = [&](uint32_t to) {
+        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
+        noc_async_read_barrier();
+    };
+    // Free where nothing is sent, or any more.
+    static_assert(exchange::pieces_in_buffer * piece_bytes >= priority::row_bytes);
+    const uint32_t scratch = get_write_ptr(pieces_cb);
     if (!session.usable()) {
         *decision = exchange::receive;
+        read_row(session.own_row_address());
+        write_unsynchronised(gathered, member, session.own_row_address(), scratch, false);
         return;
     }
 
     uint32_t link_args = RUNTIME_INDEX(link);
     PeerLink link(link_args, timeout);
     bool sends = false;
-    bool running = session.arrive(link, [&](uint32_t to) {
-        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
-        noc_async_read_barrier();
-    });
-    running = running && session.await_peer() && decide(session, member, users, sends);
-    *decision = running && sends ? exchange::send : exchange::receive;
-    if (running) {
-        if (sends) {
-            session.state().sent = session.state().sent + 1;
-            const bool sent = send_tensor<pieces_cb, pages, page_bytes, piece_bytes>(link, target);
-            running = sent ? session.confirm(link) : session.fail(peer::link_blocked);
-        }
-        write_gathered(gathered, member, session);
-        if (!sends) {
-            session.await_delivery();
-        }
+    const bool met = session.arrive(link, read_row) && session.await_peer() && decide(session, member, users, sends);
+    *decision = met && sends ? exchange::send : exchange::receive;
+    bool done = met;
+    if (met && sends) {
+        session.state().sent = session.state().sent + 1;
+        const bool sent = send_tensor<pieces_cb, pages, page_bytes, piece_bytes>(link, target);
+        done = sent ? session.confirm(link) : session.fail(peer::link_blocked);
+    } else if (met) {
+        done = session.await_delivery();
+    }
+    if (done) {
+        write_gathered(gathered, member, session.own_row_address(), reinterpret_cast<uint32_t>(session.other_row()));
+    } else {
+        write_unsynchronised(gathered, member, session.own_row_address(), scratch, met && !sends);
     }
     link.drain();
     link.close();

@@ -45,12 +45,14 @@ inline void fetch(
         words[first_tokens + user] = at < 0 ? 0 : at + 1;
     }
     words[receiving] = 0;
+    words[alone] = 0;
     if constexpr (config::has_peer) {
         const auto highest = [](uint32_t row) {
             return priority::highest(reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(row), config::users());
         };
         const uint32_t own = highest(scratch + line_bytes), other = highest(scratch + 2 * line_bytes);
         words[receiving] = !priority::sends(own, other, from.member);
+        words[alone] = other == priority::unknown;
     }
 }
 

@@ -21,17 +21,20 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
 
 // Rows of head_tiles cache tiles, row r from tile base + r * head_tiles. A push is one row, which divides the
-// buffer's size, so rows never wrap around; those in flight may lie on both sides of its end.
+// buffer's size, so rows never wrap around; those in flight may lie on both sides of its end. Of the last row only the
+// first `visible` tokens are kept: what the cache holds behind the position must not matter, infinite or not a number,
+// and 0 times that would.
 template <typename Accessor>
-void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& rows) {
+void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& rows, uint32_t visible) {
     const uint32_t tile_bytes = get_tile_size(cb);
     const uint32_t row_bytes = head_tiles * tile_bytes;
     const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
     for (uint32_t row = rows.begin; row < rows.end;) {
         const uint32_t batch = attention::least(rows_in_flight, rows.end - row);
         cb_reserve_back(cb, batch * head_tiles);
-        uint32_t to = get_write_ptr(cb);
+        uint32_t to = get_write_ptr(cb), last = to;
         for (uint32_t i = 0; i < batch; ++i) {
+            last = to;
             for (uint32_t tile = 0; tile < head_tiles; ++tile) {
                 noc_async_read_page(base + (row + i) * head_tiles + tile, cache, to + tile * tile_bytes);
             }
@@ -41,10 +44,16 @@ void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& r
             }
         }
         noc_async_read_barrier();
+        row += batch;
+        if (visible < attention::tile_tokens && row == rows.end) {
+            for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+                tile_masks::clear_rows_from(last + tile * tile_bytes, visible, tile_bytes != tile_rows::tile_bytes);
+            }
+            noc_async_read_barrier();
+        }
         for (uint32_t i = 0; i < batch; ++i) {
             cb_push_back(cb, head_tiles);
         }
-        row += batch;
     }
 }
 
@@ -129,8 +138,11 @@ void kernel_main() {
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
                     const Range chunk{begin, attention::least(begin + config::key_tiles(), range.end)};
-                    read_rows(config::cb_keys, keys, base, chunk);
-                    read_rows(config::cb_values, values, base, chunk);
+                    const uint32_t visible = attention::ends_partly(chunk.end, tokens)
+                                                 ? attention::tokens_in_last_tile(tokens)
+                                                 : attention::tile_tokens;
+                    read_rows(config::cb_keys, keys, base, chunk, visible);
+                    read_rows(config::cb_values, values, base, chunk, visible);
                 }
             }
         }
