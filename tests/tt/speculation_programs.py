@@ -20,7 +20,9 @@ class Run(NamedTuple):
     tokens: list[int]
 
 
-def build_pair(mesh, config, state, *, users=1, capacity=128, chunk_size=32, threshold=0.1, precision="bfloat16"):
+def build_pair(
+    mesh, config, state, *, users=1, capacity=128, chunk_size=32, threshold=0.1, precision="bfloat16"
+):
     """(TtLlama that speculates, its AttentionSpeculation)."""
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import TtLlama
@@ -42,7 +44,9 @@ def build_pair(mesh, config, state, *, users=1, capacity=128, chunk_size=32, thr
     return model, attend
 
 
-def speculate(mesh, config, state, prompt: list[int], chunk_size: int, capacity: int, runs: list[Run]) -> dict:
+def speculate(
+    mesh, config, state, prompt: list[int], chunk_size: int, capacity: int, runs: list[Run]
+) -> dict:
     """Prefill a prompt, then each of `runs` behind it: by run the logits of both rows at each step, the tokens
     they are best at, the priorities of both rows after each layer, and the outcomes; and both rows' caches after
     the first run, keys in Hugging Face's order."""
@@ -70,7 +74,9 @@ def speculate(mesh, config, state, prompt: list[int], chunk_size: int, capacity:
             rows = [ttnn.to_torch(part)[0, 0, 0].float() for part in ttnn.get_device_tensors(out)]
             logits.append(rows)
             decisions.append([[layer[0] for layer in row] for row in attend.last_priorities()])
-            logger.info("run {} step {}: {:.0f} s, {}", number, step, time.monotonic() - started, decisions[-1])
+            logger.info(
+                "run {} step {}: {:.0f} s, {}", number, step, time.monotonic() - started, decisions[-1]
+            )
         told["runs"].append({"logits": logits, "decisions": decisions, "outcomes": attend.outcomes()})
         if number == 0:
             cached = len(prompt) + len(run.tokens)
@@ -78,7 +84,10 @@ def speculate(mesh, config, state, prompt: list[int], chunk_size: int, capacity:
                 [
                     (half_split(keys), values)
                     for keys, values in (
-                        (_row(model.cache.keys[layer], row, cached), _row(model.cache.values[layer], row, cached))
+                        (
+                            _row(model.cache.keys[layer], row, cached),
+                            _row(model.cache.values[layer], row, cached),
+                        )
                         for layer in range(config.num_hidden_layers)
                     )
                 ]

@@ -50,9 +50,7 @@ def expected(model, prompt) -> list[ReferenceSteps]:
 def told(sim_mesh, prompt, expected) -> dict:
     """What the pair did, fed with the reference's tokens."""
     thresholds = (THRESHOLD, 0.0, float("inf"))
-    runs = [
-        Run(threshold, found.tokens[:-1]) for threshold, found in zip(thresholds, expected, strict=True)
-    ]
+    runs = [Run(threshold, found.tokens[:-1]) for threshold, found in zip(thresholds, expected, strict=True)]
     worker = sim_mesh((2, 1), GRID)
     state = random_state_dict(TINY, SEED)
     return worker.run(speculate, TINY, state, prompt, CHUNK_SIZE, CAPACITY, runs, timeout=1450)

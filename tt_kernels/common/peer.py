@@ -55,6 +55,7 @@ class _Pairs(DeviceState):
     """What both kinds of pairs have: the state of every member."""
 
     STATE_WORDS = STATE_WORDS
+    STATUS_WORD = _STATE_FIELDS["status"]
 
     def states(self) -> list[MemberState]:
         """The state of every member: chips in row-major order, then the members on a chip. Waits for the

@@ -52,6 +52,7 @@ class ChipRows(DeviceState):
     """
 
     STATE_WORDS = 640  # sizeof(row::State), rounded up to 64 bytes
+    STATUS_WORD = _STATE_FIELDS["status"]
     defines = (("ROW", "1"), ("PEER_LINK_FABRIC", "1"))
 
     def __init__(self, mesh, row_axis: int = 1, core: tuple[int, int] = (0, 0), link: int = 0):
