@@ -50,7 +50,6 @@ def speculate(
     """Prefill a prompt, then each of `runs` behind it: by run the logits of both rows at each step, the tokens
     they are best at, the priorities of both rows after each layer, and the outcomes; and both rows' caches after
     the first run, keys in Hugging Face's order."""
-    import torch
     import ttnn
     from loguru import logger
 
@@ -93,6 +92,55 @@ def speculate(
                 ]
                 for row in range(2)
             ]
+    told["generated"] = generated(model, prompt, 4)
+    told["guarded"] = guarded(model)
+    return told
+
+
+def generated(model, prompt: list[int], new_tokens: int) -> dict:
+    """A greedy text chosen on the chips: its tokens, and the hits, misses and bypassed positions of its result."""
+    from models.llama31_8b.tt.generator import Generator
+
+    model.attend.threshold = 0.6
+    generator = Generator(model, prefill_chunk=32)
+    result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
+    found = result.statistics
+    return {
+        "tokens": result.token_ids[0],
+        "counts": (found.hits, found.misses, found.bypassed_positions),
+        "why_eager": generator.why_eager,
+    }
+
+
+def guarded(model) -> dict:
+    """Tokens behind the guard, while all is well and when the second chip's attention has given up on its peer: both
+    chips' tokens, and what the generator makes of them."""
+    import torch
+    import ttnn
+
+    from models.llama31_8b.tt.generator import _result
+    from tt_kernels.common.peer import PeerError
+
+    attend, told = model.attend, []
+    for status in (0, 8):
+        states = torch.zeros(2, 1, 1, attend.pairs.STATE_WORDS, dtype=torch.int32)
+        states[1, ..., attend.pairs.STATUS_WORD] = status
+        host = ttnn.from_torch(
+            states,
+            dtype=ttnn.uint32,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0),
+        )
+        ttnn.copy_host_to_device_tensor(host, attend.pairs.state)
+        tokens = model.put_integers(torch.tensor([[7]]), "uint32")
+        attend.guard(tokens)
+        seen = [int(ttnn.to_torch(part)) & 0xFFFFFFFF for part in ttnn.get_device_tensors(tokens)]
+        try:
+            outcome = _result(model, tokens, chosen=True).tolist()
+        except PeerError as error:
+            outcome = str(error)
+        told.append((seen, outcome))
+    attend.reset()
     return told
 
 

@@ -16,6 +16,7 @@ from tests.support.alspec_reference import Recorded, ReferenceSteps, reference_s
 from tests.support.tt_programs import figures
 from tests.tt.speculation_programs import Run, speculate
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
+from tt_kernels.token_guard.op import FAILED
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 GRID = "2x2"  # attention wants a worker, an output and an exchange core
@@ -116,3 +117,20 @@ def test_both_rows_cache_every_token(told, expected):
             found = figures(mine, wanted)
             logger.info("{} of layer {}: {}", name, layer, found)
             assert found["pcc"] >= LEAST_PCC
+
+
+def test_the_generator_chooses_on_the_chips_and_counts(told, expected):
+    found, steps = told["generated"], 3
+    assert found["tokens"] == expected[0].tokens[: steps + 1]
+    pairs = list(zip(expected[0].ratios[:steps], expected[0].accepted[:steps], strict=True))
+    hits = sum(sum(accepted) for _, accepted in pairs)
+    bypassed = sum(ratios[0] is None for ratios, _ in pairs)
+    assert found["counts"] == (hits, 2 * (steps - bypassed) - hits, bypassed)
+
+
+def test_no_token_is_emitted_after_an_exchange_that_failed(told):
+    """The failure of the second chip is told by its tokens alone; its state says why."""
+    well, failed = told["guarded"]
+    assert well == ([7, 7], [[7]])
+    assert failed[0] == [7, FAILED]
+    assert failed[1] == ("attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data")

@@ -73,12 +73,33 @@ class Outcomes:
     sent: tuple[int, int]
     failures: tuple[str, ...]
 
+    # As of results.AttentionStatistics.
+
+    @property
+    def hits(self) -> int:
+        return sum(layer.hits for layer in self.layers)
+
+    @property
+    def misses(self) -> int:
+        return sum(layer.misses for layer in self.layers)
+
+    @property
+    def bypassed(self) -> int:
+        return sum(layer.bypassed for layer in self.layers)
+
+    @property
+    def bypassed_positions(self) -> int:
+        """Decoded tokens, over all users, for which no layer speculated."""
+        return self.layers[0].bypassed
+
     @property
     def hit_rate(self) -> float | None:
         """Over all layers; None where nothing was verified."""
-        return LayerCounts(
-            sum(layer.hits for layer in self.layers), sum(layer.misses for layer in self.layers), 0
-        ).hit_rate
+        return LayerCounts(self.hits, self.misses, self.bypassed).hit_rate
+
+    @property
+    def hit_rate_per_layer(self) -> list[float | None]:
+        return [layer.hit_rate for layer in self.layers]
 
 
 def check_speculation(plan: MeshPlan, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
@@ -172,6 +193,9 @@ class AttentionSpeculation(DecodeAttention):
                 state.check()
             except PeerError as error:
                 raise PeerError(f"{what}: {error}") from error
+
+    def statistics(self) -> Outcomes:
+        return self.outcomes()
 
     def reset(self) -> None:
         """Forget outcomes and failures. No step may be under way."""
