@@ -26,11 +26,9 @@ from models.llama31_8b.tt.precision import precision_plan
 from models.llama31_8b.tt.speculation import AttentionSpeculation
 from models.llama31_8b.tt.weight_map import WeightMap
 from models.llama31_8b.tt.weight_store import WeightStore
+from perf.bench_alspec import ATTENTION, EXCHANGE, GATE, hit_pattern
 from runtime_patches.timeline import Timeline
 from tt_kernels.speculative_flash_decode.op import flash_decode
-
-# How the programs of speculation are named; others have the name of their ttnn op.
-EXCHANGE, ATTENTION, GATE = "exchange", "attention", "gate"
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,6 @@ class ForcedSpeculation(AttentionSpeculation):
     def __call__(self, layer, q, keys, values, positions):
         self.threshold = math.inf if self.hits[layer] else 0.0
         return super().__call__(layer, q, keys, values, positions)
-
-
-def hit_pattern(layers: int, rate: float) -> list[bool]:
-    """Which layers hit: the whole number of them nearest below `rate`, spread evenly, as appendix F counts them."""
-    hits = math.floor(layers * rate)
-    return [(index + 1) * hits // layers > index * hits // layers for index in range(layers)]
 
 
 def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -32,6 +33,7 @@ RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 WORKER = "--worker"  # how the measuring process is started: with a file for its answer and the shape
+# How the programs of speculation are named; others have the name of their ttnn op.
 ATTENTION, EXCHANGE, GATE = "attention", "exchange", "gate"
 
 Span = Mapping[str, Any]
@@ -55,6 +57,12 @@ class Parts:
         return token_latency(
             self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
         )
+
+
+def hit_pattern(layers: int, rate: float) -> list[bool]:
+    """Which layers hit: the whole number of them nearest below `rate`, spread evenly, as appendix F counts them."""
+    hits = math.floor(layers * rate)
+    return [(index + 1) * hits // layers > index * hits // layers for index in range(layers)]
 
 
 def cycles(step: Step) -> int:
