@@ -216,7 +216,7 @@ def run(shape: Mapping[str, int], rates: Sequence[float]) -> dict[str, Step]:
         asked = json.dumps({"shape": dict(shape), "rates": list(rates)})
         command = [sys.executable, "-m", "perf.bench_alspec", WORKER, str(answer), asked]
         done = subprocess.run(
-            command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
+            command, env=process_environment(variables), check=False
         )
         if done.returncode or not answer.exists():
             raise SystemExit(f"the measuring process ended with status {done.returncode}")

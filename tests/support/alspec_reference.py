@@ -13,7 +13,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention, Attenti
 
 
 class Recorded(ALSpecAttention):
-    """ALSpecAttention of one user that keeps |guess - exact| / |exact| of each layer of the step, None where bypassed."""
+    """ALSpecAttention of one user that keeps |guess - exact| / |exact| of a step's layers, None where bypassed."""
 
     def begin_step(self, step, layers):
         super().begin_step(step, layers)
