@@ -45,5 +45,5 @@ setup(
             "scipy>=1.11",
         ],
     },
-    entry_points={"console_scripts": ["llama-alspec=models.llama31_8b.demo.demo:main"]},
+    entry_points={"console_scripts": ["llama-alspec=models.llama31_8b.demo.__main__:main"]},
 )

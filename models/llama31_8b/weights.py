@@ -36,13 +36,19 @@ _HUB_COPIES = ["original/*", "consolidated*"]
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    """A model ready to run. `source` is what the user named, or the default model's name."""
+class Checkpoint:
+    """What a text needs to know of a model. `source` is what the user named, or the default model's name."""
 
     config: LlamaConfig
-    model: ReferenceLlama
     tokenizer: Tokenizer
     source: str
+
+
+@dataclass(frozen=True)
+class LoadedModel(Checkpoint):
+    """A checkpoint with the reference model of its weights, ready to run."""
+
+    model: ReferenceLlama
 
 
 def load_model(
@@ -78,7 +84,7 @@ def load_model(
             f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
         )
     model = ReferenceLlama.from_state_dict(config, load_state_dict(folder, config), dtype=dtype)
-    return LoadedModel(config, model, tokenizer, shown)
+    return LoadedModel(config, tokenizer, shown, model)
 
 
 def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:

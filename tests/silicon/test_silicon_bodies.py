@@ -17,7 +17,7 @@ from loguru import logger
 
 from models.llama31_8b.demo import board, demo
 from tests.silicon import silicon_programs
-from tests.silicon.test_llama_8b import text
+from tests.silicon.silicon_programs import text
 from tests.support.gguf_files import write_hf_folder
 from tests.support.tt_programs import TINY
 

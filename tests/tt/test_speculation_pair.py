@@ -8,7 +8,7 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.demo.simulated import TINY
+from models.llama31_8b.demo.backends.sim import TINY
 from models.llama31_8b.reference.alspec.policies import ExactAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict

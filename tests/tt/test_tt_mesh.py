@@ -13,7 +13,7 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.board import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
 from perf import mesh_memory

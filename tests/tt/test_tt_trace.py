@@ -5,7 +5,7 @@ need a board: test_llama_8b.py."""
 
 import pytest
 
-from tests.tt.test_tt_model import GRID, prompt
+from tests.support.tt_tolerances import GRID, prompt
 from tests.tt.trace_programs import texts
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -17,18 +16,29 @@ from loguru import logger
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.doctor import BOARDS, count_boards
 
-from ..tt.cards import SYSFS, check_cards, find_cards
-from ..tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
-from ..tt.precision import PrecisionError, PrecisionPlan, precision_plan
-from .options import DemoOptions, UserError
+from ...tt.cards import SYSFS, check_cards, find_cards
+from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
+from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
+from ..options import DemoOptions, UserError
+from ..support import Support
 
 if TYPE_CHECKING:
     import torch
     import ttnn
 
-    from ..config import LlamaConfig
-    from ..tt.model import TtLlama
+    from ...config import LlamaConfig
+    from ...tt.model import TtLlama
 
+_EXACT = "the model on chips has exact attention"
+SUPPORT = Support(
+    device="n150",
+    what="N150 boards, in TT-NN",
+    default_attention="exact",
+    attention={"exact": None, "sink": _EXACT, "static": _EXACT, "alspec": _EXACT},
+    drafting="the model on chips decodes one token a step",
+    chat="boards answer one prompt",
+    refused={"tail_alignment": "a chip reads whole tiles of 32 tokens"},
+)
 PRECISION = "performance"
 TRACE_REGION_BYTES = 64 * 1024**2
 
@@ -90,9 +100,9 @@ def _whole(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
-def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
+def check_machine(options: DemoOptions) -> MeshPlan:
     """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something, has fewer chips or
-    other cards, and for what boards do not do."""
+    other cards."""
     try:
         mesh = MeshPlan.choose(options.mesh)
         if reason := doctor.why_not("silicon"):
@@ -103,81 +113,74 @@ def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
         raise UserError(f"--device n150: {error}") from error
     if unsure:
         logger.warning(
-            "taken for N150, for the driver does not tell their type: card {}", ", ".join(map(str, unsure))
+            "taken for N150, since the driver does not tell their type: card {}", ", ".join(map(str, unsure))
         )
-    unsupported = {
-        f"--attention {options.attention}": options.attention in ("sink", "static"),
-        "drafting": options.drafter != "none",
-        "chat": text is None,
-    }
-    if asked := [name for name, given in unsupported.items() if given]:
-        raise UserError(f"--device n150 does not do {asked[0]}; --device cpu does")
     return mesh
 
 
-def run(options: DemoOptions, text: str | None) -> int:
+def run(options: DemoOptions, text: str) -> int:
     """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError, before any
     device work or when the boards cannot be opened."""
-    mesh = check_machine(options, text)
-    from ..conversion_cache import cache_folder
-    from ..tokenizer import Tokenizer
-    from ..tt.weight_cache import entry_folder
-    from ..weights import LoadedModel, load_state_dict, read_config, resolve_source
-    from .demo import TextPrinter, encode_prompt, show_result, token_callback
+    mesh = check_machine(options)
+    from ...conversion_cache import cache_folder, make_cache_folder
+    from ...tokenizer import Tokenizer
+    from ...tt.weight_cache import entry_folder
+    from ...weights import Checkpoint, load_state_dict, read_config, resolve_source
+    from ..report import make_report, show_result
+    from ..text import EndAtToken, TextPrinter, encode_prompt, token_callback
 
-    make_folder(cache_folder())
+    make_cache_folder(cache_folder())
     folder, shown = resolve_source(options.model)
     config = read_config(folder, name=Path(shown).name)
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
     limited = replace(config, max_position_embeddings=context_limit(config, options))
-    loaded = LoadedModel(limited, None, tokenizer, shown)
-    ids = encode_prompt(loaded, options, text)
+    checkpoint = Checkpoint(limited, tokenizer, shown)
+    ids = encode_prompt(checkpoint, options, text)
     plan = plan_run(config, options, mesh, len(ids))
-    unused = (
-        options.changed("threshold", "chunk_size", "tail_alignment") if options.attention == "alspec" else []
-    )
     logger.info(
-        "{} on {} N150, {} precision, exact attention: boards do not speculate yet{}",
-        shown,
-        mesh,
-        plan.precision.name,
-        f", so {', '.join(unused)} {'are' if len(unused) > 1 else 'is'} not used" if unused else "",
+        "{} on {} N150, {} precision, {} attention", shown, mesh, plan.precision.name, options.attention
     )
     state = load_state_dict(folder, config)
     entry = entry_folder(config, state, mesh, plan.precision)
-    make_folder(entry)
-    printer = TextPrinter(loaded, None if options.json else sys.stdout)
-    clock = TokenClock(token_callback(loaded, options, printer.push))
+    make_cache_folder(entry)
+    printer = TextPrinter(checkpoint, None if options.json else sys.stdout)
+    ending = EndAtToken(token_callback(checkpoint, options, printer.push))
+    clock = TokenClock(ending)
     device = open_mesh(mesh)
     try:
-        from ..tt.generator import Generator
+        from ...tt.generator import Generator
 
         model = _load_model(device, plan, config, state, entry)
         generator = Generator(model, choose=options.sample_on or "device")
-        result = generator.generate(
-            [ids],
-            max_new_tokens=options.max_new_tokens,
-            sampling=options.sampling(),
-            eos_token_ids=tokenizer.eos_token_ids,
-            on_token=clock,
-            context_limit=plan.limit,
-        )
+        with ending:
+            result = generator.generate(
+                [ids],
+                max_new_tokens=options.max_new_tokens,
+                sampling=options.sampling(),
+                eos_token_ids=tokenizer.eos_token_ids,
+                on_token=clock,
+                context_limit=plan.limit,
+            )
         printer.finish()
     finally:
         mesh.close(device)
-    used = replace(options, attention="exact", mesh=str(mesh), precision=options.precision or PRECISION)
+    used = replace(options, mesh=str(mesh), precision=options.precision or PRECISION)
     # The first step compiles what the kernel cache lacks; the second records the trace that the others replay.
     warm_up = clock.first_steps(2 if generator.traced else 1)
-    return show_result(loaded, used, used.policy(), ids, result, warm_up)
+    report = make_report(
+        shown, used, [result], len(ids) + len(result.token_ids[0]), result.statistics, warm_up
+    )
+    show_result(checkpoint, used, result, report, interrupted=ending.asked)
+    return 130 if ending.asked else 0
 
 
 def _load_model(
     device: ttnn.MeshDevice, plan: BoardPlan, config: LlamaConfig, state: dict[str, torch.Tensor], entry: Path
 ) -> TtLlama:
     """The model of one user, its weights through the cache `entry`."""
-    from ..tt.model import TtLlama
-    from ..tt.weight_map import WeightMap
-    from ..tt.weight_store import WeightStore
+    from ...tt.model import TtLlama
+    from ...tt.weight_map import WeightMap
+    from ...tt.weight_store import WeightStore
 
     store, weights = WeightStore(device, plan.mesh, entry), WeightMap(config, state, plan.mesh)
     return TtLlama(device, plan.mesh, config, plan.precision, weights, store, capacity=plan.capacity)
@@ -198,17 +201,6 @@ class TokenClock:
         """How many of the first `count` decode steps there were, and their seconds."""
         taken = self._times[: count + 1]
         return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0
-
-
-def make_folder(folder: Path) -> None:
-    """Raises UserError for a folder of the cache that cannot be made or written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        why = None if os.access(folder, os.W_OK) else "it cannot be written"
-    except OSError as error:
-        why = error.strerror
-    if why:
-        raise UserError(f"--device n150: the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
 
 
 def open_mesh(mesh: MeshPlan) -> ttnn.MeshDevice:

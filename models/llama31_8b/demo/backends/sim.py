@@ -18,10 +18,11 @@ from pathlib import Path
 
 from loguru import logger
 
-from ..config import LlamaConfig, RopeScaling
-from ..tt.mesh import MeshError, MeshPlan
-from ..tt.precision import PrecisionError, precision_plan
-from .options import DemoOptions, UserError
+from ...config import LlamaConfig, RopeScaling
+from ...tt.mesh import MeshError, MeshPlan
+from ...tt.precision import PrecisionError, precision_plan
+from ..options import DemoOptions, UserError
+from ..support import Support
 
 GRID = "2x1"  # a core for each query head
 CAPACITY, CHUNK, PROMPT_TOKENS = 128, 32, 40
@@ -30,10 +31,21 @@ DEFAULT_TOKENS = 3  # a step takes seconds
 PRECISION = "accuracy"
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
-# Options that mean nothing here. The prompt and --attention alspec, the default, are named as not used.
-UNUSED = (
-    "model", "json", "stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on",
-    "threshold", "chunk_size", "tail_alignment", "draft_window",
+_TINY = "a tiny random Llama is checked step by step against the reference"
+_EXACT = "the simulated chip runs exact attention"
+SUPPORT = Support(
+    device="sim",
+    what="a tiny random model in TT-NN on the simulated N150, checked step by step",
+    default_attention="exact",
+    attention={"exact": None, "sink": _EXACT, "static": _EXACT, "alspec": _EXACT},
+    drafting=_TINY,
+    chat=_TINY,
+    refused=dict.fromkeys(
+        ("prompt", "prompt_file", "model", "json", "stop", "chat_template", "max_context", "temperature", "top_k",
+         "top_p", "sample_on", "chunk_size", "tail_alignment"), _TINY
+    ),
+    reads_prompt=False,
+    seeds_weights=True,
 )  # fmt: skip
 TINY = LlamaConfig(
     vocab_size=96,
@@ -49,21 +61,13 @@ TINY = LlamaConfig(
 )
 
 
-def run(options: DemoOptions) -> int:
+def run(options: DemoOptions, text: str | None = None) -> int:
     """Check `max_new_tokens` tokens, by default a few; the exit code. Raises UserError for what cannot be simulated."""
     from runtime_patches import sgdc
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150 import doctor
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
-    if refused := [*options.changed(*UNUSED), *(["drafting"] if options.drafter != "none" else [])]:
-        raise UserError(
-            f"{refused[0]} does not go with --device sim, which runs a tiny random Llama and prints its PCC"
-        )
-    if options.attention in ("sink", "static"):
-        raise UserError(
-            f"--attention {options.attention} does not go with --device sim: its attention is exact"
-        )
     try:
         mesh = MeshPlan.choose(options.mesh)
     except MeshError as error:
@@ -76,7 +80,7 @@ def run(options: DemoOptions) -> int:
         precision_plan(precision, TINY.num_hidden_layers, options.precision_overrides)
     except PrecisionError as error:
         raise UserError(f"--device sim: {error}") from error
-    tokens = options.max_new_tokens if options.changed("max_new_tokens") else DEFAULT_TOKENS
+    tokens = options.max_new_tokens if "max_new_tokens" in options.given else DEFAULT_TOKENS
     if tokens > MOST_TOKENS:
         raise UserError(f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {tokens}")
     if reason := doctor.why_not("simulator"):
@@ -86,16 +90,12 @@ def run(options: DemoOptions) -> int:
         environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
-    ignored = options.changed("prompt", "prompt_file")
-    ignored += ["--attention alspec"] if options.attention == "alspec" else []
-    if ignored:
-        logger.info("not used by --device sim: {}", ", ".join(ignored))
     if tokens != options.max_new_tokens:
         logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", tokens)
     command = [sys.executable, "-m", __spec__.name, str(tokens), str(options.seed), precision]
     if options.precision_overrides is not None:
         command.append(os.path.abspath(options.precision_overrides))
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]
     return subprocess.run(command, env=environment, cwd=root, check=False).returncode
 
 
@@ -114,9 +114,9 @@ def main(arguments: list[str]) -> int:
     from models.llama31_8b.reference.model.random_weights import random_state_dict
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
-    from ..tt.model import TtLlama, read
-    from ..tt.weight_map import WeightMap
-    from ..tt.weight_store import WeightStore
+    from ...tt.model import TtLlama, read
+    from ...tt.weight_map import WeightMap
+    from ...tt.weight_store import WeightStore
 
     precision = precision_plan(options.precision, TINY.num_hidden_layers, options.overrides)
     plan, state = MeshPlan(), random_state_dict(TINY, options.seed)
