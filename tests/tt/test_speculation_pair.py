@@ -52,8 +52,11 @@ def expected(model, prompt) -> list[ReferenceSteps]:
 @pytest.fixture(scope="module")
 def told(sim_mesh, prompt, expected) -> dict:
     """What the pair did, fed with the reference's tokens."""
-    thresholds = (THRESHOLD, 0.0, float("inf"))
-    runs = [Run(threshold, found.tokens[:-1]) for threshold, found in zip(thresholds, expected, strict=True)]
+    cases = zip((THRESHOLD, 0.0, float("inf")), (0, SKIPPED, SKIPPED), expected, strict=True)
+    runs = [
+        Run(threshold, PROMPT_TOKENS + skipped, found.tokens[skipped:-1])
+        for threshold, skipped, found in cases
+    ]
     worker = sim_mesh((2, 1), GRID)
     state = random_state_dict(TINY, SEED)
     return worker.run(speculate, TINY, state, prompt, CHUNK_SIZE, CAPACITY, runs, timeout=3500)
