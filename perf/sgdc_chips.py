@@ -26,8 +26,8 @@ from perf.sgdc_layers import (
 )
 from perf.start_line import signed
 
-GRID, MESH = "6x1", (1, 2)
-PEER_CORE, MARK_CORE = (4, 0), (5, 0)
+GRID, MESH = "4x2", (1, 2)
+PEER_CORE, MARK_CORE = (0, 1), (1, 1)
 ATTENTION_CORES = [(x, 0) for x in range(4)]
 # A kernel on a RISC that nothing else uses on its core: its span stays that of the trace's first program.
 MARK = "#include <cstdint>\nvoid kernel_main() {}\n"
