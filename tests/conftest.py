@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -56,10 +57,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:] = device_files_first(items)
     if not config.getoption("--run-slow"):
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(pytest.mark.skip(reason="slow: give --run-slow"))
+
+
+def device_files_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests with the files that use a device first, those with most such tests before the others.
+
+    These files take minutes, the others seconds: with several processes, each of which takes file after file
+    (``--dist loadfile --no-loadscope-reorder``), the short ones fill the end, and none waits for the last long one.
+    """
+    files = [item.nodeid.split("::")[0] for item in items]
+    device = Counter(
+        file
+        for file, item in zip(files, items)
+        if any(item.get_closest_marker(m) for m in ("sim", "mock_mesh"))
+    )
+    position = {file: n for n, file in reversed(list(enumerate(files)))}
+    order = sorted(range(len(items)), key=lambda n: (-device[files[n]], position[files[n]], n))
+    return [items[n] for n in order]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -25,6 +25,7 @@ import ttnn
 
 from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.priority import INITIAL, priority_row
+from tt_kernels.common.row import ChipRows
 from tt_kernels.compute_gate.op import skip_compute
 from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
@@ -72,12 +73,33 @@ class Outcomes:
     sent: tuple[int, int]
     failures: tuple[str, ...]
 
+    # As of results.AttentionStatistics.
+
+    @property
+    def hits(self) -> int:
+        return sum(layer.hits for layer in self.layers)
+
+    @property
+    def misses(self) -> int:
+        return sum(layer.misses for layer in self.layers)
+
+    @property
+    def bypassed(self) -> int:
+        return sum(layer.bypassed for layer in self.layers)
+
+    @property
+    def bypassed_positions(self) -> int:
+        """Decoded tokens, over all users, for which no layer speculated."""
+        return self.layers[0].bypassed
+
     @property
     def hit_rate(self) -> float | None:
         """Over all layers; None where nothing was verified."""
-        return LayerCounts(
-            sum(layer.hits for layer in self.layers), sum(layer.misses for layer in self.layers), 0
-        ).hit_rate
+        return LayerCounts(self.hits, self.misses, self.bypassed).hit_rate
+
+    @property
+    def hit_rate_per_layer(self) -> list[float | None]:
+        return [layer.hit_rate for layer in self.layers]
 
 
 def check_speculation(plan: MeshPlan, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
@@ -85,11 +107,6 @@ def check_speculation(plan: MeshPlan, users: int, capacity: int, chunk_size: int
     if plan.sp != 2:
         raise SpeculationError(
             f"attention-level speculation needs a mesh of two rows, such as 2x1; {plan} has {plan.sp}"
-        )
-    if plan.tp > 1:
-        raise SpeculationError(
-            f"{plan}: each of the {plan.tp} chips of a row would decide by its own heads, and the rule is over "
-            "all of them; speculation runs on 2x1"
         )
     if not 1 <= users <= MAX_USERS:
         raise SpeculationError(f"speculation decodes 1 to {MAX_USERS} users together, got {users}")
@@ -129,6 +146,8 @@ class AttentionSpeculation(DecodeAttention):
         self.exchange = DeviceExchange(ChipPairs(mesh, SP_AXIS, core), users, timeout_s)
         # A pair's state counts the calls of one op: attention has its own.
         self.pairs = ChipPairs(mesh, SP_AXIS, core)
+        # With tensor parallelism the chips of a row decide together, over all heads, on another core.
+        self.row = ChipRows(mesh, TP_AXIS, _beside(core)) if plan.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.pairs, self.exchange.gathered, timeout_s)
@@ -151,6 +170,7 @@ class AttentionSpeculation(DecodeAttention):
             scale=self._scale,
             priority=self.priority,
             peer=self._peer,
+            row=self.row,
             program_config=self.program,
         ).exact
 
@@ -164,21 +184,24 @@ class AttentionSpeculation(DecodeAttention):
         self.exchange(residual, self.priority)
 
     def guard(self, tokens: ttnn.Tensor) -> None:
-        guard_tokens(tokens, [self.exchange.pairs, self.pairs])
+        guard_tokens(tokens, list(self._states().values()))
 
     def check(self) -> None:
         """Raises PeerError when a row gave up on the other: what it computed since is not to be used."""
-        for what, pairs in (("exchange", self.exchange.pairs), ("attention", self.pairs)):
+        for what, state in self._states().items():
             try:
-                pairs.check()
+                state.check()
             except PeerError as error:
                 raise PeerError(f"{what}: {error}") from error
+
+    def statistics(self) -> Outcomes:
+        return self.outcomes()
 
     def reset(self) -> None:
         """Forget outcomes and failures. No step may be under way."""
         self.log.reset()
-        self.exchange.pairs.reset()
-        self.pairs.reset()
+        for state in self._states().values():
+            state.reset()
 
     def outcomes(self) -> Outcomes:
         """Read the chips' counters; waits for the device."""
@@ -194,8 +217,8 @@ class AttentionSpeculation(DecodeAttention):
         exchange = self._by_row(self.exchange.pairs.states())
         failures = [
             f"{what} {name} {state.failure}"
-            for what, pairs in (("exchange", self.exchange.pairs), ("attention", self.pairs))
-            for name, state in zip(pairs.names(), pairs.states(), strict=True)
+            for what, states in self._states().items()
+            for name, state in zip(states.names(), states.states(), strict=True)
             if state.failure
         ]
         sent = tuple(chips[0].sent for chips in exchange)
@@ -204,6 +227,11 @@ class AttentionSpeculation(DecodeAttention):
     def last_priorities(self) -> list[list[list[int]]]:
         """By row and layer, the priorities of all users after the last step; for tests and diagnosis."""
         return [[list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())]
+
+    def _states(self) -> dict[str, ChipPairs | ChipRows]:
+        """What the chips keep of their calls to each other, by what calls."""
+        found: dict[str, ChipPairs | ChipRows] = {"exchange": self.exchange.pairs, "attention": self.pairs}
+        return found if self.row is None else found | {"decision of a row": self.row}
 
     def _by_row(self, chips: list) -> list[list]:
         """What each chip has, in row-major order -> a list a row."""
@@ -218,3 +246,9 @@ class AttentionSpeculation(DecodeAttention):
             device=self.mesh,
             mesh_mapper=ttnn.ShardTensor2dMesh(self.mesh, mesh_shape=self.plan.shape, dims=(0, None)),
         )
+
+
+def _beside(core: tuple[int, int]) -> tuple[int, int]:
+    """A core next to `core`, the last of a grid."""
+    x, y = core
+    return (x - 1, y) if x else (x, y - 1)
