@@ -47,7 +47,7 @@ demo: setup
 # Without the RISC-V compiler the simulated tests are reported as not run; the rest must still pass.
 test: setup-test
 	-$(PY) -m runtime_patches.simulated_n150 doctor --install
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 doctor: setup-test
 	$(PY) -m runtime_patches.simulated_n150 doctor

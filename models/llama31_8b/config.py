@@ -105,8 +105,14 @@ class LlamaConfig:
         Raises UnsupportedModelError for another architecture, biases, another activation, or a RoPE scaling
         that is not implemented, and for missing fields.
         """
+        if not isinstance(data, Mapping):
+            raise UnsupportedModelError(f"the config of {name} is not an object but {_shown(data)}")
         architectures = data.get("architectures") or []
-        unsupported = [a for a in architectures if a not in SUPPORTED_ARCHITECTURES]
+        if isinstance(architectures, str):
+            architectures = [architectures]
+        if not isinstance(architectures, list):
+            raise UnsupportedModelError(f"architectures must be a list of names, got {_shown(architectures)}")
+        unsupported = [str(a) for a in architectures if a not in SUPPORTED_ARCHITECTURES]
         if unsupported or (not architectures and data.get("model_type") != "llama"):
             raise UnsupportedModelError(
                 f"architecture {', '.join(unsupported) or data.get('model_type')!r} is not supported; "
@@ -130,8 +136,12 @@ class LlamaConfig:
         if missing:
             raise UnsupportedModelError(f"config lacks {', '.join(missing)}")
         # transformers 5 keeps theta and scaling together in `rope_parameters`; older files have two fields.
-        rope = dict(data.get("rope_parameters") or data.get("rope_scaling") or {})
-        theta = float(rope.get("rope_theta", data.get("rope_theta", 10000.0)))
+        for key in required:
+            if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
+                raise UnsupportedModelError(f"{key} must be a positive integer, got {_shown(data[key])}")
+        rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
+        scaling = _rope_scaling(rope)
+        theta = _number({"rope_theta": 10000.0, **data, **rope}, "rope_theta")
         eos = data.get("eos_token_id")
         return cls(
             vocab_size=data["vocab_size"],
@@ -142,9 +152,9 @@ class LlamaConfig:
             num_key_value_heads=data.get("num_key_value_heads") or data["num_attention_heads"],
             head_dim=data.get("head_dim") or data["hidden_size"] // data["num_attention_heads"],
             max_position_embeddings=data.get("max_position_embeddings", 2048),
-            rms_norm_eps=float(data.get("rms_norm_eps", 1e-6)),
+            rms_norm_eps=_number({"rms_norm_eps": 1e-6, **data}, "rms_norm_eps"),
             rope_theta=theta,
-            rope_scaling=_rope_scaling(rope),
+            rope_scaling=scaling,
             tie_word_embeddings=bool(data.get("tie_word_embeddings", False)),
             bos_token_id=data.get("bos_token_id"),
             eos_token_ids=tuple(eos) if isinstance(eos, (list, tuple)) else () if eos is None else (eos,),
@@ -201,13 +211,31 @@ class LlamaConfig:
 
 
 def _rope_scaling(rope: Mapping[str, Any]) -> RopeScaling:
+    if not isinstance(rope, Mapping):
+        raise UnsupportedModelError(f"rope_scaling must be an object or null, got {_shown(rope)}")
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     if rope_type in ("default", None):
         return RopeScaling()
-    fields = {k: rope[k] for k in ("factor", "low_freq_factor", "high_freq_factor") if k in rope}
-    if "original_max_position_embeddings" in rope:
-        fields["original_max_position_embeddings"] = int(rope["original_max_position_embeddings"])
+    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    fields = {name: rope[name] for name in names if name in rope}
+    for name in fields:
+        _number(rope, name)
+    if "original_max_position_embeddings" in fields:
+        fields["original_max_position_embeddings"] = int(fields["original_max_position_embeddings"])
     return RopeScaling(rope_type=rope_type, **fields)
+
+
+def _number(data: Mapping[str, Any], key: str) -> float:
+    value = data[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UnsupportedModelError(f"{key} must be a number, got {_shown(value)}")
+    return float(value)
+
+
+def _shown(value: Any) -> str:
+    """A value of a JSON file for a message of one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _LLAMA31_ROPE = RopeScaling("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)

@@ -15,10 +15,10 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from loguru import logger
 
+from runtime_patches import boards
 from runtime_patches.runtime_root import (
     SUPPORTED_VERSIONS,
     RuntimeRootError,
@@ -31,12 +31,7 @@ from runtime_patches.simulated_n150.environment import SYSTEM_SFPI, real_sfpi
 WOLFPINE_VERSION = "2.2"
 PYTHONS = ((3, 10), (3, 12))  # ttnn has wheels for these two
 MODES = ("simulator", "mock mesh", "silicon")
-BOARDS = Path("/dev/tenstorrent")
 
-
-def count_boards(folder: Path = BOARDS) -> int:
-    """Chips the driver shows: an N150 is one device."""
-    return len(list(folder.glob("[0-9]*")))
 
 
 @dataclass(frozen=True)
@@ -216,11 +211,11 @@ def _sfpi() -> Finding:
 
 
 def _boards() -> Finding:
-    boards = count_boards()
+    found = len(boards.visible_boards())
     return Finding(
         "Tenstorrent boards",
-        boards > 0,
-        f"{boards} in {BOARDS}" if boards else "none",
+        found > 0,
+        f"{found} in {boards.BOARDS}" if found else "none",
         "install a board and the tt-kmd driver",
         ("silicon",),
     )

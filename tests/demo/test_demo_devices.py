@@ -14,6 +14,7 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends import n150
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.tt.mesh import MeshPlan
+from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
 from tests.support.gguf_files import write_gguf, write_hf_folder
 from tests.support.machines import refused
@@ -59,13 +60,19 @@ def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boar
     assert n150.choose_device() == ("n150", "2 Tenstorrent chips")
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: "SFPI compiler: not installed")
     assert n150.choose_device() == ("cpu", "2 Tenstorrent chips, but SFPI compiler: not installed")
-    monkeypatch.setattr(n150.count_boards, "__defaults__", (tmp_path / "none",))
-    assert n150.choose_device() == ("cpu", f"no Tenstorrent board in {boards.devices}")
+    monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
+    assert n150.choose_device() == ("cpu", f"no Tenstorrent board in {tmp_path / 'none'}")
+
+
+def test_doctor_and_demo_count_the_boards_this_process_may_open(monkeypatch, boards):
+    monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
+    assert n150.choose_device() == ("n150", "1 Tenstorrent chips")
+    assert [f.found for f in doctor.findings() if f.part == "Tenstorrent boards"] == [f"1 in {boards.devices}"]
 
 
 def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
     write_hf_folder(tmp_path / "tiny")
-    monkeypatch.setattr(n150.count_boards, "__defaults__", (tmp_path / "none",))
+    monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
     assert (
         cli.main(
             ["--prompt", "the", "--raw", "--model", str(tmp_path / "tiny"), "--max-new-tokens", "1", "--json"]
@@ -73,7 +80,7 @@ def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
         == 0
     )
     out, err = capsys.readouterr()
-    assert "--device cpu: no Tenstorrent board in /dev/tenstorrent" in err
+    assert f"--device cpu: no Tenstorrent board in {tmp_path / 'none'}" in err
     assert json.loads(out)["options"]["device"] == "cpu"
 
 

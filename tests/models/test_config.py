@@ -101,7 +101,7 @@ REFUSED = {
     ),
     "odd head": ({"head_dim": 63}, "head_dim must be even for RoPE, got 63"),
     "no layers": ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, got 0"),
-    "text": ({"hidden_size": "576"}, "hidden_size must be a positive integer, got '576'"),
+    "text": ({"hidden_size": "576"}, 'hidden_size must be a positive integer, got "576"'),
 }
 
 
@@ -129,3 +129,30 @@ def test_files(tmp_path):
 def test_unknown_preset_lists_what_exists():
     with pytest.raises(ValueError, match="no preset named 'gpt'; presets: llama-3.1-8b, "):
         preset("gpt")
+
+
+ODD = {
+    "[]": r"the config of .* is not an object but \[\]",
+    '{"rope_scaling": "llama3"}': 'rope_scaling must be an object or null, got "llama3"',
+    '{"rope_scaling": {"rope_type": "linear", "factor": "8"}}': 'factor must be a number, got "8"',
+    '{"rope_scaling": {"rope_type": "llama3", "factor": null}}': "factor must be a number, got null",
+    '{"architectures": "GemmaForCausalLM"}': "architecture GemmaForCausalLM is not supported|'GemmaForCausalLM'",
+    '{"architectures": 7}': "architectures must be a list of names, got 7",
+    '{"architectures": [["x"]]}': r"architecture .*x.* is not supported",
+    '{"hidden_size": "64"}': 'hidden_size must be a positive integer, got "64"',
+    '{"num_attention_heads": 0}': "num_attention_heads must be a positive integer, got 0",
+    '{"rope_theta": "1e4"}': 'rope_theta must be a number, got "1e4"',
+    '{"rms_norm_eps": []}': r"rms_norm_eps must be a number, got \[\]",
+}
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_files_are_refused_by_what_they_hold(text, tmp_path):
+    odd = json.loads(text)
+    (tmp_path / "config.json").write_text(json.dumps({**BASE, **odd} if isinstance(odd, dict) else odd))
+    with pytest.raises(UnsupportedModelError, match=ODD[text]):
+        LlamaConfig.from_pretrained(tmp_path)
+
+
+def test_an_architecture_named_by_a_string_alone_is_taken():
+    assert LlamaConfig.from_hf_dict({**BASE, "architectures": "LlamaForCausalLM"}).hidden_size == 576

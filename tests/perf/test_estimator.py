@@ -27,7 +27,7 @@ def test_op_rows_sum_to_the_printed_totals(row):
     table = chip_table(int(row["chips"]))
     assert table.per_layer_ns == pytest.approx(int(row["per_layer_ns"]), rel=1e-6)
     # Table 5's fixed rows sum to 42 ns more than printed.
-    assert table.fixed_ns == pytest.approx(int(row["fixed_ns"]), rel=5e-5)
+    assert table.fixed_ns == pytest.approx(int(row["fixed_ns"]), rel=3.5e-5)
     assert table.flash_decode_ns == int(row["flash_decode_1k_ns"])
 
 
@@ -42,7 +42,7 @@ def test_op_tables_hold_every_row_of_the_paper():
 
 @pytest.mark.parametrize("row", h100_table(), ids=lambda row: f"{row.context // 1024}K")
 def test_h100_projection_reproduces_table_3(row):
-    assert project_h100(row) == pytest.approx(row.alspec_tokens_per_s, rel=0.005)
+    assert project_h100(row) == pytest.approx(row.alspec_tokens_per_s, rel=3.2e-4)
     assert project_h100(row, hit_rate=0.0) == pytest.approx(row.tp4_tokens_per_s, rel=1e-12)
 
 

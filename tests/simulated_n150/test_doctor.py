@@ -161,7 +161,7 @@ def test_run_on_a_mock_mesh_and_timeout():
         (("--mock", "1x2"), 2, "name the program"),
         (("--mock", "1x2", "--timeout", "-1", "--", "true"), 2, "above 0"),
         (("--mock", "1x2", "--", "no-such-program-here"), 127, "no-such-program-here"),
-        (("--mock", "1x2", "--grid", "1x1", "--", "true"), 2, "not allowed"),
+        (("--mock", "1x2", "--grid", "1x1", "--", "true"), 2, "--grid is for simulated ones"),
         (("--dispatch", "quick", "--", "true"), 2, "invalid choice: 'quick'"),
         (
             ("--mock", "1x2", "--dispatch", "fast", "--", "true"),

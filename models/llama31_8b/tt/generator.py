@@ -242,7 +242,7 @@ def _check_ids(model: TtLlama, user: int, prompt: Sequence[int]) -> None:
 
 def _why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
     if os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1":
-        return "slow dispatch, the simulator's, replays no traces"
+        return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
     if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:
         return "the mesh was opened without a trace region"
     return None

@@ -83,57 +83,84 @@ def model(script, whole_chip: bool):
     return history, counts
 
 
-def script_body(device, script, whole_chip, look_every):
-    import torch
-    import ttnn
+class Memory:
+    """What the ops of a script work on, on a device: tables of words, tiles, priorities and logs."""
 
-    from tests.kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.cores import core_set
-    from tt_kernels.compute_gate.op import GateMember, OutcomeLog, clear_compute_gate, skip_compute
+    def __init__(self, device, whole_chip: bool, regions: int = 1) -> None:
+        import torch
+        import ttnn
 
-    clear_compute_gate(device)
-    tables = [programs.words(device, ROWS) for _ in range(MEMBERS)]
-    tiles = [
-        ttnn.from_torch(torch.zeros(32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-        for _ in range(TILES)
-    ]
-    ones = ttnn.from_torch(torch.ones(32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-    logs = [OutcomeLog(device, 1, 2) for _ in range(1 if whole_chip else MEMBERS)]
-    priorities = [programs.priorities(device, 0) for _ in range(MEMBERS)]
-    members = [GateMember(priorities[m], core_set((m, 0)), log) for m, log in enumerate(logs)]
+        from tests.kernels.compute_gate import sgdc_programs as programs
+        from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate
 
-    def launch(op):
+        clear_compute_gate(device)
+        self.whole_chip, self.programs, self.ttnn, self.torch = whole_chip, programs, ttnn, torch
+        self.tables = [programs.words(device, ROWS) for _ in range(MEMBERS)]
+        self.tiles, self.ones = [self._tile(device, 0) for _ in range(TILES)], self._tile(device, 1)
+        self.logs = [OutcomeLog(device, 1, 2) for _ in range(1 if whole_chip else MEMBERS)]
+        # A region has priorities of its own, so that one trace can hold several gates.
+        self.priorities = [[programs.priorities(device, 0) for _ in self.logs] for _ in range(regions)]
+
+    def _tile(self, device, value: int):
+        values, bfloat16, layout = (
+            self.torch.full((32, 32), float(value)),
+            self.ttnn.bfloat16,
+            self.ttnn.TILE_LAYOUT,
+        )
+        return self.ttnn.from_torch(values, dtype=bfloat16, layout=layout, device=device)
+
+    def launch(self, op: Op) -> None:
         if op.kind == "stamp":
-            programs.stamp(tables[op.member], op.a, op.value, core=(op.member, 0))
+            self.programs.stamp(self.tables[op.member], op.a, op.value, core=(op.member, 0))
         elif op.kind == "copy":
-            programs.copy_row(tables[op.member], op.a, op.b, core=(op.member, 0))
+            self.programs.copy_row(self.tables[op.member], op.a, op.b, core=(op.member, 0))
         else:
-            ttnn.add(tiles[op.a], ones, output_tensor=tiles[op.b])
+            self.ttnn.add(self.tiles[op.a], self.ones, output_tensor=self.tiles[op.b])
 
-    def look():
-        table = [[int(row[1]) for row in ttnn.to_torch(t)[0, 0].to(torch.int64)] for t in tables]
-        values = [ttnn.to_torch(tile).unique().tolist() for tile in tiles]
-        return table, values
+    def write_priorities(self, rows: list[list[int]], region: int = 0) -> None:
+        for tensor, row in zip(self.priorities[region], rows, strict=False):
+            self.programs.write_priorities(tensor, row)
 
-    seen = {}
+    def gate(self, region: int = 0):
+        from tt_kernels.common.cores import core_set
+        from tt_kernels.compute_gate.op import GateMember, skip_compute
+
+        tensors = self.priorities[region]
+        if self.whole_chip:
+            return skip_compute(tensors[0], users=2, log=self.logs[0], layer=0)
+        members = [GateMember(t, core_set((m, 0)), self.logs[m]) for m, t in enumerate(tensors)]
+        return skip_compute(members, users=2, layer=0)
+
+    def look(self) -> tuple[list[list[int]], list[list[float]]]:
+        """Word 1 of each row of each table, and the values of each tile."""
+        read = self.ttnn.to_torch
+        table = [[int(row[1]) for row in read(t)[0, 0].to(self.torch.int64)] for t in self.tables]
+        return table, [read(tile).unique().tolist() for tile in self.tiles]
+
+
+def script_body(device, script, whole_chip, look_every):
+    memory, seen = Memory(device, whole_chip), {}
     for number, (rows, ops) in enumerate(script):
         if rows is None:
             for op in ops:
-                launch(op)
+                memory.launch(op)
         else:
-            for m in range(len(logs)):
-                programs.write_priorities(priorities[m], rows[m])
-            region = (
-                skip_compute(priorities[0], users=2, log=logs[0], layer=0)
-                if whole_chip
-                else skip_compute(members, users=2, layer=0)
-            )
-            with region:
+            memory.write_priorities(rows)
+            with memory.gate():
                 for op in ops:
-                    launch(op)
+                    memory.launch(op)
         if number % look_every == look_every - 1 or number == len(script) - 1:
-            seen[number] = look()
-    return seen, [log.read()[0][0] for log in logs]
+            seen[number] = memory.look()
+    return seen, [log.read()[0][0] for log in memory.logs]
+
+
+def agree(seen, history) -> None:
+    """Fails where what a chip held is not what the model holds then."""
+    for number, (table, tiles) in seen.items():
+        rows, sums = history[number]
+        expected = [[value + 1 if value else 0 for value in member] for member in rows]  # word 1 of a stamp
+        assert table == expected, f"rows after alternation {number}"
+        assert tiles == [[float(value)] for value in sums], f"tiles after alternation {number}"
 
 
 @pytest.mark.parametrize("whole_chip", [True, False], ids=["one gate for the chip", "a gate for each core"])
@@ -143,11 +170,7 @@ def test_random_alternations_follow_the_rules(sim_device, whole_chip):
     device = sim_device("2x1", overlays=sgdc.overlays())
     assert max(history[-1][1]) <= 256, "the sums must stay exact in bfloat16"
     seen, logs = device.run(script_body, script, whole_chip, 4, timeout=900)
-    for number, (table, tiles) in seen.items():
-        rows, sums = history[number]
-        expected = [[value + 1 if value else 0 for value in member] for member in rows]  # word 1 of a stamp
-        assert table == expected, f"rows after alternation {number}"
-        assert tiles == [[float(value)] for value in sums], f"tiles after alternation {number}"
+    agree(seen, history)
     for log, expected in zip(logs, counts, strict=False):
         assert {name: getattr(log, name) for name in expected} == expected
     skipped = sum(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loguru import logger
 
+from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
-from runtime_patches.simulated_n150.doctor import BOARDS, count_boards
 
-from ...tt.cards import SYSFS, check_cards, find_cards
+from ...tt.cards import check_cards, find_cards
+from ...tt.memory import DoesNotFit, budget
 from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
@@ -67,11 +68,11 @@ class BoardPlan(NamedTuple):
 
 def choose_device() -> tuple[str, str]:
     """The device of this machine, n150 where boards and all they need are there, else cpu; and why."""
-    boards = count_boards()
+    boards = len(driver.visible_boards())
     if not boards:
-        return "cpu", f"no Tenstorrent board in {BOARDS}"
+        return "cpu", f"no Tenstorrent board in {driver.BOARDS}"
     try:
-        check_cards(find_cards(BOARDS, SYSFS))
+        check_cards(find_cards())
     except MeshError as error:
         return "cpu", f"{boards} Tenstorrent cards, but {error}"
     if reason := doctor.why_not("silicon"):
@@ -82,8 +83,6 @@ def choose_device() -> tuple[str, str]:
 def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_tokens: int) -> BoardPlan:
     """config: the checkpoint's own. Raises UserError when the mesh cannot split the model, a chip cannot hold it with
     this context (the message has the bytes needed and present), or the model has no context of --max-context."""
-    from perf.roofline import DoesNotFit, budget
-
     limit, context = context_limit(config, options), config.max_position_embeddings
     wanted = min(prompt_tokens + options.max_new_tokens, limit)
     capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
@@ -144,8 +143,8 @@ def check_machine(options: DemoOptions) -> MeshPlan:
         mesh = MeshPlan.choose(options.mesh)
         if reason := doctor.why_not("silicon"):
             raise UserError(f"--device n150: {reason}")
-        unsure = check_cards(find_cards(BOARDS, SYSFS))
-        mesh.check_board(count_boards())
+        unsure = check_cards(find_cards())
+        mesh.check_board(len(driver.visible_boards()))
     except MeshError as error:
         raise UserError(f"--device n150: {error}") from error
     if unsure:
