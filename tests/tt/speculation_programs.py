@@ -77,7 +77,12 @@ def speculate(
             logits.append(rows)
             decisions.append([[layer[0] for layer in row] for row in attend.last_priorities()])
             logger.info(
-                "run {} step {}: {:.0f} s, {}", number, step, time.monotonic() - started, decisions[-1]
+                "run {} step {}: {:.0f} s, {}, best {}",
+                number,
+                step,
+                time.monotonic() - started,
+                decisions[-1],
+                [int(row.argmax()) for row in rows],
             )
         told["runs"].append({"logits": logits, "decisions": decisions, "outcomes": attend.outcomes()})
         if number == 0:
