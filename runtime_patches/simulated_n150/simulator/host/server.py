@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pynng
 import yaml
-from framework.bridge import host_not_stranded
-from framework.bridge import protocol as wire
+from framework.bridge import host_not_stranded, protocol
 from framework.network.noc_translation import translation_source
 
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.ethernet.link import Link, Place
+from runtime_patches.simulated_n150.simulator.host import wire
 from runtime_patches.simulated_n150.simulator.host.chip import Chip
 from runtime_patches.simulated_n150.simulator.host.control import LinkControl
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
@@ -82,7 +82,7 @@ class MeshServer:
         connection = pynng.Pair1(dial=address)
         self._selector.register(connection.recv_fd, selectors.EVENT_READ, ("chip", (chip, connection)))
         self._sockets[number] = (chip, connection)
-        connection.send(wire.build_msg(wire.CMD_EXIT))  # UMD waits for this as a sign of life
+        connection.send(protocol.build_msg(protocol.CMD_EXIT))  # UMD waits for this as a sign of life
 
     def _wire(self) -> None:
         links = []
@@ -107,16 +107,16 @@ class MeshServer:
                 request = wire.parse(connection.recv(block=False))
             except pynng.TryAgain:
                 return
-            if request.cmd == wire.CMD_READ:
+            if request.cmd == protocol.CMD_READ:
                 data = chip.fabric.read(request.core, request.address, request.size)
-                connection.send(wire.build_msg(wire.CMD_READ, data=data))
-            elif request.cmd == wire.CMD_WRITE:
+                connection.send(wire.answer(data))
+            elif request.cmd == protocol.CMD_WRITE:
                 chip.fabric.write(request.core, request.address, request.data)
-            elif request.cmd == wire.CMD_RESET_ASSERT:
+            elif request.cmd == protocol.CMD_RESET_ASSERT:
                 chip.fabric.assert_reset(request.core)
-            elif request.cmd == wire.CMD_RESET_DEASSERT:
+            elif request.cmd == protocol.CMD_RESET_DEASSERT:
                 chip.fabric.deassert_reset(request.core)
-            elif request.cmd == wire.CMD_EXIT:
+            elif request.cmd == protocol.CMD_EXIT:
                 self._selector.unregister(connection.recv_fd)
                 del self._sockets[chip.number]
                 connection.close()
