@@ -247,7 +247,9 @@ def test_events_happen_at_their_cycle():
     clock.advance(299)
     send(one, 0, 16, 0x200)
     clock.advance(1000)
-    assert sorted(other.L1_mem.bytes) == list(range(0x100, 0x110)) and link.is_cut(300) and not link.is_cut(299)
+    assert (
+        sorted(other.L1_mem.bytes) == list(range(0x100, 0x110)) and link.is_cut(300) and not link.is_cut(299)
+    )
 
 
 def test_the_stub_is_what_an_assembler_makes_of_it():
