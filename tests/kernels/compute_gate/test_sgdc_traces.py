@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.kernels.compute_gate.test_sgdc_alternations import Memory, Op, agree, draw_ops, model
+from tests.kernels.compute_gate.gate_model import Memory, Op, agree, draw_ops, model
 from tt_kernels.common import reference as common_reference
 from tt_kernels.compute_gate import reference
 
@@ -180,13 +180,13 @@ def pair_body(mesh, steps):
 
     clear_compute_gate(mesh)
     exchange = DeviceExchange(ChipPairs(mesh, 1), users=USERS)
-    residual, product, sum_, after, ones = (tiles((v, v), device=mesh) for v in (0, 0, 0, 0, 1))
+    residual, product, sum_, after, ones, mean = (tiles((v, v), device=mesh) for v in (0, 0, 0, 0, 1, 1 / 32))
     blank, priority = tiles((0, 0)), rows(([2] * USERS, [0] * USERS), device=mesh)
 
     def work():
         gathered = exchange(residual, priority)
         with skip_compute(priority, users=USERS):
-            ttnn.matmul(residual, ones, optional_output_tensor=product)
+            ttnn.matmul(residual, mean, optional_output_tensor=product)
             ttnn.add(product, ones, output_tensor=sum_)
         ttnn.add(sum_, ones, output_tensor=after)
         return gathered
@@ -225,6 +225,6 @@ def test_one_trace_of_a_pair_serves_every_outcome(sim_mesh):
     for number, ((priorities, values), seen) in enumerate(zip(steps, found, strict=True)):
         value = float(values[common_reference.sender(priorities, USERS)])
         skips = [reference.skips(row, USERS) for row in priorities]
-        expected = [[32 * value, 32 * value + 1, 32 * value + 2], [0.0, 0.0, 1.0]]  # run, skipped
+        expected = [[value, value + 1, value + 2], [0.0, 0.0, 1.0]]  # run, skipped
         results = [[[expected[skip][i]] for skip in skips] for i in range(3)]
         assert seen == ([[value], [value]], [priorities, priorities], *results), f"replay {number}"
