@@ -67,7 +67,9 @@ def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boar
 def test_doctor_and_demo_count_the_boards_this_process_may_open(monkeypatch, boards):
     monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
     assert n150.choose_device() == ("n150", "1 Tenstorrent chips")
-    assert [f.found for f in doctor.findings() if f.part == "Tenstorrent boards"] == [f"1 in {boards.devices}"]
+    assert [f.found for f in doctor.findings() if f.part == "Tenstorrent boards"] == [
+        f"1 in {boards.devices}"
+    ]
 
 
 def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):

@@ -31,7 +31,9 @@ def test_two_boards_decide_as_the_reference(board_mesh):
         ReferenceLlama.from_state_dict(TINY, state), prompt(1003), 12, Recorded(0.6, CHUNK_SIZE), CAPACITY
     )
     runs = [Run(0.6, PROMPT_TOKENS, wanted.tokens[:-1])]
-    told = board_mesh((2, 1)).run(speculate, TINY, state, prompt(1003), CHUNK_SIZE, CAPACITY, runs)
+    cache = wanted.cache
+    prefilled = [[layer[0, :, :PROMPT_TOKENS] for layer in part] for part in (cache.keys, cache.values)]
+    told = board_mesh((2, 1)).run(speculate, TINY, state, prompt(1003), prefilled, CHUNK_SIZE, CAPACITY, runs)
     (run,) = told["runs"]
     assert [int(rows[0].argmax()) for rows in run["logits"]] == wanted.tokens[1:]
     names = {ACCEPTED: True, REJECTED: False, BYPASSED: None}

@@ -47,24 +47,41 @@ def build_pair(
     return model, attend
 
 
+def load_cache(model, keys, values) -> None:
+    """Fill user 0's cache on every chip of a mesh without tensor parallelism with what a prompt leaves there.
+
+    keys, values: by layer float32 [kv heads, tokens, head_dim], keys in Hugging Face's order.
+    """
+    import torch
+    import ttnn
+
+    for layer in range(model.config.num_hidden_layers):
+        pairs = torch.stack(keys[layer].chunk(2, -1), -1).flatten(-2)  # RoPE pairs side by side
+        for tensor, content in ((model.cache.keys[layer], pairs), (model.cache.values[layer], values[layer])):
+            whole = torch.zeros(tuple(tensor.shape))
+            whole[0, :, : content.shape[1]] = content
+            host = ttnn.from_torch(
+                whole, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT,
+                mesh_mapper=ttnn.ReplicateTensorToMesh(model.mesh),
+            )  # fmt: skip
+            ttnn.copy_host_to_device_tensor(host, tensor)
+
+
 def speculate(
-    mesh, config, state, prompt: list[int], chunk_size: int, capacity: int, runs: list[Run]
+    mesh, config, state, prompt: list[int], prefilled, chunk_size: int, capacity: int, runs: list[Run]
 ) -> dict:
-    """Prefill a prompt, then each of `runs` behind it: by run the logits of both rows at each step, the tokens
-    they are best at, the priorities of both rows after each layer, and the outcomes; and both rows' caches after
-    the first run, keys in Hugging Face's order."""
+    """Decode steps behind a prompt, each of `runs`: by run the logits of both rows at each step, the priorities of both
+    rows after each layer, and the outcomes; both rows' caches after the first run, keys in Hugging Face's order; a
+    short text of the generator, prefill included; and what the guard of tokens does.
+
+    prefilled: keys and values of the whole prompt, as of `load_cache`: a simulated prefill takes as long as six steps.
+    """
     import ttnn
     from loguru import logger
 
-    from models.llama31_8b.tt.model import read
-
     model, attend = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size)
-    started = time.monotonic()
-    for start in range(0, len(prompt), 32):
-        part = prompt[start : start + 32]
-        got = model.prefill(part, 0, start, last=start + 32 >= len(prompt))
-    told = {"prefill": read(got)[0, 0, (len(prompt) - 1) % 32].float(), "runs": []}
-    logger.info("prefill: {:.0f} s", time.monotonic() - started)
+    told = {"runs": []}
+    load_cache(model, *prefilled)
     for number, run in enumerate(runs):
         attend.reset()
         attend.threshold = run.threshold
@@ -111,11 +128,14 @@ def generated(model, prompt: list[int], new_tokens: int) -> dict:
 
     generator = Generator(model, prefill_chunk=32)
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
-    found = result.statistics
+    found, cached = result.statistics, len(prompt) + new_tokens - 1
+    rows = [
+        [_row(tensor, row, cached) for tensor in (*model.cache.keys, *model.cache.values)] for row in range(2)
+    ]
     return {
         "tokens": result.token_ids[0],
         "counts": (found.hits, found.misses, found.bypassed_positions),
-        "why_eager": generator.why_eager,
+        "caches": rows,
     }
 
 
