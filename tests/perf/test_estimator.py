@@ -117,7 +117,7 @@ def test_sp_tp_as_a_timeline_of_two_groups(hit_rate, context, chips):
     receiver=st.floats(0, 1e6),
     rest=st.floats(0, 1e7),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_token_latency_formula(layers, hit_rate, fixed, per_layer, receiver, rest):
     sender = receiver + rest
     hits = math.floor(round(layers * hit_rate, 9))
