@@ -22,7 +22,8 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tensor_shapes import tensor_shapes
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.precision import PrecisionPlan, precision_plan
+from models.llama31_8b.tt.precision import precision_plan
+from models.llama31_8b.tt.speculation import AttentionSpeculation
 from models.llama31_8b.tt.weight_map import WeightMap
 from models.llama31_8b.tt.weight_store import WeightStore
 from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
@@ -56,26 +57,42 @@ class BlankStore(WeightStore):
         )
 
 
-def build_model(mesh: ttnn.MeshDevice, precision: PrecisionPlan, users: int, capacity: int) -> TtLlama:
-    """The whole model, its weights allocated on `mesh` but blank."""
+def build_model(
+    mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, layers: int | None = None,
+    chunk_size: int | None = None,
+) -> TtLlama:  # fmt: skip
+    """The model, or its first `layers`, its weights allocated on `mesh` but blank.
+
+    chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention.
+    """
     plan, config = MeshPlan(*mesh.shape), preset(MODEL)
+    config = config if layers is None else config.with_layers(layers)
     state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
+    attend = None
+    if chunk_size is not None:
+        attend = AttentionSpeculation(
+            mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size
+        )
     return TtLlama(
-        mesh, plan, config, precision, WeightMap(config, state, plan), BlankStore(mesh, plan),
-        users=users, capacity=capacity, zeroed=False,
+        mesh, plan, config, precision_plan(precision, config.num_hidden_layers),
+        WeightMap(config, state, plan), BlankStore(mesh, plan),
+        users=users, capacity=capacity, zeroed=False, attend=attend,
     )  # fmt: skip
 
 
-def measure(mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int) -> MeshMemory:
+def measure(
+    mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int, *,
+    layers: int | None = None, chunk_size: int | None = None,
+) -> MeshMemory:  # fmt: skip
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
     user.
 
-    capacity: cached positions a user; chunk: a power of two that divides it. Drops the mesh's compiled
-    programs, to count those of this model.
+    capacity: cached positions a user; chunk: a power of two that divides it. layers, chunk_size: as of
+    `build_model`. Drops the mesh's compiled programs, to count those of this model.
     """
     mesh.clear_program_cache()
     empty = _in_use(mesh)
-    model = build_model(mesh, precision_plan(precision, preset(MODEL).num_hidden_layers), users, capacity)
+    model = build_model(mesh, precision, users, capacity, layers, chunk_size)
     held = _in_use(mesh)
     decode, decoded = step_memory(
         lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users))

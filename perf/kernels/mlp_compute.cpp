@@ -10,8 +10,8 @@
 #include "api/compute/pack.h"
 
 void kernel_main() {
-    constexpr uint32_t depth = get_compile_time_arg_val(0);
-    constexpr uint32_t columns = get_compile_time_arg_val(1);
+    constexpr uint32_t depth = get_named_compile_time_arg_val("depth");
+    constexpr uint32_t columns = get_named_compile_time_arg_val("columns");
     compute_kernel_hw_startup<SrcOrder::Reverse>(0, 1, 2);
     matmul_init(0, 1);
     for (uint32_t column = 0; column < columns; ++column) {

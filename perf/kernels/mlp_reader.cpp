@@ -6,15 +6,14 @@
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
+#include "tt_kernels/common/kernels/arguments.hpp"
 
 void kernel_main() {
-    constexpr uint32_t depth = get_compile_time_arg_val(0);
-    constexpr uint32_t columns = get_compile_time_arg_val(1);
-    constexpr uint32_t batch = get_compile_time_arg_val(2);
-    constexpr auto activation_args = TensorAccessorArgs<3>();
-    constexpr auto weight_args = TensorAccessorArgs<activation_args.next_compile_time_args_offset()>();
-    const auto activations = TensorAccessor(activation_args, get_arg_val<uint32_t>(0));
-    const auto weights = TensorAccessor(weight_args, get_arg_val<uint32_t>(1));
+    constexpr uint32_t depth = get_named_compile_time_arg_val("depth");
+    constexpr uint32_t columns = get_named_compile_time_arg_val("columns");
+    constexpr uint32_t batch = get_named_compile_time_arg_val("batch");
+    const auto activations = TensorAccessor(ACCESSOR_ARGS(activations), RUNTIME_ARG(activations));
+    const auto weights = TensorAccessor(ACCESSOR_ARGS(weights), RUNTIME_ARG(weights));
     constexpr uint32_t tile_bytes = get_tile_size(0);
 
     for (uint32_t column = 0; column < columns; ++column) {

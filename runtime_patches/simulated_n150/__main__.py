@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from runtime_patches.simulated_n150 import doctor
+from runtime_patches.simulated_n150.dispatch import DISPATCHES
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,6 +37,10 @@ def main(argv: list[str] | None = None) -> int:
     where.add_argument(
         "--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ..."
     )
+    run.add_argument(
+        "--dispatch", choices=DISPATCHES, default="slow",
+        help="slow: the host launches each program (default); fast: command queues on the chip, and traces",
+    )  # fmt: skip
     run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command line of the program")
     options = parser.parse_args(argv)
@@ -44,6 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     program = options.program[1:] if options.program[:1] == ["--"] else options.program
     if not program:
         run.error("name the program to run, after --")
+    if options.mock and options.dispatch != "slow":
+        run.error(f"--dispatch {options.dispatch} is for the simulated chip; a mock mesh executes nothing")
     if options.mock and options.grid:
         run.error("a mock mesh has whole chips: --grid is for simulated ones")
     if options.timeout is not None and options.timeout <= 0:
@@ -74,7 +81,9 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
             variables = environment.mock_environment(parse_shape(options.mock))
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None
-            variables = environment.simulated_environment(options.grid or "1x1", mesh=mesh)
+            variables = environment.simulated_environment(
+                options.grid or "1x1", mesh=mesh, dispatch=options.dispatch
+            )
     except (ValueError, RuntimeRootError) as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1

@@ -23,6 +23,7 @@ from runtime_patches.runtime_root import (
     project_cache_dir,
 )
 from runtime_patches.simulated_n150 import clusters
+from runtime_patches.simulated_n150 import dispatch as dispatch_modes
 from runtime_patches.simulated_n150.grids import CORE_DESCRIPTOR, core_descriptor, grid_name, parse_grid
 
 # Whatever of these a shell holds would send the runtime elsewhere than asked.
@@ -30,7 +31,7 @@ CONFLICTING = (
     "TT_METAL_SIMULATOR",
     "TT_METAL_MOCK_CLUSTER_DESC_PATH",
     "TT_MESH_GRAPH_DESC_PATH",
-    "TT_METAL_SLOW_DISPATCH_MODE",
+    *dispatch_modes.VARIABLES,
     "TT_METAL_RUNTIME_ROOT",
     "TT_METAL_HOME",
     "TT_METAL_CACHE",
@@ -69,6 +70,7 @@ def simulated_environment(
     overlays: Overlays | None = None,
     *,
     mesh: tuple[int, int] | None = None,
+    dispatch: str = "slow",
     cache_dir: Path | None = None,
 ) -> dict[str, str]:
     """Variables for simulated N150 with a compute grid of `grid` (columns x rows) cores each.
@@ -76,11 +78,13 @@ def simulated_environment(
     overlays: further files to replace in the runtime root (for example the stubs of SGDC: static graph,
         dynamic concurrency).
     mesh: (rows, columns), one of :data:`clusters.SHAPES`: chips joined by simulated Ethernet; None is one chip.
-    Errors: ValueError for a grid that does not fit; RuntimeRootError when a part is missing or does not fit.
+    dispatch: "slow" or "fast", see :mod:`runtime_patches.simulated_n150.dispatch`.
+    Errors: ValueError for a grid that does not fit or another mesh or dispatch; RuntimeRootError when a part is
+    missing or does not fit.
     """
     from runtime_patches.simulated_n150.simulator import simulator_dir
 
-    name = grid_name(grid)
+    name, dispatching = grid_name(grid), dispatch_modes.dispatch_variables(dispatch)
     ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
     root = build_runtime_root(
         merge_overlays(
@@ -93,9 +97,8 @@ def simulated_environment(
     )
     simulator = simulator_dir(cache / "simulators", parse_grid(name), Path(sys.executable))
     variables = _root_variables(cache, root)
-    variables |= {
+    variables |= dispatching | {
         "TT_METAL_SIMULATOR": str(simulator),
-        "TT_METAL_SLOW_DISPATCH_MODE": "1",  # the only dispatch wolfpine models
         "TT_METAL_DISABLE_SFPLOADMACRO": "1",
         "WOLFPINE_PYTHON": sys.executable,
     }

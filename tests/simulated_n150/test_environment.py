@@ -105,6 +105,24 @@ def test_simulated_environment(tmp_path):
         environment.simulated_environment("9x9", cache_dir=tmp_path)
 
 
+@needs_simulator
+def test_fast_dispatch_changes_the_dispatch_and_nothing_else(tmp_path):
+    slow, fast = (
+        environment.simulated_environment("1x1", dispatch=d, cache_dir=tmp_path) for d in ("slow", "fast")
+    )
+    assert slow == environment.simulated_environment("1x1", cache_dir=tmp_path)
+    different = {name for name in slow.keys() | fast.keys() if slow.get(name) != fast.get(name)}
+    assert different == {
+        "TT_METAL_SLOW_DISPATCH_MODE", "TT_METAL_DRAM_BACKED_CQ", "TT_METAL_DISPATCH_TELEMETRY_DISABLE",
+    }  # fmt: skip
+    assert "TT_METAL_SLOW_DISPATCH_MODE" not in fast
+    assert not different & environment.process_environment({}, fast).keys(), (
+        "a shell's choice of it is dropped"
+    )
+    with pytest.raises(ValueError, match="slow or fast, got 'quick'"):
+        environment.simulated_environment("1x1", dispatch="quick", cache_dir=tmp_path)
+
+
 @needs_ttnn
 def test_mock_environment(tmp_path):
     variables = environment.mock_environment((2, 4), cache_dir=tmp_path)

@@ -133,11 +133,10 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
 
     from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.tt.generator import _step, _TokenSource
-    from models.llama31_8b.tt.precision import precision_plan
     from models.llama31_8b.tt.sampling import Chooser
     from perf.mesh_build import build_model, step_memory
 
-    model = build_model(mesh, precision_plan("performance", 32), users, 1024)
+    model = build_model(mesh, "performance", users, 1024)
     inputs = model.step_inputs([0] * users, [0] * users)
     logits = model.decode(inputs, whole=False)
     found = {}

@@ -9,27 +9,28 @@ A pair is two neighbouring chips of a mesh (`ChipPairs`: every pair along one ax
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import dataclass
 
-import torch
-
 from tt_kernels.common.cores import check_core, core_set
+from tt_kernels.common.device_state import DeviceState, PeerError
 
 STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
-_STATE_FIELDS = {"calls": 8, "status": 10, "status_call": 11, "sent": 12, "ties": 13}
+_STATE_FIELDS = {"calls": 12, "status": 14, "status_call": 15, "sent": 16, "ties": 17}
 _REASONS = {
     1: "the peer did not arrive",
     2: "the peer arrived but its data did not",
     3: "the fabric link took no packet",
     4: "the peer is in another call",
     5: "both members have priority 0, so neither holds the result",
-    6: "both members took the same role: they disagree on the gathered priorities or on which users to skip",
+    6: "both members took the same role: they disagree on the gathered priorities",
+    7: "the members skip different users",
+    8: "the peer did not acknowledge the data",
+    9: "the exchange before this call failed on this member",
 }
 CLOCK_HZ = 1_000_000_000
 
-
-class PeerError(RuntimeError):
-    """An exchange ended without its peer, or with a peer in another state."""
+__all__ = ["ChipPairs", "CorePair", "MemberState", "PeerError", "check_fabric", "timeout_words"]
 
 
 @dataclass(frozen=True)
@@ -51,56 +52,26 @@ class MemberState:
         return f"gave up in call {self.status_call}: {reason}"
 
 
-class _Pairs:
-    """What both kinds of pairs have: the state tensor, read and reset by the host."""
+_live: weakref.WeakSet[ChipPairs] = weakref.WeakSet()
 
-    def _make_state(self, device, cores, rows: int) -> None:
-        import ttnn
 
-        shard = ttnn.ShardSpec(cores, [1, STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
-        self._memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        self._rows, self.device = rows, device
-        self.state = ttnn.from_torch(memory_config=self._memory, device=device, **self._blank())
-        if self.state.buffer_address() % 32:
-            raise RuntimeError(
-                f"the exchange's state lies at {self.state.buffer_address():#x}, not 32-byte aligned"
-            )
+def is_pair_axis(device, axis: int) -> bool:
+    """Whether the chips along `axis` of a mesh are the two members of pairs, whose gates differ."""
+    return any(pairs.pair_axis == axis and pairs.device.id() == device.id() for pairs in list(_live))
 
-    def _blank(self) -> dict:
-        import ttnn
 
-        zeros = torch.zeros(1, 1, self._rows, STATE_WORDS, dtype=torch.int32)
-        mapper = ttnn.ReplicateTensorToMesh(self.device)
-        return {"tensor": zeros, "dtype": ttnn.uint32, "layout": ttnn.ROW_MAJOR_LAYOUT, "mesh_mapper": mapper}
+class _Pairs(DeviceState):
+    """What both kinds of pairs have: the state of every member."""
 
-    def reset(self) -> None:
-        """Forget calls and failures of both members. No exchange may be under way on either."""
-        import ttnn
-
-        ttnn.synchronize_device(self.device)
-        ttnn.copy_host_to_device_tensor(ttnn.from_torch(**self._blank()), self.state)
-        ttnn.synchronize_device(self.device)
+    STATE_WORDS, STATUS_WORD = STATE_WORDS, _STATE_FIELDS["status"]
 
     def states(self) -> list[MemberState]:
         """The state of every member: chips in row-major order, then the members on a chip. Waits for the
         device."""
-        import ttnn
-
-        found = []
-        for part in ttnn.get_device_tensors(self.state):
-            for words in ttnn.to_torch(part).reshape(-1, STATE_WORDS).tolist():
-                found.append(MemberState(**{name: words[index] for name, index in _STATE_FIELDS.items()}))
-        return found
-
-    def check(self) -> None:
-        """Raise PeerError that says which member gave up, in which call and why. Waits for the device."""
-        failed = [
-            f"{name} {state.failure}"
-            for name, state in zip(self.names(), self.states(), strict=True)
-            if state.failure
+        return [
+            MemberState(**{name: words[index] for name, index in _STATE_FIELDS.items()})
+            for words in self.read_words()
         ]
-        if failed:
-            raise PeerError("; ".join(failed))
 
 
 class ChipPairs(_Pairs):
@@ -116,7 +87,7 @@ class ChipPairs(_Pairs):
     members_on_a_chip = 1
 
     def __init__(self, mesh, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0):
-        _check_fabric()
+        check_fabric()
         shape = tuple(mesh.shape)
         if pair_axis not in range(len(shape)) or shape[pair_axis] != 2:
             raise ValueError(
@@ -124,7 +95,8 @@ class ChipPairs(_Pairs):
             )
         check_core(mesh, core)
         self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
-        self._make_state(mesh, core_set(core), 1)
+        _live.add(self)
+        self.make_state(mesh, core_set(core), 1)
 
     def names(self) -> list[str]:
         return [f"chip {coordinate}" for coordinate in self.coordinates()]
@@ -175,7 +147,7 @@ class CorePair(_Pairs):
                 f"member 0 comes first, row by row; got {cores}"
             )  # the order of the state's shards
         self.cores = tuple(cores)
-        self._make_state(device, core_set(*cores), 2)
+        self.make_state(device, core_set(*cores), 2)
 
     def names(self) -> list[str]:
         return [f"member {member} (core {core})" for member, core in enumerate(self.cores)]
@@ -200,7 +172,7 @@ def timeout_words(seconds: float) -> list[int]:
     return [cycles & 0xFFFFFFFF, cycles >> 32]
 
 
-def _check_fabric() -> None:
+def check_fabric() -> None:
     """The kernels send along one axis, by FABRIC_1D's routing (`kernels/peer_link.hpp`)."""
     import ttnn
 

@@ -21,6 +21,9 @@ REJECTED = 2  # the sender's guess was rejected: the sender carries on with the 
 BYPASSED = 3  # the sender, at a position with too few cached tokens to guess; exact like REJECTED
 NAMES = {ACCEPTED: "accepted", RECEIVED: "received", REJECTED: "rejected", BYPASSED: "bypassed"}
 
+# In a row of gathered priorities: those of a peer that the exchange did not reach.
+UNKNOWN = 0xFFFFFFFF
+
 # Where decoding starts: both hold the same activations, the first member sends.
 INITIAL = (REJECTED, ACCEPTED)
 
@@ -55,6 +58,8 @@ def check_priority_tensor(tensor, name: str = "priority") -> None:
         raise ValueError(
             f"{name} must be a ttnn.Tensor, not {type(tensor).__module__}.{type(tensor).__name__}"
         )
+    if not tensor.is_allocated():
+        raise ValueError(f"{name} has been deallocated")
     shape = tuple(tensor.shape)
     found = (shape, tensor.dtype, tensor.layout)
     wanted = ((1, 1, 1, MAX_USERS), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)

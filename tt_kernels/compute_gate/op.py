@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Skip ops on the chips whose priority is 0 (ALSpec paper, algorithm 2 and appendix E).
+"""Skip ops on the chips whose priority is 0 (ALSpec paper, algorithm 2 and appendix E): the paper's static graph,
+dynamic concurrency (SGDC).
 
     clear_compute_gate(mesh)           # once, when the device opens: L1 keeps what an earlier run left there
     with skip_compute(priority):       # the device decides; the host reads nothing
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.cores import all_worker_cores, check_core, check_on_device, core_list
+from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.peer import is_pair_axis
 from tt_kernels.common.priority import ACCEPTED, MAX_USERS, check_priority_tensor, check_users, priority_row
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.compute_gate.outcome_log import ROW_WORDS, OutcomeLog
@@ -27,7 +30,7 @@ from tt_kernels.compute_gate.region import gated_region, require_no_region
 if TYPE_CHECKING:
     import ttnn
 
-KERNEL = str(Path(__file__).parent / "kernels" / "set_gate.cpp")
+KERNEL = Path(__file__).parent / "kernels" / "set_gate.cpp"
 _SCRATCH_CB = 0
 _SCRATCH_BYTES = 4 * (MAX_USERS + ROW_WORDS)
 
@@ -39,8 +42,8 @@ class GateMember:
     priority: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved. cores: ttnn.CoreRangeSet, not empty. log:
         its outcomes, its own alone.
 
-    An op launched in a region of members must lie within the cores of one member. Nothing checks that: where
-    members with different gates share an op, the cores that run it wait for ever for those that skip it.
+    An op launched in a region of members must lie within the cores of one member, or the cores that run it would wait
+    for ever for those that skip it. Where ttnn tells an op's cores beforehand (`cores_of.py`), others are refused.
     """
 
     priority: Any
@@ -73,12 +76,17 @@ def skip_compute(
     leaving, also by an exception, the gate is open again. Errors: UnpatchedRuntimeError, ValueError,
     GatedRegionError.
     """
+    import ttnn
+
     members, program = _closing_program(priority, users, log, layer)
     device = members[0].priority.device()
     if shared_gate_axis is not None:
-        _check_axis(shared_gate_axis, tuple(device.shape))
+        _check_axis(shared_gate_axis, device)
     opening, tensors = opening_program(_all_cores(members)), _tensors(members)
-    with gated_region(shared_gate_axis):
+    shared_chip = (
+        [] if isinstance(priority, ttnn.Tensor) else [frozenset(core_list(m.cores)) for m in members]
+    )
+    with gated_region(shared_gate_axis, shared_chip):
         _launch(program, tensors)
         try:
             yield
@@ -126,13 +134,22 @@ def closing_program(members: Sequence[GateMember], users: int, layer: int | None
 
     kernels, cbs = [], []
     for member in members:
-        arguments = [users, _SCRATCH_CB, *ttnn.TensorAccessorArgs(member.priority).get_compile_time_args()]
-        common, defines = [member.priority.buffer_address()], [UNGATED_DEFINE]
+        accessors = {"priority": member.priority}
+        common, defines = {"own_priority": member.priority.buffer_address()}, [UNGATED_DEFINE]
         if member.log is not None:
             defines.append(("OUTCOME_LOG", "1"))
-            arguments += ttnn.TensorAccessorArgs(member.log.tensor).get_compile_time_args()
-            common += [*core_list(member.cores)[0], member.log.tensor.buffer_address(), layer]
-        kernels.append(_kernel(member.cores, arguments, common, defines))
+            accessors["log"] = member.log.tensor
+            x, y = core_list(member.cores)[0]
+            common |= {
+                "log_core_x": x,
+                "log_core_y": y,
+                "log": member.log.tensor.buffer_address(),
+                "layer": layer,
+            }
+        constants = {"users": users, "scratch_cb": _SCRATCH_CB}
+        kernels.append(
+            _kernel(member.cores, defines, constants=constants, accessors=accessors, common=common)
+        )
         cbs.append(_scratch(member.cores))
     return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs), "compute_gate")
 
@@ -141,7 +158,7 @@ def opening_program(cores):
     """The ttnn.ProgramDescriptor that opens the gates of `cores`, a ttnn.CoreRangeSet."""
     import ttnn
 
-    kernels = [_kernel(cores, [], [], [UNGATED_DEFINE, ("FORCE_OPEN", "1")])]
+    kernels = [_kernel(cores, [UNGATED_DEFINE, ("FORCE_OPEN", "1")])]
     return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=[]), "compute_gate")
 
 
@@ -176,6 +193,7 @@ def _check_members(members: list[GateMember], users: int, layer: int | None) -> 
     device = members[0].priority.device()
     taken: set[tuple[int, int]] = set()
     logs: list[OutcomeLog] = []
+    priorities: list = []
     for member in members:
         check_on_device("the priority of a member", member.priority, device)
         cores = _cores_of(member, device)
@@ -187,6 +205,9 @@ def _check_members(members: list[GateMember], users: int, layer: int | None) -> 
             if any(member.log is other for other in logs):
                 raise ValueError("one log is given to two members: their counts would mix; give each its own")
             logs.append(member.log)
+        if any(member.priority.buffer_address() == other.buffer_address() for other in priorities):
+            raise ValueError("one priority tensor is given to two members; give each its own")
+        priorities.append(member.priority)
     if layer is not None and not logs:
         raise ValueError(f"layer={layer} is given without a log to count in")
 
@@ -213,9 +234,15 @@ def _check_log(log: OutcomeLog, device, users: int, layer: int | None) -> None:
     check_on_device("the log", log.tensor, device)
 
 
-def _check_axis(axis, shape: tuple[int, ...]) -> None:
+def _check_axis(axis, device) -> None:
+    shape = tuple(device.shape)
     if type(axis) is not int or axis not in range(len(shape)):
         raise ValueError(f"shared_gate_axis is an axis of the mesh of shape {shape}, not {axis!r}")
+    if is_pair_axis(device, axis):
+        raise ValueError(
+            f"shared_gate_axis={axis}: the chips along that axis are the members of a pair, whose gates differ; a "
+            "cross-chip op along it would hang the pair"
+        )
 
 
 def _kind(value) -> str:
@@ -236,16 +263,11 @@ def _tensors(members: Sequence[GateMember]) -> list:
     return priorities + [member.log.tensor for member in members if member.log is not None]
 
 
-def _kernel(cores, arguments, common, defines):
+def _kernel(cores, defines, **arguments):
     import ttnn
 
-    return ttnn.KernelDescriptor(
-        kernel_source=KERNEL,
-        core_ranges=cores,
-        compile_time_args=arguments,
-        common_runtime_args=common,
-        defines=defines,
-        config=ttnn.DataMovementConfigDescriptor(),
+    return kernel_descriptor(
+        KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments
     )
 
 

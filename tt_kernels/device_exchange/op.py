@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tt_kernels.common.cores import check_on_device, core_set
+from tt_kernels.common.kernel import Values, kernel_descriptor
 from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB = 0
 _DECISION_SEMAPHORE = 0
-_PIECES_IN_BUFFER = 16  # two batches of exchange.hpp
+_PIECES_IN_BUFFER = 16  # pieces_in_buffer of exchange.hpp
 DEFAULT_TIMEOUT_S = 2.0
 
 
@@ -117,11 +118,18 @@ class DeviceExchange:
         self._add_kernels(program, arguments, tensors[0], priorities[0])
         return require_ungated(program, "device_exchange")
 
-    def _arguments(self, member, own, other, priority, gathered, link) -> tuple[list[int], list[int]]:
+    def _arguments(self, member, own, other, priority, gathered, link) -> tuple[Values, Values]:
         """Runtime arguments of one member's reader and writer."""
-        state = self.pairs.state.buffer_address()
-        addresses = [other.buffer_address(), priority.buffer_address(), gathered.buffer_address()]
-        return [own.buffer_address()], [member, state, state, *self._timeout, *addresses, *link]
+        writer = {
+            "member": member,
+            "state": self.pairs.state.buffer_address(),
+            "timeout": self._timeout,
+            "peer_tensor": other.buffer_address(),
+            "own_priority": priority.buffer_address(),
+            "gathered": gathered.buffer_address(),
+            "link": link,
+        }
+        return {"own_tensor": own.buffer_address()}, writer
 
     def _add_kernels(self, program, arguments: dict, tensor, priority) -> None:
         import ttnn
@@ -129,31 +137,30 @@ class DeviceExchange:
         cores = core_set(*arguments)
         page_bytes = tensor.buffer_aligned_page_size()
         piece_bytes = min(page_bytes, self.pairs.max_write() // 64 * 64)
-        shape = [tensor.buffer_num_pages(), page_bytes, piece_bytes]
-        accessors = [
-            list(ttnn.TensorAccessorArgs(part).get_compile_time_args()) for part in (tensor, priority)
-        ]
-        gathered = list(ttnn.TensorAccessorArgs(self._gathered[0]).get_compile_time_args())
-        writer_accessors = [*accessors[0], *accessors[1], *gathered]
+        constants = {
+            "pieces_cb": _PIECES_CB,
+            "decision_semaphore": _DECISION_SEMAPHORE,
+            "pages": tensor.buffer_num_pages(),
+            "page_bytes": page_bytes,
+            "piece_bytes": piece_bytes,
+        }
         defines = [UNGATED_DEFINE, *self.pairs.defines]
-        common = {"core_ranges": cores, "defines": defines}
-        runtime = ttnn.RuntimeArgs(), ttnn.RuntimeArgs()
-        for (x, y), (reader, writer) in arguments.items():
-            runtime[0][x][y], runtime[1][x][y] = reader, writer
         program.kernels = [
-            ttnn.KernelDescriptor(
-                kernel_source=str(KERNELS / "reader.cpp"),
-                compile_time_args=[_PIECES_CB, _DECISION_SEMAPHORE, *shape, *accessors[0]],
-                runtime_args=runtime[0],
-                config=ttnn.ReaderConfigDescriptor(),
-                **common,
+            kernel_descriptor(
+                KERNELS / "reader.cpp",
+                ttnn.ReaderConfigDescriptor(),
+                constants=constants,
+                accessors={"tensor": tensor},
+                per_core={core: reader for core, (reader, _) in arguments.items()},
+                defines=defines,
             ),
-            ttnn.KernelDescriptor(
-                kernel_source=str(KERNELS / "writer.cpp"),
-                compile_time_args=[_PIECES_CB, _DECISION_SEMAPHORE, *shape, self.users, *writer_accessors],
-                runtime_args=runtime[1],
-                config=ttnn.WriterConfigDescriptor(),
-                **common,
+            kernel_descriptor(
+                KERNELS / "writer.cpp",
+                ttnn.WriterConfigDescriptor(),
+                constants=constants | {"users": self.users},
+                accessors={"tensor": tensor, "priority": priority, "gathered": self._gathered[0]},
+                per_core={core: writer for core, (_, writer) in arguments.items()},
+                defines=defines,
             ),
         ]
         page = ttnn.CBFormatDescriptor(
@@ -186,8 +193,15 @@ class DeviceExchange:
         specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in tensors]
         if specs[0] != specs[-1]:
             raise ValueError(f"the members' tensors differ: {specs[0]} and {specs[-1]}")
-        if any(t.buffer_address() == tensors[0].buffer_address() for t in tensors[1:]):
-            raise ValueError("the members of a core pair need a tensor each; the same one was given twice")
+        if tensors[0].volume() == 0:
+            raise ValueError(
+                f"the tensors are empty, of shape {tuple(tensors[0].shape)}: there is nothing to exchange"
+            )
+        for name, parts in (("tensor", tensors), ("priority", priorities)):
+            if len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address():
+                raise ValueError(
+                    f"the members of a core pair need a {name} each; the same one was given twice"
+                )
         return tensors, priorities
 
     def _parts(self, name: str, given) -> list[ttnn.Tensor]:
@@ -201,6 +215,8 @@ class DeviceExchange:
         if len(parts) != wanted:
             raise ValueError(f"{type(self.pairs).__name__} takes {wanted} of {name}, not {len(parts)}")
         for part in parts:
+            if not part.is_allocated():
+                raise ValueError(f"{name} has been deallocated")
             if part.storage_type() != ttnn.StorageType.DEVICE:
                 raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
             check_on_device(name, part, self.pairs.device)

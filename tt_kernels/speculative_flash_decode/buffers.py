@@ -20,8 +20,8 @@ SCRATCH_LINES = 3
 # Indices are the same whichever buffers a program has, and so are its binaries. The runtime places buffers in
 # the order of the list it is given, which is that of the indices.
 _NAMES = (
-    "guess exact outgoing gathered gathered_peak partial partial_peak query keys values mask ones "
-    "scores weights state peak_a peak_b decay decay_other verdict control "
+    "guess exact outgoing gathered gathered_row_max partial partial_row_max query keys values mask ones "
+    "scores weights state row_max_a row_max_b rescale rescale_other verdict control "
     "control_writer scratch"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
@@ -65,9 +65,9 @@ def plan_buffers(
     if others:
         rows += [
             ("cb_gathered", "FLOAT32", others * partial, worker),
-            ("cb_gathered_peak", "BFLOAT16", others, worker),
+            ("cb_gathered_row_max", "BFLOAT16", others, worker),
             ("cb_partial", "FLOAT32", partial, worker),
-            ("cb_partial_peak", "BFLOAT16", 1, worker),
+            ("cb_partial_row_max", "BFLOAT16", 1, worker),
         ]
     rows += [
         ("cb_query", "BFLOAT16", head, worker),
@@ -78,10 +78,10 @@ def plan_buffers(
         ("cb_scores", "FLOAT32", key_tiles, worker),
         ("cb_weights", "BFLOAT16", key_tiles, worker),
         ("cb_state", "FLOAT32", 2 * partial, worker),
-        ("cb_peak_a", "BFLOAT16", 1, worker),
-        ("cb_peak_b", "BFLOAT16", 1, worker),
-        ("cb_decay", "FLOAT32", 1, worker),
-        ("cb_decay_other", "FLOAT32", 1, worker),
+        ("cb_row_max_a", "BFLOAT16", 1, worker),
+        ("cb_row_max_b", "BFLOAT16", 1, worker),
+        ("cb_rescale", "FLOAT32", 1, worker),
+        ("cb_rescale_other", "FLOAT32", 1, worker),
     ]
     if speculate:
         rows.append(("cb_verdict", "FLOAT32", 2, output))

@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.priority import check_priority_tensor
+from tt_kernels.common.row import ChipRows
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, check_problem
 from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
+from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
-from tt_kernels.speculative_flash_decode.program import Member, Settings, Tensors, empty_program, fill_program
+from tt_kernels.speculative_flash_decode.predictor import Predictor
+from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core
 
 OP = "speculative_flash_decode"
@@ -39,7 +43,12 @@ class ProgramConfig:
 
 
 def launch(
-    problem: Problem, tensors: Tensors, settings: Settings, config: ProgramConfig, peer: Peer | None
+    problem: Problem,
+    tensors: Tensors,
+    settings: Settings,
+    config: ProgramConfig,
+    peer: Peer | None,
+    row: ChipRows | None = None,
 ) -> None:
     """Run on the chip, or each chip of the mesh, that holds the tensors. Errors: UnsupportedError,
     GatedRegionError."""
@@ -54,18 +63,28 @@ def launch(
                 "speculative_flash_decode_pair"
             )
         _check_peer(tensors, peer)
-    layout = layout_of(device, problem, settings, config, None if peer is None else peer.pairs.core)
+    if row is not None:
+        refuse_in_region(OP, getattr(row, "row_axis", None))
+    _check_row(row, peer, device)
+    exchange = None if peer is None else peer.pairs.core
+    layout = layout_of(device, problem, settings, config, exchange, None if row is None else row.core)
     noc_core = noc_core_of(device)
-    if peer is None:
+    if peer is None and row is None:
         program = empty_program(problem, [layout.plan])
         fill_program(program, problem, settings, [Member(tensors, layout.plan)], layout, noc_core)
     else:
         program = ttnn.MeshProgramDescriptor()
-        for place in peer.pairs.coordinates():
+        for place in (peer.pairs if row is None else row).coordinates():
             here = ttnn.MeshCoordinate(*place)
             part = empty_program(problem, [layout.plan])
-            link = peer.pairs.link_args(place, part)
-            member = Member(tensors, layout.plan, peer.pairs.member(place), peer.args(tensors.exact, link))
+            index, peer_args, row_args = 0, None, None
+            if peer is not None:
+                index = peer.pairs.member(place)
+                peer_args = peer.args(tensors.exact, peer.pairs.link_args(place, part))
+            if row is not None:
+                state, links = row.state.buffer_address(), row.link_args(place, part)
+                row_args = RowArgs(row.defines, state, row.index(place), row.chips, row.timeout, links)
+            member = Member(tensors, layout.plan, index, peer_args, row_args)
             fill_program(part, problem, settings, [member], layout, noc_core)
             program[ttnn.MeshCoordinateRange(here, here)] = part
     ttnn.generic_op(tensors.all(), program)
@@ -94,6 +113,8 @@ def launch_pair(
     device = members[0].q.device()
     for index, tensors in enumerate(members):
         _check_peer(tensors, peer, index)
+    if members[0].priority.buffer_address() == members[1].priority.buffer_address():
+        raise UnsupportedError("both members were given the same priority tensor: each updates its own")
     layouts = [
         layout_of(device, problem, settings, config, core)
         for config, core in zip(configs, peer.pairs.cores, strict=True)
@@ -120,19 +141,40 @@ def launch_pair(
     ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)
 
 
-def problem_of(q, k, v, cur_pos, priority, chunk_size: int) -> Problem:
+def problem_of(q, k, v, cur_pos, priority, chunk_size: int, predictor: Predictor | None = None) -> Problem:
     """The checked shapes of a call. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size)
+    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size, predictor)
     if priority is not None:
         _unsupported_if_refused(check_priority_tensor, priority)
+        named["priority"] = priority
+    for name, tensor in named.items():
+        _unsupported_if_refused(check_on_device, name, tensor, q.device())
     return problem
 
 
+def check_config(config) -> None:
+    """Errors: UnsupportedError unless `config` is a ProgramConfig."""
+    if not isinstance(config, ProgramConfig):
+        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
+
+
+def check_peer(peer) -> None:
+    """Errors: UnsupportedError unless `peer` is a Peer."""
+    if not isinstance(peer, Peer):
+        raise UnsupportedError(f"peer must be a Peer, it is a {type(peer).__qualname__}")
+
+
 def layout_of(
-    device, problem: Problem, settings: Settings, config: ProgramConfig, exchange: Core | None
+    device,
+    problem: Problem,
+    settings: Settings,
+    config: ProgramConfig,
+    exchange: Core | None,
+    output: Core | None = None,
 ) -> Layout:
-    """The layout of one member, `exchange` the core that speaks to its peer. Errors: UnsupportedError."""
+    """The layout of one member. exchange: the core that speaks to its peer; output: the one that speaks to its row.
+    Errors: UnsupportedError."""
     return choose_layout(
         problem,
         _cores(device, config),
@@ -140,6 +182,7 @@ def layout_of(
         speculate=settings.speculate,
         peer=exchange is not None,
         exchange=exchange,
+        output=output,
         workers_a_head=config.workers_a_head,
         key_chunk=config.key_chunk,
     )
@@ -172,6 +215,8 @@ def facts(name: str, tensor) -> TensorFacts:
 
     if not isinstance(tensor, ttnn.Tensor):
         raise UnsupportedError(f"{name} must be a ttnn.Tensor, it is a {type(tensor).__qualname__}")
+    if not tensor.is_allocated():
+        raise UnsupportedError(f"{name} has been deallocated")
     return TensorFacts(
         tuple(tensor.shape),
         tensor.dtype.name,
@@ -198,10 +243,38 @@ def _check_peer(tensors: Tensors, peer: Peer, member: int = 0) -> None:
     _unsupported_if_refused(timeout_words, peer.timeout_s)
 
 
-def _unsupported_if_refused(check, value) -> None:
+def _check_row(row: ChipRows | None, peer: Peer | None, device) -> None:
+    shape = tuple(device.shape)
+    if row is None:
+        pair_axis = None if peer is None else peer.pairs.pair_axis
+        shared = [axis for axis, chips in enumerate(shape) if axis != pair_axis and chips > 1]
+        if peer is not None and shared:
+            raise UnsupportedError(
+                f"on a mesh of shape {shape} the chips along axis {shared[0]} share the heads of a user and must "
+                "decide together: give row=ChipRows"
+            )
+        return
+    if not isinstance(row, ChipRows):
+        raise UnsupportedError(f"row must be a ChipRows, it is a {type(row).__qualname__}")
+    if row.device.id() != device.id():
+        raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
+    if peer is not None and peer.pairs.pair_axis == row.row_axis:
+        raise UnsupportedError(f"pairs and rows both lie along axis {row.row_axis} of the mesh")
+    if peer is not None and peer.timeout_s > row.timeout_s:
+        raise UnsupportedError(
+            f"a chip of a row waits {row.timeout_s} s for another, which may wait {peer.timeout_s} s for its peer: "
+            "give the row at least the timeout of the peer"
+        )
+    if peer is not None and peer.pairs.core == row.core:
+        raise UnsupportedError(
+            f"core {row.core} cannot be both the exchange core of the pairs and the output core of the rows"
+        )
+
+
+def _unsupported_if_refused(check, *values) -> None:
     """Call a check that several ops share; its ValueError is an UnsupportedError of this one."""
     try:
-        check(value)
+        check(*values)
     except ValueError as error:
         raise UnsupportedError(str(error)) from error
 
@@ -210,7 +283,7 @@ def _cores(device, config: ProgramConfig) -> tuple[Core, ...]:
     """The cores of the program, row by row."""
     size = device.compute_with_storage_grid_size()
     for name, pair in (("origin", config.origin), ("grid", config.grid)):
-        if pair is not None and not _is_pair(pair):
+        if not _is_pair(pair) and not (name == "grid" and pair is None):
             raise UnsupportedError(f"{name} must be two integers (x, y), got {pair!r}")
     x, y = config.origin
     columns, rows = config.grid or (size.x - x, size.y - y)

@@ -34,21 +34,24 @@ def choose_layout(
     speculate: bool,
     peer: bool,
     exchange: Core | None = None,
+    output: Core | None = None,
     workers_a_head: int | None = None,
     key_chunk: int | None = None,
 ) -> Layout:
     """The Layout on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
-    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. workers_a_head: default
-    as many as take the shortest time, as `work_split.cost` has it at half the cache. key_chunk: tokens a worker
-    processes at once, default chunk_size or, said in a log line, the most that fit. Errors: UnsupportedError
-    with the numbers.
+    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the output core where
+    it is not any, in `cores` or not. workers_a_head: default as many as take the shortest time, as `work_split.cost`
+    has it at half the cache. key_chunk: tokens a worker processes at once, default chunk_size or, said in a log line,
+    the most that fit. Errors: UnsupportedError with the numbers.
     """
     _check_key_chunk(key_chunk, problem.chunk_size)
-    sizes = _group_sizes(len([core for core in cores if core != exchange]), workers_a_head, speculate)
+    for_workers = len([core for core in cores if core not in (exchange, output)])
+    sizes = _group_sizes(for_workers, workers_a_head, speculate and output is None)
     most = (key_chunk or problem.chunk_size) // TILE
     least = most if key_chunk else 1
 
+    guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1)
     half_cache = max(problem.max_tokens // TILE // 2, 1)
 
     def buffers_of(workers: int, key_tiles: int) -> dict[str, Buffer]:
@@ -63,10 +66,10 @@ def choose_layout(
         if not fitting:
             break  # more workers need more
         key_tiles = least + fitting - 1
-        plan = deal_cores(cores, problem.items, workers, speculate=speculate, exchange=exchange)
-        takes = cost(
-            half_cache, problem.items, len(plan.groups), workers, problem.chunk_tiles, key_tiles, speculate
+        plan = deal_cores(
+            cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output
         )
+        takes = cost(half_cache, problem.items, len(plan.groups), workers, guess_tiles, key_tiles, speculate)
         if best is None or takes < best_cost:
             best, best_cost = Layout(plan, key_tiles, buffers_of(workers, key_tiles)), takes
     if best is None:

@@ -9,25 +9,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tt_kernels.common.peer import CorePair
+from tt_kernels.common.row import ChipRows
 from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
 from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.launch import (
     ProgramConfig,
+    check_config,
     check_gathered_pair,
+    check_peer,
     launch,
     launch_pair,
     problem_of,
 )
+from tt_kernels.speculative_flash_decode.member import Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer
-from tt_kernels.speculative_flash_decode.program import Settings, Tensors
+from tt_kernels.speculative_flash_decode.predictor import Predictor
 
 if TYPE_CHECKING:
     import ttnn
 
 __all__ = [
+    "ChipRows",
     "Decoded",
     "PairMember",
     "Peer",
+    "Predictor",
     "ProgramConfig",
     "UnsupportedError",
     "flash_decode",
@@ -67,38 +73,47 @@ def speculative_flash_decode(
     cur_pos: ttnn.Tensor,
     *,
     chunk_size: int,
+    predictor: Predictor | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
     priority: ttnn.Tensor | None = None,
     peer: Peer | None = None,
+    row: ChipRows | None = None,
     program_config: ProgramConfig | None = None,
 ) -> Decoded:
-    """Attention of one token a user over its cache, and the guess that attends to the first and the last
-    chunk.
+    """Attention of one token a user over its cache, and the guess that attends to the first `chunk_size` cached
+    tokens and the last `chunk_size` - 31 to `chunk_size`: these end with the tile of 32 that holds the position.
 
     q: [1, users, heads, head_dim] bfloat16. k, v: caches [users, kv_heads, max_tokens, head_dim], bfloat16 or
         bfloat8_b. All TILE, interleaved. 1 to 8 users, up to 32 heads, head_dim 64 or 128.
     cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache
         already; -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count
         as its last.
-    chunk_size: tokens of the guess at either end, a multiple of 32.
+    chunk_size: tokens of the guess at either end (see above), a multiple of 32.
+    predictor: what the guess attends to instead: other sizes at the two ends, a tail of at least so many tokens.
     threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
     priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED (also
-        where its guess found no peer) by the sender, BYPASSED below 2 * chunk_size cached tokens, RECEIVED by
-        a receiver; ACCEPTED if skipped.
+        where its guess found no peer) by the sender, BYPASSED below 2 * chunk_size cached tokens (the predictor's
+        two sizes), RECEIVED by a receiver; ACCEPTED if skipped, and by a receiver without a guess.
     peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip
         sends to nobody.
+    row: the chips of the mesh that hold the other heads of the same users (tensor parallelism). All chips of a row
+        take one decision, by distances and norms summed over the row, which `distance_sq` and `norm_sq` are then. A
+        row in which a chip stays silent accepts nothing; `row.check()` says so. Needed with a peer on a mesh that has
+        more than one chip along the other axis.
 
-    Cached values past the position must be finite. Errors: UnsupportedError (a ValueError) and
+    What the caches hold past the position does not matter. Errors: UnsupportedError (a ValueError) and
     GatedRegionError, before any launch.
     """
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size)
+    if peer is not None:
+        check_peer(peer)
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, predictor)
     settings = _settings(q, threshold, scale, True, program_config)
     outputs = _outputs(q)
     gathered = None if peer is None else peer.gathered
     tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered)
-    launch(problem, tensors, settings, program_config or ProgramConfig(), peer)
+    launch(problem, tensors, settings, program_config or ProgramConfig(), peer, row)
     return outputs
 
 
@@ -106,6 +121,7 @@ def speculative_flash_decode_pair(
     members: Sequence[PairMember],
     *,
     chunk_size: int,
+    predictor: Predictor | None = None,
     peer: Peer,
     threshold: float = 0.1,
     scale: float | None = None,
@@ -117,7 +133,12 @@ def speculative_flash_decode_pair(
     present: which members run; one alone has a silent peer, and gives up on it. Returns the outputs of both.
     Errors: UnsupportedError, GatedRegionError.
     """
-    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size) for m in members]
+    if not isinstance(members, Sequence) or not all(isinstance(member, PairMember) for member in members):
+        raise UnsupportedError(f"members must be a list of PairMember, got {members!r}")
+    check_peer(peer)
+    for member in members:
+        check_config(member.program_config)
+    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size, predictor) for m in members]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two members of the same shapes, got {problems}")
     if not isinstance(peer.pairs, CorePair):
@@ -153,6 +174,8 @@ def flash_decode(
 
 
 def _settings(q, threshold, scale, speculate, config: ProgramConfig | None) -> Settings:
+    if config is not None:
+        check_config(config)
     threshold, scale = check_numbers(threshold, scale, tuple(q.shape)[-1])
     return Settings(threshold, scale, speculate, check_fidelity((config or ProgramConfig()).math_fidelity))
 

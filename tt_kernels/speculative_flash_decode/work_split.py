@@ -33,11 +33,13 @@ class Part:
         return [*self.first, *self.last, *self.middle]
 
 
-def parts(tokens: int, chunk_tiles: int, workers: int, speculate: bool) -> list[Part]:
-    """The part of each worker of a group for a user with `tokens` cached tokens."""
+def parts(tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool) -> list[Part]:
+    """The part of each worker of a group for a user with `tokens` cached tokens, whose guess reads so many tiles from
+    either end (Predictor)."""
     total = -(-tokens // TILE)
-    first_end = min(chunk_tiles, total) if speculate else 0
-    last_begin = (total - chunk_tiles if total > 2 * chunk_tiles else first_end) if speculate else total
+    first_end = min(first_tiles, total) if speculate else 0
+    meet = total <= first_tiles + tail_tiles
+    last_begin = (first_end if meet else total - tail_tiles) if speculate else total
     middle, guess = last_begin - first_end, total - (last_begin - first_end)
     share_of_speculative = 0
     if speculate:
@@ -80,32 +82,40 @@ class CorePlan:
 
 
 def deal_cores(
-    cores: Sequence[Core], items: int, workers: int, *, speculate: bool, exchange: Core | None = None
+    cores: Sequence[Core],
+    items: int,
+    workers: int,
+    *,
+    speculate: bool,
+    exchange: Core | None = None,
+    output: Core | None = None,
 ) -> CorePlan:
     """Assign `cores` (in order) to the roles: as many groups of `workers` as there are, at most one for each of
     the `items` heads of all users.
 
-    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. The last of the others
-    verifies and writes the outputs of a speculative program.
+    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the core that verifies
+    and writes the outputs of a speculative program, in `cores` or not; by default the last of the others.
     """
-    rest = [core for core in cores if core != exchange]
-    groups = min(items, (len(rest) - speculate) // workers)
+    rest = [core for core in cores if core not in (exchange, output)]
+    if speculate and output is None:
+        output = rest.pop()
+    groups = min(items, len(rest) // workers)
     members = [tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups)]
-    return CorePlan(tuple(members), rest[-1] if speculate else None, exchange)
+    return CorePlan(tuple(members), output, exchange)
 
 
-# What steps of a worker cost besides its key tiles, in units of one: every chunk (peak, decay, packing), every
+# What steps of a worker cost besides its key tiles, in units of one: every chunk (row maximum, rescale, packing), every
 # partial result that the reducer merges, one after another, and every head. From the bench, at head_dim 64.
 CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 2.0, 3.0
 
 
 def cost(
-    tiles: int, items: int, groups: int, workers: int, chunk_tiles: int, key_tiles: int, speculate: bool
+    tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool
 ) -> float:
     """How long `items` heads of `tiles` cached key tiles each take `groups` groups of `workers`, about; in units
-    of the time of a tile. The guess's worker has at least its two chunks."""
+    of the time of a tile. The guess's worker has at least its `guess_tiles`."""
     share = -(-tiles // workers)
     if speculate:
-        share = max(share, min(2 * chunk_tiles, tiles))
+        share = max(share, min(guess_tiles, tiles))
     head = share + CHUNK_COST * -(-share // key_tiles) + MERGE_COST * (workers - 1) + HEAD_COST
     return -(-items // groups) * head

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 
 import ttnn
 
 from ..config import LlamaConfig
+from ..results import AttentionStatistics
 from .kv_cache import KVCache
 from .linear import kernel_config, linear
 from .mesh import TILE, MeshPlan
@@ -17,9 +19,19 @@ from .rope import Angles, Rope, user_shards
 Q_CHUNK = 128
 
 
-class DecodeAttention(Protocol):
-    """Attention of one token a user over its cache. Speculative flash decode is another of these."""
+class DecodeAttention(ABC):
+    """Attention of one token a user over its cache, and what it wants done around it in a decode step.
 
+    Only attention-level speculation wants anything: for the others the hooks do nothing.
+    """
+
+    def begin_step(self) -> None:
+        """Before the first layer."""
+
+    def before_layer(self, residual: ttnn.Tensor) -> None:
+        """Before each layer, whose input is bfloat16 [1, 1, users, hidden / tp]; may change it in place."""
+
+    @abstractmethod
     def __call__(
         self, layer: int, q: ttnn.Tensor, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor
     ) -> ttnn.Tensor:
@@ -27,8 +39,28 @@ class DecodeAttention(Protocol):
         with the new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp,
         head_dim]."""
 
+    def rest_of_layer(self, layer: int) -> AbstractContextManager[None]:
+        """Everything of a layer that follows its attention is launched inside."""
+        return nullcontext()
 
-class StockDecodeAttention:
+    def end_step(self, residual: ttnn.Tensor) -> None:
+        """After the last layer, whose output is of the shape of `before_layer`; may change it in place."""
+
+    def guard(self, tokens: ttnn.Tensor) -> None:
+        """After the choice of tokens, uint32 [1, users]: overwrite them where the step went wrong on a chip."""
+
+    def check(self) -> None:
+        """Raises when a step went wrong on a chip; waits for the device if it has to look there."""
+
+    def reset(self) -> None:
+        """Before a generation: forget what was counted."""
+
+    def statistics(self) -> AttentionStatistics | None:
+        """What was counted since `reset`, None where nothing is verified; waits for the device."""
+        return None
+
+
+class StockDecodeAttention(DecodeAttention):
     """ttnn's flash decode. chunk_size: keys a core takes at once; 32 divides it, and it the capacity."""
 
     def __init__(self, mesh: ttnn.MeshDevice, config: LlamaConfig, chunk_size: int) -> None:
@@ -74,7 +106,10 @@ class Attention:
 
         positions: int32 [users], ROW_MAJOR, where the new token of each user stands; -1 skips a user.
         """
-        users = x.shape[2]
+        return self.project(self.attended(x, cache, positions, angles))
+
+    def attended(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """`decode` without the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved."""
         fused = linear(x, self.qkv, ttnn.L1_MEMORY_CONFIG)
         q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
             fused,
@@ -86,7 +121,11 @@ class Attention:
         q, k = self.rope.decode(q, angles), self.rope.decode(k, angles)
         cache.update(self.layer, k, v, positions)
         q = ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
-        out = self.attend(self.layer, q, cache.keys[self.layer], cache.values[self.layer], positions)
+        return self.attend(self.layer, q, cache.keys[self.layer], cache.values[self.layer], positions)
+
+    def project(self, out: ttnn.Tensor) -> ttnn.Tensor:
+        """What `attended` returns -> partial sums, bfloat16 [1, 1, users, hidden], in L1."""
+        users = out.shape[1]
         out = ttnn.interleaved_to_sharded(out, user_shards(self.mesh, users, TILE, self.head_dim))
         out = ttnn.experimental.nlp_concat_heads_decode(out, num_heads=self.heads)
         out = ttnn.to_memory_config(out, ttnn.L1_MEMORY_CONFIG)

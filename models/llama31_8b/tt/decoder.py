@@ -28,9 +28,14 @@ class DecoderLayer:
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, users, hidden / tp] in L1 -> the same. Positions as of Attention.decode."""
-        normed = self.attention_norm(gather(x, self.plan))
-        x = self._add(x, self.attention.decode(normed, cache, positions, angles), ttnn.L1_MEMORY_CONFIG)
-        return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
+        attend = self.attention.attend
+        attend.before_layer(x)
+        attended = self.attention.attended(
+            self.attention_norm(gather(x, self.plan)), cache, positions, angles
+        )
+        with attend.rest_of_layer(self.attention.layer):
+            x = self._add(x, self.attention.project(attended), ttnn.L1_MEMORY_CONFIG)
+            return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
 
     def prefill(
         self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles

@@ -82,13 +82,15 @@ class Generator:
         if self.why_eager is not None:
             logger.info("decode steps run eagerly: {}", self.why_eager)
 
+        model.attend.reset()
         started = time.perf_counter()
         for stream, prompt in zip(streams, prompts, strict=True):
             logits = self._prefill(prompt, stream.user, whole=source.chooser is None)
             stream.push(source.first(logits, stream.user, (len(prompt) - 1) % TILE))
         decoding = time.perf_counter()
         self._decode(streams, [len(prompt) for prompt in prompts], source)
-        return GenerationResult.of(streams, prompts, (started, decoding, time.perf_counter()))
+        ended = time.perf_counter()
+        return GenerationResult.of(streams, prompts, (started, decoding, ended), model.attend.statistics())
 
     def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
         """Cache a prompt in chunks; the last token's logits, float32 [vocab]."""
@@ -125,7 +127,7 @@ class Generator:
                     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
                     self.replays += 1
                 steps += 1
-                result = read(output)
+                result = _result(model, output, chosen=source.chooser is not None)
                 changed = False
                 for stream in unfinished:
                     lengths[stream.user] += 1
@@ -181,7 +183,28 @@ def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tens
     logits = model.decode(inputs, whole=source.chooser is None)
     ttnn.plus_one(inputs.positions, skip_negative_entries=True)
     ttnn.plus_one(inputs.angles)
-    return logits if source.chooser is None else source.chooser(logits, source.uniforms, inputs.tokens)
+    if source.chooser is None:
+        return logits
+    tokens = source.chooser(logits, source.uniforms, inputs.tokens)
+    model.attend.guard(tokens)
+    return tokens
+
+
+def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
+    """What `_step` returned, on the host. Where rows speculate, tokens of every chip are read, which say whether one
+    failed; raises what `DecodeAttention.check` does, and RuntimeError when chips chose differently."""
+    if not chosen:
+        model.attend.check()
+        return read(output)
+    if model.plan.sp == 1:
+        return read(output)
+    found = [ttnn.to_torch(part).to(torch.int64) & 0xFFFFFFFF for part in ttnn.get_device_tensors(output)]
+    if beyond := [t.tolist() for t in found if bool((t >= model.config.vocab_size).any())]:
+        model.attend.check()
+        raise RuntimeError(f"tokens outside the vocabulary of {model.config.vocab_size}: {beyond[0]}")
+    if any(not torch.equal(tokens, found[0]) for tokens in found):
+        raise RuntimeError(f"the chips of {model.plan} chose different tokens: {[t.tolist() for t in found]}")
+    return found[0]
 
 
 def _capture(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> tuple[int, ttnn.Tensor]:
@@ -219,7 +242,7 @@ def _check_ids(model: TtLlama, user: int, prompt: Sequence[int]) -> None:
 
 def _why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
     if os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1":
-        return "slow dispatch, the simulator's, replays no traces"
+        return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
     if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:
         return "the mesh was opened without a trace region"
     return None

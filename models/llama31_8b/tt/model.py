@@ -108,8 +108,10 @@ class TtLlama:
         """
         angles = self.rope.decode_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG)
+        self.attend.begin_step()
         for layer in self.layers:
             x = layer.decode(x, self.cache, inputs.positions, angles)
+        self.attend.end_step(x)
         return self._logits(x, whole)
 
     def prefill(

@@ -3,11 +3,14 @@
 """What `riscv-tt-elf-g++` does in a simulated runtime: rewrites the command line for Debian's GCC 12.
 
 The runtime starts this once for every kernel unit, thousands of times in a cold test suite, so it runs under
-`python -I -S` and imports nothing but `os` and `sys`. It stands in the toolchain folder as
+`python -I -S` and imports only what the call at hand needs, and nothing that is slow to start. It stands in the
+toolchain folder as
 
     <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
+    <toolchain>/objects/                units and kernels of all roots (objects.py)
+    <toolchain>/headers/                precompiled headers (precompiled.py)
 
 Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
 for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
@@ -24,6 +27,9 @@ COMPILER = "/usr/bin/riscv64-unknown-elf-g++"
 ASSEMBLER = "/usr/bin/riscv64-unknown-elf-as"
 CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
+# Names a file that gets a line for every unit and link: from the cache, with a precompiled header, or plain.
+LOG = "LLAMA_ALSPEC_COMPILE_LOG"
+precompiled_used = False
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
 
 INTEGER_CORE = ["-march=rv32im", "-mabi=ilp32"]
@@ -75,11 +81,78 @@ def compile_command(arguments):
     return command + kept + system_includes()
 
 
-def compile_tensix(arguments):
-    """Compiles a TRISC unit to assembly, translates its vector instructions and assembles it."""
-    import subprocess
+def run(command, errors=2):
+    """Runs a command; its exit status, and what it says to the file descriptor `errors`."""
+    redirected = [(os.POSIX_SPAWN_DUP2, errors, 2)] if errors != 2 else []
+    process = os.posix_spawn(command[0], command, os.environ, file_actions=redirected)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
-    sys.path.insert(0, f"{HERE}/compiler")
+
+def run_quietly(command, log):
+    """(exit status, what it said) of a command; `log` is a file that may be used for that."""
+    errors = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        status = run(command, errors)
+        os.lseek(errors, 0, os.SEEK_SET)
+        return status, os.read(errors, 1 << 24)
+    finally:
+        os.close(errors)
+        os.unlink(log)
+
+
+def say(text):
+    sys.stderr.buffer.write(text)
+    sys.stderr.flush()
+
+
+def compile_source(command, arguments, root):
+    """Runs a compile command, with a precompiled header where there is one that changes nothing."""
+    output = command[command.index("-o") + 1]
+    log = f"{output}.{os.getpid()}.log"
+    if root is not None:
+        import precompiled
+        import store
+
+        header = precompiled.prepared(
+            command, root, f"{HERE}/headers", base(), lambda making: run_quietly(making, log)[0]
+        )
+        if header is not None and header.disturbed_by_options(command) is None:
+            status, said = run_quietly(with_header(command, header.path), log)
+            if not status:
+                import objects
+
+                path = arguments[arguments.index("-MF") + 1]
+                text = store.read(path).decode("utf-8", "surrogateescape")
+                precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
+                own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
+                if header.disturbed_by_texts(store.read(name) for name in own) is None:
+                    # GCC names none of the files in a precompiled header.
+                    text = objects.with_dependencies(text, precompiled_files)
+                    store.write_whole(path, text.encode("utf-8", "surrogateescape"))
+                    say(said)
+                    global precompiled_used
+                    precompiled_used = True
+                    return 0
+    status, said = run_quietly(command, log)
+    if status and b"impossible constraint" in said:
+        # An instruction word computed in a loop that only -O3 unrolls.
+        status, said = run_quietly(["-O3" if a == "-O2" else a for a in command], log)
+    say(said)
+    return status
+
+
+def with_header(command, path):
+    """`command` with another header in the place of the first one it includes by an absolute path."""
+    changed = list(command)
+    for i, argument in enumerate(changed):
+        if argument == "-include" and os.path.isabs(changed[i + 1]):
+            changed[i + 1] = path
+            break
+    return changed
+
+
+def compile_tensix(arguments, root):
+    """Compiles a TRISC unit to assembly, translates its vector instructions and assembles it."""
     import vector
 
     output = arguments[arguments.index("-o") + 1]
@@ -89,14 +162,9 @@ def compile_tensix(arguments):
     command[command.index("-o") + 1] = assembly
     # The rule in the dependency file is for the object, whose name GCC does not see.
     command += ["-MT", output] * any(a in ("-MMD", "-MD") for a in arguments)
-    done = subprocess.run(command, stderr=subprocess.PIPE)
-    if done.returncode and b"impossible constraint" in done.stderr:
-        # An instruction word computed in a loop that only -O3 unrolls.
-        done = subprocess.run(["-O3" if a == "-O2" else a for a in command], stderr=subprocess.PIPE)
-    if done.stderr:
-        sys.stderr.buffer.write(done.stderr)
-    if done.returncode:
-        return done.returncode
+    status = compile_source(command, arguments, root)
+    if status:
+        return status
     try:
         with open(assembly, encoding="utf-8", errors="surrogateescape") as file:
             text = vector.translate(file.read())
@@ -106,10 +174,20 @@ def compile_tensix(arguments):
         return 1
     with open(assembly, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
-    done = subprocess.run([ASSEMBLER, *INTEGER_CORE, f"{HERE}/lib/tensix.s", assembly, "-o", output])
-    if not done.returncode:
+    status = run([ASSEMBLER, *INTEGER_CORE, f"{HERE}/lib/tensix.s", assembly, "-o", output])
+    if not status:
         os.unlink(assembly)
-    return done.returncode
+    return status
+
+
+def base():
+    """What every result depends on besides its command line: the compiler and its libraries."""
+    import store
+
+    parts = [COMPILER, ASSEMBLER, f"{PICOLIBC}/lib/rv32im/ilp32/libc.a", CXX_ROOT, *system_includes()[1::2]]
+    return [f"{part}={store.stamp(part)}" for part in parts] + [
+        f"{name}={os.environ[name]}" for name in store.GCC_VARIABLES if name in os.environ
+    ]
 
 
 def link_command(arguments):
@@ -140,11 +218,50 @@ def main(arguments):
             file=sys.stderr,
         )
         return 1
-    compiles = any(a in ("-c", "-E", "-S", "-fsyntax-only", "c++-header") for a in arguments)
-    if "-c" in arguments and is_tensix(arguments) and "-o" in arguments:
-        return compile_tensix(arguments)
-    command = compile_command(arguments) if compiles else link_command(arguments)
-    os.execv(command[0], command)
+    sys.path.insert(0, f"{HERE}/compiler")
+    if "-E" in arguments or "-S" in arguments or "-o" not in arguments:
+        return run(compile_command(arguments))
+    import store
+
+    compiles, header = "-c" in arguments, "c++-header" in arguments
+    found = False
+    try:
+        root = store.find_root(arguments, f"{HERE}/objects/roots")
+        # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
+        if root is None and not header or compiles and "-MF" not in arguments:
+            return produce(arguments, None)
+        import objects
+
+        unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
+        found = unit.fetch()
+    except OSError as error:  # a full disk, or a cache that is not ours to write: said, and done without it
+        print(f"warning: compiled without the cache of objects: {error}", file=sys.stderr)
+        return produce(arguments, None)
+    if found:
+        status = 0
+    else:
+        status = produce(arguments, root)
+        if not status:
+            try:
+                unit.keep()
+            except OSError as error:
+                print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
+    if path := os.environ.get(LOG):
+        with open(path, "a") as log:
+            how = "hit" if found else "precompiled" if precompiled_used else "plain"
+            log.write(f"{'compile' if compiles else 'header' if header else 'link'} {how} {unit.output}\n")
+    return status
+
+
+def produce(arguments, root):
+    """Compiles or links; the exit status."""
+    if "c++-header" in arguments:
+        return run(compile_command(arguments))
+    if "-c" not in arguments:
+        return run(link_command(arguments))
+    if is_tensix(arguments):
+        return compile_tensix(arguments, root)
+    return compile_source(compile_command(arguments), arguments, root)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ HEADERS = HERE.parent / "sfpi"
 # The driver and what it imports.
 DRIVER_MODULES = (
     "driver.py", "vector.py", "literals.py", "allocator.py", "instructions.py", "lane_flags.py", "passes.py", "webs.py",
+    "store.py", "objects.py", "precompiled.py", "kernel_headers.py",
 )  # fmt: skip
 
 # Debian package -> a file it must have put on this machine.

@@ -188,6 +188,12 @@ def count(output, addresses, *, defines=(), head: str = ""):
     _run(output, [_kernel(head + COUNT, core_set((0, 0)), [], list(addresses), defines, config)])
 
 
+def run_signal(output, cores):
+    """Run a gated SIGNAL on `cores`."""
+    semaphore = ttnn.SemaphoreDescriptor(id=0, core_ranges=cores, initial_value=0)
+    _run(output, [_kernel(SIGNAL, cores, [], [0, 0])], semaphores=[semaphore])
+
+
 def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(0, 0), config=None):
     """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two
     cores.
@@ -208,7 +214,7 @@ HALF_PEER = """
 #include "COMMON/peer_session.hpp"
 void kernel_main() {
     const uint32_t state = get_arg_val<uint32_t>(0);
-    peer::Session session(state, state, 20000);
+    peer::Session session(state, 20000);
     session.state().calls = session.state().calls + get_arg_val<uint32_t>(1);
     const uint32_t value = get_arg_val<uint32_t>(2);
     uint32_t next = 3;
@@ -235,7 +241,7 @@ void kernel_main() {
     const auto output = TensorAccessor(output_args, output_address);
     uint32_t next = 4;
     PeerLink link(next, 1000000);
-    peer::Session session(state, state, 1000000);
+    peer::Session session(state, 1000000);
     const uint32_t inbox = get_write_ptr(0), outbox = inbox + 64, report = inbox + 128;
     volatile tt_l1_ptr uint32_t* received = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(inbox);
     volatile tt_l1_ptr uint32_t* sent = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(outbox);

@@ -20,23 +20,25 @@ from tests.kernels.speculative_flash_decode.flash_decode_programs import (
 CORES = ((3, 0), (3, 1))  # the exchange cores
 # The clock of a simulated member runs on while the other computes; a silent peer must not cost a real second.
 PATIENCE_S, IMPATIENCE_S = 2e-3, 1e-5
+# Longer than members start apart, shorter than a guess takes.
+SHORT_S = 4e-6
 # Words of peer::State: arrivals; call and role in the mailbox of odd calls.
-ARRIVALS, MAILBOX_CALL, MAILBOX_ROLE = 0, 96, 97
+ARRIVALS, MAILBOX_CALL, MAILBOX_ROLE, MAILBOX_USERS = 0, 104, 105, 106
 
 
 @dataclass(frozen=True)
 class Call:
     """One call. positions, gathered: what each member is given; gathered: the priorities of both, a list a
-    member. before: the priority row of either. heard: call and role that member 0 finds of member 1 in its
-    mailbox."""
+    member. before: the priority row of either. heard: call, role and users that member 0 finds of member 1 in its
+    mailbox. patience_s: of both members, or of each."""
 
     positions: tuple[list[int], list[int]]
     gathered: tuple[list, list]
     before: int
     threshold: float
     present: tuple[int, ...] = (0, 1)
-    patience_s: float = PATIENCE_S
-    heard: tuple[int, int] | None = None
+    patience_s: float | tuple[float, float] = PATIENCE_S
+    heard: tuple[int, int, int] | None = None
     reset: bool = False
 
 
@@ -50,13 +52,18 @@ class Found:
     outputs: list[dict[str, torch.Tensor]]
 
 
-def gathered_row(device, rows: Sequence[Sequence[int]]):
+def gathered_words(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """What an exchange leaves in `gathered`: int32 [1, 1, 2, MAX_USERS]."""
     from tt_kernels.common.priority import MAX_USERS
 
-    values = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
+    values = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int64)
     for member, row in enumerate(rows):
         values[0, 0, member, : len(row)] = torch.tensor(row)
-    return upload_words(device, values, "uint32")
+    return values.to(torch.uint32).view(torch.int32)  # UNKNOWN has the highest bit
+
+
+def gathered_row(device, rows: Sequence[Sequence[int]]):
+    return upload_words(device, gathered_words(rows), "uint32")
 
 
 def pair_members(device, case: Case, tensors, positions, priorities):
@@ -122,7 +129,7 @@ def calls_body(device, case: Case, q, k, v, calls: list[Call]) -> list[Found]:
     """Run `calls` on one pair, whatever becomes of them."""
     from tt_kernels.common.peer import CorePair, PeerError
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode_pair
+    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode_pair
 
     pairs = CorePair(device, CORES)
     tensors = [upload(device, part) for part in (q, k, v)]
@@ -137,7 +144,7 @@ def calls_body(device, case: Case, q, k, v, calls: list[Call]) -> list[Found]:
             pair_members(device, case, tensors, call.positions, rows),
             chunk_size=case.chunk_size,
             threshold=call.threshold,
-            peer=Peer(pairs, [gathered_row(device, seen) for seen in call.gathered], call.patience_s),
+            peer=_peer(pairs, [gathered_row(device, seen) for seen in call.gathered], call.patience_s),
             present=call.present,
         )
         try:
@@ -151,12 +158,29 @@ def calls_body(device, case: Case, q, k, v, calls: list[Call]) -> list[Found]:
     return results
 
 
-def _put_into_mailbox(pairs, call: int, role: int) -> None:
+def _peer(pairs, gathered, patience_s):
+    """The Peer of a call; with a patience for each member one that gives them out in order."""
+    from tt_kernels.speculative_flash_decode.op import Peer
+
+    if isinstance(patience_s, float):
+        return Peer(pairs, gathered, patience_s)
+
+    class Uneven(Peer):
+        def args(self, peer_exact, link):
+            member = [tuple(pairs.link_args(index)) for index in (0, 1)].index(tuple(link))
+            return Peer(pairs, gathered, patience_s[member]).args(peer_exact, link)
+
+    return Uneven(pairs, gathered)
+
+
+def _put_into_mailbox(pairs, call: int, role: int, users: int) -> None:
     """As if member 1 had arrived at member 0."""
     import ttnn
 
     words = ttnn.to_torch(pairs.state).to(torch.int32)
     words[0, 0, 0, ARRIVALS] = 1
-    words[0, 0, 0, MAILBOX_CALL], words[0, 0, 0, MAILBOX_ROLE] = call, role
+    words[0, 0, 0, [MAILBOX_CALL, MAILBOX_ROLE, MAILBOX_USERS]] = torch.tensor(
+        [call, role, users], dtype=torch.int32
+    )
     host = ttnn.from_torch(words, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
     ttnn.copy_host_to_device_tensor(host, pairs.state)

@@ -7,7 +7,7 @@ All tests of the op share one simulated chip, and with it the compiled kernels, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -86,7 +86,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
     import ttnn
 
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import Predictor, speculative_flash_decode
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
@@ -98,6 +98,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
             *tensors,
             positions,
             chunk_size=case.chunk_size,
+            predictor=None if "ends" not in run else Predictor(*run["ends"]),
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
@@ -200,6 +201,44 @@ def _query_in_torch(device):
     _call(device, q=Case().random()[0])
 
 
+def _deallocated_query(device):
+    import ttnn
+
+    q = upload(device, Case().random()[0])
+    ttnn.deallocate(q)
+    _call(device, q=q)
+
+
+def _deallocated_priority(device):
+    import ttnn
+
+    from tt_kernels.common.priority import REJECTED, priority_row
+
+    row = upload_words(device, priority_row(REJECTED), "uint32")
+    ttnn.deallocate(row)
+    _call(device, priority=row)
+
+
+def _config_in_words(device):
+    _call(device, program_config="HiFi4")
+
+
+def _exact_config_in_words(device):
+    _call(device, program_config={"grid": (2, 1)}, speculate=False)
+
+
+def _peer_in_words(device):
+    _call(device, peer="the next chip")
+
+
+def _no_origin(device):
+    _call(device, config={"origin": None})
+
+
+def _no_fidelity(device):
+    _call(device, config={"math_fidelity": None})
+
+
 def _small_grid(device):
     _call(device, config={"grid": (1, 1)})
 
@@ -236,9 +275,10 @@ def _too_many_keys_at_once(device):
     _call(device, Case(2, 1, 128, 4096, 4096), config={"key_chunk": 4096}, speculate=False)
 
 
-def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike=()):
+def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike=(), shared=False, **broken):
     """A pair whose calls are refused; `unlike`: dicts of each member's further ProgramConfig. gathered: how many
-    tensors are given, None for one that is in no list."""
+    tensors are given, None for one that is in no list. shared: both are given one priority tensor. broken: what is
+    given in the place of a member's program_config, of `members` or of `peer`."""
     from tt_kernels.common.peer import CorePair
     from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
     from tt_kernels.speculative_flash_decode.op import (
@@ -249,16 +289,38 @@ def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike
     )
 
     tensors = [upload(device, part) for part in Case().random()]
-    at, row = upload_words(device, [5], "int32"), upload_words(device, priority_row(REJECTED), "uint32")
+    at = upload_words(device, [5], "int32")
+    priorities = [upload_words(device, priority_row(REJECTED), "uint32") for _ in rows]
+    if shared:
+        priorities[1] = priorities[0]
     seen = upload_words(device, torch.zeros(1, 1, 2, MAX_USERS), "uint32")
     members = [
         PairMember(*tensors, at, row, ProgramConfig((4, 1), (0, y), **{"workers_a_head": 1} | further))
-        for y, further in zip(rows, unlike or ({}, {}), strict=True)
+        for y, row, further in zip(rows, priorities, unlike or ({}, {}), strict=True)
     ]
+    if "program_config" in broken:
+        members[1] = replace(members[1], program_config=broken["program_config"])
     peer = Peer(
         CorePair(device, ((3, 0), (3, 1))), seen if gathered is None else gathered * [seen], timeout_s
     )
+    peer, members = broken.get("peer", peer), broken.get("members", members)
     speculative_flash_decode_pair(members, chunk_size=64, peer=peer, present=present)
+
+
+def _one_priority_tensor(device):
+    _pair(device, shared=True)
+
+
+def _no_config(device):
+    _pair(device, program_config=None)
+
+
+def _no_members(device):
+    _pair(device, members=None)
+
+
+def _no_peer(device):
+    _pair(device, peer=None)
 
 
 def _third_member(device):
@@ -297,6 +359,17 @@ def _gated_pair(device):
 
 
 REFUSED = {
+    "deallocated query": _deallocated_query,
+    "deallocated priority": _deallocated_priority,
+    "config in words": _config_in_words,
+    "exact config in words": _exact_config_in_words,
+    "peer in words": _peer_in_words,
+    "no origin": _no_origin,
+    "no fidelity": _no_fidelity,
+    "one priority tensor": _one_priority_tensor,
+    "no config": _no_config,
+    "no members": _no_members,
+    "no peer": _no_peer,
     "host query": _host_query,
     "small grid": _small_grid,
     "grid outside": _grid_outside,

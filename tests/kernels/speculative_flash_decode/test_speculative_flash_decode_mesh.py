@@ -14,7 +14,7 @@ pytestmark = pytest.mark.mock_mesh
 # (mesh, axis of the pairs); the other axis is tensor parallel, and the heads are split over it.
 MESHES = [((1, 2), 1), ((2, 2), 0), ((2, 4), 0)]
 HEAD_DIM, GROUP = 128, 4
-EXCHANGE = (7, 7)
+EXCHANGE, OUTPUT = (7, 7), (6, 7)
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,11 @@ class Calls:
 
         from tt_kernels.common.peer import ChipPairs
         from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
+        from tt_kernels.common.row import ChipRows
 
         self.mesh = mesh
+        tensor_parallel = tuple(mesh.shape)[1 - pair_axis] > 1
+        self.row = ChipRows(mesh, 1 - pair_axis, OUTPUT) if tensor_parallel else None
         self.pairs = ChipPairs(mesh, pair_axis, EXCHANGE)
         gathered, row = (
             ttnn.from_torch(
@@ -71,7 +74,8 @@ class Calls:
                 outputs = [flash_decode(*inputs, chunk_size=shape.chunk_size, **options)]
             else:
                 if shape.variant == "pair":
-                    options = {"peer": Peer(self.pairs, self.gathered), "priority": self.priority} | options
+                    peer = Peer(self.pairs, self.gathered)
+                    options = {"peer": peer, "priority": self.priority, "row": self.row} | options
                 outputs = speculative_flash_decode(*inputs, chunk_size=shape.chunk_size, **options)
             return [tuple(tensor.shape) for tensor in outputs]
         finally:
@@ -100,6 +104,7 @@ def test_llama_shapes_build_on_every_pair(mock_mesh, mesh, pair_axis):
     shapes = [
         Shape(kv_heads, context, chunk) for context in (1024, 32768, 131072) for chunk in (128, 256, 512)
     ]
+    shapes.append(Shape(kv_heads, 1024, 128, users=8))  # the most semaphores
     programs, outputs = mock_mesh(mesh).run(build_body, pair_axis, shapes, timeout=900)
     assert 3 <= programs <= len(shapes)  # buffers depend on the chunk, contexts may share a program
     check_outputs(shapes, outputs)
@@ -184,6 +189,46 @@ def refusals_body(mesh) -> list[tuple[str, str]]:
     with gated_region():
         found.append(call())
     return found
+
+
+def row_refusals_body(mesh) -> list[tuple[str, str]]:
+    """The errors of calls on a 2x2 mesh whose chips would not decide together."""
+    from tt_kernels.common.row import ChipRows
+    from tt_kernels.compute_gate.region import GatedRegionError, gated_region
+
+    calls = Calls(mesh, 0)
+
+    def call(**options):
+        try:
+            calls.run(Shape(4, 512, 128), **options)
+        except (ValueError, GatedRegionError) as error:
+            return type(error).__name__, str(error)
+        return "", "nothing was refused"
+
+    found = [
+        call(row=None),
+        call(row="the other chips"),
+        call(row=ChipRows(mesh, 0, OUTPUT)),
+        call(row=ChipRows(mesh, 1, EXCHANGE)),
+    ]
+    with gated_region(shared_gate_axis=1):
+        found.append(call())
+    return found
+
+
+def test_rows_that_would_not_decide_together_are_refused(mock_mesh):
+    texts = [
+        "the chips along axis 1 share the heads of a user and must decide together: give row=ChipRows",
+        "row must be a ChipRows, it is a str",
+        "pairs and rows both lie along axis 0 of the mesh",
+        "core (7, 7) cannot be both the exchange core of the pairs and the output core of the rows",
+        "speculative_flash_decode (cluster_axis=0) is a cross-chip op",
+    ]
+    found = mock_mesh((2, 2)).run(row_refusals_body)
+    for text, (kind, message) in zip(texts, found, strict=True):
+        assert (
+            kind == ("GatedRegionError" if "cross-chip" in text else "UnsupportedError") and text in message
+        )
 
 
 def test_calls_that_would_hang_a_pair_are_refused(mock_mesh):

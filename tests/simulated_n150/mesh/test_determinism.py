@@ -12,8 +12,8 @@ from collections import defaultdict
 import pytest
 import torch
 
-from tests.silicon.test_sgdc_pair import draw_layers, layers_body
 from tests.simulated_n150.mesh.mesh_programs import gather_body
+from tests.support.sgdc_pair import draw_layers, layers_body
 
 REGISTERS = 0xFFB00000
 

@@ -7,9 +7,14 @@
 
 #include <cstdint>
 
-#include "risc_common.h"
+#include "api/dataflow/dataflow_api.h"
 
 namespace bounded {
+
+// A number of cycles from two runtime arguments, the low word first (common/peer.py, timeout_words).
+inline uint64_t cycles_arg(uint32_t index) {
+    return get_arg_val<uint32_t>(index) | static_cast<uint64_t>(get_arg_val<uint32_t>(index + 1)) << 32;
+}
 
 // A point in time, in cycles of this core's clock.
 class Deadline {

@@ -4,12 +4,13 @@
 // Attention of one tile of queries over chunks of keys, by online softmax; for compute kernels.
 //
 // The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output, behind them one
-// tile of softmax mass, the same in all 32 columns, both float32; and a peak per row in column 0 of a bfloat16 tile.
-// Peaks only have to be near the highest score. Rounding them, by 2^-8 at most, is harmless while exp() of what it
+// tile of softmax row sums, the same in all 32 columns, both float32; and the maximum of each row (row max) in column 0
+// of a bfloat16 tile.
+// Row maxima only have to be near the highest score. Rounding them, by 2^-8 at most, is harmless while exp() of what it
 // moves them, scaled, is a float32, so up to scaled scores of about 22000; and as long as all kernels subtract the same
 // rounded value, which two bytes guarantee on every path of the unpacker.
 //
-// The mass comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
+// The row sum comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
 // is then that of the output, and cancels.
 //
 // The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
@@ -108,10 +109,10 @@ inline void score(
     cb_push_back(scores, capacity);
 }
 
-// peak = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
-inline void raise_peak(
-    uint32_t scores, uint32_t tiles, uint32_t ones, uint32_t before, bool first, uint32_t peak) {
-    cb_reserve_back(peak, 1);
+// row_max = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
+inline void raise_row_max(
+    uint32_t scores, uint32_t tiles, uint32_t ones, uint32_t before, bool first, uint32_t row_max) {
+    cb_reserve_back(row_max, 1);
     tile_regs_acquire();
     if (!first) {
         reconfig_data_format_srca(before);
@@ -119,8 +120,8 @@ inline void raise_peak(
         copy_tile(before, 0, 1);
     }
     reconfig_data_format(scores, ones);
-    pack_reconfig_data_format(peak);
-    reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, peak);
+    pack_reconfig_data_format(row_max);
+    reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, row_max);
     for (uint32_t i = 0; i < tiles; ++i) {
         reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, i, 0, 0);
     }
@@ -128,30 +129,30 @@ inline void raise_peak(
         binary_max_tile_init();
         binary_max_tile(0, 1, 0, VectorMode::C);
     }
-    pack_registers(peak, 0, 1);
+    pack_registers(row_max, 0, 1);
     reduce_uninit(scores);
-    cb_push_back(peak, 1);
+    cb_push_back(row_max, 1);
 }
 
-// weights = exp((scores - peak) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles.
+// weights = exp((scores - row_max) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles.
 inline void weigh(
     uint32_t scores,
-    uint32_t peak,
+    uint32_t row_max,
     uint32_t weights,
     uint32_t tiles,
     uint32_t capacity,
     Bands bands,
     uint32_t scale) {
     cb_reserve_back(weights, capacity);
-    reconfig_data_format(scores, peak);
-    sub_bcast_cols_init(scores, peak);
+    reconfig_data_format(scores, row_max);
+    sub_bcast_cols_init(scores, row_max);
     register_rows::exponentiate_init();
     pack_reconfig_data_format(weights);
     for (uint32_t begin = 0; begin < tiles; begin += registers) {
         const uint32_t batch = at_most_registers(tiles - begin);
         tile_regs_acquire();
         for (uint32_t i = 0; i < batch; ++i) {
-            sub_tiles_bcast_cols(scores, peak, begin + i, 0, i);
+            sub_tiles_bcast_cols(scores, row_max, begin + i, 0, i);
             register_rows::exponentiate(i, bands, scale);
         }
         pack_registers(weights, begin, batch);
@@ -160,47 +161,47 @@ inline void weigh(
     cb_pop_front(scores, capacity);
 }
 
-// decay = exp((before - after) * scale) of two peaks, tile `index` of `before`, in float32.
-inline void decay_of(
-    uint32_t before, uint32_t index, uint32_t after, uint32_t decay, Bands bands, uint32_t scale) {
-    cb_reserve_back(decay, 1);
+// rescale = exp((before - after) * scale) of two row maxima, tile `index` of `before`, in float32.
+inline void rescale_of(
+    uint32_t before, uint32_t index, uint32_t after, uint32_t rescale, Bands bands, uint32_t scale) {
+    cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
     register_rows::exponentiate_first_column_init();
-    pack_reconfig_data_format(decay);
+    pack_reconfig_data_format(rescale);
     tile_regs_acquire();
     sub_tiles(before, after, index, 0, 0);
     register_rows::exponentiate_first_column(bands, scale);
-    pack_registers(decay, 0, 1);
-    cb_push_back(decay, 1);
+    pack_registers(rescale, 0, 1);
+    cb_push_back(rescale, 1);
 }
 
-// Registers [0, tiles) += tiles [first, first + tiles) of `partial`, each row times its `decay`.
-inline void add_decayed(uint32_t partial, uint32_t first, uint32_t tiles, uint32_t decay) {
-    reconfig_data_format(partial, decay);
-    mul_bcast_cols_init(partial, decay);
+// Registers [0, tiles) += tiles [first, first + tiles) of `partial`, each row times its `rescale`.
+inline void add_rescaled(uint32_t partial, uint32_t first, uint32_t tiles, uint32_t rescale) {
+    reconfig_data_format(partial, rescale);
+    mul_bcast_cols_init(partial, rescale);
     for (uint32_t i = 0; i < tiles; ++i) {
-        mul_tiles_bcast_cols(partial, decay, first + i, 0, i);
+        mul_tiles_bcast_cols(partial, rescale, first + i, 0, i);
     }
 }
 
-// state = state * decay + weights @ [values | 1] over `rows` tiles of keys; pops values and weights.
+// state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops values and weights.
 template <uint32_t head_tiles>
 inline void accumulate(
     uint32_t weights,
     uint32_t values,
     uint32_t ones,
     uint32_t state,
-    uint32_t decay,
+    uint32_t rescale,
     bool first,
     uint32_t rows,
     uint32_t capacity) {
     static_assert(head_tiles <= registers, "the output of a head must fit the destination registers");
-    constexpr bool mass_fits = head_tiles < registers;
+    constexpr bool row_sum_fits = head_tiles < registers;
     cb_reserve_back(state, head_tiles + 1);
     tile_regs_acquire();
     if (!first) {
-        add_decayed(state, 0, mass_fits ? head_tiles + 1 : head_tiles, decay);
+        add_rescaled(state, 0, row_sum_fits ? head_tiles + 1 : head_tiles, rescale);
     }
     reconfig_data_format<SrcOrder::Reverse>(weights, values);
     matmul_init(weights, values, 0);
@@ -212,13 +213,13 @@ inline void accumulate(
         cb_pop_front(values, head_tiles);
     }
     pack_reconfig_data_format(state);
-    uint32_t mass = head_tiles;
-    if constexpr (!mass_fits) {
+    uint32_t row_sum = head_tiles;
+    if constexpr (!row_sum_fits) {
         pack_registers(state, 0, head_tiles);
         tile_regs_acquire();
-        mass = 0;
+        row_sum = 0;
         if (!first) {
-            add_decayed(state, head_tiles, 1, decay);
+            add_rescaled(state, head_tiles, 1, rescale);
         }
         reconfig_data_format<SrcOrder::Reverse>(weights, ones);
         matmul_init(weights, ones, 0);
@@ -226,9 +227,9 @@ inline void accumulate(
         reconfig_data_format_srca(ones);
     }
     for (uint32_t row = 0; row < rows; ++row) {
-        matmul_tiles(weights, ones, row, 0, mass);
+        matmul_tiles(weights, ones, row, 0, row_sum);
     }
-    if constexpr (mass_fits) {
+    if constexpr (row_sum_fits) {
         pack_registers(state, 0, head_tiles + 1);
     } else {
         pack_registers(state, head_tiles, 1);
@@ -240,26 +241,26 @@ inline void accumulate(
     cb_pop_front(weights, capacity);
 }
 
-// state = state * decay + other * other_decay, `other` being tiles from `first`; pops the state only.
+// state = state * rescale + other * other_rescale, `other` being tiles from `first`; pops the state only.
 template <uint32_t head_tiles>
-inline void merge(uint32_t state, uint32_t decay, uint32_t other, uint32_t first, uint32_t other_decay) {
+inline void merge(uint32_t state, uint32_t rescale, uint32_t other, uint32_t first, uint32_t other_rescale) {
     cb_reserve_back(state, head_tiles + 1);
     pack_reconfig_data_format(state);
     for (uint32_t begin = 0; begin < head_tiles + 1; begin += registers) {
         const uint32_t batch = at_most_registers(head_tiles + 1 - begin);
         tile_regs_acquire();
-        add_decayed(state, begin, batch, decay);
-        add_decayed(other, first + begin, batch, other_decay);
+        add_rescaled(state, begin, batch, rescale);
+        add_rescaled(other, first + begin, batch, other_rescale);
         pack_registers(state, begin, batch);
     }
     cb_pop_front(state, head_tiles + 1);
     cb_push_back(state, head_tiles + 1);
 }
 
-// to = output / mass of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
+// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
 template <uint32_t head_tiles>
 inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) {
-    constexpr uint32_t most = registers - 1;  // beside the mass
+    constexpr uint32_t most = registers - 1;  // beside the row sum
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);
     reconfig_data_format_srca(state);

@@ -47,6 +47,9 @@ public:
         sender_.open();
     }
 
+    // Packets go to the chip this many hops away, 1 if the runtime arguments say so.
+    void set_hops(uint32_t hops) { hops_ = hops; }
+
     // Fabric packets carry addresses in the coordinates of NoC 0.
     uint64_t core_address(uint32_t l1) const { return safe_get_noc_addr(x_, y_, l1, 0); }
 

@@ -8,8 +8,8 @@
 // peer's mailbox and increments the peer's `arrivals`. That also says: my buffers of call n may be written. A
 // member that comes with a role writes nothing to one that does not come with the other. It is at most one call
 // ahead, since it cannot leave call n before its peer arrived in it; so the two slots suffice. Data that
-// follow are confirmed by `deliveries`. Counters only grow: nothing is reset between calls, in eager mode or
-// in a trace.
+// follow are confirmed by `deliveries`; where the sender must know that they were taken, the receiver says so by
+// `acknowledgements`. Counters only grow: nothing is reset between calls, in eager mode or in a trace.
 //
 // A wait that ends without its peer is recorded in `status` and every later call returns at once.
 
@@ -31,6 +31,9 @@ enum Status : uint32_t {
     out_of_step = 4,      // the peer is in another call
     nobody = 5,           // both priorities are 0: neither member holds the result
     same_role = 6,        // both send, or both receive
+    unlike_users = 7,     // they skip different users
+    unacknowledged = 8,   // the peer did not say that it has the data
+    unsynchronised = 9,   // the exchange before this call failed on this member
 };
 
 // What a member does in a call. It is open where both decide by the rows they send each other.
@@ -39,7 +42,8 @@ enum Role : uint32_t { open = 0, sender = 1, receiver = 2 };
 struct Message {
     uint32_t call;
     uint32_t role;
-    uint32_t padding[6];  // DRAM is read to addresses of its own alignment, 32 bytes
+    uint32_t users;  // with a role: a bit for each user that is not skipped
+    uint32_t padding[5];  // DRAM is read to addresses of its own alignment, 32 bytes
     uint32_t row[priority::max_users];
 };
 
@@ -48,40 +52,45 @@ struct State {
     uint32_t padding0[3];
     uint32_t deliveries;  // incremented by the peer
     uint32_t padding1[3];
+    uint32_t acknowledgements;  // incremented by the peer
+    uint32_t padding2[3];
     uint32_t calls;
     uint32_t expected;  // deliveries
     uint32_t status;
     uint32_t status_call;
     uint32_t sent;  // calls in which this member's tensor was taken
     uint32_t ties;
-    uint32_t padding2[2];
+    uint32_t awaited;  // acknowledgements
+    uint32_t padding3[5];
     Message outgoing;
     Message mailbox[2];
 };
-static_assert(sizeof(Message) == 160 && sizeof(State) == 64 + 3 * 160);
+static_assert(sizeof(Message) == 160 && sizeof(State) == 96 + 3 * 160 && offsetof(State, status) == 14 * 4);
 
 class Session {
 public:
-    // own, other: L1 addresses of the own state and of the peer's on its core.
-    Session(uint32_t own, uint32_t other, uint64_t timeout) :
-        state_(reinterpret_cast<volatile tt_l1_ptr State*>(own)), other_(other), timeout_(timeout) {}
+    // state: its L1 address, the same on both members' cores.
+    Session(uint32_t state, uint64_t timeout) :
+        state_(reinterpret_cast<volatile tt_l1_ptr State*>(state)), timeout_(timeout) {}
 
     volatile tt_l1_ptr State& state() { return *state_; }
     bool usable() const { return state_->status == fine; }
     const volatile tt_l1_ptr uint32_t* own_row() const { return state_->outgoing.row; }
+    // Where own_row() lies, for reading the priorities without arriving in a call.
+    uint32_t own_row_address() const { return address(offsetof(State, outgoing) + offsetof(Message, row)); }
     const volatile tt_l1_ptr uint32_t* other_row() const { return mailbox().row; }
 
-    // Start the next call. `read_row` fills the own priorities at the L1 address it is given.
+    // Start the next call. `read_row` fills this member's priorities in at the L1 address it is given.
     template <typename Link, typename ReadRow>
     bool arrive(Link& link, ReadRow read_row) {
-        read_row(address(offsetof(State, outgoing) + offsetof(Message, row)));
-        return announce(link, open, sizeof(Message));
+        read_row(own_row_address());
+        return announce(link, open, 0, sizeof(Message));
     }
 
-    // Start the next call in a role; no priorities are sent.
+    // Start the next call in a role, with a bit for each user that is not skipped; no priorities are sent.
     template <typename Link>
-    bool arrive_as(Link& link, Role role) {
-        return announce(link, role, offsetof(Message, row));
+    bool arrive_as(Link& link, Role role, uint32_t users) {
+        return announce(link, role, users, offsetof(Message, row));
     }
 
     // Wait for the peer in the same call; its priorities are in other_row() after that.
@@ -92,15 +101,16 @@ public:
         return mailbox().call == state_->calls || fail(out_of_step);
     }
 
-    // The same after arrive_as(), and that the peer has the other role.
+    // The same after arrive_as(), and that the peer has the other role and the same users.
     bool await_opposite() {
-        return await_peer() && (mailbox().role + state_->outgoing.role == sender + receiver || fail(same_role));
+        return await_peer() && (mailbox().role + state_->outgoing.role == sender + receiver || fail(same_role)) &&
+               (mailbox().users == state_->outgoing.users || fail(unlike_users));
     }
 
     // Tell the peer that all that was written to it is complete.
     template <typename Link>
     bool confirm(Link& link) {
-        return link.increment(other_ + offsetof(State, deliveries)) || fail(link_blocked);
+        return link.increment(address(offsetof(State, deliveries))) || fail(link_blocked);
     }
 
     bool await_delivery() {
@@ -108,6 +118,19 @@ public:
         state_->expected = target;
         const auto arrived = [this, target] { return bounded::reached(&state_->deliveries, target); };
         return bounded::wait(timeout_, arrived) || fail(delivery_absent);
+    }
+
+    // Tell the peer that its data are taken.
+    template <typename Link>
+    bool acknowledge(Link& link) {
+        return link.increment(address(offsetof(State, acknowledgements))) || fail(link_blocked);
+    }
+
+    bool await_acknowledgement() {
+        const uint32_t target = state_->awaited + 1;
+        state_->awaited = target;
+        const auto arrived = [this, target] { return bounded::reached(&state_->acknowledgements, target); };
+        return bounded::wait(timeout_, arrived) || fail(unacknowledged);
     }
 
     bool fail(Status status) {
@@ -119,15 +142,16 @@ public:
 private:
     // Starts the next call with the first `bytes` of a message.
     template <typename Link>
-    bool announce(Link& link, Role role, uint32_t bytes) {
+    bool announce(Link& link, Role role, uint32_t users, uint32_t bytes) {
         const uint32_t call = state_->calls + 1;
         state_->calls = call;
         state_->outgoing.call = call;
         state_->outgoing.role = role;
+        state_->outgoing.users = users;
         const uint32_t slot = offsetof(State, mailbox) + (call % 2) * sizeof(Message);
-        const uint64_t to = link.core_address(other_ + slot);
+        const uint64_t to = link.core_address(address(slot));
         const bool sent = link.write(address(offsetof(State, outgoing)), to, bytes) &&
-                          link.increment(other_ + offsetof(State, arrivals));
+                          link.increment(address(offsetof(State, arrivals)));
         return sent || fail(link_blocked);
     }
 
@@ -135,7 +159,6 @@ private:
     uint32_t address(uint32_t offset) const { return reinterpret_cast<uint32_t>(state_) + offset; }
 
     volatile tt_l1_ptr State* state_;
-    uint32_t other_;
     uint64_t timeout_;
 };
 

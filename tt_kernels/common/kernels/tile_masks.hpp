@@ -13,7 +13,8 @@
 namespace tile_masks {
 
 constexpr uint16_t one = 0x3F80;
-// Added to the score of a hidden key. exp() of it is 0 at any scale in use, and it is far from overflow.
+// The score of a hidden key: added to its score of 0, since its row in the cache's tile is cleared. exp() of it is 0 at
+// any scale in use, and it is far from overflow.
 constexpr uint16_t hidden = 0xCE6E;  // -998244352
 
 inline void fill(uint32_t address, uint32_t bytes, uint32_t word) {
@@ -45,6 +46,23 @@ inline void ones(uint32_t address) {
         noc_async_read(get_noc_addr(address), address + offset, part);
     }
     noc_async_read_barrier();
+}
+
+// Starts making rows [begin, 32) of a tile in L1 zeros, bfloat16 or bfloat8_b; they are after the barrier of reads.
+inline void clear_rows_from(uint32_t tile, uint32_t begin, bool block_float) {
+    tile_rows::for_each_piece(begin, 32, [&](uint32_t offset, uint32_t bytes) {
+        if (!block_float) {
+            clear(tile + offset, bytes);
+            return;
+        }
+        // A byte of exponent for each row of each face, then a byte for each element.
+        constexpr uint32_t exponents_bytes = tile_rows::tile_bytes / tile_rows::row_bytes;
+        clear(tile + exponents_bytes + offset / 2, bytes / 2);
+        volatile tt_l1_ptr uint8_t* exponents = reinterpret_cast<volatile tt_l1_ptr uint8_t*>(tile);
+        for (uint32_t row = 0; row < bytes / tile_rows::row_bytes; ++row) {
+            exponents[offset / tile_rows::row_bytes + row] = 0;
+        }
+    });
 }
 
 // Makes column 0 of a tile 0 for the first `visible` keys and `hidden` for the rest; the other columns must be 0. Then

@@ -9,7 +9,8 @@
 #include "api/dataflow/dataflow_api.h"
 #include "internal/sgdc_gate.h"
 #ifndef FORCE_OPEN
-#include "../../common/kernels/priority.hpp"
+#include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/priority.hpp"
 #endif
 
 #ifndef SGDC_UNGATED
@@ -50,23 +51,20 @@ void kernel_main() {
 #if defined(FORCE_OPEN)
     write_gate(SGDC_GATE_OPEN);
 #else
-    constexpr uint32_t users = get_compile_time_arg_val(0);
-    constexpr uint32_t scratch_cb = get_compile_time_arg_val(1);
-    constexpr auto priority_args = TensorAccessorArgs<2>();
-    const uint32_t priority_address = get_common_arg_val<uint32_t>(0);
-    const auto priorities = TensorAccessor(priority_args, priority_address, priority::row_bytes);
+    constexpr uint32_t users = get_named_compile_time_arg_val("users");
+    constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
+    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), COMMON_ARG(own_priority), priority::row_bytes);
 
     const uint32_t scratch = get_write_ptr(scratch_cb);
     noc_async_read(priorities.get_noc_addr(0), scratch, priority::row_bytes);
 #if defined(OUTCOME_LOG)
-    constexpr auto log_args = TensorAccessorArgs<priority_args.next_compile_time_args_offset()>();
-    const uint32_t x = get_common_arg_val<uint32_t>(1), y = get_common_arg_val<uint32_t>(2);
-    const bool keeps_log = get_absolute_logical_x() == x && get_absolute_logical_y() == y;
+    const bool keeps_log =
+        get_absolute_logical_x() == COMMON_ARG(log_core_x) && get_absolute_logical_y() == COMMON_ARG(log_core_y);
     const uint32_t log_row = scratch + priority::row_bytes;
     uint64_t log_address = 0;
     if (keeps_log) {
-        const auto log = TensorAccessor(log_args, get_common_arg_val<uint32_t>(3));
-        log_address = log.get_noc_addr(get_common_arg_val<uint32_t>(4));
+        const auto log = TensorAccessor(ACCESSOR_ARGS(log), COMMON_ARG(log));
+        log_address = log.get_noc_addr(COMMON_ARG(layer));
         noc_async_read(log_address, log_row, log_row_bytes);
     }
 #endif

@@ -19,6 +19,7 @@ constexpr uint32_t send = 2;
 
 // Pieces read before one barrier; the buffer holds two batches.
 constexpr uint32_t batch = 8;
+constexpr uint32_t pieces_in_buffer = 2 * batch;
 
 constexpr uint32_t piece_size(uint32_t page_bytes, uint32_t piece_bytes, uint32_t piece) {
     const uint32_t left = page_bytes - piece * piece_bytes;

@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the own tensor piece by piece into the circular buffer, if the writer decided that this member sends.
+// Reads this member's tensor piece by piece into the circular buffer, if the writer decided that this member sends.
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
 #include "exchange.hpp"
+#include "tt_kernels/common/kernels/arguments.hpp"
 
 void kernel_main() {
-    constexpr uint32_t pieces_cb = get_compile_time_arg_val(0);
-    constexpr uint32_t decision_semaphore = get_compile_time_arg_val(1);
-    constexpr uint32_t pages = get_compile_time_arg_val(2);
-    constexpr uint32_t page_bytes = get_compile_time_arg_val(3);
-    constexpr uint32_t piece_bytes = get_compile_time_arg_val(4);
-    constexpr auto tensor_args = TensorAccessorArgs<5>();
-    const auto tensor = TensorAccessor(tensor_args, get_arg_val<uint32_t>(0), page_bytes);
+    constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
+    constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
+    constexpr uint32_t pages = get_named_compile_time_arg_val("pages");
+    constexpr uint32_t page_bytes = get_named_compile_time_arg_val("page_bytes");
+    constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+    const auto tensor = TensorAccessor(ACCESSOR_ARGS(tensor), RUNTIME_ARG(own_tensor), page_bytes);
 
     // The writer always decides: its own waits are bounded.
     volatile tt_l1_ptr uint32_t* decision =

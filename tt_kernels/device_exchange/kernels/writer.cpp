@@ -1,26 +1,43 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call of the exchange: tell the peer the own priorities, learn its own, write both to `gathered`, then
+// One call of the exchange: tell the peer this member's priorities, learn the peer's, write both to `gathered`, then
 // send the tensor (higher priority) or wait for it. The protocol is in common/kernels/peer_session.hpp.
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
 #include "exchange.hpp"
-#include "../../common/kernels/peer_link.hpp"
-#include "../../common/kernels/peer_session.hpp"
-#include "../../common/kernels/priority.hpp"
+#include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/peer_link.hpp"
+#include "tt_kernels/common/kernels/peer_session.hpp"
+#include "tt_kernels/common/kernels/priority.hpp"
 
 namespace {
 
 template <typename Accessor>
-void write_gathered(const Accessor& gathered, uint32_t member, peer::Session& session) {
-    const uint32_t own = reinterpret_cast<uint32_t>(session.own_row());
-    const uint32_t other = reinterpret_cast<uint32_t>(session.other_row());
-    noc_async_write(own, gathered.get_noc_addr(member), priority::row_bytes);
-    noc_async_write(other, gathered.get_noc_addr(1 - member), priority::row_bytes);
+void write_gathered(const Accessor& gathered, uint32_t member, uint32_t own_row, uint32_t other_row) {
+    noc_async_write(own_row, gathered.get_noc_addr(member), priority::row_bytes);
+    noc_async_write(other_row, gathered.get_noc_addr(1 - member), priority::row_bytes);
     noc_async_write_barrier();
+}
+
+// After a failure: what the call's ops may rely on is that the peer is unknown, and where `holds_nothing` that this
+// member has not got the tensor of the higher priority.
+template <typename Accessor>
+void write_unsynchronised(
+    const Accessor& gathered, uint32_t member, uint32_t own_row, uint32_t scratch, bool holds_nothing) {
+    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
+    for (uint32_t user = 0; user < priority::max_users; ++user) {
+        words[user] = priority::unknown;
+    }
+    if (holds_nothing) {
+        volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(own_row);
+        for (uint32_t user = 0; user < priority::max_users; ++user) {
+            own[user] = priority::accepted;
+        }
+    }
+    write_gathered(gathered, member, own_row, scratch);
 }
 
 // Whether this member sends; fails when neither holds the result.
@@ -29,11 +46,9 @@ bool decide(peer::Session& session, uint32_t member, uint32_t users, bool& sends
     const uint32_t other = priority::highest(session.other_row(), users);
     if (own == other) {
         session.state().ties = session.state().ties + 1;
-        sends = member == 0;
-        return own != priority::accepted || session.fail(peer::nobody);
     }
-    sends = own > other;
-    return true;
+    sends = priority::sends(own, other, member);
+    return !priority::nobody_holds(own, other) || session.fail(peer::nobody);
 }
 
 template <uint32_t pieces_cb, uint32_t pages, uint32_t page_bytes, uint32_t piece_bytes, typename Accessor>
@@ -65,52 +80,52 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
 }  // namespace
 
 void kernel_main() {
-    constexpr uint32_t pieces_cb = get_compile_time_arg_val(0);
-    constexpr uint32_t decision_semaphore = get_compile_time_arg_val(1);
-    constexpr uint32_t pages = get_compile_time_arg_val(2);
-    constexpr uint32_t page_bytes = get_compile_time_arg_val(3);
-    constexpr uint32_t piece_bytes = get_compile_time_arg_val(4);
-    constexpr uint32_t users = get_compile_time_arg_val(5);
-    constexpr auto tensor_args = TensorAccessorArgs<6>();
-    constexpr auto priority_args = TensorAccessorArgs<tensor_args.next_compile_time_args_offset()>();
-    constexpr auto gathered_args = TensorAccessorArgs<priority_args.next_compile_time_args_offset()>();
-
-    uint32_t next = 0;
-    const uint32_t member = get_arg_val<uint32_t>(next++);
-    const uint32_t own_state = get_arg_val<uint32_t>(next++);
-    const uint32_t other_state = get_arg_val<uint32_t>(next++);
-    const uint64_t low = get_arg_val<uint32_t>(next++);
-    const uint64_t timeout = low | static_cast<uint64_t>(get_arg_val<uint32_t>(next++)) << 32;
-    const auto target = TensorAccessor(tensor_args, get_arg_val<uint32_t>(next++), page_bytes);
-    const auto priorities = TensorAccessor(priority_args, get_arg_val<uint32_t>(next++), priority::row_bytes);
-    const auto gathered = TensorAccessor(gathered_args, get_arg_val<uint32_t>(next++), priority::row_bytes);
+    constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
+    constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
+    constexpr uint32_t pages = get_named_compile_time_arg_val("pages");
+    constexpr uint32_t page_bytes = get_named_compile_time_arg_val("page_bytes");
+    constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+    constexpr uint32_t users = get_named_compile_time_arg_val("users");
+    const uint32_t member = RUNTIME_ARG(member);
+    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
+    const auto target = TensorAccessor(ACCESSOR_ARGS(tensor), RUNTIME_ARG(peer_tensor), page_bytes);
+    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority), priority::row_bytes);
+    const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered), priority::row_bytes);
 
     volatile tt_l1_ptr uint32_t* decision =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
-    peer::Session session(own_state, other_state, timeout);
+    peer::Session session(RUNTIME_ARG(state), timeout);
+    const auto read_row = [&](uint32_t to) {
+        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
+        noc_async_read_barrier();
+    };
+    // Free where nothing is sent, or any more.
+    static_assert(exchange::pieces_in_buffer * piece_bytes >= priority::row_bytes);
+    const uint32_t scratch = get_write_ptr(pieces_cb);
     if (!session.usable()) {
         *decision = exchange::receive;
+        read_row(session.own_row_address());
+        write_unsynchronised(gathered, member, session.own_row_address(), scratch, false);
         return;
     }
 
-    PeerLink link(next, timeout);
+    uint32_t link_args = RUNTIME_INDEX(link);
+    PeerLink link(link_args, timeout);
     bool sends = false;
-    bool running = session.arrive(link, [&](uint32_t to) {
-        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
-        noc_async_read_barrier();
-    });
-    running = running && session.await_peer() && decide(session, member, users, sends);
-    *decision = running && sends ? exchange::send : exchange::receive;
-    if (running) {
-        if (sends) {
-            session.state().sent = session.state().sent + 1;
-            const bool sent = send_tensor<pieces_cb, pages, page_bytes, piece_bytes>(link, target);
-            running = sent ? session.confirm(link) : session.fail(peer::link_blocked);
-        }
-        write_gathered(gathered, member, session);
-        if (!sends) {
-            session.await_delivery();
-        }
+    const bool met = session.arrive(link, read_row) && session.await_peer() && decide(session, member, users, sends);
+    *decision = met && sends ? exchange::send : exchange::receive;
+    bool done = met;
+    if (met && sends) {
+        session.state().sent = session.state().sent + 1;
+        const bool sent = send_tensor<pieces_cb, pages, page_bytes, piece_bytes>(link, target);
+        done = sent ? session.confirm(link) : session.fail(peer::link_blocked);
+    } else if (met) {
+        done = session.await_delivery();
+    }
+    if (done) {
+        write_gathered(gathered, member, session.own_row_address(), reinterpret_cast<uint32_t>(session.other_row()));
+    } else {
+        write_unsynchronised(gathered, member, session.own_row_address(), scratch, met && !sends);
     }
     link.drain();
     link.close();

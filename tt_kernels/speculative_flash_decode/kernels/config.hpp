@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the host fixes: by name at compile time what selects code (program.py, `constants`), as common runtime
-// arguments the shapes (program.py, `shape_args`), so that one binary serves them all.
+// What the host fixes, by name: at compile time what selects code (program.py, `constants`), as common runtime
+// arguments the shapes (program.py, `shapes`), so that one binary serves them all.
 
 #pragma once
 
@@ -13,6 +13,8 @@
 #else
 #include "api/dataflow/dataflow_api.h"
 #endif
+#include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/chunk_split.hpp"
 
 namespace config {
 
@@ -21,18 +23,20 @@ constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 
 // Shapes. A group of `workers` cores shares one head of one user at a time.
-inline uint32_t users() { return get_common_arg_val<uint32_t>(0); }
-inline uint32_t kv_heads() { return get_common_arg_val<uint32_t>(1); }
-inline uint32_t query_heads() { return get_common_arg_val<uint32_t>(2); }
-inline uint32_t cache_tiles() { return get_common_arg_val<uint32_t>(3); }
-inline uint32_t chunk_tiles() { return get_common_arg_val<uint32_t>(4); }  // of the guess, at either end
-inline uint32_t workers() { return get_common_arg_val<uint32_t>(5); }
-inline uint32_t rows_a_head() { return get_common_arg_val<uint32_t>(6); }  // of a query tile, for one KV head
-inline uint32_t key_tiles() { return get_common_arg_val<uint32_t>(7); }  // that a worker processes at once
+inline uint32_t users() { return COMMON_ARG(users); }
+inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
+inline uint32_t query_heads() { return COMMON_ARG(query_heads); }
+inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
+inline attention::Guess guess() {
+    return {COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0};
+}
+inline uint32_t workers() { return COMMON_ARG(workers); }
+inline uint32_t rows_a_head() { return COMMON_ARG(rows_a_head); }  // of a query tile, for one KV head
+inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }  // that a worker processes at once
 inline uint32_t items() { return users() * kv_heads(); }
 constexpr uint32_t most_users = 8;
 
-// Circular buffers. The partial result of a head is its head_tiles of output and one tile of softmax mass.
+// Circular buffers. The partial result of a head is its head_tiles of output and one tile of softmax row sums.
 constexpr uint32_t partial_tiles = head_tiles + 1;
 constexpr uint32_t cb_query = get_named_compile_time_arg_val("cb_query");
 constexpr uint32_t cb_keys = get_named_compile_time_arg_val("cb_keys");
@@ -43,18 +47,18 @@ constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
 constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
-constexpr uint32_t cb_gathered_peak = get_named_compile_time_arg_val("cb_gathered_peak");
+constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
 constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
 constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");
 constexpr uint32_t cb_partial = get_named_compile_time_arg_val("cb_partial");
-constexpr uint32_t cb_partial_peak = get_named_compile_time_arg_val("cb_partial_peak");
+constexpr uint32_t cb_partial_row_max = get_named_compile_time_arg_val("cb_partial_row_max");
 constexpr uint32_t cb_scores = get_named_compile_time_arg_val("cb_scores");
 constexpr uint32_t cb_weights = get_named_compile_time_arg_val("cb_weights");
 constexpr uint32_t cb_state = get_named_compile_time_arg_val("cb_state");
-constexpr uint32_t cb_peak_a = get_named_compile_time_arg_val("cb_peak_a");
-constexpr uint32_t cb_peak_b = get_named_compile_time_arg_val("cb_peak_b");
-constexpr uint32_t cb_decay = get_named_compile_time_arg_val("cb_decay");
-constexpr uint32_t cb_decay_other = get_named_compile_time_arg_val("cb_decay_other");
+constexpr uint32_t cb_row_max_a = get_named_compile_time_arg_val("cb_row_max_a");
+constexpr uint32_t cb_row_max_b = get_named_compile_time_arg_val("cb_row_max_b");
+constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
+constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
 // On the output core.
 constexpr uint32_t cb_verdict = get_named_compile_time_arg_val("cb_verdict");
 // Elements of a tile in it, as register_rows::sums_of_squares leaves them: column 0 of row 0, columns 0 and 1 of row 1.

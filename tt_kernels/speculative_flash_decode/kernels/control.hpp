@@ -14,7 +14,17 @@ namespace control {
 
 constexpr uint32_t page_bytes = 64;
 constexpr uint32_t receiving = 0;     // word: 1 on the receiver of a pair, else 0
-constexpr uint32_t first_tokens = 1;  // words: cached tokens of each user, 0 for one to skip
+constexpr uint32_t alone = 1;         // word: 1 where the exchange before this call did not reach the peer
+constexpr uint32_t first_tokens = 2;  // words: cached tokens of each user, 0 for one to skip
 static_assert((first_tokens + config::most_users) * sizeof(uint32_t) <= page_bytes);
+
+// A bit for each user that is not skipped, from the page's words.
+inline uint32_t active_users(const volatile uint32_t* words) {
+    uint32_t found = 0;
+    for (uint32_t user = 0; user < config::users(); ++user) {
+        found |= (words[first_tokens + user] > 0 ? 1u : 0u) << user;
+    }
+    return found;
+}
 
 }  // namespace control

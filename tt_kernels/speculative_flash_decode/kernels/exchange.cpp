@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The exchange core (BRISC), which alone speaks to the peer. The sender's writes the guesses of all users straight
-// into the peer's `exact` as soon as all heads' rows are here; the receiver's waits for that and does what its idle
-// cores leave undone. Both always tell the other that they are in this call, and in which role
+// into the peer's `exact` as soon as all heads' rows are here; the receiver's waits for that, acknowledges it and does
+// what its idle cores leave undone. Both always tell the other that they are in this call, and in which role
 // (common/kernels/peer_session.hpp), so a sender writes only into a peer that waits for it, and neither runs more than
-// one call ahead. What became of the guess the sender's output core is told, which accepts none that nobody holds.
+// one call ahead.
+//
+// Who holds the layer is the sender's decision alone: it gives the layer away only with an acknowledged guess, and its
+// REJECTED outranks the receiver's RECEIVED. So an acknowledgement that is late or lost costs a hit, never agreement.
+// A receiver that has no guess holds nothing: its priorities become 0.
 
 #include <cstdint>
 
@@ -67,6 +71,15 @@ bool send_guesses(PeerLink& link, uint32_t base, const Accessor& peer_exact) {
     return true;
 }
 
+// Makes `priorities` say that this member holds nothing.
+template <typename Priority>
+void hold_nothing(const Priority& priorities) {
+    const uint32_t scratch = get_write_ptr(config::cb_scratch);
+    tile_masks::fill(scratch, priority::row_bytes, priority::accepted);
+    noc_async_write(scratch, priorities.get_noc_addr(0), priority::row_bytes);
+    noc_async_write_barrier();
+}
+
 // The receiver's outputs: the guess that arrived in `exact` is its guess too, at distance 0 of nothing measured.
 template <typename Output, typename Norm, typename Priority>
 void finish_receiver(
@@ -102,50 +115,52 @@ void finish_receiver(
 }  // namespace
 
 void kernel_main() {
-    uint32_t next = 0;
-    const control::Sources sources = control::sources_arg(next);
-    const uint32_t own_state = get_arg_val<uint32_t>(next++);
-    const uint32_t peer_state = get_arg_val<uint32_t>(next++);
-    const uint64_t low = get_arg_val<uint32_t>(next++);
-    const uint64_t timeout = low | static_cast<uint64_t>(get_arg_val<uint32_t>(next++)) << 32;
-    const uint32_t output_x = get_arg_val<uint32_t>(next++);
-    const uint64_t delivery =
-        get_noc_addr(output_x, get_arg_val<uint32_t>(next++), get_semaphore(config::sem_delivery));
-    constexpr auto output_args = TensorAccessorArgs<0>();
-    constexpr auto norm_args = TensorAccessorArgs<output_args.next_compile_time_args_offset()>();
-    constexpr auto positions_args = TensorAccessorArgs<norm_args.next_compile_time_args_offset()>();
-    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
-    constexpr auto priority_args = TensorAccessorArgs<gathered_args.next_compile_time_args_offset()>();
-    const auto peer_exact = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
-    const auto exact = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
-    const auto guess = TensorAccessor(output_args, get_arg_val<uint32_t>(next++));
-    const auto distances = TensorAccessor(norm_args, get_arg_val<uint32_t>(next++));
-    const auto norms = TensorAccessor(norm_args, get_arg_val<uint32_t>(next++));
-    const auto priorities = TensorAccessor(priority_args, get_arg_val<uint32_t>(next++));
+    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
+    constexpr uint32_t output_core = RUNTIME_INDEX(output_core);
+    const uint64_t delivery = get_noc_addr(
+        get_arg_val<uint32_t>(output_core), get_arg_val<uint32_t>(output_core + 1),
+        get_semaphore(config::sem_delivery));
+    constexpr auto output_args = ACCESSOR_ARGS(output);
+    constexpr auto norm_args = ACCESSOR_ARGS(norm);
+    const auto peer_exact = TensorAccessor(output_args, RUNTIME_ARG(peer_exact));
+    const auto exact = TensorAccessor(output_args, RUNTIME_ARG(exact));
+    const auto guess = TensorAccessor(output_args, RUNTIME_ARG(guess));
+    const auto distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq));
+    const auto norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq));
+    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority));
 
-    peer::Session session(own_state, peer_state, timeout);
-    if (!session.usable()) {
-        report(delivery, false);
+    peer::Session session(RUNTIME_ARG(state), timeout);
+    const uint32_t page = get_write_ptr(config::cb_control);
+    control::fetch(control::sources_args(), page, ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered));
+    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
+    const bool sends = !words[control::receiving];
+    if (!session.usable() || (words[control::alone] && !session.fail(peer::unsynchronised))) {
+        if (sends) {
+            report(delivery, false);
+        } else {
+            hold_nothing(priorities);
+        }
         return;
     }
-    const uint32_t page = get_write_ptr(config::cb_control);
-    control::fetch(sources, page, positions_args, gathered_args);
-    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
-    const uint32_t base = get_write_ptr(config::cb_outgoing);
-    const bool sends = !words[control::receiving];
 
-    PeerLink link(next, timeout);
-    const bool arrived = session.arrive_as(link, sends ? peer::sender : peer::receiver);
+    const uint32_t base = get_write_ptr(config::cb_outgoing);
+    uint32_t link_args = RUNTIME_INDEX(link);
+    PeerLink link(link_args, timeout);
+    const peer::Role role = sends ? peer::sender : peer::receiver;
+    const bool met = session.arrive_as(link, role, control::active_users(words)) && session.await_opposite();
     if (sends) {
         wait_for_heads(words, base);
-        bool delivered = arrived && session.await_opposite();
+        bool delivered = met;
         if (delivered) {
             session.state().sent = session.state().sent + 1;
             delivered = send_guesses(link, base, peer_exact) ? session.confirm(link) : session.fail(peer::link_blocked);
         }
-        report(delivery, delivered);
-    } else if (arrived && session.await_opposite() && session.await_delivery()) {
+        report(delivery, delivered && session.await_acknowledgement());
+    } else if (met && session.await_delivery()) {
+        session.acknowledge(link);
         finish_receiver(words, base, exact, guess, distances, norms, priorities);
+    } else {
+        hold_nothing(priorities);
     }
     link.drain();
     link.close();

@@ -17,22 +17,11 @@ namespace control {
 struct Sources {
     uint32_t positions;
     uint32_t gathered;  // both members' priorities, page m those of member m
-    uint32_t member;    // which of the two this is; member 0 sends when both have the same priority
+    uint32_t member;    // which of the two this is
 };
 
 // Each source lands in a line of its own of cb_scratch.
 constexpr uint32_t line_bytes = priority::row_bytes;
-
-// The highest priority among users that are not skipped.
-inline uint32_t highest(const volatile tt_l1_ptr uint32_t* row, const volatile tt_l1_ptr uint32_t* tokens) {
-    uint32_t found = 0;
-    for (uint32_t user = 0; user < config::users(); ++user) {
-        if (tokens[user] > 0 && row[user] > found) {
-            found = row[user];
-        }
-    }
-    return found;
-}
 
 // Writes the page at `page`. Positions past the cache count as its last one.
 template <typename PositionsArgs, typename GatheredArgs>
@@ -56,12 +45,14 @@ inline void fetch(
         words[first_tokens + user] = at < 0 ? 0 : at + 1;
     }
     words[receiving] = 0;
+    words[alone] = 0;
     if constexpr (config::has_peer) {
-        const uint32_t own = highest(
-            reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(scratch + line_bytes), words + first_tokens);
-        const uint32_t peer = highest(
-            reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(scratch + 2 * line_bytes), words + first_tokens);
-        words[receiving] = own < peer || (own == peer && from.member != 0);
+        const auto highest = [](uint32_t row) {
+            return priority::highest(reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(row), config::users());
+        };
+        const uint32_t own = highest(scratch + line_bytes), other = highest(scratch + 2 * line_bytes);
+        words[receiving] = !priority::sends(own, other, from.member);
+        words[alone] = other == priority::unknown;
     }
 }
 
@@ -83,13 +74,9 @@ inline void share(const Sources& from, const PositionsArgs& positions_args, cons
     cb_push_back(config::cb_control_writer, 1);
 }
 
-// Reads the sources from the runtime arguments at `arg`, and advances it.
-inline Sources sources_arg(uint32_t& arg) {
-    Sources sources;
-    sources.positions = get_arg_val<uint32_t>(arg++);
-    sources.gathered = get_arg_val<uint32_t>(arg++);
-    sources.member = get_arg_val<uint32_t>(arg++);
-    return sources;
+// The sources as the host gave them to this kernel.
+inline Sources sources_args() {
+    return {RUNTIME_ARG(positions), RUNTIME_ARG(gathered_priorities), RUNTIME_ARG(member)};
 }
 
 }  // namespace control

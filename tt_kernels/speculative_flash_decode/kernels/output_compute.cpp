@@ -18,7 +18,7 @@ constexpr uint32_t head_tiles = config::head_tiles;
 static_assert(head_tiles <= online_softmax::registers);
 
 // All in one set of registers. The operands are bfloat16, so their difference is as good as float32 holds it.
-void verify(register_rows::Bands bands, uint32_t threshold_squared) {
+void verify(register_rows::Bands bands, uint32_t threshold_sq) {
     copy_init(config::cb_exact);
     cb_reserve_back(config::cb_verdict, 1);
     tile_regs_acquire();
@@ -32,7 +32,7 @@ void verify(register_rows::Bands bands, uint32_t threshold_squared) {
     for (uint32_t i = 0; i < head_tiles; ++i) {
         sub_tiles(config::cb_guess, config::cb_exact, i, i, i);
     }
-    register_rows::sums_of_squares<head_tiles>(bands, threshold_squared);
+    register_rows::sums_of_squares<head_tiles>(bands, threshold_sq);
     online_softmax::pack_registers(config::cb_verdict, 0, 1);
     cb_push_back(config::cb_verdict, 1);
     cb_pop_front(config::cb_guess, head_tiles);
@@ -42,7 +42,7 @@ void verify(register_rows::Bands bands, uint32_t threshold_squared) {
 }  // namespace
 
 void kernel_main() {
-    const uint32_t threshold_squared = get_arg_val<uint32_t>(0);
+    const uint32_t threshold_sq = RUNTIME_ARG(threshold_sq);
     cb_wait_front(config::cb_control, 1);
     if (read_tile_value(config::cb_control, 0, control::receiving)) {
         return;
@@ -50,6 +50,6 @@ void kernel_main() {
     compute_kernel_hw_startup(config::cb_guess, config::cb_exact, config::cb_verdict);
     const auto bands = register_rows::bands_of(0, config::query_heads());
     for (uint32_t user = 0; user < config::users(); ++user) {
-        verify(bands, threshold_squared);
+        verify(bands, threshold_sq);
     }
 }

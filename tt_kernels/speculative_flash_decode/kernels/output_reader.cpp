@@ -38,19 +38,13 @@ void wait_for_heads(uint32_t user, uint32_t unit) {
 }  // namespace
 
 void kernel_main() {
-    uint32_t arg = 0;
-    const control::Sources sources = control::sources_arg(arg);
-    const uint32_t exact_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t guess_address = get_arg_val<uint32_t>(arg++);
-    constexpr auto output_args = TensorAccessorArgs<0>();
-    constexpr auto positions_args = TensorAccessorArgs<output_args.next_compile_time_args_offset()>();
-    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
-    const auto exact = TensorAccessor(output_args, exact_address);
-    const auto guess = TensorAccessor(output_args, guess_address);
+    constexpr auto output_args = ACCESSOR_ARGS(output);
+    const auto exact = TensorAccessor(output_args, RUNTIME_ARG(exact));
+    const auto guess = TensorAccessor(output_args, RUNTIME_ARG(guess));
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(sources, positions_args, gathered_args);
+    control::share(control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered));
     if (words[control::receiving]) {
         return;
     }

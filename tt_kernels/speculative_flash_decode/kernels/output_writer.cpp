@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The output core's writer (BRISC): accepts or rejects each user's guess and writes distances, norms and this
-// member's priorities. A guess that did not reach the peer is not accepted: this member holds the layer then.
+// member's priorities. A guess that did not reach the peer is not accepted: this member holds the layer then. Where the
+// heads of a user lie on several chips (ROW), these decide together by the sums of their numbers
+// (common/kernels/row_session.hpp).
 
 #include <cstdint>
 
@@ -11,6 +13,9 @@
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/priority.hpp"
+#if defined(ROW)
+#include "tt_kernels/common/kernels/row_session.hpp"
+#endif
 
 namespace {
 
@@ -20,7 +25,7 @@ constexpr uint32_t line_bytes = priority::row_bytes;
 // Squares are not negative, so their bits order as they do; of a NaN or an infinity nothing is accepted.
 bool less(uint32_t distance, uint32_t bound) { return bound < infinity && distance < bound; }
 
-// Waits for the exchange core, whose own waits are bounded; long before the decision it is done as a rule.
+// Whether the peer has the guess. Waits for the exchange core, whose waits are bounded and as a rule over long before.
 bool delivered() {
     if constexpr (config::has_peer) {
         const volatile tt_l1_ptr uint32_t* delivery =
@@ -33,50 +38,98 @@ bool delivered() {
     return true;
 }
 
+// Numbers of each user, float32 bits: the squared distance of guess and exact result, the squared norm of the exact
+// one, and that times threshold^2.
+enum Kind : uint32_t { distance_sq, norm_sq, bound, kinds };
+using Numbers = uint32_t[kinds][config::most_users];
+
+// Whether the guess of a user is there and good enough.
+bool good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
+    const uint32_t tokens = words[control::first_tokens + user];
+    return tokens > 0 && !config::guess().bypassed(tokens) && less(numbers[distance_sq][user], numbers[bound][user]);
+}
+
+bool any_good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers) {
+    for (uint32_t user = 0; user < config::users(); ++user) {
+        if (good(words, numbers, user)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// given_away: whether the peer has the guesses, and all chips of the row know that of theirs.
+uint32_t outcome_of(
+    const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user, bool given_away) {
+    const uint32_t tokens = words[control::first_tokens + user];
+    if (tokens == 0) {
+        return priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
+    }
+    if (config::guess().bypassed(tokens)) {
+        return priority::bypassed;
+    }
+    return given_away && good(words, numbers, user) ? priority::accepted : priority::rejected;
+}
+
 }  // namespace
 
 void kernel_main() {
-    uint32_t arg = 0;
-    const uint32_t distance_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t norm_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t priority_address = get_arg_val<uint32_t>(arg++);
-    constexpr auto norm_args = TensorAccessorArgs<0>();
-    constexpr auto priority_args = TensorAccessorArgs<norm_args.next_compile_time_args_offset()>();
-
+    constexpr auto norm_args = ACCESSOR_ARGS(norm);
+    const uint32_t priority_address = RUNTIME_ARG(own_priority);  // 0: there are none to update
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
     if (words[control::receiving]) {
         return;
     }
-    // The reader is done with its lines of the scratch: the control page came after them.
-    const uint32_t scratch = get_write_ptr(config::cb_scratch);
-    volatile tt_l1_ptr uint32_t* distance = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
-    volatile tt_l1_ptr uint32_t* norm = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + line_bytes);
-    volatile tt_l1_ptr uint32_t* outcome = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + 2 * line_bytes);
-    for (uint32_t user = config::users(); user < priority::max_users; ++user) {
-        outcome[user] = priority::accepted;
-    }
+#if defined(ROW)
+    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(row_timeout));
+    row::Session session(RUNTIME_ARG(row_state), RUNTIME_ARG(row_index), RUNTIME_ARG(row_chips), timeout);
+    const bool usable = session.usable();
+    row::Links links(RUNTIME_INDEX(row_links), timeout, usable);
+#endif
     // Whatever can be done before the last head is there.
-    const uint64_t distances = TensorAccessor(norm_args, distance_address).get_noc_addr(0);
-    const uint64_t norms = TensorAccessor(norm_args, norm_address).get_noc_addr(0);
-    const uint64_t priorities = TensorAccessor(priority_args, priority_address).get_noc_addr(0);
+    const uint64_t distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)).get_noc_addr(0);
+    const uint64_t norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)).get_noc_addr(0);
+    const uint64_t priorities = TensorAccessor(ACCESSOR_ARGS(priority), priority_address).get_noc_addr(0);
+    uint32_t numbers[kinds][config::most_users];
     for (uint32_t user = 0; user < config::users(); ++user) {
         cb_wait_front(config::cb_verdict, 1);
         const volatile tt_l1_ptr uint32_t* verdict =
             reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_verdict));
-        distance[user] = verdict[config::verdict_distance];
-        norm[user] = verdict[config::verdict_norm];
-        const uint32_t bound = verdict[config::verdict_bound];
-        const uint32_t tokens = words[control::first_tokens + user];
-        if (tokens == 0) {
-            outcome[user] = priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
-        } else if (tokens < 2 * config::chunk_tiles() * attention::tile_tokens) {
-            outcome[user] = priority::bypassed;
-        } else {
-            outcome[user] = less(distance[user], bound) && delivered() ? priority::accepted : priority::rejected;
-        }
+        numbers[distance_sq][user] = verdict[config::verdict_distance];
+        numbers[norm_sq][user] = verdict[config::verdict_norm];
+        numbers[bound][user] = verdict[config::verdict_bound];
         cb_pop_front(config::cb_verdict, 1);
+    }
+#if defined(ROW)
+    const bool summed = usable && session.sum(links, config::users(), numbers);
+    bool given_away = false;
+    if (!summed) {
+        if (usable) {
+            session.vote(links, false);
+        }
+    } else if (any_good(words, numbers)) {  // so it is on every chip of the row
+        const bool favour = delivered();
+        given_away = session.vote(links, favour) && favour && session.all_in_favour();
+    }
+    links.close();
+#else
+    const bool given_away = any_good(words, numbers) && delivered();
+#endif
+
+    // The reader is done with its lines of the scratch: the control page came after them.
+    const uint32_t scratch = get_write_ptr(config::cb_scratch);
+    const auto line = [&](uint32_t index) {
+        return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + index * line_bytes);
+    };
+    for (uint32_t user = 0; user < config::users(); ++user) {
+        line(0)[user] = numbers[distance_sq][user];
+        line(1)[user] = numbers[norm_sq][user];
+        line(2)[user] = outcome_of(words, numbers, user, given_away);
+    }
+    for (uint32_t user = config::users(); user < priority::max_users; ++user) {
+        line(2)[user] = priority::accepted;
     }
     noc_async_write<line_bytes>(scratch, distances, config::users() * sizeof(uint32_t));
     noc_async_write<line_bytes>(scratch + line_bytes, norms, config::users() * sizeof(uint32_t));

@@ -20,7 +20,7 @@ using namespace online_softmax;
 constexpr uint32_t head_tiles = config::head_tiles;
 
 attention::Part part_of(uint32_t tokens, uint32_t worker) {
-    return attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
+    return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
 }
 
 // The bands of rows with the queries of this item's head: all that is sent on of a result.
@@ -33,14 +33,14 @@ Bands bands_of(uint32_t item) {
 struct State {
     uint32_t scale;
     Bands bands{0, 0};
-    uint32_t peak = config::cb_peak_a;
-    uint32_t other_peak = config::cb_peak_b;
+    uint32_t row_max = config::cb_row_max_a;
+    uint32_t other_row_max = config::cb_row_max_b;
     bool empty = true;
 
-    void swap_peaks() {
-        const uint32_t held = peak;
-        peak = other_peak;
-        other_peak = held;
+    void swap_row_maxima() {
+        const uint32_t held = row_max;
+        row_max = other_row_max;
+        other_row_max = held;
     }
 
     // Attends to the key tiles of `range`, as many at a time as the buffers hold.
@@ -56,64 +56,64 @@ struct State {
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
             config::key_tiles(), masked);
         cb_wait_front(config::cb_scores, config::key_tiles());
-        raise_peak(config::cb_scores, rows, config::cb_ones, peak, empty, other_peak);
-        cb_wait_front(other_peak, 1);
-        weigh(config::cb_scores, other_peak, config::cb_weights, rows, config::key_tiles(), bands, scale);
+        raise_row_max(config::cb_scores, rows, config::cb_ones, row_max, empty, other_row_max);
+        cb_wait_front(other_row_max, 1);
+        weigh(config::cb_scores, other_row_max, config::cb_weights, rows, config::key_tiles(), bands, scale);
         if (!empty) {
-            decay_of(peak, 0, other_peak, config::cb_decay, bands, scale);
-            cb_pop_front(peak, 1);
-            cb_wait_front(config::cb_decay, 1);
+            rescale_of(row_max, 0, other_row_max, config::cb_rescale, bands, scale);
+            cb_pop_front(row_max, 1);
+            cb_wait_front(config::cb_rescale, 1);
         }
         cb_wait_front(config::cb_weights, config::key_tiles());
         accumulate<head_tiles>(
-            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_decay, empty, rows,
+            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_rescale, empty, rows,
             config::key_tiles());
         if (!empty) {
-            cb_pop_front(config::cb_decay, 1);
+            cb_pop_front(config::cb_rescale, 1);
         }
         cb_wait_front(config::cb_state, config::partial_tiles);
-        swap_peaks();
+        swap_row_maxima();
         empty = false;
     }
 
     // Merges the partial result in slot `slot` of the gathered ones.
     void merge_slot(uint32_t slot) {
-        cb_reserve_back(other_peak, 1);
-        reconfig_data_format_srca(peak);
-        copy_init(peak);
+        cb_reserve_back(other_row_max, 1);
+        reconfig_data_format_srca(row_max);
+        copy_init(row_max);
         binary_max_tile_init();
-        pack_reconfig_data_format(other_peak);
+        pack_reconfig_data_format(other_row_max);
         tile_regs_acquire();
-        copy_tile(peak, 0, 0);
-        copy_tile(config::cb_gathered_peak, slot, 1);
+        copy_tile(row_max, 0, 0);
+        copy_tile(config::cb_gathered_row_max, slot, 1);
         binary_max_tile(0, 1, 0, VectorMode::C);
-        pack_registers(other_peak, 0, 1);
-        cb_push_back(other_peak, 1);
+        pack_registers(other_row_max, 0, 1);
+        cb_push_back(other_row_max, 1);
 
-        cb_wait_front(other_peak, 1);
-        decay_of(peak, 0, other_peak, config::cb_decay, bands, scale);
-        decay_of(config::cb_gathered_peak, slot, other_peak, config::cb_decay_other, bands, scale);
-        cb_wait_front(config::cb_decay, 1);
-        cb_wait_front(config::cb_decay_other, 1);
+        cb_wait_front(other_row_max, 1);
+        rescale_of(row_max, 0, other_row_max, config::cb_rescale, bands, scale);
+        rescale_of(config::cb_gathered_row_max, slot, other_row_max, config::cb_rescale_other, bands, scale);
+        cb_wait_front(config::cb_rescale, 1);
+        cb_wait_front(config::cb_rescale_other, 1);
         merge<head_tiles>(
-            config::cb_state, config::cb_decay, config::cb_gathered, slot * config::partial_tiles,
-            config::cb_decay_other);
+            config::cb_state, config::cb_rescale, config::cb_gathered, slot * config::partial_tiles,
+            config::cb_rescale_other);
         cb_wait_front(config::cb_state, config::partial_tiles);
-        cb_pop_front(config::cb_decay, 1);
-        cb_pop_front(config::cb_decay_other, 1);
-        cb_pop_front(peak, 1);
-        swap_peaks();
+        cb_pop_front(config::cb_rescale, 1);
+        cb_pop_front(config::cb_rescale_other, 1);
+        cb_pop_front(row_max, 1);
+        swap_row_maxima();
     }
 
     void send_to_reducer() {
         copy_tiles(config::cb_state, 0, config::partial_tiles, config::cb_partial);
-        copy_tiles(peak, 0, 1, config::cb_partial_peak);
+        copy_tiles(row_max, 0, 1, config::cb_partial_row_max);
     }
 
     void drop() {
         if (!empty) {
             cb_pop_front(config::cb_state, config::partial_tiles);
-            cb_pop_front(peak, 1);
+            cb_pop_front(row_max, 1);
             empty = true;
         }
     }
@@ -123,7 +123,7 @@ void reduce_head(State& state, uint32_t tokens) {
     const uint32_t others = config::workers() - 1;
     if (others > 0) {
         cb_wait_front(config::cb_gathered, others * config::partial_tiles);
-        cb_wait_front(config::cb_gathered_peak, others);
+        cb_wait_front(config::cb_gathered_row_max, others);
     }
     if (state.empty) {
         // The guess was everything there is: its worker's partial result is the head's.
@@ -140,16 +140,14 @@ void reduce_head(State& state, uint32_t tokens) {
     }
     if (others > 0) {
         cb_pop_front(config::cb_gathered, others * config::partial_tiles);
-        cb_pop_front(config::cb_gathered_peak, others);
+        cb_pop_front(config::cb_gathered_row_max, others);
     }
 }
 
 }  // namespace
 
 void kernel_main() {
-    const uint32_t group = get_arg_val<uint32_t>(0);
-    const uint32_t groups = get_arg_val<uint32_t>(1);
-    const uint32_t worker = get_arg_val<uint32_t>(2);
+    const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
 
     cb_wait_front(config::cb_control, 1);
     if (read_tile_value(config::cb_control, 0, control::receiving)) {
@@ -158,7 +156,7 @@ void kernel_main() {
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
 
-    State state{get_arg_val<uint32_t>(3)};
+    State state{RUNTIME_ARG(scale)};
     for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + user);

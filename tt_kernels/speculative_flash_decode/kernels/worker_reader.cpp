@@ -21,17 +21,20 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
 
 // Rows of head_tiles cache tiles, row r from tile base + r * head_tiles. A push is one row, which divides the
-// buffer's size, so rows never wrap around; those in flight may lie on both sides of its end.
+// buffer's size, so rows never wrap around; those in flight may lie on both sides of its end. Of the last row only the
+// first `visible` tokens are kept: what the cache holds behind the position must not matter, infinite or not a number,
+// and 0 times that would.
 template <typename Accessor>
-void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& rows) {
+void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& rows, uint32_t visible) {
     const uint32_t tile_bytes = get_tile_size(cb);
     const uint32_t row_bytes = head_tiles * tile_bytes;
     const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
     for (uint32_t row = rows.begin; row < rows.end;) {
         const uint32_t batch = attention::least(rows_in_flight, rows.end - row);
         cb_reserve_back(cb, batch * head_tiles);
-        uint32_t to = get_write_ptr(cb);
+        uint32_t to = get_write_ptr(cb), last = to;
         for (uint32_t i = 0; i < batch; ++i) {
+            last = to;
             for (uint32_t tile = 0; tile < head_tiles; ++tile) {
                 noc_async_read_page(base + (row + i) * head_tiles + tile, cache, to + tile * tile_bytes);
             }
@@ -41,10 +44,16 @@ void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& r
             }
         }
         noc_async_read_barrier();
+        row += batch;
+        if (visible < attention::tile_tokens && row == rows.end) {
+            for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+                tile_masks::clear_rows_from(last + tile * tile_bytes, visible, tile_bytes != tile_rows::tile_bytes);
+            }
+            noc_async_read_barrier();
+        }
         for (uint32_t i = 0; i < batch; ++i) {
             cb_push_back(cb, head_tiles);
         }
-        row += batch;
     }
 }
 
@@ -53,14 +62,14 @@ struct Reduction {
     uint32_t arrived = 0;
     uint32_t heads = 0;
 
-    void open(uint32_t first_worker_arg) {
+    void open() {
         cb_reserve_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
-        cb_reserve_back(config::cb_gathered_peak, config::workers() - 1);
+        cb_reserve_back(config::cb_gathered_row_max, config::workers() - 1);
         if (heads++ == 0) {
             return;  // the slots start free
         }
         for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            const uint32_t arg = first_worker_arg + 2 * worker;
+            const uint32_t arg = RUNTIME_INDEX(group_cores) + 2 * worker;
             noc_semaphore_inc(
                 get_noc_addr(
                     get_arg_val<uint32_t>(arg), get_arg_val<uint32_t>(arg + 1), get_semaphore(config::sem_credit)),
@@ -71,40 +80,28 @@ struct Reduction {
     void gather(uint32_t tokens) {
         for (uint32_t worker = 1; worker < config::workers(); ++worker) {
             arrived += attention::part_of(
-                           tokens, config::chunk_tiles(), worker, config::workers(), config::speculate)
+                           tokens, config::guess(), worker, config::workers(), config::speculate)
                                .tiles() > 0;
         }
         noc_semaphore_wait_min(
             reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_arrived)), arrived);
         cb_push_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
-        cb_push_back(config::cb_gathered_peak, config::workers() - 1);
+        cb_push_back(config::cb_gathered_row_max, config::workers() - 1);
     }
 };
 
 }  // namespace
 
 void kernel_main() {
-    uint32_t arg = 0;
-    const uint32_t group = get_arg_val<uint32_t>(arg++);
-    const uint32_t groups = get_arg_val<uint32_t>(arg++);
-    const uint32_t worker = get_arg_val<uint32_t>(arg++);
-    const uint32_t query_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t keys_address = get_arg_val<uint32_t>(arg++);
-    const uint32_t values_address = get_arg_val<uint32_t>(arg++);
-    const control::Sources sources = control::sources_arg(arg);
-    const uint32_t first_worker_arg = arg;  // NoC x and y of each worker of the group
-
-    constexpr auto query_args = TensorAccessorArgs<0>();
-    constexpr auto cache_args = TensorAccessorArgs<query_args.next_compile_time_args_offset()>();
-    constexpr auto positions_args = TensorAccessorArgs<cache_args.next_compile_time_args_offset()>();
-    constexpr auto gathered_args = TensorAccessorArgs<positions_args.next_compile_time_args_offset()>();
-    const auto query = TensorAccessor(query_args, query_address);
-    const auto keys = TensorAccessor(cache_args, keys_address);
-    const auto values = TensorAccessor(cache_args, values_address);
+    const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
+    constexpr auto cache_args = ACCESSOR_ARGS(cache);
+    const auto query = TensorAccessor(ACCESSOR_ARGS(query), RUNTIME_ARG(queries));
+    const auto keys = TensorAccessor(cache_args, RUNTIME_ARG(keys));
+    const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(sources, positions_args, gathered_args);
+    control::share(control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered));
     if (words[control::receiving]) {
         return;
     }
@@ -115,7 +112,7 @@ void kernel_main() {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
         const auto part =
-            attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
+            attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
         if (part.tiles() > 0) {
             cb_reserve_back(config::cb_query, head_tiles);
             const uint32_t to = get_write_ptr(config::cb_query);
@@ -141,13 +138,16 @@ void kernel_main() {
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
                     const Range chunk{begin, attention::least(begin + config::key_tiles(), range.end)};
-                    read_rows(config::cb_keys, keys, base, chunk);
-                    read_rows(config::cb_values, values, base, chunk);
+                    const uint32_t visible = attention::ends_partly(chunk.end, tokens)
+                                                 ? attention::tokens_in_last_tile(tokens)
+                                                 : attention::tile_tokens;
+                    read_rows(config::cb_keys, keys, base, chunk, visible);
+                    read_rows(config::cb_values, values, base, chunk, visible);
                 }
             }
         }
         if (config::workers() > 1 && worker == attention::reducer && tokens > 0) {
-            reduction.open(first_worker_arg);
+            reduction.open();
             reduction.gather(tokens);
         }
     }

@@ -31,10 +31,8 @@ struct Core {
     uint64_t at(uint32_t address) const { return get_noc_addr(x, y, address); }
 };
 
-Core core_arg(uint32_t& arg) {
-    const uint32_t x = get_arg_val<uint32_t>(arg++);
-    return {x, get_arg_val<uint32_t>(arg++)};
-}
+// The x and y of a core, at this index and the next.
+Core core_arg(uint32_t index) { return {get_arg_val<uint32_t>(index), get_arg_val<uint32_t>(index + 1)}; }
 
 // A head's rows in the tiles of its user.
 struct Head {
@@ -124,35 +122,30 @@ void send_partial(uint32_t worker, const Core& reducer, uint32_t sent) {
     const uint32_t tile_bytes = get_tile_size(config::cb_partial);
     const uint32_t slot = worker - 1;
     cb_wait_front(config::cb_partial, config::partial_tiles);
-    cb_wait_front(config::cb_partial_peak, 1);
+    cb_wait_front(config::cb_partial_row_max, 1);
     noc_semaphore_wait_min(
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_credit)), sent);
     const uint32_t bytes = config::partial_tiles * tile_bytes;
     noc_async_write(
         get_read_ptr(config::cb_partial), reducer.at(get_write_ptr(config::cb_gathered) + slot * bytes), bytes);
     noc_async_write(
-        get_read_ptr(config::cb_partial_peak),
-        reducer.at(get_write_ptr(config::cb_gathered_peak) + slot * tile_rows::tile_bytes),
+        get_read_ptr(config::cb_partial_row_max),
+        reducer.at(get_write_ptr(config::cb_gathered_row_max) + slot * tile_rows::tile_bytes),
         tile_rows::tile_bytes);
     noc_async_write_barrier();
     noc_semaphore_inc(reducer.at(get_semaphore(config::sem_arrived)), 1);
     cb_pop_front(config::cb_partial, config::partial_tiles);
-    cb_pop_front(config::cb_partial_peak, 1);
+    cb_pop_front(config::cb_partial_row_max, 1);
 }
 
 }  // namespace
 
 void kernel_main() {
-    uint32_t arg = 0;
-    const uint32_t group = get_arg_val<uint32_t>(arg++);
-    const uint32_t groups = get_arg_val<uint32_t>(arg++);
-    const uint32_t worker = get_arg_val<uint32_t>(arg++);
-    const uint32_t exact_address = get_arg_val<uint32_t>(arg++);
-    const Core reducer = core_arg(arg);
-    const Core output = core_arg(arg);
-    const Core exchange = core_arg(arg);
-    constexpr auto output_args = TensorAccessorArgs<0>();
-    const auto exact = TensorAccessor(output_args, exact_address);
+    const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
+    const Core reducer = core_arg(RUNTIME_INDEX(reducer_core));
+    const Core output = core_arg(RUNTIME_INDEX(output_core));
+    const Core exchange = core_arg(RUNTIME_INDEX(exchange_core));
+    const auto exact = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
 
     push_ones();
     cb_wait_front(config::cb_control_writer, 1);
@@ -183,7 +176,7 @@ void kernel_main() {
             send_guess(head, output, exchange);
         }
         if (!reduces) {
-            if (attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate)
+            if (attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate)
                     .tiles() > 0) {
                 send_partial(worker, reducer, sent);
             }

@@ -17,6 +17,7 @@ from runtime_patches.simulated_n150.simulator.patches import (
     moves,
     noc,
     packer,
+    resting,
     stream_registers,
     tile_view,
     unpacker,
@@ -45,5 +46,6 @@ def all_patches() -> list[Patch]:
         deadlock_watch.PATCH,
         lookups.PATCH,
         core.PATCH,
+        resting.PATCH,
         moves.PATCH,
     ]

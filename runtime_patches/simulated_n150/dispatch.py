@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""How programs reach the cores of a simulated chip: launched by the host, or by command queues on the chip.
+
+slow: the host writes each program into the cores and polls until it has ended. No traces, one program at a time.
+fast: as on silicon. The host fills a queue; the stock prefetch and dispatch kernels, on Tensix cores of the last
+    row, read it, multicast programs to the cores and count who is done. Traces are captured and replayed, events
+    and two queues work, and the chips of a mesh run on their own.
+
+The simulator answers the host's messages and sends none, so the queues lie in the chip's own DRAM instead of host
+memory: an option of the runtime, made for simulators. It costs 16 MiB of each DRAM bank.
+"""
+
+from __future__ import annotations
+
+DISPATCHES = ("slow", "fast")
+# Room for traces that a device opened for fast dispatch keeps in DRAM, in bytes: a traced decode step of the tests'
+# models takes a tenth of it.
+TRACE_REGION_BYTES = 4 << 20
+
+_SLOW = "TT_METAL_SLOW_DISPATCH_MODE"
+_QUEUES_IN_DRAM = "TT_METAL_DRAM_BACKED_CQ"
+# The telemetry kernel polls a register on a TRISC of the dispatch core, which then never rests.
+_NO_TELEMETRY = "TT_METAL_DISPATCH_TELEMETRY_DISABLE"
+VARIABLES = (_SLOW, _QUEUES_IN_DRAM, _NO_TELEMETRY)
+
+
+def check_dispatch(dispatch: str) -> str:
+    """`dispatch`, if it is one of :data:`DISPATCHES`; else ValueError."""
+    if dispatch not in DISPATCHES:
+        raise ValueError(f"dispatch must be slow or fast, got {dispatch!r}")
+    return dispatch
+
+
+def dispatch_variables(dispatch: str) -> dict[str, str]:
+    """Environment variables that put the runtime on a simulated chip into this mode of dispatch."""
+    if check_dispatch(dispatch) == "slow":
+        return {_SLOW: "1"}
+    return {_QUEUES_IN_DRAM: "1", _NO_TELEMETRY: "1"}
+
+
+def opening_options(dispatch: str) -> dict[str, int]:
+    """Keyword arguments of ``ttnn.open_device`` or ``ttnn.open_mesh_device`` that this mode wants."""
+    return {"trace_region_size": TRACE_REGION_BYTES} if check_dispatch(dispatch) == "fast" else {}

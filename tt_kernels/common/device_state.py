@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""State that kernels keep in L1 from call to call, and that the host reads and resets."""
+
+from __future__ import annotations
+
+import torch
+
+
+class PeerError(RuntimeError):
+    """A call ended without a chip it needed, or with one in another state."""
+
+
+class DeviceState:
+    """`STATE_WORDS` words in the L1 of some cores of every chip, zeros at first.
+
+    A subclass says what they mean: `states()`, each with a `failure` or None, and `names()` of those they belong to.
+    """
+
+    STATE_WORDS: int
+    STATUS_WORD: int  # 0 while nothing has failed
+
+    def make_state(self, device, cores, rows: int) -> None:
+        """cores: a ttnn.CoreRangeSet of `rows` cores."""
+        import ttnn
+
+        shard = ttnn.ShardSpec(cores, [1, self.STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
+        self._memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+        self._rows, self.device = rows, device
+        self.state = ttnn.from_torch(memory_config=self._memory, device=device, **self._blank())
+        if self.state.buffer_address() % 32:
+            raise RuntimeError(f"the state lies at {self.state.buffer_address():#x}, not 32-byte aligned")
+
+    def _blank(self) -> dict:
+        import ttnn
+
+        zeros = torch.zeros(1, 1, self._rows, self.STATE_WORDS, dtype=torch.int32)
+        mapper = ttnn.ReplicateTensorToMesh(self.device)
+        return {"tensor": zeros, "dtype": ttnn.uint32, "layout": ttnn.ROW_MAJOR_LAYOUT, "mesh_mapper": mapper}
+
+    def reset(self) -> None:
+        """Forget all calls and failures. No call may be under way on any chip."""
+        import ttnn
+
+        ttnn.synchronize_device(self.device)
+        ttnn.copy_host_to_device_tensor(ttnn.from_torch(**self._blank()), self.state)
+        ttnn.synchronize_device(self.device)
+
+    def read_words(self) -> list[list[int]]:
+        """The words of each core, chips in row-major order. Waits for the device."""
+        import ttnn
+
+        return [
+            words
+            for part in ttnn.get_device_tensors(self.state)
+            for words in ttnn.to_torch(part).reshape(-1, self.STATE_WORDS).tolist()
+        ]
+
+    def check(self) -> None:
+        """Raise PeerError that says who gave up, in which call and why. Waits for the device."""
+        failed = [
+            f"{name} {state.failure}"
+            for name, state in zip(self.names(), self.states(), strict=True)
+            if state.failure
+        ]
+        if failed:
+            raise PeerError("; ".join(failed))

@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel and its arguments by name. `kernels/arguments.hpp` is the other side.
+
+The host gives each argument a name and a value; this module puts the values in order and tells the kernel, in
+named compile-time arguments, where each one lies. Neither side writes an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tt_kernels.common.cores import core_set
+
+# Kernels include each other's headers by their path in this repository.
+INCLUDE_PATH = Path(__file__).parents[2]
+
+Core = tuple[int, int]
+Values = Mapping[str, int | Sequence[int]]
+
+
+def pack(values: Values) -> tuple[list[int], dict[str, int]]:
+    """The words of `values` in order, and the index of each name's first word. A value may be a list."""
+    words: list[int] = []
+    indices: dict[str, int] = {}
+    for name, value in values.items():
+        indices[name] = len(words)
+        words += [value] if isinstance(value, int) else list(value)
+    return words, indices
+
+
+def pack_cores(per_core: Mapping[Core, Values]) -> tuple[dict[Core, list[int]], dict[str, int]]:
+    """The words of every core, and the indices of the names, which all cores share.
+
+    Errors: ValueError when two cores have other names, or the same ones at other places.
+    """
+    packed = {core: pack(values) for core, values in per_core.items()}
+    first: dict[str, int] | None = None
+    for core, (_, indices) in packed.items():
+        if first is not None and list(indices.items()) != list(first.items()):
+            raise ValueError(f"core {core} has its arguments at {indices}, another core at {first}")
+        first = indices
+    return {core: words for core, (words, _) in packed.items()}, first or {}
+
+
+def pack_accessors(tensors: Mapping[str, Any]) -> tuple[list[int], dict[str, int]]:
+    """The compile-time arguments of accessors of `tensors`, and where each one's begin."""
+    import ttnn
+
+    return pack(
+        {
+            name: list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args())
+            for name, tensor in tensors.items()
+        }
+    )
+
+
+def kernel_descriptor(
+    source: Path,
+    config,
+    *,
+    cores=None,
+    constants: Mapping[str, int] | None = None,
+    accessors: Mapping[str, Any] | None = None,
+    common: Values | None = None,
+    per_core: Mapping[Core, Values] | None = None,
+    defines: Sequence[tuple[str, str]] = (),
+):
+    """A ttnn.KernelDescriptor whose kernel reads everything by name, with the macros of kernels/arguments.hpp.
+
+    cores: a ttnn.CoreRangeSet, by default those of `per_core`. constants: compile-time constants. accessors: tensors
+    it reads or writes. common, per_core: runtime arguments of all cores, and of each.
+    """
+    import ttnn
+
+    words, indices = pack_cores(per_core or {})
+    common_words, common_indices = pack(common or {})
+    accessor_words, accessor_indices = pack_accessors(accessors or {})
+    named = dict(constants or {})
+    for prefix, found in (("arg", indices), ("common", common_indices), ("accessor", accessor_indices)):
+        named |= {f"{prefix}_{name}": index for name, index in found.items()}
+    arguments = ttnn.RuntimeArgs()
+    for (x, y), values in words.items():
+        arguments[x][y] = values
+    return ttnn.KernelDescriptor(
+        kernel_source=str(source),
+        core_ranges=core_set(*words) if cores is None else cores,
+        compile_time_args=accessor_words,
+        named_compile_time_args=list(named.items()),
+        common_runtime_args=common_words,
+        runtime_args=arguments if words else [],
+        defines=list(defines),
+        config=config,
+        compiler_include_paths=[str(INCLUDE_PATH)],
+    )

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who sends, and what a layer leaves in the priorities: the one oracle of the rules in kernels/priority.hpp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED, UNKNOWN
+
+
+class NobodyError(ValueError):
+    """Both members have priority 0: neither holds the result."""
+
+
+def highest(row: Sequence[int], users: int) -> int:
+    """A member's priority: the highest of its users'. A skipped user counts with what stands in the row."""
+    return max(row[:users])
+
+
+def sends(own: int, other: int, member: int) -> bool:
+    """Whether `member` sends, as it sees it: with the higher priority, on a tie member 0. A member that does not know
+    its peer's goes on alone unless it knows that it holds nothing."""
+    if other == UNKNOWN:
+        return own != ACCEPTED
+    return own > other or (own == other and member == 0)
+
+
+def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = True) -> int:
+    """The member that sends: the one with the highest priority over its users; member 0 on a tie.
+
+    somebody: whether a tie of 0 is the error it is for the exchange. The speculative attention lets member 0 send
+    then: its priorities come from an exchange, which has reported the error. Errors: NobodyError.
+    """
+    own, other = (highest(row, users) for row in priorities)
+    if somebody and own == other == ACCEPTED:
+        raise NobodyError("both members have priority 0")
+    return 0 if sends(own, other, 0) else 1
+
+
+def after_verification(
+    priorities: Sequence[Sequence[int]], users: int, accepted: Sequence[bool]
+) -> list[list[int]]:
+    """Both rows after a layer (algorithm 2): the sender's by outcome, the receiver's RECEIVED."""
+    holder = sender(priorities, users)
+    rows = [[RECEIVED] * users, [RECEIVED] * users]
+    rows[holder] = [ACCEPTED if outcome else REJECTED for outcome in accepted]
+    return rows
