@@ -47,15 +47,17 @@ def collective_body(mesh, name, x, dtype, memory, arguments):
     return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(output)]
 
 
-def large_tensor_body(mesh, x):
-    """Upload, add, read back: long transfers during which no program runs."""
+def long_transfers_body(mesh, x, cycles):
+    """Add, then read back again and again for so many cycles, in which no program runs."""
+    import os
+
     import ttnn
 
-    t = ttnn.from_torch(
-        x,
-        dtype=ttnn.bfloat16,
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-    )
-    return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(ttnn.add(t, t))]
+    from runtime_patches.simulated_n150.links import Links
+
+    links, mapper = Links(os.getpid()), ttnn.ReplicateTensorToMesh(mesh)
+    t = ttnn.from_torch(x, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    total, start = ttnn.add(t, t), links.cycle()
+    while links.cycle() < start + cycles:
+        parts = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(total)]
+    return parts
