@@ -26,7 +26,7 @@ from models.llama31_8b.tt.precision import precision_plan
 from models.llama31_8b.tt.speculation import AttentionSpeculation
 from models.llama31_8b.tt.weight_map import WeightMap
 from models.llama31_8b.tt.weight_store import WeightStore
-from perf.bench_alspec import ATTENTION, EXCHANGE, GATE, hit_pattern
+from perf.alspec_programs import ATTENTION, EXCHANGE, GATE, hit_pattern
 from runtime_patches.timeline import Timeline
 from tt_kernels.speculative_flash_decode.op import flash_decode
 

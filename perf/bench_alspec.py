@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perf.alspec_programs import ATTENTION, EXCHANGE, GATE
 from perf.estimator.latency import token_latency
 from perf.files import new_file
 
@@ -33,9 +33,6 @@ RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 WORKER = "--worker"  # how the measuring process is started: with a file for its answer and the shape
-# How the programs of speculation are named; others have the name of their ttnn op.
-ATTENTION, EXCHANGE, GATE = "attention", "exchange", "gate"
-
 Span = Mapping[str, Any]
 Step = Mapping[str, Any]
 
@@ -57,12 +54,6 @@ class Parts:
         return token_latency(
             self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
         )
-
-
-def hit_pattern(layers: int, rate: float) -> list[bool]:
-    """Which layers hit: the whole number of them nearest below `rate`, spread evenly, as appendix F counts them."""
-    hits = math.floor(layers * rate)
-    return [(index + 1) * hits // layers > index * hits // layers for index in range(layers)]
 
 
 def cycles(step: Step) -> int:
@@ -215,9 +206,7 @@ def run(shape: Mapping[str, int], rates: Sequence[float]) -> dict[str, Step]:
         answer = Path(folder) / "steps.json"
         asked = json.dumps({"shape": dict(shape), "rates": list(rates)})
         command = [sys.executable, "-m", "perf.bench_alspec", WORKER, str(answer), asked]
-        done = subprocess.run(
-            command, env=process_environment(variables), check=False
-        )
+        done = subprocess.run(command, env=process_environment(variables), check=False)
         if done.returncode or not answer.exists():
             raise SystemExit(f"the measuring process ended with status {done.returncode}")
         return json.loads(answer.read_text())

@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from perf import bench_alspec
-from perf.bench_alspec import ATTENTION, EXCHANGE, chrome_trace, cycles, hit_pattern, parts_of, report, rows
+from perf.alspec_programs import ATTENTION, EXCHANGE, hit_pattern
+from perf.bench_alspec import chrome_trace, cycles, parts_of, report, rows
 from runtime_patches.timeline import ProgramSpan, spans_of
 
 SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from tests.support.tt_programs import figures, half_split
+from tests.support.tt_programs import half_split
 
 # Cycles of the 1 GHz clock that a row waits for the other: the host launches chip after chip.
 TIMEOUT_S = 0.02
@@ -77,7 +77,12 @@ def speculate(
             logits.append(rows)
             decisions.append([[layer[0] for layer in row] for row in attend.last_priorities()])
             logger.info(
-                "run {} step {}: {:.0f} s, {}", number, step, time.monotonic() - started, decisions[-1]
+                "run {} step {}: {:.0f} s, {}, best {}",
+                number,
+                step,
+                time.monotonic() - started,
+                decisions[-1],
+                [int(row.argmax()) for row in rows],
             )
         told["runs"].append({"logits": logits, "decisions": decisions, "outcomes": attend.outcomes()})
         if number == 0:
@@ -154,4 +159,20 @@ def _row(tensor, row: int, cached: int):
     return ttnn.to_torch(parts[row * len(parts) // 2])[0, :, :cached].float()
 
 
-__all__ = ["Run", "build_pair", "figures", "speculate"]
+def traced(
+    mesh, config, state, prompt: list[int], chunk_size: int, capacity: int, threshold: float, new_tokens: int
+) -> dict:
+    """A greedy text whose steps replay a trace: tokens, hits, misses and bypassed positions, replays, who sent."""
+    from models.llama31_8b.tt.generator import Generator
+
+    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold)
+    generator = Generator(model, prefill_chunk=32)
+    result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
+    found = result.statistics
+    return {
+        "tokens": result.token_ids[0],
+        "counts": (found.hits, found.misses, found.bypassed_positions),
+        "replays": generator.replays,
+        "sent": found.sent,
+        "failures": found.failures,
+    }

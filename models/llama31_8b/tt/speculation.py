@@ -16,7 +16,6 @@ so that one trace serves all steps.
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -29,20 +28,17 @@ from tt_kernels.common.row import ChipRows
 from tt_kernels.compute_gate.op import skip_compute
 from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
-from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD, MAX_USERS
+from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.op import Peer, ProgramConfig, speculative_flash_decode
 from tt_kernels.token_guard.op import guard_tokens
 
 from ..config import LlamaConfig
 from .attention import DecodeAttention
-from .mesh import SP_AXIS, TILE, TP_AXIS, MeshPlan
+from .mesh import SP_AXIS, TP_AXIS, MeshPlan
+from .speculation_settings import check_speculation
 
 # At 1 GHz; far beyond the time of a layer, which is what a row waits for the other.
 TIMEOUT_S = 2.0
-
-
-class SpeculationError(ValueError):
-    """This mesh or these settings cannot speculate; the message names the values."""
 
 
 @dataclass(frozen=True)
@@ -98,28 +94,13 @@ class Outcomes:
         return LayerCounts(self.hits, self.misses, self.bypassed).hit_rate
 
     @property
+    def exchange(self) -> dict[str, object]:
+        """What the rows told each other, for a report."""
+        return {"sent_by_row": list(self.sent), "ties": self.ties, "failures": list(self.failures)}
+
+    @property
     def hit_rate_per_layer(self) -> list[float | None]:
         return [layer.hit_rate for layer in self.layers]
-
-
-def check_speculation(plan: MeshPlan, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
-    """Refuse, before anything is opened, what the rows of `plan` cannot do. Errors: SpeculationError."""
-    if plan.sp != 2:
-        raise SpeculationError(
-            f"attention-level speculation needs a mesh of two rows, such as 2x1; {plan} has {plan.sp}"
-        )
-    if not 1 <= users <= MAX_USERS:
-        raise SpeculationError(f"speculation decodes 1 to {MAX_USERS} users together, got {users}")
-    whole = isinstance(chunk_size, int) and not isinstance(chunk_size, bool)
-    if not whole or chunk_size < TILE or chunk_size % TILE or chunk_size > capacity:
-        raise SpeculationError(
-            f"chunk_size must be a multiple of {TILE} up to the cache's capacity of {capacity}, got {chunk_size!r}"
-        )
-    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not number or not (0 <= threshold <= MAX_THRESHOLD or math.isinf(threshold) and threshold > 0):
-        raise SpeculationError(
-            f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got {threshold!r}"
-        )
 
 
 class AttentionSpeculation(DecodeAttention):

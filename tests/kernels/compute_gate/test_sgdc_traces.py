@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.kernels.compute_gate.test_sgdc_alternations import Memory, Op, agree, draw_ops, model
+from tests.kernels.compute_gate.gate_model import Memory, Op, agree, draw_ops, model
 from tt_kernels.common import reference as common_reference
 from tt_kernels.compute_gate import reference
 
