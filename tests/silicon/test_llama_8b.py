@@ -14,10 +14,10 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.board import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
+from models.llama31_8b.tt.memory import budget
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
-from perf.roofline import budget
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
 from tests.support.module_programs import modules
 from tests.support.tt_programs import prefill_and_decode

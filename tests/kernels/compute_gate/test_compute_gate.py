@@ -318,42 +318,6 @@ def test_a_gate_writer_without_its_define_is_caught(gated):
         assert part in message
 
 
-def trace_body(device):
-    import ttnn
-
-    from tests.kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
-
-    clear_compute_gate(device)
-    a, out = tile(device, torch.ones(32, 32)), tile(device, torch.zeros(32, 32))
-    blank = ttnn.from_torch(torch.zeros(32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
-    priority = programs.priorities(device, 2)
-
-    def region():
-        with skip_compute(priority, users=1):
-            ttnn.add(a, a, output_tensor=out)
-
-    region()
-    trace = ttnn.begin_trace_capture(device, cq_id=0)
-    region()
-    ttnn.end_trace_capture(device, trace, cq_id=0)
-    found = []
-    for value in (2, 0, 1, 0):
-        programs.write_priorities(priority, value)
-        ttnn.copy_host_to_device_tensor(blank, out)
-        ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
-        found.append(ttnn.to_torch(out).unique().tolist())
-    ttnn.release_trace(device, trace)
-    return found
-
-
-@pytest.mark.silicon
-def test_one_captured_trace_serves_both_outcomes(sim_device):
-    """Traces need fast dispatch, which the simulator does not have."""
-    device = sim_device("2x1", overlays=sgdc.overlays(), options={"trace_region_size": 1 << 20})
-    assert device.run(trace_body) == [[2.0], [0.0], [2.0], [0.0]]
-
-
 def spanning_body(device):
     """What became of ops on cores of both members of a virtual pair, and of one alone; and of the pair after that."""
     import ttnn
