@@ -128,7 +128,7 @@ class AttentionSpeculation(DecodeAttention):
         # A pair's state counts the calls of one op: attention has its own.
         self.pairs = ChipPairs(mesh, SP_AXIS, core)
         # With tensor parallelism the chips of a row decide together, over all heads, on another core.
-        self.row = ChipRows(mesh, TP_AXIS, _beside(core)) if plan.tp > 1 else None
+        self.row = ChipRows(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if plan.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.pairs, self.exchange.gathered, timeout_s)
