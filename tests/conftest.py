@@ -29,6 +29,7 @@ from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 3
+_FAST = {"slow": "", "fast": " with fast dispatch"}
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
 
 
@@ -161,7 +162,7 @@ def sim_device(
                 return process_environment(chosen, silicon=True)
         else:
             opening["kernel_bytes"] = KERNEL_BYTES
-            title = f"the simulated N150 {name}" + (" with fast dispatch" if dispatch == "fast" else "")
+            title = f"the simulated N150 {name}{_FAST[dispatch]}"
 
             def make() -> dict[str, str]:
                 chosen = simulated_environment(name, overlays, dispatch=dispatch)
@@ -180,7 +181,8 @@ def sim_mesh(
 
     The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.
     shape: (rows, columns), one of clusters.SHAPES. grid: compute cores of each chip. fabric: name of a
-    ttnn.FabricConfig, or None. overlays, variables: as of `sim_device`; options: of ``ttnn.open_mesh_device``.
+    ttnn.FabricConfig, or None. overlays, variables, dispatch: as of `sim_device`; options: of
+    ``ttnn.open_mesh_device``. With fast dispatch each chip's command queues run on their own.
     A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
 
@@ -188,6 +190,7 @@ def sim_mesh(
         shape: tuple[int, int],
         grid: str = "1x1",
         *,
+        dispatch: str = "slow",
         fabric: str | None = "FABRIC_1D",
         overlays: Mapping[str, Path | bytes] | None = None,
         variables: Mapping[str, str] | None = None,
@@ -198,15 +201,15 @@ def sim_mesh(
         opening = {
             "mesh": (rows, columns),
             "fabric": fabric,
-            "options": dict(options or {}),
+            "options": opening_options(dispatch) | dict(options or {}),
             "kernel_bytes": KERNEL_BYTES,
         }
 
         def make() -> dict[str, str]:
-            chosen = simulated_environment(name, overlays, mesh=(rows, columns))
+            chosen = simulated_environment(name, overlays, mesh=(rows, columns), dispatch=dispatch)
             return process_environment(chosen | dict(variables or {}))
 
-        title = f"the simulated mesh {rows}x{columns} of {name}"
+        title = f"the simulated mesh {rows}x{columns} of {name}{_FAST[dispatch]}"
         return _worker(_workers, title, make, opening, overlays, variables, kind=MeshWorker)
 
     return mesh

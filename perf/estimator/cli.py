@@ -26,12 +26,20 @@ from perf.estimator.latency import (
     estimate,
     project_h100,
 )
-from perf.estimator.tables import CHIP_COUNTS, h100_table, measured_hit_rate
+from perf.estimator.tables import CHIP_COUNTS, LAYERS, h100_table, measured_hit_rate
 from perf.files import new_file
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+THRESHOLD = 0.10
+# Of `project_h100`; printed with what it gives.
+H100_ASSUMPTIONS = (
+    "TP4, TP8 and the layer times behind them: measured, the paper's table 3; ALSpec: projected, by the paper and here",
+    "assumed: a hit layer hides the shorter of attention and the rest, "
+    f"{LAYERS * H100_HIT_RATE:g} of {LAYERS} layers hit (not rounded)",
+    "assumed: the receiver's flash decode, the exchange and the verification cost nothing",
+)
 
 
 def _context(text: str) -> int:
@@ -73,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
     parser.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=256, help="S (default 256)")
     parser.add_argument("--task", help="use the hit rate the paper measured for this task (tables 1 and 2)")
-    parser.add_argument("--threshold", type=float, default=0.10, help="lambda for --task (default 0.10)")
+    parser.add_argument("--threshold", type=float, help=f"lambda for --task (default {THRESHOLD:.2f})")
     parser.add_argument(
         "--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9, help="a chip's DRAM rate"
     )
@@ -192,8 +200,7 @@ def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[
     lines += [
         "",
         "8 x H100, SP@65% + TP4 (section 5.3, table 3), tokens/s",
-        "  assumed: a hit layer hides the shorter of attention and the rest; 20.8 hit layers of 32 (not rounded); the",
-        "  receiver's flash decode and the verification cost nothing. Neither the paper nor this was run on H100s.",
+        *(f"  - {line}" for line in H100_ASSUMPTIONS),
     ]
     lines += [
         f"  {context_label(row['context']):>5}: TP4 {row['tp4_tokens_per_s']}, TP8 {row['tp8_tokens_per_s']} "
@@ -227,7 +234,10 @@ def main(argv: list[str] | None = None) -> int:
         attention = AttentionLatency(dram_bytes_per_s=args.dram_gb_per_s * 1e9, head_bytes_per_s=head_rate)
         rates = list(args.hit_rate or ([] if args.task else FIGURE_HIT_RATES))
         if args.task:
-            rates.append(measured_hit_rate(args.task, args.threshold))
+            threshold = THRESHOLD if args.threshold is None else args.threshold
+            rates.append(measured_hit_rate(args.task, threshold))
+        elif args.threshold is not None:
+            raise ValueError("--threshold chooses a hit rate of --task; without --task it changes nothing")
         args.hit_rate = sorted(set(rates))
         args.context, args.chips = sorted(set(args.context)), sorted(set(args.chips))
     except ValueError as error:
@@ -251,6 +261,7 @@ def main(argv: list[str] | None = None) -> int:
             "paper_claims": paper_claims(attention, args.chunk_size),
             "published_64k": [asdict(check) for check in published_checks(attention)],
             "h100_projection": h100_projections(),
+            "h100_assumptions": H100_ASSUMPTIONS,
             "plot": None if plot is None else str(plot),
         }
         return _print(json.dumps(report, indent=2))

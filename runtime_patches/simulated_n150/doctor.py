@@ -33,7 +33,6 @@ PYTHONS = ((3, 10), (3, 12))  # ttnn has wheels for these two
 MODES = ("simulator", "mock mesh", "silicon")
 
 
-
 @dataclass(frozen=True)
 class Finding:
     """One part: whether it is there, what was found, the line that fixes it, and the modes that need it."""
@@ -211,11 +210,11 @@ def _sfpi() -> Finding:
 
 
 def _boards() -> Finding:
-    found = len(boards.visible_boards())
-    return Finding(
-        "Tenstorrent boards",
-        found > 0,
-        f"{found} in {boards.BOARDS}" if found else "none",
-        "install a board and the tt-kmd driver",
-        ("silicon",),
-    )
+    visible, every = boards.visible_boards(), boards.visible_boards(environment={})
+    found = f"{len(visible)} in {boards.BOARDS}" if visible else "none"
+    fix = "install a board and the tt-kmd driver"
+    if every and not visible:
+        chosen = os.environ[boards.VISIBLE]
+        found = f"none of the {len(every)} in {boards.BOARDS} is named by {boards.VISIBLE}={chosen}"
+        fix = f"name some of {', '.join(map(str, every))}, or unset {boards.VISIBLE}"
+    return Finding("Tenstorrent boards", bool(visible), found, fix, ("silicon",))

@@ -66,7 +66,9 @@ class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
     users, mesh = 1, None
-    attend = SimpleNamespace(check=lambda: None, guard=lambda tokens: None)
+    attend = SimpleNamespace(
+        check=lambda: None, guard=lambda tokens: None, reset=lambda: None, statistics=lambda: None
+    )
 
     def __init__(self, config, capacity):
         self.config, self.capacity = config, capacity
@@ -194,3 +196,29 @@ def test_the_clock_of_a_text_measures_its_first_steps(monkeypatch):
     assert [clock(0, token) for token in range(4)] == [False, False, False, True]
     assert clock.first_steps(1) == (1, 3.0) and clock.first_steps(2) == (2, 4.0)
     assert clock.first_steps(9) == (3, 4.5)
+
+
+@pytest.mark.parametrize(
+    "mesh, options, words",
+    [
+        ((1, 2), {"attention": "alspec"}, "needs a mesh of two rows, such as 2x1; 1x2 has 1"),
+        ((2, 1), {"attention": "alspec", "threshold": 2e6}, r"threshold must be from 0 to 1e\+06"),
+        ((2, 1), {"attention": "alspec", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
+        ((1, 1), {"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
+        ((1, 1), {"attention": "static"}, "needs --static-layers"),
+        ((1, 1), {"attention": "static", "static_layers": "31,32"}, "names layer 32"),
+    ],
+)
+def test_what_chips_cannot_speculate_is_refused(mesh, options, words):
+    with pytest.raises(UserError, match=words):
+        n150.plan_run(LLAMA, DemoOptions(**options), MeshPlan(*mesh), 10)
+
+
+@pytest.mark.parametrize(
+    "mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")]
+)
+def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
+    if mesh is not None:
+        monkeypatch.setenv("MESH_DEVICE", mesh)
+    assert n150.SUPPORT.resolved(DemoOptions()).attention == attention
+    assert n150.SUPPORT.resolved(DemoOptions(attention="sink")).attention == "sink"

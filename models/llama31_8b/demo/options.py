@@ -39,6 +39,7 @@ class DemoOptions:
     prompt: str | None = None
     prompt_file: str | None = None
     model: str | None = None
+    layers: int | None = None
     chat_template: bool = True
     max_context: int | None = None
     attention: str | None = None
@@ -82,7 +83,7 @@ class DemoOptions:
             raise
         except ValueError as error:
             raise UserError(str(error)) from error
-        for name in ("max_new_tokens", "max_context"):
+        for name in ("max_new_tokens", "max_context", "layers"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} must be at least 1, got {value}")

@@ -24,7 +24,13 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=None,
     chat=None,
-    refused={"mesh": _CHIPS, "precision": _CHIPS, "precision_overrides": _CHIPS, "sample_on": _CHIPS},
+    refused={
+        "layers": "the first layers alone write no text",
+        "mesh": _CHIPS,
+        "precision": _CHIPS,
+        "precision_overrides": _CHIPS,
+        "sample_on": _CHIPS,
+    },
 )
 
 

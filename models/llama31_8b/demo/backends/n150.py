@@ -20,7 +20,8 @@ from ...tt.cards import check_cards, find_cards
 from ...tt.memory import DoesNotFit, budget
 from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
-from ..options import DemoOptions, UserError
+from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
+from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
 from ..support import Support
 
 if TYPE_CHECKING:
@@ -30,15 +31,26 @@ if TYPE_CHECKING:
     from ...config import LlamaConfig
     from ...tt.model import TtLlama
 
-_EXACT = "the model on chips has exact attention"
+
+def attention_of_mesh(options: DemoOptions) -> str:
+    """Without --attention: alspec where the mesh has two rows, which is what they are for, else exact."""
+    try:
+        return "alspec" if MeshPlan.choose(options.mesh).sp == 2 else "exact"
+    except MeshError:
+        return "exact"  # `run` says what is wrong with the mesh
+
+
 SUPPORT = Support(
     device="n150",
     what="N150 boards, in TT-NN",
-    default_attention="exact",
-    attention={"exact": None, "sink": _EXACT, "static": _EXACT, "alspec": _EXACT},
+    default_attention=attention_of_mesh,
+    attention={name: None for name in ATTENTIONS},
     drafting="the model on chips decodes one token a step",
     chat="boards answer one prompt",
-    refused={"tail_alignment": "a chip reads whole tiles of 32 tokens"},
+    refused={
+        "tail_alignment": "a chip reads whole tiles of 32 tokens",
+        "layers": "the first layers alone write no text",
+    },
 )
 PRECISION = "performance"
 TRACE_REGION_BYTES = 64 * 1024**2
@@ -80,9 +92,34 @@ def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_t
         )
         held = budget(config, mesh, precision, min(capacity, context))
         held.check(f"{config.name} on {mesh} with a cache of {capacity} positions for {wanted}")
-    except (MeshError, PrecisionError, DoesNotFit) as error:
+        check_attention(options, mesh, config, capacity)
+    except (MeshError, PrecisionError, DoesNotFit, SpeculationError) as error:
         raise UserError(f"--device n150: {error}") from error
     return BoardPlan(mesh, precision, capacity, limit)
+
+
+def check_attention(options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int) -> None:
+    """Raises SpeculationError and UserError when chips cannot decode with this attention policy."""
+    if options.attention == "alspec":
+        check_speculation(mesh, 1, capacity, options.chunk_size, options.threshold)
+    elif options.attention in ("sink", "static"):
+        check_chunk_size(options.chunk_size, capacity)
+    if options.attention == "static":
+        beyond = [layer for layer in sorted(static_layers(options)) if layer >= config.num_hidden_layers]
+        if beyond:
+            raise UserError(
+                f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to "
+                f"{config.num_hidden_layers - 1}"
+            )
+
+
+def static_layers(options: DemoOptions) -> frozenset[int]:
+    """Layers of --static-layers. Raises UserError for auto: only the reference calibrates."""
+    if options.static_layers == AUTO:
+        raise UserError(
+            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
+        )
+    return options.static_layer_set()
 
 
 def context_limit(config: LlamaConfig, options: DemoOptions) -> int:
@@ -149,7 +186,7 @@ def run(options: DemoOptions, text: str) -> int:
     try:
         from ...tt.generator import Generator
 
-        model = _load_model(device, plan, config, state, entry)
+        model = _load_model(device, plan, config, state, entry, options)
         generator = Generator(model, choose=options.sample_on or "device")
         with ending:
             result = generator.generate(
@@ -174,15 +211,34 @@ def run(options: DemoOptions, text: str) -> int:
 
 
 def _load_model(
-    device: ttnn.MeshDevice, plan: BoardPlan, config: LlamaConfig, state: dict[str, torch.Tensor], entry: Path
+    device: ttnn.MeshDevice,
+    plan: BoardPlan,
+    config: LlamaConfig,
+    state: dict[str, torch.Tensor],
+    entry: Path,
+    options: DemoOptions,
 ) -> TtLlama:
     """The model of one user, its weights through the cache `entry`."""
     from ...tt.model import TtLlama
+    from ...tt.policies import decode_attention
     from ...tt.weight_map import WeightMap
     from ...tt.weight_store import WeightStore
 
     store, weights = WeightStore(device, plan.mesh, entry), WeightMap(config, state, plan.mesh)
-    return TtLlama(device, plan.mesh, config, plan.precision, weights, store, capacity=plan.capacity)
+    attend = decode_attention(
+        str(options.attention),
+        device,
+        plan.mesh,
+        config,
+        users=1,
+        capacity=plan.capacity,
+        chunk_size=options.chunk_size,
+        threshold=options.threshold,
+        static_layers=static_layers(options) if options.attention == "static" else (),
+    )
+    return TtLlama(
+        device, plan.mesh, config, plan.precision, weights, store, capacity=plan.capacity, attend=attend
+    )
 
 
 class TokenClock:

@@ -1,19 +1,18 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`--device sim`: the TT-NN path on the simulated N150 with a tiny random Llama, checked step by step.
+"""`--device sim`: the TT-NN path on simulated N150, a tiny random Llama or a few layers of a model checked step
+by step.
 
-`run` starts this file as a process of its own, in the simulator's environment, which ttnn reads when it is
+The steps run in a process of their own (`sim_steps.py`), in the simulator's environment, which ttnn reads when it is
 imported.
 """
 
 from __future__ import annotations
 
-import argparse
-import math
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from loguru import logger
@@ -21,28 +20,27 @@ from loguru import logger
 from ...config import LlamaConfig, RopeScaling
 from ...tt.mesh import MeshError, MeshPlan
 from ...tt.precision import PrecisionError, precision_plan
-from ..options import DemoOptions, UserError
+from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
+from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
 from ..support import Support
 
-GRID = "2x1"  # a core for each query head
-CAPACITY, CHUNK, PROMPT_TOKENS = 128, 32, 40
-MOST_TOKENS = CAPACITY - PROMPT_TOKENS
+# Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
+CAPACITY, PROMPT_TOKENS = 128, 40
+MOST_POSITIONS = 256
 DEFAULT_TOKENS = 3  # a step takes seconds
+CHUNK_SIZE = 32
 PRECISION = "accuracy"
-# Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
-LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
-_TINY = "a tiny random Llama is checked step by step against the reference"
-_EXACT = "the simulated chip runs exact attention"
+_CHECKED = "a few steps are checked one by one against the reference"
 SUPPORT = Support(
     device="sim",
-    what="a tiny random model in TT-NN on the simulated N150, checked step by step",
+    what="a tiny random model, or --layers of a model, in TT-NN on simulated N150, checked step by step",
     default_attention="exact",
-    attention={"exact": None, "sink": _EXACT, "static": _EXACT, "alspec": _EXACT},
-    drafting=_TINY,
-    chat=_TINY,
+    attention={name: None for name in ATTENTIONS},
+    drafting=_CHECKED,
+    chat=_CHECKED,
     refused=dict.fromkeys(
-        ("prompt", "prompt_file", "model", "json", "stop", "chat_template", "max_context", "temperature", "top_k",
-         "top_p", "sample_on", "chunk_size", "tail_alignment"), _TINY
+        ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment"),
+        _CHECKED,
     ),
     reads_prompt=False,
     seeds_weights=True,
@@ -55,7 +53,7 @@ TINY = LlamaConfig(
     num_attention_heads=2,
     num_key_value_heads=1,
     head_dim=64,
-    max_position_embeddings=256,
+    max_position_embeddings=MOST_POSITIONS,
     rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
     name="tiny",
 )
@@ -68,117 +66,120 @@ def run(options: DemoOptions, text: str | None = None) -> int:
     from runtime_patches.simulated_n150 import doctor
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
-    try:
-        mesh = MeshPlan.choose(options.mesh)
-    except MeshError as error:
-        raise UserError(f"--device sim: {error}") from error
-    if mesh.chips > 1:
-        source = f"--mesh {options.mesh}" if options.mesh else f"MESH_DEVICE={os.environ['MESH_DEVICE']}"
-        raise UserError(f"{source} does not go with --device sim, which has one chip")
-    precision = options.precision or PRECISION
-    try:
-        precision_plan(precision, TINY.num_hidden_layers, options.precision_overrides)
-    except PrecisionError as error:
-        raise UserError(f"--device sim: {error}") from error
-    tokens = options.max_new_tokens if "max_new_tokens" in options.given else DEFAULT_TOKENS
-    if tokens > MOST_TOKENS:
-        raise UserError(f"--device sim takes --max-new-tokens up to {MOST_TOKENS}, got {tokens}")
+    request = plan_request(options)
     if reason := doctor.why_not("simulator"):
         raise UserError(f"--device sim: {reason}")
+    mesh = MeshPlan.parse(request["mesh"])
     try:
-        environment = process_environment(simulated_environment(GRID, sgdc.overlays()))
+        shape = mesh.shape if mesh.chips > 1 else None
+        environment = process_environment(simulated_environment(request["grid"], sgdc.overlays(), mesh=shape))
         environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
-    if tokens != options.max_new_tokens:
-        logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", tokens)
-    command = [sys.executable, "-m", __spec__.name, str(tokens), str(options.seed), precision]
-    if options.precision_overrides is not None:
-        command.append(os.path.abspath(options.precision_overrides))
+    if request["tokens"] != options.max_new_tokens:
+        logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", request["tokens"])
+    module = __spec__.name.rpartition(".")[0] + ".sim_steps"
+    command = [sys.executable, "-m", module, json.dumps(request)]
     root = Path(__file__).resolve().parents[4]
     return subprocess.run(command, env=environment, cwd=root, check=False).returncode
 
 
-def main(arguments: list[str]) -> int:
-    """In the simulator's environment: prefill, then greedy steps, beside the reference. 0 when all agree."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("tokens", type=int)
-    parser.add_argument("seed", type=int)
-    parser.add_argument("precision")
-    parser.add_argument("overrides", nargs="?")
-    options = parser.parse_args(arguments)
-    import torch
-    import ttnn
-
-    from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.reference.model.random_weights import random_state_dict
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
-
-    from ...tt.model import TtLlama, read
-    from ...tt.weight_map import WeightMap
-    from ...tt.weight_store import WeightStore
-
-    precision = precision_plan(options.precision, TINY.num_hidden_layers, options.overrides)
-    plan, state = MeshPlan(), random_state_dict(TINY, options.seed)
-    reference = ReferenceLlama.from_state_dict(TINY, state)
-    generator = torch.Generator().manual_seed(options.seed)
-    prompt = torch.randint(0, TINY.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
-    device = ttnn.open_device(
-        device_id=0, worker_l1_size=ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    )
-    try:
-        print(
-            f"simulated N150, {GRID} cores: {TINY.num_hidden_layers} layers, hidden {TINY.hidden_size}, "
-            f"random weights, {precision.name} precision, a random prompt of {PROMPT_TOKENS} tokens; "
-            "exact attention, steps run eagerly (the simulator replays no traces)",
-            flush=True,
+def plan_request(options: DemoOptions) -> dict:
+    """What `sim_steps` is to do, checked. Raises UserError."""
+    attention = str(options.attention)
+    mesh, config = _mesh(options, attention), _config(options)
+    precision = options.precision or PRECISION
+    tokens = options.max_new_tokens if "max_new_tokens" in options.given else DEFAULT_TOKENS
+    chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
+    if attention == "exact" and "chunk_size" in options.given:
+        raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
+    # The first step stands just before the guess's two chunks are cached.
+    prompt_tokens = PROMPT_TOKENS if attention == "exact" else 2 * chunk_size - 2
+    wanted = prompt_tokens + tokens
+    if wanted > MOST_POSITIONS:
+        raise UserError(
+            f"--device sim caches up to {MOST_POSITIONS} positions; a prompt of {prompt_tokens} tokens and "
+            f"--max-new-tokens {tokens} need {wanted}"
         )
-        weights, store = WeightMap(TINY, state, plan), WeightStore(device, plan)
-        model = TtLlama(device, plan, TINY, precision, weights, store, capacity=CAPACITY)
-        cache = reference.new_cache(1, CAPACITY)
-        expected = reference.prefill([prompt], cache)[0]
-        for start in range(0, PROMPT_TOKENS, CHUNK):
-            part = prompt[start : start + CHUNK]
-            logits = model.prefill(part, 0, start, last=start + CHUNK >= PROMPT_TOKENS)
-        got = read(logits)[0, 0, (PROMPT_TOKENS - 1) % 32].float()
-        found = [_show("prefill", got, expected)]
-        for step in range(options.tokens - 1):
-            # Both go on with the device's token, so that a near-tie does not part them.
-            token = int(got.argmax())
-            expected = reference.forward(torch.tensor([[token]]), cache)[0, 0]
-            got = read(model.decode(model.step_inputs([token], [PROMPT_TOKENS + step])))[0, 0, 0].float()
-            found.append(_show(f"decode {step + 1}", got, expected))
-    finally:
-        ttnn.close_device(device)
-    least = (
-        LEAST_PCC_OF_FOUR_BITS
-        if "bfloat4_b" in precision.weight_formats(TINY.num_hidden_layers)
-        else LEAST_PCC
-    )
-    return verdict(found, least)
+    capacity = max(CAPACITY, -(-wanted // 32) * 32)
+    try:
+        precision_plan(precision, config.num_hidden_layers, options.precision_overrides)
+        mesh.check_model(config)
+        if attention == "alspec":
+            check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
+        elif attention != "exact":
+            check_chunk_size(chunk_size, capacity)
+    except (PrecisionError, MeshError, SpeculationError) as error:
+        raise UserError(f"--device sim: {error}") from error
+    layers = _static_layers(options, config) if attention == "static" else []
+    overrides = options.precision_overrides
+    return {
+        "mesh": str(mesh), "grid": grid_for(config, mesh, attention), "tokens": tokens, "seed": options.seed,
+        "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
+        "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
+        "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
+        "prompt_tokens": prompt_tokens, "capacity": capacity,
+    }  # fmt: skip
 
 
-def verdict(found: Sequence[float], least: float) -> int:
-    """Print the lowest PCC; exit code 0 when every one reaches `least`, which NaN does not."""
-    lowest = math.nan if any(map(math.isnan, found)) else min(found)
-    print(f"lowest PCC {lowest:.6f}, required {least}")
-    return 0 if lowest >= least else 1
+def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str) -> str:
+    """Compute cores of each chip: joining heads takes one for each query head, the guess's kernels three or more."""
+    cores = max(config.num_attention_heads // mesh.tp, 1 if attention == "exact" else 4)
+    return f"2x{-(-cores // 2)}"
 
 
-def _show(step: str, got, expected) -> float:
-    """Print a step's figures; its PCC."""
-    import torch
+def _mesh(options: DemoOptions, attention: str) -> MeshPlan:
+    """The mesh of --mesh or $MESH_DEVICE; for alspec the least that can speculate, else one chip."""
+    asked = options.mesh or os.environ.get("MESH_DEVICE")
+    try:
+        mesh = MeshPlan.choose(options.mesh) if asked else MeshPlan(2 if attention == "alspec" else 1, 1)
+    except MeshError as error:
+        raise UserError(f"--device sim: {error}") from error
+    if mesh.chips > 1 and attention != "alspec":
+        source = f"--mesh {options.mesh}" if options.mesh else f"MESH_DEVICE={os.environ['MESH_DEVICE']}"
+        raise UserError(
+            f"{source} does not go with --device sim and {attention} attention, which it runs on one chip"
+        )
+    return mesh
 
-    pcc = float(torch.corrcoef(torch.stack((got, expected)).double())[0, 1])
-    best = expected.topk(2).values
-    print(
-        f"{step:10} PCC {pcc:.6f}  largest error {float((got - expected).abs().max()):.4f}  "
-        f"token {int(got.argmax())} (reference {int(expected.argmax())}, "
-        f"{float(best[0] - best[1]):.3f} ahead)",
-        flush=True,
-    )
-    return pcc
+
+def _config(options: DemoOptions) -> LlamaConfig:
+    """Of the tiny model, or of the first layers of --model."""
+    if options.model is None:
+        if options.layers is not None:
+            raise UserError("--layers is how many of a model's are run; give --model")
+        if asked := options.flags("prompt", "prompt_file"):
+            raise UserError(f"{asked[0]} needs --model: the tiny random model has no tokenizer")
+        return TINY
+    from ...weights import read_config, resolve_source
+
+    if options.layers is None:
+        raise UserError("--device sim takes minutes a layer: give --layers, such as --layers 2, with --model")
+    folder, shown = resolve_source(options.model)
+    config = read_config(folder, name=Path(shown).name)
+    if options.layers > config.num_hidden_layers:
+        raise UserError(f"--layers {options.layers}: {config.name} has {config.num_hidden_layers} layers")
+    return config.with_layers(options.layers)
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def _prompt(options: DemoOptions) -> str | None:
+    """A text for a model's tokenizer, None for the tiny model's random tokens."""
+    if options.model is None:
+        return None
+    if options.prompt is None and options.prompt_file is None:
+        return Path(__file__).parents[1].joinpath("sample_prompt.txt").read_text(encoding="utf-8")
+    return options.prompt_text()
+
+
+def _static_layers(options: DemoOptions, config: LlamaConfig) -> list[int]:
+    if options.static_layers == AUTO:
+        raise UserError(
+            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
+        )
+    layers = sorted(options.static_layer_set())
+    if beyond := [layer for layer in layers if layer >= config.num_hidden_layers]:
+        raise UserError(
+            f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to "
+            f"{config.num_hidden_layers - 1}"
+        )
+    return layers

@@ -24,6 +24,7 @@ class Clock:
         self.links: list[Link] = []
         self.arrivals: Callable | None = None  # called with (end, packet) as each packet arrives
         self.events: list[tuple[int, int, Callable[[], None]]] = []  # (cycle, order, what a test asked for)
+        self.latest_arrival = 0
         self._inbound: list[list[End]] = []
 
     def add_chip(self, device) -> None:
@@ -82,7 +83,22 @@ class Clock:
             if first.next_arrival() > pump.clock_tick_num:
                 device.run(first.next_arrival() - pump.clock_tick_num)
             packet = first.deliver(pump.clock_tick_num)
+            self.latest_arrival = max(self.latest_arrival, pump.clock_tick_num)
             if self.arrivals is not None:
                 self.arrivals(first, packet)
         if until > pump.clock_tick_num:
             device.run(until - pump.clock_tick_num)
+
+    def link_report(self) -> list[str]:
+        """A line for each direction of each link: both ends, packets, and where the core at either end stands."""
+        lines = []
+        for link in self.links:
+            state = "cut" if link.is_cut(self.now) else f"latency {link.latency}"
+            for end in link.ends:
+                counter, other = (e.tile.erisc.pc_register.read_uint() for e in (end, end.other))
+                lines.append(
+                    f"  link {link.number} ({state}): {end.place} (pc {counter:#x}) to {end.other.place} "
+                    f"(pc {other:#x}): {end.sent} packets sent, {end.delivered} arrived, {end.lost} lost, "
+                    f"{len(end.underway)} on the way"
+                )
+        return lines

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import selectors
 import socket
@@ -75,6 +76,7 @@ class MeshServer:
         chip = Chip(number, self.clock, translated, why, address)
         self.chips.append(chip)
         self.diagnosis.watch(chip.device.tt_device, number)
+        chip.device.tt_device.deadlock_detector.elsewhere = functools.partial(self._elsewhere, number)
         if len(self.chips) == self.expected:
             self._wire()
         connection = pynng.Pair1(dial=address)
@@ -92,6 +94,12 @@ class MeshServer:
         for link in links:
             for end in link.ends:
                 self.chips[end.place.chip].connect(end.place.channel)
+
+    def _elsewhere(self, chip: int, cycle: int, window: int) -> tuple[bool, list[str]]:
+        """For a chip's deadlock watch: whether anything moved in the last `window` cycles, and what to report."""
+        watches = [other.device.tt_device.deadlock_detector for other in self.chips]
+        latest = max([watch.stall_since for watch in watches] + [self.clock.latest_arrival])
+        return latest > cycle - window, [f"chip {chip}:", *self.clock.link_report()]
 
     def _serve(self, chip: Chip, connection: pynng.Pair1) -> None:
         for _ in range(_AT_A_TIME):
