@@ -144,13 +144,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("precision")
     for name in ("users", "capacity", "chunk"):
         parser.add_argument(name, type=int)
+    parser.add_argument("chunk_size", type=int, nargs="?", help="of attention-level speculation")
     options = parser.parse_args(arguments)
     opening = {}
     if real_sfpi() is None:
         opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     mesh = options.mesh.open(**opening)
     try:
-        found = measure(mesh, options.precision, options.users, options.capacity, options.chunk)
+        found = measure(
+            mesh,
+            options.precision,
+            options.users,
+            options.capacity,
+            options.chunk,
+            chunk_size=options.chunk_size,
+        )
     finally:
         options.mesh.close(mesh)
     print(json.dumps(asdict(found)), flush=True)

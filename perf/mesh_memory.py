@@ -22,6 +22,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tt.memory import DoesNotFit, budget
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
 from models.llama31_8b.tt.precision import PLANS, precision_plan
+from models.llama31_8b.tt.speculation_settings import check_speculation
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
@@ -123,9 +124,11 @@ def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
     return most
 
 
-def build(mesh: MeshPlan, precision: str, users: int, capacity: int, chunk: int) -> MeshMemory:
+def build(
+    mesh: MeshPlan, precision: str, users: int, capacity: int, chunk: int, chunk_size: int | None = None
+) -> MeshMemory:
     """`mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the patch of SGDC
-    (static graph, dynamic concurrency).
+    (static graph, dynamic concurrency). chunk_size: of attention-level speculation, None for exact attention.
 
     Raises RuntimeRootError when mock meshes cannot run here, and RuntimeError when the build fails.
     """
@@ -139,6 +142,7 @@ def build(mesh: MeshPlan, precision: str, users: int, capacity: int, chunk: int)
         str(users),
         str(capacity),
         str(chunk),
+        *([] if chunk_size is None else [str(chunk_size)]),
     ]
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(
@@ -201,6 +205,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--chunk", type=int, default=CHUNK, metavar="N", help=f"tokens of a prefill chunk (default {CHUNK})"
     )
+    parser.add_argument(
+        "--speculate", type=int, metavar="S",
+        help="decode with attention-level speculation between the rows, S tokens at either end (default: exact)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(argv)
     if options.chunk < 32 or options.chunk & (options.chunk - 1) or options.context % options.chunk:
@@ -212,6 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         meshes = [MeshPlan.parse(name) for name in options.mesh]
         for mesh in meshes:
+            if options.speculate is not None:
+                check_speculation(mesh, options.users, options.context, options.speculate, 0.1)
             for name in options.precision:
                 plan = precision_plan(name, config.num_hidden_layers)
                 found = budget(config, mesh, plan, options.context, options.users)
@@ -234,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for mesh in meshes:
         for name in options.precision:
             try:
-                found = build(mesh, name, options.users, options.context, options.chunk)
+                found = build(mesh, name, options.users, options.context, options.chunk, options.speculate)
             except (RuntimeRootError, RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"{parser.prog}: error: {error}", file=sys.stderr)
                 return 1

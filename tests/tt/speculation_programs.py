@@ -48,7 +48,7 @@ def build_pair(
 
 
 def load_cache(model, keys, values) -> None:
-    """Fill user 0's cache on every chip of a mesh without tensor parallelism with what a prompt leaves there.
+    """Fill user 0's cache on every chip with what a prompt leaves there, the heads split over the columns of the mesh.
 
     keys, values: by layer float32 [kv heads, tokens, head_dim], keys in Hugging Face's order.
     """
@@ -58,11 +58,12 @@ def load_cache(model, keys, values) -> None:
     for layer in range(model.config.num_hidden_layers):
         pairs = torch.stack(keys[layer].chunk(2, -1), -1).flatten(-2)  # RoPE pairs side by side
         for tensor, content in ((model.cache.keys[layer], pairs), (model.cache.values[layer], values[layer])):
-            whole = torch.zeros(tuple(tensor.shape))
+            users, _, capacity, head_dim = tensor.shape
+            whole = torch.zeros(users, content.shape[0], capacity, head_dim)
             whole[0, :, : content.shape[1]] = content
             host = ttnn.from_torch(
                 whole, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT,
-                mesh_mapper=ttnn.ReplicateTensorToMesh(model.mesh),
+                mesh_mapper=model.plan.mapper(model.mesh, 1),
             )  # fmt: skip
             ttnn.copy_host_to_device_tensor(host, tensor)
 
@@ -196,3 +197,32 @@ def traced(
         "sent": found.sent,
         "failures": found.failures,
     }
+
+
+def row_decisions(
+    mesh,
+    config,
+    state,
+    prefilled,
+    chunk_size: int,
+    capacity: int,
+    threshold: float,
+    position: int,
+    tokens: list[int],
+) -> dict:
+    """Steps on rows of several chips: by step the priorities of every chip after each layer, and the logits of the
+    first chip of each row; what every chip counted of failures."""
+    import ttnn
+
+    model, attend = build_pair(
+        mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold
+    )
+    load_cache(model, *prefilled)
+    told = {"decisions": [], "logits": []}
+    for step, token in enumerate(tokens):
+        out = model.decode(model.step_inputs([token], [position + step]))
+        attend.check()
+        parts = ttnn.get_device_tensors(out)
+        told["logits"].append([ttnn.to_torch(part)[0, 0, 0].float() for part in parts[:: model.plan.tp]])
+        told["decisions"].append([[layer.last[0] for layer in chip] for chip in attend.log.read()])
+    return told | {"failures": attend.outcomes().failures}

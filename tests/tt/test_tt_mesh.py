@@ -118,6 +118,11 @@ def test_the_peak_of_a_bank_in_a_captured_graph():
         (["--chunk", "96"], "power of two of at least 32 that divides --context, got 96 and 1024"),
         (["--context", "2000"], "got 512 and 2000"),
         (["--users", "33"], "users must be 1 to 32, got 33"),
+        (
+            ["--speculate", "128", "--users", "1", "--mesh", "1x2"],
+            "needs a mesh of two rows, such as 2x1; 1x2",
+        ),
+        (["--speculate", "128", "--mesh", "2x1"], "1 to 8 users together, got 32"),
         (["--mesh", "1x1", "--context", "131072", "--users", "1"], "needs 16.* bytes a chip"),
     ],
 )
