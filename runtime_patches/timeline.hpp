@@ -28,8 +28,8 @@ struct Entry {
         if (!runs || control[armed] != MAGIC + control[address] || index >= control[capacity]) {
             return;
         }
-        volatile uint32_t* entry =
-            reinterpret_cast<volatile uint32_t*>(control[address] + index * WORDS_AN_ENTRY * sizeof(uint32_t));
+        volatile uint32_t* entry = reinterpret_cast<volatile uint32_t*>(
+            control[address] + index * WORDS_AN_ENTRY * sizeof(uint32_t));
         entry[0] = program;
         entry[1] = start;
         entry[2] = now();

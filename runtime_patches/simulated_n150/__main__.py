@@ -28,11 +28,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     run = commands.add_parser("run", help="run a ttnn program on the simulated chip or on a mock mesh")
     where = run.add_mutually_exclusive_group()
-    run.add_argument(
-        "--grid", metavar="WxH", help="compute cores of a chip, columns x rows (default 1x1)"
-    )
+    run.add_argument("--grid", metavar="WxH", help="compute cores of a chip, columns x rows (default 1x1)")
     where.add_argument(
-        "--mesh", metavar="RxC", help="several simulated chips joined by Ethernet: 1x2, 2x1, 2x2, 1x4, 2x4, 1x8"
+        "--mesh",
+        metavar="RxC",
+        help="several simulated chips joined by Ethernet: 1x2, 2x1, 2x2, 1x4, 2x4, 1x8",
     )
     where.add_argument(
         "--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ..."

@@ -42,7 +42,7 @@ enum Role : uint32_t { open = 0, sender = 1, receiver = 2 };
 struct Message {
     uint32_t call;
     uint32_t role;
-    uint32_t users;  // with a role: a bit for each user that is not skipped
+    uint32_t users;       // with a role: a bit for each user that is not skipped
     uint32_t padding[5];  // DRAM is read to addresses of its own alignment, 32 bytes
     uint32_t row[priority::max_users];
 };
@@ -103,7 +103,8 @@ public:
 
     // The same after arrive_as(), and that the peer has the other role and the same users.
     bool await_opposite() {
-        return await_peer() && (mailbox().role + state_->outgoing.role == sender + receiver || fail(same_role)) &&
+        return await_peer() &&
+               (mailbox().role + state_->outgoing.role == sender + receiver || fail(same_role)) &&
                (mailbox().users == state_->outgoing.users || fail(unlike_users));
     }
 

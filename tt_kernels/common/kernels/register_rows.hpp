@@ -25,7 +25,9 @@ struct Bands {
 };
 
 // The bands that rows [begin, end) lie in.
-inline Bands bands_of(uint32_t begin, uint32_t end) { return {begin / band_rows, (end + band_rows - 1) / band_rows}; }
+inline Bands bands_of(uint32_t begin, uint32_t end) {
+    return {begin / band_rows, (end + band_rows - 1) / band_rows};
+}
 
 }  // namespace register_rows
 
@@ -81,7 +83,8 @@ sfpi_inline void for_each_half_band(Bands bands, Visit visit) {
 template <uint32_t tiles>
 inline void divide(Bands bands) {
     for_each_band(bands, [] {
-        const sfpi::vFloat inverse = ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[tiles * tile_stride]);
+        const sfpi::vFloat inverse =
+            ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[tiles * tile_stride]);
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < 4 * tiles; ++i) {
             const uint32_t at = i / 4 * tile_stride + i / 2 % 2 * face_stride + i % 2;

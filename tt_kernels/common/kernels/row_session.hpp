@@ -62,7 +62,8 @@ struct State {
     Numbers outgoing;
     Numbers mailbox[2][max_chips];
 };
-static_assert(sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128 && offsetof(State, status) == 9 * 4);
+static_assert(
+    sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128 && offsetof(State, status) == 9 * 4);
 
 // The connections to the next chips of the row, open from construction to close(). Runtime arguments: whether there is
 // a next chip forward, and backward; then PeerLink's of each that there is. None is opened unless `wanted`.
@@ -103,7 +104,10 @@ class Session {
 public:
     // state: its L1 address, the same on all chips. self: this chip's place among the `chips` of its row.
     Session(uint32_t state, uint32_t self, uint32_t chips, uint64_t timeout) :
-        state_(reinterpret_cast<volatile tt_l1_ptr State*>(state)), self_(self), chips_(chips), timeout_(timeout) {}
+        state_(reinterpret_cast<volatile tt_l1_ptr State*>(state)),
+        self_(self),
+        chips_(chips),
+        timeout_(timeout) {}
 
     bool usable() const { return state_->status == fine; }
 
@@ -120,7 +124,9 @@ public:
         const uint32_t slot = offsetof(State, mailbox) + (call % 2 * max_chips + self_) * sizeof(Numbers);
         const bool sent = for_each_other([&](uint32_t other) {
             PeerLink& link = links.towards(self_, other);
-            return link.write(address(offsetof(State, outgoing)), link.core_address(address(slot)), sizeof(Numbers)) &&
+            return link.write(
+                       address(offsetof(State, outgoing)), link.core_address(address(slot)),
+                       sizeof(Numbers)) &&
                    link.increment(address(offsetof(State, arrivals) + self_ * sizeof(uint32_t)));
         });
         if (!sent) {
@@ -156,10 +162,12 @@ public:
         state_->outgoing_vote[0].word = 2 * call + favour;
         const uint32_t slot = offsetof(State, votes) + (call % 2 * max_chips + self_) * sizeof(Vote);
         return for_each_other([&](uint32_t other) {
-            PeerLink& link = links.towards(self_, other);
-            return link.write(
-                address(offsetof(State, outgoing_vote)), link.core_address(address(slot)), sizeof(Vote));
-        }) || fail(link_blocked, self_);
+                   PeerLink& link = links.towards(self_, other);
+                   return link.write(
+                       address(offsetof(State, outgoing_vote)), link.core_address(address(slot)),
+                       sizeof(Vote));
+               }) ||
+               fail(link_blocked, self_);
     }
 
     // Whether all others voted in favour. They may first have to give up on their own peers.

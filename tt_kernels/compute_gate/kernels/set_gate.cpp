@@ -53,13 +53,14 @@ void kernel_main() {
 #else
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
     constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
-    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), COMMON_ARG(own_priority), priority::row_bytes);
+    const auto priorities =
+        TensorAccessor(ACCESSOR_ARGS(priority), COMMON_ARG(own_priority), priority::row_bytes);
 
     const uint32_t scratch = get_write_ptr(scratch_cb);
     noc_async_read(priorities.get_noc_addr(0), scratch, priority::row_bytes);
 #if defined(OUTCOME_LOG)
-    const bool keeps_log =
-        get_absolute_logical_x() == COMMON_ARG(log_core_x) && get_absolute_logical_y() == COMMON_ARG(log_core_y);
+    const bool keeps_log = get_absolute_logical_x() == COMMON_ARG(log_core_x) &&
+                           get_absolute_logical_y() == COMMON_ARG(log_core_y);
     const uint32_t log_row = scratch + priority::row_bytes;
     uint64_t log_address = 0;
     if (keeps_log) {

@@ -89,7 +89,8 @@ void kernel_main() {
     const uint32_t member = RUNTIME_ARG(member);
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
     const auto target = TensorAccessor(ACCESSOR_ARGS(tensor), RUNTIME_ARG(peer_tensor), page_bytes);
-    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority), priority::row_bytes);
+    const auto priorities =
+        TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority), priority::row_bytes);
     const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered), priority::row_bytes);
 
     volatile tt_l1_ptr uint32_t* decision =
@@ -112,7 +113,8 @@ void kernel_main() {
     uint32_t link_args = RUNTIME_INDEX(link);
     PeerLink link(link_args, timeout);
     bool sends = false;
-    const bool met = session.arrive(link, read_row) && session.await_peer() && decide(session, member, users, sends);
+    const bool met =
+        session.arrive(link, read_row) && session.await_peer() && decide(session, member, users, sends);
     *decision = met && sends ? exchange::send : exchange::receive;
     bool done = met;
     if (met && sends) {
@@ -123,7 +125,8 @@ void kernel_main() {
         done = session.await_delivery();
     }
     if (done) {
-        write_gathered(gathered, member, session.own_row_address(), reinterpret_cast<uint32_t>(session.other_row()));
+        write_gathered(
+            gathered, member, session.own_row_address(), reinterpret_cast<uint32_t>(session.other_row()));
     } else {
         write_unsynchronised(gathered, member, session.own_row_address(), scratch, met && !sends);
     }

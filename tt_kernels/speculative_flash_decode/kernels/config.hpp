@@ -32,7 +32,7 @@ inline attention::Guess guess() {
 }
 inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t rows_a_head() { return COMMON_ARG(rows_a_head); }  // of a query tile, for one KV head
-inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }  // that a worker processes at once
+inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }      // that a worker processes at once
 inline uint32_t items() { return users() * kv_heads(); }
 constexpr uint32_t most_users = 8;
 

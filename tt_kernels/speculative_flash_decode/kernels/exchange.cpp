@@ -153,7 +153,8 @@ void kernel_main() {
         bool delivered = met;
         if (delivered) {
             session.state().sent = session.state().sent + 1;
-            delivered = send_guesses(link, base, peer_exact) ? session.confirm(link) : session.fail(peer::link_blocked);
+            delivered = send_guesses(link, base, peer_exact) ? session.confirm(link)
+                                                             : session.fail(peer::link_blocked);
         }
         report(delivery, delivered && session.await_acknowledgement());
     } else if (met && session.await_delivery()) {

@@ -26,7 +26,10 @@ constexpr uint32_t line_bytes = priority::row_bytes;
 // Writes the page at `page`. Positions past the cache count as its last one.
 template <typename PositionsArgs, typename GatheredArgs>
 inline void fetch(
-    const Sources& from, uint32_t page, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
+    const Sources& from,
+    uint32_t page,
+    const PositionsArgs& positions_args,
+    const GatheredArgs& gathered_args) {
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     const auto positions = TensorAccessor(positions_args, from.positions);
     noc_async_read(positions.get_noc_addr(0), scratch, config::users() * sizeof(uint32_t));
@@ -48,7 +51,8 @@ inline void fetch(
     words[alone] = 0;
     if constexpr (config::has_peer) {
         const auto highest = [](uint32_t row) {
-            return priority::highest(reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(row), config::users());
+            return priority::highest(
+                reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(row), config::users());
         };
         const uint32_t own = highest(scratch + line_bytes), other = highest(scratch + 2 * line_bytes);
         words[receiving] = !priority::sends(own, other, from.member);
@@ -59,7 +63,8 @@ inline void fetch(
 // Fetches the page and hands a copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
 // readable at the start of cb_control, which nothing else is pushed to.
 template <typename PositionsArgs, typename GatheredArgs>
-inline void share(const Sources& from, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
+inline void share(
+    const Sources& from, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
     cb_reserve_back(config::cb_control, 1);
     cb_reserve_back(config::cb_control_writer, 1);
     const uint32_t page = get_write_ptr(config::cb_control);

@@ -46,7 +46,8 @@ using Numbers = uint32_t[kinds][config::most_users];
 // Whether the guess of a user is there and good enough.
 bool good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
     const uint32_t tokens = words[control::first_tokens + user];
-    return tokens > 0 && !config::guess().bypassed(tokens) && less(numbers[distance_sq][user], numbers[bound][user]);
+    return tokens > 0 && !config::guess().bypassed(tokens) &&
+           less(numbers[distance_sq][user], numbers[bound][user]);
 }
 
 bool any_good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers) {

@@ -26,6 +26,8 @@ inline void clear(uint32_t base) {
 }
 
 // All rows of a user that is skipped.
-inline void clear_user(uint32_t base, uint32_t user) { tile_masks::clear(base + user * user_bytes, user_bytes); }
+inline void clear_user(uint32_t base, uint32_t user) {
+    tile_masks::clear(base + user * user_bytes, user_bytes);
+}
 
 }  // namespace unused_rows

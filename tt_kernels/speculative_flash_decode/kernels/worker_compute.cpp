@@ -66,8 +66,8 @@ struct State {
         }
         cb_wait_front(config::cb_weights, config::key_tiles());
         accumulate<head_tiles>(
-            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_rescale, empty, rows,
-            config::key_tiles());
+            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_rescale,
+            empty, rows, config::key_tiles());
         if (!empty) {
             cb_pop_front(config::cb_rescale, 1);
         }
@@ -128,8 +128,9 @@ void reduce_head(State& state, uint32_t tokens) {
     if (state.empty) {
         // The guess was everything there is: its worker's partial result is the head's.
         normalise<head_tiles>(
-            config::cb_gathered, (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles,
-            state.bands, config::cb_exact);
+            config::cb_gathered,
+            (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles, state.bands,
+            config::cb_exact);
     } else {
         for (uint32_t slot = 0; slot < others; ++slot) {
             if (part_of(tokens, slot + 1).tiles() > 0) {

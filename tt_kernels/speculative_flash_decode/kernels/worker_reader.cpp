@@ -47,7 +47,8 @@ void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& r
         row += batch;
         if (visible < attention::tile_tokens && row == rows.end) {
             for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-                tile_masks::clear_rows_from(last + tile * tile_bytes, visible, tile_bytes != tile_rows::tile_bytes);
+                tile_masks::clear_rows_from(
+                    last + tile * tile_bytes, visible, tile_bytes != tile_rows::tile_bytes);
             }
             noc_async_read_barrier();
         }
@@ -72,16 +73,17 @@ struct Reduction {
             const uint32_t arg = RUNTIME_INDEX(group_cores) + 2 * worker;
             noc_semaphore_inc(
                 get_noc_addr(
-                    get_arg_val<uint32_t>(arg), get_arg_val<uint32_t>(arg + 1), get_semaphore(config::sem_credit)),
+                    get_arg_val<uint32_t>(arg), get_arg_val<uint32_t>(arg + 1),
+                    get_semaphore(config::sem_credit)),
                 1);
         }
     }
 
     void gather(uint32_t tokens) {
         for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            arrived += attention::part_of(
-                           tokens, config::guess(), worker, config::workers(), config::speculate)
-                               .tiles() > 0;
+            arrived +=
+                attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate)
+                    .tiles() > 0;
         }
         noc_semaphore_wait_min(
             reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_arrived)), arrived);

@@ -127,7 +127,8 @@ void send_partial(uint32_t worker, const Core& reducer, uint32_t sent) {
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_credit)), sent);
     const uint32_t bytes = config::partial_tiles * tile_bytes;
     noc_async_write(
-        get_read_ptr(config::cb_partial), reducer.at(get_write_ptr(config::cb_gathered) + slot * bytes), bytes);
+        get_read_ptr(config::cb_partial), reducer.at(get_write_ptr(config::cb_gathered) + slot * bytes),
+        bytes);
     noc_async_write(
         get_read_ptr(config::cb_partial_row_max),
         reducer.at(get_write_ptr(config::cb_gathered_row_max) + slot * tile_rows::tile_bytes),

@@ -48,20 +48,20 @@ protected:
 // Slope and intercept of one segment, 8 bits each.
 struct vLut8si : detail::table_entry<vLut8si> {
     using table_entry::table_entry;
-    sfpi_inline vLut8si(float slope, float intercept)
-        : table_entry(detail::lut8(slope) << 8 | detail::lut8(intercept)) {}
+    sfpi_inline vLut8si(float slope, float intercept) :
+        table_entry(detail::lut8(slope) << 8 | detail::lut8(intercept)) {}
 };
 // Slopes of two neighbouring segments, 16 bits each, the nearer to zero in the lower half.
 struct vLut16ss : detail::table_entry<vLut16ss> {
     using table_entry::table_entry;
-    sfpi_inline vLut16ss(float first, float second)
-        : table_entry(detail::lut16(first) | detail::lut16(second) << 16) {}
+    sfpi_inline vLut16ss(float first, float second) :
+        table_entry(detail::lut16(first) | detail::lut16(second) << 16) {}
 };
 // Intercepts of two neighbouring segments.
 struct vLut16ii : detail::table_entry<vLut16ii> {
     using table_entry::table_entry;
-    sfpi_inline vLut16ii(float first, float second)
-        : table_entry(detail::lut16(first) | detail::lut16(second) << 16) {}
+    sfpi_inline vLut16ii(float first, float second) :
+        table_entry(detail::lut16(first) | detail::lut16(second) << 16) {}
 };
 
 // Update: the sign is the sum's. Retain: it is x's.
@@ -69,7 +69,10 @@ enum class LutSign { Update, Retain };
 
 // Three segments: |x| < 1, < 2, and above.
 sfpi_inline vFloat
-lut(const vFloat& x, const vLut8si& s0, const vLut8si& s1, const vLut8si& s2,
+lut(const vFloat& x,
+    const vLut8si& s0,
+    const vLut8si& s1,
+    const vLut8si& s2,
     LutSign sign = LutSign::Retain) {
     detail::reg result;
     if (sign == LutSign::Retain) {
@@ -82,8 +85,14 @@ lut(const vFloat& x, const vLut8si& s0, const vLut8si& s1, const vLut8si& s2,
 
 // Six segments: |x| < 0.5, < 1, < 1.5, < 2, < 3, and above.
 sfpi_inline vFloat
-lut(const vFloat& x, const vLut16ss& s01, const vLut16ii& i01, const vLut16ss& s23, const vLut16ii& i23,
-    const vLut16ss& s45, const vLut16ii& i45, LutSign sign = LutSign::Retain) {
+lut(const vFloat& x,
+    const vLut16ss& s01,
+    const vLut16ii& i01,
+    const vLut16ss& s23,
+    const vLut16ii& i23,
+    const vLut16ss& s45,
+    const vLut16ii& i45,
+    LutSign sign = LutSign::Retain) {
     detail::reg result;
     if (sign == LutSign::Retain) {
         asm volatile("sfpu lutfp32 %0 %1 %2 %3 %4 %5 %6 %7 6"

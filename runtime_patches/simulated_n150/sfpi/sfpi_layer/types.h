@@ -38,8 +38,8 @@ class sFloat16a {
 
 public:
     constexpr sFloat16a(float value) : bits_(std::bit_cast<std::uint32_t>(value) & 0xffffe000u) {}
-    constexpr sFloat16a(std::integral auto raw)
-        : bits_((std::uint32_t(raw) & 0x8000) << 16 | ((std::uint32_t(raw) & 0x7fff) << 13) + (112u << 23)) {}
+    constexpr sFloat16a(std::integral auto raw) :
+        bits_((std::uint32_t(raw) & 0x8000) << 16 | ((std::uint32_t(raw) & 0x7fff) << 13) + (112u << 23)) {}
     constexpr std::uint32_t bits() const { return bits_; }
 };
 
