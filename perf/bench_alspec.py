@@ -206,7 +206,9 @@ def run(shape: Mapping[str, int], rates: Sequence[float]) -> dict[str, Step]:
         answer = Path(folder) / "steps.json"
         asked = json.dumps({"shape": dict(shape), "rates": list(rates)})
         command = [sys.executable, "-m", "perf.bench_alspec", WORKER, str(answer), asked]
-        done = subprocess.run(command, env=process_environment(variables), check=False)
+        done = subprocess.run(
+            command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
+        )
         if done.returncode or not answer.exists():
             raise SystemExit(f"the measuring process ended with status {done.returncode}")
         return json.loads(answer.read_text())
