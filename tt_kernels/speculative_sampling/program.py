@@ -37,7 +37,7 @@ def buffer_bytes(problem: Problem) -> dict[str, tuple[str, int, int]]:
         "cb_target": ("bfloat16", ROW_TILE_BYTES, tiles + 1),
         "cb_draft": ("bfloat16", ROW_TILE_BYTES, tiles + 1 if problem.has_draft else 1),
         "cb_command": ("uint32", COMMAND_BYTES, 2),
-        "cb_result": ("float32", RESULT_BYTES, 2),
+        "cb_result": ("float32", RESULT_BYTES, 4),
         "cb_scratch": ("uint32", scratch, 1),
     }
 

@@ -52,3 +52,47 @@ def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOU
         )
         found.append(ttnn.to_torch(verified.outcome).to(torch.int64))
     return found
+
+
+KINDS = ("flat", "sharp", "equal", "masked", "disjoint", "points")
+
+
+def random_batch(seed: int, users: int, nodes: int, vocab: int, kind: str, with_replacement: bool = False) -> Batch:
+    """Trees, logits and drafted tokens of `users`. kind: flat or sharp rows; draft equal to the target; either with
+    tokens at -inf; target and draft without a token in common; no draft at all."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def logits(scale: float) -> torch.Tensor:
+        return (scale * torch.randn(users, nodes, vocab, generator=generator)).bfloat16()
+
+    scale = 6.0 if kind == "sharp" else 1.5
+    target, draft = logits(scale), logits(scale)
+    if kind == "equal":
+        draft = target.clone()
+    if kind in ("masked", "disjoint"):
+        chosen = torch.rand(users, nodes, vocab, generator=generator) < 0.5
+        chosen[..., 0], chosen[..., 1 % vocab] = True, False
+        target[~chosen] = -torch.inf
+        if kind == "disjoint":
+            draft[chosen] = -torch.inf
+        else:
+            draft[torch.rand(users, nodes, vocab, generator=generator) < 0.3] = -torch.inf
+            draft[..., 0] = 0.0
+    parents = torch.full((users, nodes), -1)
+    tokens = torch.randint(0, vocab, (users, nodes), generator=generator)
+    for user in range(users):
+        shape = seed + user
+        for node in range(1, nodes):
+            lowest = max(0, node - 1 - shape % 3)  # a chain for a third of the users
+            parents[user, node] = int(torch.randint(lowest, node, (1,), generator=generator))
+        for node in range(nodes):
+            children = (parents[user] == node).nonzero().flatten()
+            if not len(children):
+                continue
+            mass = torch.softmax(draft[user, node].float(), 0)
+            count, most = len(children), int((mass > 0).sum())
+            repeat = with_replacement or kind == "points" or most < count
+            tokens[user, children] = torch.multinomial(mass, count, repeat, generator=generator)
+    words = torch.randint(0, 2**32, (users, nodes), generator=generator)
+    words[torch.rand(users, nodes, generator=generator) < 0.05] = 0
+    return Batch(tokens, parents, target, None if kind == "points" else draft, words)

@@ -20,12 +20,15 @@ uint32_t word(uint32_t index) { return read_tile_value(config::cb_command, 0, in
 // The command under way, but for its kind and tiles.
 struct Task {
     uint32_t source;
+    uint32_t end, last_vectors;  // the tile behind the last one, and that one's vectors
     uint32_t offset[2], sharpness[2];
     uint32_t stages;
     uint32_t scales[2 * config::most_nodes];
 
     void read() {
         source = word(command::source);
+        end = word(command::stop);
+        last_vectors = word(command::last_vectors);
         for (uint32_t i = 0; i < 2; ++i) {
             offset[i] = word(command::target_offset + 2 * i);
             sharpness[i] = word(command::target_sharpness + 2 * i);
@@ -36,50 +39,51 @@ struct Task {
         }
     }
 
+    uint32_t vectors(uint32_t tile) const { return tile + 1 == end ? last_vectors : command::pairs; }
     uint32_t row() const { return source == command::target ? config::cb_target : config::cb_draft; }
 
     // Target register = the weights of a tile.
     void weigh(uint32_t tile) const {
         copy_tile(row(), tile, weights::target);
-        weights::exponentiate(weights::target, offset[source], sharpness[source]);
+        weights::exponentiate(weights::target, vectors(tile), offset[source], sharpness[source]);
         if (stages > 0) {
             copy_tile(config::cb_draft, tile, weights::draft);
-            weights::exponentiate(weights::draft, offset[1], sharpness[1]);
+            weights::exponentiate(weights::draft, vectors(tile), offset[1], sharpness[1]);
             for (uint32_t i = 0; i < stages; ++i) {
-                weights::subtract_draft(scales[2 * i], scales[2 * i + 1]);
+                weights::subtract_draft(vectors(tile), scales[2 * i], scales[2 * i + 1]);
             }
         }
     }
 };
 
 void pack(uint32_t tiles) {
-    cb_reserve_back(config::cb_result, tiles);
+    cb_reserve_back(config::cb_result, command::result_pages);
     tile_regs_commit();
     tile_regs_wait();
     for (uint32_t i = 0; i < tiles; ++i) {
         pack_tile(weights::result + i, config::cb_result);
     }
     tile_regs_release();
-    cb_push_back(config::cb_result, tiles);
+    cb_push_back(config::cb_result, command::result_pages);
 }
 
-void range(const Task& task, uint32_t begin, uint32_t end) {
+void range(const Task& task, uint32_t begin) {
     tile_regs_acquire();
-    for (uint32_t tile = begin; tile < end; ++tile) {
+    for (uint32_t tile = begin; tile < task.end; ++tile) {
         copy_tile(task.row(), tile, weights::target);
-        weights::widen_range(tile == begin);
+        weights::widen_range(tile == begin, task.vectors(tile));
     }
     pack(1);
 }
 
-void sums(const Task& task, uint32_t begin, uint32_t end) {
-    while (begin < end) {
+void sums(const Task& task, uint32_t begin) {
+    while (begin < task.end) {
         const uint32_t room = begin + command::tiles_a_result;
-        const uint32_t stop = end < room ? end : room;
+        const uint32_t stop = task.end < room ? task.end : room;
         tile_regs_acquire();
         for (uint32_t tile = begin; tile < stop; ++tile) {
             task.weigh(tile);
-            weights::add_up(tile - begin);
+            weights::add_up(task.vectors(tile), tile - begin);
         }
         pack(1);
         begin = stop;
@@ -100,17 +104,17 @@ void kernel_main() {
             cb_pop_front(config::cb_command, 1);
             return;
         }
-        const uint32_t begin = word(command::begin), end = word(command::stop);
+        const uint32_t begin = word(command::begin);
         task.read();
         cb_pop_front(config::cb_command, 1);
         if (kind == command::range) {
-            range(task, begin, end);
+            range(task, begin);
         } else if (kind == command::sums) {
-            sums(task, begin, end);
+            sums(task, begin);
         } else {
             tile_regs_acquire();
             task.weigh(begin);
-            weights::split();
+            weights::split(task.vectors(begin));
             pack(2);
         }
     }

@@ -59,6 +59,7 @@ enum Word : uint32_t {
     source,
     begin,
     stop,
+    last_vectors,  // of the tile before stop, as weights.hpp counts them
     weight,
     // Of the target and of the draft; exponential: what is added to a logit, what it is then multiplied with.
     target_offset,
@@ -77,8 +78,9 @@ constexpr uint32_t bytes = 512;
 static_assert(words * sizeof(uint32_t) <= bytes);
 
 // A lane's two numbers lie side by side in a result: 32 pairs for each tile of ids. range: the largest, the least.
-// sums: coarse and fine parts, of value part * 2^16 and part.
+// sums: coarse and fine parts, of value part * 2^16 and part, as weights.hpp leaves them.
 constexpr uint32_t pairs = 32;
+constexpr uint32_t result_pages = 2;  // always, so that two tiles never wrap
 constexpr uint32_t tiles_a_result = config::tile_ids / (2 * pairs);
 
 }  // namespace command

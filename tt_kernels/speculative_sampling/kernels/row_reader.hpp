@@ -39,15 +39,17 @@ inline void start(const Accessor& logits, uint32_t user, uint32_t node, uint32_t
     }
 }
 
-// Ids from `vocab` to the end of the last tile get no weight.
+constexpr uint32_t step = 64;  // ids of two vectors
+
+// Ids from `vocab` to the end of what the calculator looks at get no weight.
 inline void fill(uint32_t row, uint32_t vocab) {
     volatile tt_l1_ptr uint16_t* logits = reinterpret_cast<volatile tt_l1_ptr uint16_t*>(row);
     uint32_t id = vocab;
-    for (; id % config::tile_ids != 0 && id % 2 != 0; ++id) {
+    for (; id % step != 0 && id % 2 != 0; ++id) {
         logits[id] = minus_infinity;
     }
     volatile tt_l1_ptr uint32_t* pairs = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(row);
-    for (; id % config::tile_ids != 0; id += 2) {
+    for (; id % step != 0; id += 2) {
         pairs[id / 2] = static_cast<uint32_t>(minus_infinity) << 16 | minus_infinity;
     }
 }

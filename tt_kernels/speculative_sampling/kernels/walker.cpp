@@ -26,15 +26,8 @@ constexpr uint32_t infinity = 0x7F800000, sign = 0x80000000;
 // Bits of floats as integers in the order of the numbers; NaNs lie beyond the infinities.
 int32_t ordered(uint32_t bits) { return bits & sign ? -static_cast<int32_t>(bits & ~sign) : static_cast<int32_t>(bits); }
 
-// A whole number below 2^24 from its float32.
-int32_t whole(uint32_t bits) {
-    const int32_t exponent = static_cast<int32_t>(bits >> 23 & 0xFF) - 127;
-    if (exponent < 0) {
-        return 0;
-    }
-    const int32_t magnitude = static_cast<int32_t>(((bits & 0x7FFFFF) | 0x800000) >> (23 - exponent));
-    return bits & sign ? -magnitude : magnitude;
-}
+// A whole number as weights.hpp leaves it.
+int32_t whole(uint32_t bits) { return static_cast<int32_t>(bits - 0x4B400000); }
 
 struct Row {
     uint32_t address;
@@ -90,7 +83,7 @@ public:
     }
 
     void end() {
-        begin_command(command::end, 0, 0);
+        begin_command(command::end, 0, 1);
         cb_push_back(config::cb_command, 1);
     }
 
@@ -134,12 +127,19 @@ private:
         return good;
     }
 
+    // Vectors of the tile before `stop`: of the gathered logits, the row's last tile, or a whole one.
+    uint32_t vectors_before(uint32_t stop) const {
+        const uint32_t ids = stop > tiles_ ? nodes_ : vocab_ - (stop - 1) * config::tile_ids;
+        return ids >= config::tile_ids ? command::pairs : (ids + row_reader::step - 1) / row_reader::step * 2;
+    }
+
     Words begin_command(uint32_t kind, uint32_t begin, uint32_t stop) {
         cb_reserve_back(config::cb_command, 1);
         Words words = reinterpret_cast<Words>(get_write_ptr(config::cb_command));
         words[command::kind] = kind;
         words[command::begin] = begin;
         words[command::stop] = stop;
+        words[command::last_vectors] = vectors_before(stop);
         words[command::source] = command::target;
         words[command::weight] = command::exponential;
         words[command::stages] = 0;
@@ -163,10 +163,11 @@ private:
         cb_push_back(config::cb_command, 1);
     }
 
-    static Words wait_result(uint32_t tiles) {
-        cb_wait_front(config::cb_result, tiles);
+    static Words wait_result() {
+        cb_wait_front(config::cb_result, command::result_pages);
         return reinterpret_cast<Words>(get_read_ptr(config::cb_result));
     }
+    static void end_result() { cb_pop_front(config::cb_result, command::result_pages); }
 
     // Largest logit and sum of weights of a row that has just been read; false for a NaN, an infinity or nothing finite.
     bool prepare(Row& row, uint32_t source) {
@@ -174,13 +175,13 @@ private:
         Words words = begin_command(command::range, 0, tiles_);
         words[command::source] = source;
         cb_push_back(config::cb_command, 1);
-        Words lanes = wait_result(1);
+        Words lanes = wait_result();
         uint32_t most = lanes[0], least = lanes[1];
         for (uint32_t i = 1; i < command::pairs; ++i) {
             most = ordered(lanes[2 * i]) > ordered(most) ? lanes[2 * i] : most;
             least = ordered(lanes[2 * i + 1]) < ordered(least) ? lanes[2 * i + 1] : least;
         }
-        cb_pop_front(config::cb_result, 1);
+        end_result();
         const int32_t limit = infinity;
         if (ordered(most) >= limit || ordered(most) <= -limit || ordered(least) < -limit) {
             return false;
@@ -199,7 +200,7 @@ private:
         for (uint32_t tile = 0; tile < tiles_; ++tile) {
             const uint32_t slot = tile % command::tiles_a_result;
             if (slot == 0) {
-                lanes = wait_result(1);
+                lanes = wait_result();
             }
             int32_t coarse = 0, fine_part = 0;
             for (uint32_t i = 0; i < command::pairs; ++i) {
@@ -210,7 +211,7 @@ private:
             tile_sums_[tile] = sum;
             total += sum;
             if (slot + 1 == command::tiles_a_result || tile + 1 == tiles_) {
-                cb_pop_front(config::cb_result, 1);
+                end_result();
             }
         }
         return total;
@@ -236,9 +237,9 @@ private:
             }
         });
         order(command::weights, source, tiles_, tiles_ + 1);
-        Words parts = wait_result(2);
+        Words parts = wait_result();
         for_each([&](uint32_t i) { found[i] = weight(parts, i); });
-        cb_pop_front(config::cb_result, 2);
+        end_result();
     }
 
     // Whether the draft could draw the token at all.
@@ -337,16 +338,18 @@ private:
             goal -= tile_sums_[tile++];
         }
         order(command::weights, command::target, tile, tile + 1);
-        Words parts = wait_result(2);
+        Words parts = wait_result();
         uint32_t place = 0;
-        for (; place + 1 < config::tile_ids; ++place) {
+        const uint32_t ids = vocab_ - tile * config::tile_ids;
+        const uint32_t last = (ids < config::tile_ids ? ids : config::tile_ids) - 1;
+        for (; place < last; ++place) {
             const uint32_t here = weight(parts, place);
             if (goal < here) {
                 break;
             }
             goal -= here;
         }
-        cb_pop_front(config::cb_result, 2);
+        end_result();
         return tile * config::tile_ids + place;
     }
 
