@@ -54,7 +54,9 @@ def check_problem(
             continue
         _check_placed(name, facts)
         if facts.dtype != "BFLOAT16" or facts.layout not in ("ROW_MAJOR", "TILE"):
-            raise UnsupportedError(f"{name} must be bfloat16, ROW_MAJOR or TILE; it is {facts.dtype}, {facts.layout}")
+            raise UnsupportedError(
+                f"{name} must be bfloat16, ROW_MAJOR or TILE; it is {facts.dtype}, {facts.layout}"
+            )
         if len(facts.shape) != 3:
             raise UnsupportedError(f"{name} must be [users, nodes, vocab], its shape is {facts.shape}")
     if draft is not None and (draft.shape, draft.layout) != (target.shape, target.layout):
@@ -63,13 +65,19 @@ def check_problem(
             "they must be alike"
         )
     users, nodes, vocab = target.shape
+    check_limits(users, nodes, vocab)
+    check_rows("tokens", tokens, "UINT32", users, nodes)
+    check_rows("parents", parents, "INT32", users, nodes)
+    check_rows("uniforms", uniforms, "UINT32", users, nodes)
+    return Problem(users, nodes, vocab, draft is not None, target.layout == "TILE")
+
+
+def check_limits(users: int, nodes: int, vocab: int) -> None:
+    """Errors: UnsupportedError."""
     limits = {"users": (users, MAX_USERS), "nodes": (nodes, MAX_NODES), "vocab": (vocab, MAX_VOCAB)}
     for name, (found, most) in limits.items():
-        if not 1 <= found <= most:
-            raise UnsupportedError(f"{name} must be from 1 to {most}, got {found}")
-    for name, facts, dtype in (("tokens", tokens, "UINT32"), ("parents", parents, "INT32"), ("uniforms", uniforms, "UINT32")):
-        check_rows(name, facts, dtype, users, nodes)
-    return Problem(users, nodes, vocab, draft is not None, target.layout == "TILE")
+        if type(found) is not int or not 1 <= found <= most:
+            raise UnsupportedError(f"{name} must be from 1 to {most}, got {found!r}")
 
 
 def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int) -> None:
@@ -95,10 +103,11 @@ def check_temperature(name: str, value) -> float:
 
 def check_warpers(top_k, top_p) -> None:
     """Errors: UnsupportedError for any that would leave tokens out."""
-    if top_k:
-        raise UnsupportedError(f"top_k={top_k!r}: the op verifies the whole vocabulary; set logits left out to -inf first")
-    if top_p != 1.0:
-        raise UnsupportedError(f"top_p={top_p!r}: the op verifies the whole vocabulary; set logits left out to -inf first")
+    for name, value, off in (("top_k", top_k, 0), ("top_p", top_p, 1.0)):
+        if value != off:
+            raise UnsupportedError(
+                f"{name}={value!r}: the op verifies the whole vocabulary; set the logits left out to -inf first"
+            )
 
 
 def _check_placed(name: str, facts: TensorFacts) -> None:

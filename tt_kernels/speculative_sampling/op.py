@@ -12,16 +12,18 @@ from tt_kernels.common.cores import check_on_device
 from tt_kernels.speculative_sampling.checks import (
     TensorFacts,
     UnsupportedError,
+    check_limits,
     check_problem,
+    check_rows,
     check_temperature,
     check_warpers,
 )
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD, build_program
+from tt_kernels.speculative_sampling.program import OUTCOME_HEAD, build_program, greedy_program
 
 if TYPE_CHECKING:
     import ttnn
 
-__all__ = ["UnsupportedError", "Verified", "VerificationError", "speculative_sampling"]
+__all__ = ["UnsupportedError", "Verified", "VerificationError", "greedy_verification", "speculative_sampling"]
 
 _REASONS = {
     1: "the tree or its tokens: a parent does not come before its child, or a token is not below the vocabulary's size",
@@ -60,7 +62,8 @@ class Verified:
         rows = ttnn.to_torch(self.outcome).tolist()
         path = slice(OUTCOME_HEAD, OUTCOME_HEAD + self.nodes)
         return [
-            UserOutcome(row[0], row[path][: row[1]], row[OUTCOME_HEAD + self.nodes :][: row[3]]) for row in rows
+            UserOutcome(row[0], row[path][: row[1]], row[OUTCOME_HEAD + self.nodes :][: row[3]])
+            for row in rows
         ]
 
     def check(self) -> list[UserOutcome]:
@@ -111,22 +114,26 @@ def speculative_sampling(
     check_warpers(top_k, top_p)
     temperature = check_temperature("temperature", temperature)
     draft_temperature = (
-        temperature if draft_temperature is None else check_temperature("draft_temperature", draft_temperature)
+        temperature
+        if draft_temperature is None
+        else check_temperature("draft_temperature", draft_temperature)
     )
     named = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
     if draft_logits is not None:
         named["draft_logits"] = draft_logits
     facts = {name: _facts(name, tensor) for name, tensor in named.items()}
     problem = check_problem(
-        facts["tokens"], facts["parents"], facts["target_logits"], facts.get("draft_logits"), facts["uniforms"]
+        facts["tokens"],
+        facts["parents"],
+        facts["target_logits"],
+        facts.get("draft_logits"),
+        facts["uniforms"],
     )
     device = target_logits.device()
     for name, tensor in named.items():
-        check_on_device(name, tensor, device)
+        _check_same_device(name, tensor, device)
     cores = _cores(device, grid)[: problem.users]
-    outcome = ttnn.empty(
-        [problem.users, OUTCOME_HEAD + 2 * problem.nodes], ttnn.int32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG
-    )
+    outcome = _empty_outcome(device, problem.users, problem.nodes)
     tensors = {
         "target": target_logits,
         "draft": draft_logits,
@@ -136,10 +143,57 @@ def speculative_sampling(
         "outcome": outcome,
     }
     program = build_program(
-        problem, tensors, cores, _l1_free(device), (1.0 / temperature, 1.0 / draft_temperature), with_replacement
+        problem,
+        tensors,
+        cores,
+        _l1_free(device),
+        (1.0 / temperature, 1.0 / draft_temperature),
+        with_replacement,
     )
     ttnn.generic_op([*named.values(), outcome], program)
     return Verified(outcome, problem.nodes)
+
+
+def greedy_verification(
+    tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax: ttnn.Tensor, vocab: int
+) -> Verified:
+    """Verification at temperature 0, from the target's choices alone: a child is accepted when its token is that of its
+    parent's row, and the bonus token is the choice after the last accepted node.
+
+    tokens: uint32, parents: int32 as of `speculative_sampling`; target_argmax: uint32 [users, nodes], ROW_MAJOR. vocab:
+    all tokens and choices are below it, or a status says so. Errors: UnsupportedError.
+    """
+    import ttnn
+
+    named = {"tokens": tokens, "parents": parents, "target_argmax": target_argmax}
+    facts = {name: _facts(name, tensor) for name, tensor in named.items()}
+    shape = facts["tokens"].shape
+    if len(shape) != 2:
+        raise UnsupportedError(f"tokens must be [users, nodes], their shape is {shape}")
+    check_limits(*shape, vocab)
+    for name, dtype in (("tokens", "UINT32"), ("parents", "INT32"), ("target_argmax", "UINT32")):
+        check_rows(name, facts[name], dtype, *shape)
+    device = tokens.device()
+    for name, tensor in named.items():
+        _check_same_device(name, tensor, device)
+    outcome = _empty_outcome(device, *shape)
+    tensors = {"parents": parents, "tokens": tokens, "choices": target_argmax, "outcome": outcome}
+    ttnn.generic_op([*named.values(), outcome], greedy_program(*shape, vocab, tensors))
+    return Verified(outcome, shape[1])
+
+
+def _empty_outcome(device, users: int, nodes: int):
+    import ttnn
+
+    shape = [users, OUTCOME_HEAD + 2 * nodes]
+    return ttnn.empty(shape, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
+
+
+def _check_same_device(name: str, tensor, device) -> None:
+    try:
+        check_on_device(name, tensor, device)
+    except ValueError as error:
+        raise UnsupportedError(str(error)) from error
 
 
 def _facts(name: str, tensor) -> TensorFacts:
@@ -162,7 +216,9 @@ def _cores(device, grid: tuple[int, int] | None) -> list[tuple[int, int]]:
     size = device.compute_with_storage_grid_size()
     columns, rows = grid or (size.x, size.y)
     if not (1 <= columns <= size.x and 1 <= rows <= size.y):
-        raise UnsupportedError(f"a grid of {columns}x{rows} cores is not within the device's {size.x}x{size.y}")
+        raise UnsupportedError(
+            f"a grid of {columns}x{rows} cores is not within the device's {size.x}x{size.y}"
+        )
     return [(x, y) for y in range(rows) for x in range(columns)]
 
 

@@ -18,7 +18,11 @@ KERNELS = Path(__file__).parent / "kernels"
 TILE_IDS = 1024
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
 OUTCOME_HEAD = 4
-CBS = {name: index for index, name in enumerate(("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch"))}
+SCRATCH_LINES = 6  # the tree's three and the outcome
+CBS = {
+    name: index
+    for index, name in enumerate(("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch"))
+}
 
 Core = tuple[int, int]
 
@@ -32,7 +36,7 @@ def buffer_bytes(problem: Problem) -> dict[str, tuple[str, int, int]]:
     """Of each circular buffer the format, the bytes of a page and the pages. The rows have a tile more, for gathered
     logits."""
     tiles = -(-problem.vocab // TILE_IDS)
-    scratch = -(-(6 * LINE_BYTES + 8 * tiles) // 32) * 32
+    scratch = -(-(SCRATCH_LINES * LINE_BYTES + 8 * tiles) // 32) * 32
     return {
         "cb_target": ("bfloat16", ROW_TILE_BYTES, tiles + 1),
         "cb_draft": ("bfloat16", ROW_TILE_BYTES, tiles + 1 if problem.has_draft else 1),
@@ -60,7 +64,6 @@ def build_program(
         "has_draft": int(problem.has_draft),
         "tiled": int(problem.tiled),
         "with_replacement": int(with_replacement),
-        "sigmoid": 0,
     }
     draft = tensors["target"] if tensors["draft"] is None else tensors["draft"]
     common = {
@@ -79,7 +82,12 @@ def build_program(
         KERNELS / "walker.cpp",
         ttnn.WriterConfigDescriptor(),
         constants=constants,
-        accessors={"target": tensors["target"], "draft": draft, "tree": tensors["tokens"], "outcome": tensors["outcome"]},
+        accessors={
+            "target": tensors["target"],
+            "draft": draft,
+            "tree": tensors["tokens"],
+            "outcome": tensors["outcome"],
+        },
         common=common,
         per_core={core: {"first_user": index} for index, core in enumerate(cores)},
         defines=[UNGATED_DEFINE],
@@ -97,6 +105,27 @@ def build_program(
         cbs=[_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()],
     )
     return require_ungated(program, "speculative_sampling")
+
+
+def greedy_program(users: int, nodes: int, vocab: int, tensors: dict):
+    """A ttnn.ProgramDescriptor of greedy verification. tensors: parents, tokens, choices, outcome."""
+    import ttnn
+
+    core = core_set((0, 0))
+    names = ("parents", "tokens", "choices", "outcome")
+    kernel = kernel_descriptor(
+        KERNELS / "greedy.cpp",
+        ttnn.WriterConfigDescriptor(),
+        cores=core,
+        constants={"cb_scratch": CBS["cb_scratch"]},
+        accessors={"tree": tensors["tokens"], "outcome": tensors["outcome"]},
+        common={"users": users, "nodes": nodes, "vocab": vocab}
+        | {name: tensors[name].buffer_address() for name in names},
+        defines=[UNGATED_DEFINE],
+    )
+    scratch = _circular_buffer("cb_scratch", core, "uint32", SCRATCH_LINES * LINE_BYTES, 1)
+    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[scratch])
+    return require_ungated(program, "greedy_verification")
 
 
 def _circular_buffer(name: str, cores, dtype: str, page: int, pages: int):

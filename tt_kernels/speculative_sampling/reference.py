@@ -11,6 +11,7 @@ the float32 exponential of each logit (relative error below EXP_ERROR), and the 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -34,15 +35,6 @@ class Outcome:
     status: int
     path: tuple[int, ...] = ()
     bonus: int = 0
-
-
-@dataclass(frozen=True)
-class Sigmoid:
-    """The lossy approximation: sigmoid((z - alpha) / (beta - alpha)) in the place of the softmax ("Optimized
-    Speculative Sampling", equation 5)."""
-
-    alpha: float = -1e3
-    beta: float = 1e3
 
 
 def uniform_words(uniforms: torch.Tensor) -> torch.Tensor:
@@ -70,11 +62,21 @@ def bad(logits: torch.Tensor) -> bool:
     return bool(logits.isnan().any() or (logits == math.inf).any() or not logits.isfinite().any())
 
 
-def draw(weights: torch.Tensor, uniform: int) -> int:
-    """The first token at which the sum of weights exceeds uniform / 2^32 of the whole. Never one of weight 0."""
-    sums = weights.cumsum(0)
-    goal = uniform * int(sums[-1]) >> UNIFORM_BITS
-    return int(torch.searchsorted(sums, torch.tensor(goal), right=True))
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """of: the weight of each token; sums: up to each, that included."""
+
+    of: list[int]
+    sums: list[int]
+
+    @classmethod
+    def on_grid(cls, weights: torch.Tensor) -> Weights:
+        grid = on_grid(weights)
+        return cls(grid.tolist(), grid.cumsum(0).tolist())
+
+    def draw(self, uniform: int) -> int:
+        """The first token at which the sum exceeds uniform / 2^32 of the whole. Never one of weight 0."""
+        return bisect_right(self.sums, uniform * self.sums[-1] >> UNIFORM_BITS)
 
 
 @dataclass(eq=False)
@@ -84,9 +86,8 @@ class Node:
 
     target: torch.Tensor
     draft: torch.Tensor | None
-    target_sum: int
-    draft_weights: torch.Tensor | None = None
-    draft_sum: int = 0
+    draft_weights: Weights | None = None
+    impossible: list[bool] = field(default_factory=list)
     residuals: dict = field(default_factory=dict)
 
 
@@ -112,7 +113,8 @@ class UserModel:
         self.draft_temperature = temperature if draft_temperature is None else draft_temperature
         self.with_replacement = with_replacement
         self.children = [
-            [child for child, parent in enumerate(self.parents) if parent == node] for node in range(len(self.parents))
+            [child for child, parent in enumerate(self.parents) if parent == node]
+            for node in range(len(self.parents))
         ]
         self._nodes: dict[int, Node | int] = {}
 
@@ -128,7 +130,7 @@ class UserModel:
                 return Outcome(node)
             accepted, weights = self._try_children(node, current, tokens, uniforms)
             if accepted is None:
-                return Outcome(FINE_STATUS, tuple(path), draw(weights, uniforms[0]))
+                return Outcome(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
             path.append(accepted)
             current = accepted
 
@@ -136,8 +138,8 @@ class UserModel:
         """u q / q_sum < p / p_sum, exactly."""
         return uniform * q * p_sum < p * q_sum << UNIFORM_BITS
 
-    def residual(self, node: Node, scales: tuple, tried: tuple[int, ...]) -> torch.Tensor:
-        """[vocab] int64, max(0, p - q) after each rejection in turn. scales: (of p, of q) for each; tried: tokens
+    def residual(self, node: Node, scales: tuple, tried: tuple[int, ...]) -> Weights:
+        """max(0, p - q) after each rejection in turn. scales: (of p, of q) for each; tried: tokens
         without weight."""
         key = (scales, tried)
         if key not in node.residuals:
@@ -146,7 +148,7 @@ class UserModel:
             for p_scale, q_scale in scales:
                 kept = (weights * p_scale).double() - node.draft.double() * float(q_scale)
                 weights = kept.float().clamp(min=0.0)
-            node.residuals[key] = on_grid(weights)
+            node.residuals[key] = Weights.on_grid(weights)
         return node.residuals[key]
 
     def _bad_tree(self, tokens: Sequence[int]) -> bool:
@@ -165,13 +167,13 @@ class UserModel:
         if bad(self.target[index]):
             return BAD_TARGET
         target = exponentials(self.target[index], self.temperature)
-        node = Node(target, None, int(on_grid(target).sum()))
+        node = Node(target, None)
         if self.draft is not None and self.children[index]:
             if bad(self.draft[index]):
                 return BAD_DRAFT
             node.draft = exponentials(self.draft[index], self.draft_temperature)
-            node.draft_weights = on_grid(node.draft)
-            node.draft_sum = int(node.draft_weights.sum())
+            node.impossible = (self.draft[index] == -math.inf).tolist()
+            node.draft_weights = Weights.on_grid(node.draft)
         return node
 
     def _try_children(self, node: Node, current: int, tokens: Sequence[int], uniforms: Sequence[int]):
@@ -179,10 +181,11 @@ class UserModel:
         scales: tuple = ()
         tried: tuple[int, ...] = ()
         seen: set[int] = set()
-        p_sum, q_sum = node.target_sum, node.draft_sum
+        p_sum = self.residual(node, scales, tried).sums[-1]
+        q_sum = 0 if node.draft is None else node.draft_weights.sums[-1]
         for child in self.children[current]:
             token = int(tokens[child])
-            p = int(self.residual(node, scales, tried)[token])
+            p = self.residual(node, scales, tried).of[token]
             if node.draft is None:
                 if self.accepts(uniforms[child], 1, 1, p, p_sum):
                     return child, None
@@ -190,14 +193,14 @@ class UserModel:
                     p_sum, tried = p_sum - p, (*tried, token)
                 continue
             dropped = token in seen and not self.with_replacement
-            if self.draft[current, token] == -math.inf or dropped or q_sum == 0:
+            if node.impossible[token] or dropped or q_sum == 0:
                 continue
-            q = int(node.draft_weights[token])
+            q = node.draft_weights.of[token]
             if self.accepts(uniforms[child], q, q_sum, p, p_sum):
                 return child, None
             seen.add(token)
             after = (*scales, (scale_of(p_sum), scale_of(q_sum)))
-            left = int(self.residual(node, after, (*tried, token)).sum())
+            left = self.residual(node, after, (*tried, token)).sums[-1]
             if left:
                 scales, tried, p_sum = after, (*tried, token), left
             if not self.with_replacement:
@@ -222,9 +225,9 @@ def speculative_sampling_reference(
     """Outcomes of all users. tokens, parents [users, nodes]; target, draft [users, nodes, vocab]; uniforms
     [users, nodes] words."""
     return [
-        UserModel(parents[user].tolist(), target[user], None if draft is None else draft[user], **options).verify(
-            tokens[user].tolist(), uniforms[user].tolist()
-        )
+        UserModel(
+            parents[user].tolist(), target[user], None if draft is None else draft[user], **options
+        ).verify(tokens[user].tolist(), uniforms[user].tolist())
         for user in range(tokens.shape[0])
     ]
 
@@ -232,7 +235,9 @@ def speculative_sampling_reference(
 def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[Outcome]:
     """Outcomes of all users where a token is accepted when it is the target's choice. All [users, nodes]."""
     outcomes = []
-    for user_tokens, user_parents, choices in zip(tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True):
+    for user_tokens, user_parents, choices in zip(
+        tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True
+    ):
         path, current, child = [], 0, 1
         while child < len(user_tokens):
             if user_parents[child] == current and user_tokens[child] == choices[current]:

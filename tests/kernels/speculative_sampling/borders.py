@@ -20,7 +20,11 @@ def walk(batch: Batch, user: int, temperature: float, draft_temperature: float, 
     nearest, path, node = float("inf"), [], 0
     while True:
         p = torch.softmax(batch.target[user, node].double() / temperature, 0)
-        q = None if batch.draft is None else torch.softmax(batch.draft[user, node].double() / draft_temperature, 0)
+        q = (
+            None
+            if batch.draft is None
+            else torch.softmax(batch.draft[user, node].double() / draft_temperature, 0)
+        )
         mass, accepted = 1.0, None
         for child in (i for i, parent in enumerate(parents) if parent == node):
             token = tokens[child]
@@ -48,8 +52,8 @@ def walk(batch: Batch, user: int, temperature: float, draft_temperature: float, 
             sums = p.cumsum(0)
             goal = uniforms[0] * float(sums[-1])
             bonus = int(torch.searchsorted(sums, torch.tensor(goal, dtype=torch.float64), right=True))
-            if uniforms[0] > 0:  # else the first token with mass
-                nearest = min(nearest, float((sums - goal).abs().min()) * mass / BOUND)
+            # With a uniform of 0 the border is that of a token whose mass is next to nothing.
+            nearest = min(nearest, float((sums[sums > 0] - goal).abs().min()) * mass / BOUND)
             return path, bonus, nearest
         path.append(accepted)
         node = accepted

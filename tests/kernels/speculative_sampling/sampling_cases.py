@@ -54,10 +54,26 @@ def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOU
     return found
 
 
+def greedy_body(device, tokens, parents, choices, vocab: int):
+    """The rows of outcomes of greedy verification."""
+    import ttnn
+
+    from tt_kernels.speculative_sampling.op import greedy_verification
+
+    words = [
+        upload(device, tokens, "uint32"),
+        upload(device, parents, "int32"),
+        upload(device, choices, "uint32"),
+    ]
+    return ttnn.to_torch(greedy_verification(*words, vocab).outcome).to(torch.int64)
+
+
 KINDS = ("flat", "sharp", "equal", "masked", "disjoint", "points")
 
 
-def random_batch(seed: int, users: int, nodes: int, vocab: int, kind: str, with_replacement: bool = False) -> Batch:
+def random_batch(
+    seed: int, users: int, nodes: int, vocab: int, kind: str, with_replacement: bool = False
+) -> Batch:
     """Trees, logits and drafted tokens of `users`. kind: flat or sharp rows; draft equal to the target; either with
     tokens at -inf; target and draft without a token in common; no draft at all."""
     generator = torch.Generator().manual_seed(seed)

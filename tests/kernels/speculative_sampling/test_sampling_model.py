@@ -19,6 +19,14 @@ from models.llama31_8b.reference.token_speculation.draft_verification import ver
 from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
 from tests.kernels.speculative_sampling.borders import walk
 from tests.kernels.speculative_sampling.sampling_cases import KINDS, Batch, random_batch
+from tt_kernels.speculative_sampling.checks import (
+    Problem,
+    TensorFacts,
+    UnsupportedError,
+    check_problem,
+    check_temperature,
+    check_warpers,
+)
 from tt_kernels.speculative_sampling.reference import (
     BAD_DRAFT,
     BAD_TARGET,
@@ -33,6 +41,7 @@ from tt_kernels.speculative_sampling.reference import (
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 100_000
+FEW = 20_000  # where a wrong sampler is to be found out
 # A right sampler fails with this probability, once and for all: the seeds are fixed.
 CHANCE = 1e-4
 
@@ -77,9 +86,13 @@ def test_every_decision_is_the_references_away_from_borders(kind, with_replaceme
             users += 1
             near += nearest < 1
             assert nearest < 1 or (path, bonus) == expected[user]
-            assert nearest < 1 or (outcome.status, list(outcome.path), outcome.bonus) == (FINE_STATUS, path, bonus)
+            assert nearest < 1 or (outcome.status, list(outcome.path), outcome.bonus) == (
+                FINE_STATUS,
+                path,
+                bonus,
+            )
     logger.info(f"{kind}: {near} of {users} verifications came to a border")
-    assert near < users / 20
+    assert near < users / 10
 
 
 def test_greedy_is_the_references():
@@ -98,13 +111,16 @@ def test_logits_that_are_no_numbers_end_in_a_status(value):
     for logits, status in ((batch.target, BAD_TARGET), (batch.draft, BAD_DRAFT)):
         kept = logits[0, 0, 7].clone()
         logits[0, 0, 7] = value
-        outcome = speculative_sampling_reference(batch.tokens, batch.parents, batch.target, batch.draft, batch.words)[0]
+        outcome = speculative_sampling_reference(
+            batch.tokens, batch.parents, batch.target, batch.draft, batch.words
+        )[0]
         assert (outcome.status, outcome.path, outcome.bonus) == (status, (), 0)
         logits[0, 0, 7] = kept
 
 
 @pytest.mark.parametrize(
-    "parents, tokens", [([0, 0], [1, 1]), ([-1, 1], [1, 1]), ([-1, -2], [1, 1]), ([-1, 0], [1, 40]), ([-1, 0], [1, -1])]
+    "parents, tokens",
+    [([0, 0], [1, 1]), ([-1, 1], [1, 1]), ([-1, -2], [1, 1]), ([-1, 0], [1, 40]), ([-1, 0], [1, -1])],
 )
 def test_trees_that_are_none_end_in_a_status(parents, tokens):
     batch = random_batch(0, 1, 2, 40, "flat")
@@ -141,7 +157,9 @@ def test_wide_numbers_of_the_kernel(tmp_path):
     program = tmp_path / "wide"
     subprocess.run(["g++", "-std=c++20", f"-I{ROOT}", str(source), "-o", str(program)], check=True)
     with open(tmp_path / "cases.txt") as cases_file:
-        lines = subprocess.run([program], stdin=cases_file, capture_output=True, text=True, check=True).stdout.split("\n")
+        lines = subprocess.run(
+            [program], stdin=cases_file, capture_output=True, text=True, check=True
+        ).stdout.split("\n")
     for (u, q, p, s, t), line in zip(cases, lines, strict=False):
         less, not_greater, share, bits = map(int, line.split())
         draft, target = u * q * s, p * t << 32
@@ -164,18 +182,30 @@ def chi_squared(counts: torch.Tensor, expected: torch.Tensor) -> float:
     return float(chi2.sf(sum((found - wanted) ** 2 / wanted for found, wanted in cells), len(cells) - 1))
 
 
-def two_tokens(model: UserModel, parents, vocab: int, draft_temperature: float, seed: int, coarse: int | None = None):
-    """Counts of the first two tokens of ROUNDS verifications, [vocab, vocab + 1] flattened; the last column is where
-    the second was not decided. Tokens are drawn from the model's draft at `draft_temperature`."""
+def two_tokens(
+    model: UserModel,
+    parents,
+    vocab: int,
+    drawn_at: float,
+    seed: int,
+    coarse: int | None = None,
+    rounds=ROUNDS,
+):
+    """Rows of nodes below the root are those of the root, so a second token has the distribution of the first.
+
+    Counts of the first two tokens of `rounds` verifications, [vocab, vocab + 1] flattened; the last column is where
+    the second was not decided. Tokens are drawn from the model's draft at `drawn_at`."""
     generator = torch.Generator().manual_seed(seed)
     nodes = len(parents)
-    tokens = torch.zeros(ROUNDS, nodes, dtype=torch.int64)
+    tokens = torch.zeros(rounds, nodes, dtype=torch.int64)
     for node in range(nodes):
         children = [child for child, parent in enumerate(parents) if parent == node]
         if children:
-            mass = torch.softmax(model.draft[node].double() / draft_temperature, 0).expand(ROUNDS, -1)
-            tokens[:, children] = torch.multinomial(mass, len(children), model.with_replacement, generator=generator)
-    words = torch.randint(0, 2**32, (ROUNDS, nodes), generator=generator)
+            mass = torch.softmax(model.draft[node].double() / drawn_at, 0).expand(rounds, -1)
+            tokens[:, children] = torch.multinomial(
+                mass, len(children), model.with_replacement, generator=generator
+            )
+    words = torch.randint(0, 2**32, (rounds, nodes), generator=generator)
     if coarse is not None:  # of the children, not of the bonus
         words[:, 1:] = words[:, 1:] >> (32 - coarse) << (32 - coarse)
     counts = torch.zeros(vocab, vocab + 1)
@@ -187,12 +217,12 @@ def two_tokens(model: UserModel, parents, vocab: int, draft_temperature: float, 
 
 
 def first_token_fits(model: UserModel, parents, seed: int, **options) -> float:
-    """The chi-squared probability of the first token. One more fact follows from exactness: rows of nodes below the
-    root are those of the root here, so that a second token, where there is one, has the same distribution."""
+    """The chi-squared probability of the first token of FEW verifications."""
     vocab = model.target.shape[-1]
-    counts = two_tokens(model, parents, vocab, options.pop("drawn_at", model.draft_temperature), seed, **options)
+    drawn_at = options.pop("drawn_at", model.draft_temperature)
+    counts = two_tokens(model, parents, vocab, drawn_at, seed, rounds=FEW, **options)
     target = torch.softmax(model.target[0].double() / model.temperature, 0)
-    return chi_squared(counts.sum(1), ROUNDS * target)
+    return chi_squared(counts.sum(1), FEW * target)
 
 
 def rows(seed: int, nodes: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -247,7 +277,8 @@ def test_a_closed_comparison_is_rejected():
 def test_a_residual_that_is_not_renormalised_is_rejected():
     target, draft = rows(7, len(TREE), 12)
     chances = [
-        first_token_fits(kind(TREE, target, draft), TREE, seed=5) for kind in (UserModel, ResidualNotRenormalised)
+        first_token_fits(kind(TREE, target, draft), TREE, seed=5)
+        for kind in (UserModel, ResidualNotRenormalised)
     ]
     assert chances[0] > CHANCE > chances[1]
 
@@ -266,9 +297,60 @@ def test_point_masses_keep_the_distribution():
     expected = torch.softmax(target[0].double(), 0)
     model = UserModel([-1, 0, 0], target, None)
     for pair in itertools.islice(itertools.permutations(range(6), 2), 3):
-        words = torch.randint(0, 2**32, (5000, 3), generator=generator)
+        words = torch.randint(0, 2**32, (3000, 3), generator=generator)
         counts = torch.zeros(6)
         for uniforms in words.tolist():
             outcome = model.verify([0, *pair], uniforms)
             counts[pair[outcome.path[0] - 1] if outcome.path else outcome.bonus] += 1
-        assert chi_squared(counts, 5000 * expected) > CHANCE
+        assert chi_squared(counts, 3000 * expected) > CHANCE
+
+
+# ------------------------------------------------------------------------------ what the op refuses
+
+
+def facts(**changed) -> list:
+    given = {
+        "tokens": TensorFacts((2, 3), "UINT32", "ROW_MAJOR"),
+        "parents": TensorFacts((2, 3), "INT32", "ROW_MAJOR"),
+        "target": TensorFacts((2, 3, 50), "BFLOAT16", "TILE"),
+        "draft": TensorFacts((2, 3, 50), "BFLOAT16", "TILE"),
+        "uniforms": TensorFacts((2, 3), "UINT32", "ROW_MAJOR"),
+    }
+    return list((given | changed).values())
+
+
+def test_shapes_are_read_from_tensors():
+    assert check_problem(*facts()) == Problem(2, 3, 50, True, True)
+    assert check_problem(*facts(draft=None)) == Problem(2, 3, 50, False, True)
+
+
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"tokens": TensorFacts((2, 4), "UINT32", "ROW_MAJOR")}, r"tokens must be UINT32 \[2, 3\].*\[2, 4\]"),
+        ({"parents": TensorFacts((2, 3), "UINT32", "ROW_MAJOR")}, "parents must be INT32.*UINT32"),
+        ({"draft": TensorFacts((2, 3, 50), "BFLOAT16", "ROW_MAJOR")}, "must be alike"),
+        ({"draft": TensorFacts((2, 3, 50), "FLOAT32", "TILE")}, "draft_logits must be bfloat16.*FLOAT32"),
+        ({"target": TensorFacts((3, 50), "BFLOAT16", "TILE"), "draft": None}, r"\(3, 50\)"),
+        (
+            {"target": TensorFacts((2, 33, 50), "BFLOAT16", "TILE"), "draft": None},
+            "nodes must be from 1 to 32, got 33",
+        ),
+        (
+            {"uniforms": TensorFacts((2, 3), "UINT32", "ROW_MAJOR", on_device=False)},
+            "uniforms must be interleaved",
+        ),
+    ],
+)
+def test_refused_tensors(changed, said):
+    with pytest.raises(UnsupportedError, match=said):
+        check_problem(*facts(**changed))
+
+
+def test_refused_numbers():
+    for value in (0.0, -1.0, math.nan, math.inf, "1", True):
+        with pytest.raises(UnsupportedError, match="temperature"):
+            check_temperature("temperature", value)
+    for warpers in ((40, 1.0), (0, 0.9)):
+        with pytest.raises(UnsupportedError, match="top_[kp]="):
+            check_warpers(*warpers)

@@ -22,7 +22,6 @@ namespace config {
 constexpr bool has_draft = get_named_compile_time_arg_val("has_draft") == 1;
 constexpr bool tiled = get_named_compile_time_arg_val("tiled") == 1;
 constexpr bool with_replacement = get_named_compile_time_arg_val("with_replacement") == 1;
-constexpr bool sigmoid = get_named_compile_time_arg_val("sigmoid") == 1;
 
 constexpr uint32_t cb_target = get_named_compile_time_arg_val("cb_target");
 constexpr uint32_t cb_draft = get_named_compile_time_arg_val("cb_draft");
@@ -46,13 +45,6 @@ enum Kind : uint32_t {
     weights,  // of tile `begin` the coarse parts, then the fine parts -> 2 tiles
 };
 enum Source : uint32_t { target, draft };
-// What is the weight of a logit.
-enum Weight : uint32_t {
-    exponential,         // exp((logit - largest) * sharpness), and residuals thereof
-    sigmoid_value,       // 1 / (1 + exp(-(centre + logit * sharpness)))
-    sigmoid_difference,  // of the target above the draft, times `factor`
-};
-
 // Words of a command. Floats as their bits.
 enum Word : uint32_t {
     kind,
@@ -60,16 +52,11 @@ enum Word : uint32_t {
     begin,
     stop,
     last_vectors,  // of the tile before stop, as weights.hpp counts them
-    weight,
-    // Of the target and of the draft; exponential: what is added to a logit, what it is then multiplied with.
+    // Of the target and of the draft: what is added to a logit, what it is then multiplied with.
     target_offset,
     target_sharpness,
     draft_offset,
     draft_sharpness,
-    // sigmoid: of the centre A its value, A * (1 - A); the factor of a difference.
-    sigmoid_centre,
-    sigmoid_slope,
-    sigmoid_factor,
     stages,        // residuals to form, each with:
     first_scales,  // of p, of q
 };

@@ -21,8 +21,8 @@ inline void start(const Accessor& logits, uint32_t user, uint32_t node, uint32_t
     if constexpr (config::tiled) {
         const uint32_t across = (vocab + tile_side - 1) / tile_side;
         const uint32_t half = tile_rows::face_rows * tile_rows::row_bytes;
-        const uint32_t offset =
-            node / tile_rows::face_rows * tile_rows::faces_across * half + node % tile_rows::face_rows * tile_rows::row_bytes;
+        const uint32_t face = node / tile_rows::face_rows * tile_rows::faces_across;
+        const uint32_t offset = face * half + node % tile_rows::face_rows * tile_rows::row_bytes;
         for (uint32_t column = 0; column < across; ++column) {
             const uint64_t from = logits.get_noc_addr(user * across + column) + offset;
             noc_async_read(from, to, tile_rows::row_bytes);

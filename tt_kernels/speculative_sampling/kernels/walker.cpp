@@ -9,22 +9,28 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
+#include "outcome.hpp"
 #include "row_reader.hpp"
 #include "wide.hpp"
 
 namespace {
 
-using Words = volatile tt_l1_ptr uint32_t*;
+using outcome::bad_draft;
+using outcome::bad_target;
+using outcome::bad_tree;
+using outcome::fine;
+using outcome::line_bytes;
+using outcome::nobody;
+using outcome::Words;
 using Logits = volatile tt_l1_ptr uint16_t*;
 
-enum Status : uint32_t { fine, bad_tree, bad_target, bad_draft };
-
-constexpr uint32_t nobody = 0xFFFFFFFF;
-constexpr uint32_t line_bytes = config::most_nodes * sizeof(uint32_t);
 constexpr uint32_t infinity = 0x7F800000, sign = 0x80000000;
 
 // Bits of floats as integers in the order of the numbers; NaNs lie beyond the infinities.
-int32_t ordered(uint32_t bits) { return bits & sign ? -static_cast<int32_t>(bits & ~sign) : static_cast<int32_t>(bits); }
+int32_t ordered(uint32_t bits) {
+    const int32_t magnitude = static_cast<int32_t>(bits & ~sign);
+    return bits & sign ? -magnitude : magnitude;
+}
 
 // A whole number as weights.hpp leaves it.
 int32_t whole(uint32_t bits) { return static_cast<int32_t>(bits - 0x4B400000); }
@@ -51,11 +57,16 @@ public:
     }
 
     template <typename Targets, typename Drafts>
-    void walk(const Targets& targets, const Drafts& drafts, uint32_t user, uint32_t target_sharpness, uint32_t draft_sharpness) {
+    void walk(
+        const Targets& targets,
+        const Drafts& drafts,
+        uint32_t user,
+        uint32_t target_sharpness,
+        uint32_t draft_sharpness) {
         target_.sharpness = target_sharpness;
         draft_.sharpness = draft_sharpness;
         length_ = 0;
-        uint32_t status = tree_is_good() ? fine : bad_tree;
+        uint32_t status = outcome::tree_is_good(parents_, tokens_, nodes_, vocab_) ? fine : bad_tree;
         uint32_t node = 0, bonus = 0;
         while (status == fine) {
             row_reader::start(targets, user, node, nodes_, vocab_, target_.address);
@@ -79,7 +90,7 @@ public:
             path(length_++) = child;
             node = child;
         }
-        report(status, bonus);
+        outcome::report(outcome_, tokens_, nodes_, status, length_, bonus);
     }
 
     void end() {
@@ -90,12 +101,9 @@ public:
     uint32_t parents() const { return scratch_; }
     uint32_t tokens() const { return scratch_ + line_bytes; }
     uint32_t uniforms() const { return scratch_ + 2 * line_bytes; }
-    uint32_t outcome() const { return scratch_ + 3 * line_bytes; }
-    uint32_t outcome_bytes() const { return (outcome_head + 2 * nodes_) * sizeof(uint32_t); }
+    uint32_t result() const { return scratch_ + 3 * line_bytes; }
 
 private:
-    static constexpr uint32_t outcome_head = 4;  // status, length, bonus, visited nodes; then the path, and the tokens
-
     uint32_t vocab_, nodes_, tiles_;
     uint32_t scratch_;
     Words parents_, tokens_, uniforms_, outcome_;
@@ -108,8 +116,8 @@ private:
     uint32_t scales_[2 * config::most_nodes];
     bool stale_ = false;  // whether tile_sums_ are of other weights
 
-    Words line(uint32_t index) const { return reinterpret_cast<Words>(scratch_ + index * line_bytes); }
-    volatile tt_l1_ptr uint32_t& path(uint32_t i) { return outcome_[outcome_head + i]; }
+    Words line(uint32_t index) const { return outcome::line(scratch_, index); }
+    volatile tt_l1_ptr uint32_t& path(uint32_t i) { return outcome_[outcome::head + i]; }
 
     // The first child of `node` from `from` on; nodes_ if there is none.
     uint32_t next_child(uint32_t node, uint32_t from) const {
@@ -117,14 +125,6 @@ private:
             ++from;
         }
         return from;
-    }
-
-    bool tree_is_good() const {
-        bool good = parents_[0] == nobody;
-        for (uint32_t i = 0; i < nodes_; ++i) {
-            good = good && (parents_[i] == nobody || (parents_[i] < i && tokens_[i] < vocab_));
-        }
-        return good;
     }
 
     // Vectors of the tile before `stop`: of the gathered logits, the row's last tile, or a whole one.
@@ -141,7 +141,6 @@ private:
         words[command::stop] = stop;
         words[command::last_vectors] = vectors_before(stop);
         words[command::source] = command::target;
-        words[command::weight] = command::exponential;
         words[command::stages] = 0;
         return words;
     }
@@ -169,7 +168,7 @@ private:
     }
     static void end_result() { cb_pop_front(config::cb_result, command::result_pages); }
 
-    // Largest logit and sum of weights of a row that has just been read; false for a NaN, an infinity or nothing finite.
+    // Largest logit and sum of weights of a row that has just been read; false for a NaN, infinity or nothing finite.
     bool prepare(Row& row, uint32_t source) {
         row_reader::fill(row.address, vocab_);
         Words words = begin_command(command::range, 0, tiles_);
@@ -352,22 +351,6 @@ private:
         end_result();
         return tile * config::tile_ids + place;
     }
-
-    void report(uint32_t status, uint32_t bonus) {
-        const bool good = status == fine;
-        const uint32_t length = good ? length_ : 0;
-        outcome_[0] = status;
-        outcome_[1] = length;
-        outcome_[2] = good ? bonus : 0;
-        outcome_[3] = good ? length + 1 : 0;
-        for (uint32_t i = length; i < nodes_; ++i) {
-            path(i) = nobody;
-        }
-        for (uint32_t i = 0; i < nodes_; ++i) {
-            const uint32_t token = i < length ? tokens_[path(i)] : bonus;
-            outcome_[outcome_head + nodes_ + i] = good && i <= length ? token : nobody;
-        }
-    }
 };
 
 }  // namespace
@@ -387,7 +370,7 @@ void kernel_main() {
         noc_async_read(uniforms.get_noc_addr(user), walker.uniforms(), bytes);
         noc_async_read_barrier();
         walker.walk(targets, drafts, user, COMMON_ARG(target_sharpness), COMMON_ARG(draft_sharpness));
-        noc_async_write(walker.outcome(), outcomes.get_noc_addr(user), walker.outcome_bytes());
+        noc_async_write(walker.result(), outcomes.get_noc_addr(user), outcome::bytes(COMMON_ARG(nodes)));
         noc_async_write_barrier();
     }
     walker.end();
