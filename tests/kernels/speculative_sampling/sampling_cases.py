@@ -68,6 +68,24 @@ def greedy_body(device, tokens, parents, choices, vocab: int):
     return ttnn.to_torch(greedy_verification(*words, vocab).outcome).to(torch.int64)
 
 
+def build_body(device, users: int, nodes: int, vocab: int) -> tuple[int, ...]:
+    """Build a call on tensors without contents; the shape of its outcome."""
+    import ttnn
+
+    from tt_kernels.speculative_sampling.op import speculative_sampling
+
+    def empty(shape, dtype, layout):
+        return ttnn.empty(shape, dtype, layout, device, ttnn.DRAM_MEMORY_CONFIG)
+
+    rows = [
+        empty([users, nodes], dtype, ttnn.ROW_MAJOR_LAYOUT)
+        for dtype in (ttnn.uint32, ttnn.int32, ttnn.uint32)
+    ]
+    tokens, parents, uniforms = rows
+    target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
+    return tuple(speculative_sampling(tokens, parents, target, draft, uniforms).outcome.shape)
+
+
 KINDS = ("flat", "sharp", "equal", "masked", "disjoint", "points")
 
 

@@ -25,7 +25,6 @@ inline Product multiply(uint64_t a, uint64_t b) {
 }
 
 inline bool less(const Product& a, const Product& b) { return a.high != b.high ? a.high < b.high : a.low < b.low; }
-inline bool not_greater(const Product& a, const Product& b) { return !less(b, a); }
 
 // u / 2^32 * q * p_sum, and p * q_sum, both times 2^32. p, q below 2^32; sums below 2^63.
 inline Product scaled_draft(uint32_t u, uint32_t q, uint64_t p_sum) {
