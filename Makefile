@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 #   make demo   sets everything up and streams text from a trained model with attention-level speculation
-#   make test   sets everything up and passes the tests
+#   make test   sets everything up, lints and passes the tests
+#   make test-fast   the tests without simulator, mock mesh and board; make lint: style and types alone
 # PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options; JOBS is how many test
 # processes run at once (a simulated chip or a mock mesh takes up to a gigabyte, and each process holds up to three).
 
@@ -14,11 +15,11 @@ DEMO_ARGS ?= --prompt-file models/llama31_8b/demo/sample_prompt.txt --attention 
 PYTEST_ARGS ?=
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 
-.PHONY: help setup setup-test demo test doctor clean
+.PHONY: help setup setup-test setup-lint demo lint format test test-fast doctor clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '4,7s/^# *//p' Makefile
+	@sed -n '4,8s/^# *//p' Makefile
 
 # The stamps make the second run a no-op; they are redone when what they install from changes.
 $(VENV)/.stamp-venv: scripts/find_python.sh
@@ -36,18 +37,40 @@ $(VENV)/.stamp-test: $(VENV)/.stamp-base
 	@$(PIP_INSTALL) -e '.[sim,test]'
 	@touch $@
 
+$(VENV)/.stamp-lint: $(VENV)/.stamp-base
+	@echo "Installing the lint tools"
+	@$(PIP_INSTALL) -e '.[lint]'
+	@touch $@
+
 setup: $(VENV)/.stamp-base
 
 setup-test: $(VENV)/.stamp-test
 
+setup-lint: $(VENV)/.stamp-lint
+
 demo: setup
 	$(PY) -m models.llama31_8b.demo $(DEMO_ARGS)
 
+# Kernels and headers of C++; mypy reads the modules that pyproject.toml lists, those without ttnn.
+lint: setup-lint
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	git ls-files '*.cpp' '*.hpp' '*.h' | xargs $(VENV)/bin/clang-format --dry-run -Werror
+	$(PY) -m mypy
+
+format: setup-lint
+	$(VENV)/bin/ruff format .
+	git ls-files '*.cpp' '*.hpp' '*.h' | xargs $(VENV)/bin/clang-format -i
+
 # One thread a process: several with a thread a core each only wait for each other.
 # Without the RISC-V compiler the simulated tests are reported as not run; the rest must still pass.
-test: setup-test
+test: lint setup-test
 	-$(PY) -m runtime_patches.simulated_n150 doctor --install
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-fast: setup-test
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+		-m "not sim and not mock_mesh and not silicon" $(PYTEST_ARGS)
 
 doctor: setup-test
 	$(PY) -m runtime_patches.simulated_n150 doctor

@@ -44,6 +44,8 @@ setup(
             "hypothesis>=6.130",
             "scipy>=1.11",
         ],
+        # Formatters differ from release to release: the same ones everywhere.
+        "lint": ["ruff==0.17.6", "mypy==2.4.1", "clang-format==23.1.5", "pre-commit>=4"],
     },
-    entry_points={"console_scripts": ["llama-alspec=models.llama31_8b.demo.demo:main"]},
+    entry_points={"console_scripts": ["llama-alspec=models.llama31_8b.demo.__main__:main"]},
 )

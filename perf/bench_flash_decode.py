@@ -38,13 +38,22 @@ TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class Point:
-    """A shape: cached tokens, tokens a chunk, and how it is run."""
+    """A shape: cached tokens, tokens a chunk, and how it is run. last, whole_tail: of the predictor, by default
+    chunk_size tokens at either end."""
 
     context: int
     chunk_size: int
     head_dim: int = 64
     heads: int = 4
     workers: int = 1
+    last: int | None = None
+    whole_tail: bool = False
+
+    @property
+    def guess(self) -> str:
+        """The tokens of the guess: of a chunk, or first + last; + where the tail is whole."""
+        sizes = f"{self.chunk_size}" if self.last is None else f"{self.chunk_size} + {self.last}"
+        return sizes + ("+" if self.whole_tail else "")
 
     @property
     def chunks(self) -> int:
@@ -81,6 +90,13 @@ POINTS = [
     Point(1024, 128),
     Point(1024, 32, workers=7),
 ]
+# Predictors at a context that ends just after a tile boundary, where the tail of the first holds the fewest tokens.
+PREDICTOR_POINTS = [
+    Point(1025, 128),
+    Point(1025, 128, whole_tail=True),
+    Point(1025, 64, last=192),
+    Point(1025, 192, last=64),
+]
 LONG_POINTS = [
     *POINTS, Point(256, 64), Point(768, 64), Point(512, 64, head_dim=128),
     Point(512, 64, workers=2), Point(1024, 64, workers=2), Point(1024, 32, workers=2), Point(1024, 32, workers=4),
@@ -99,6 +115,7 @@ def measure_point(device, point: Point) -> Cycles:
     from tt_kernels.speculative_flash_decode.op import (
         PairMember,
         Peer,
+        Predictor,
         ProgramConfig,
         flash_decode,
         speculative_flash_decode_pair,
@@ -115,7 +132,7 @@ def measure_point(device, point: Point) -> Cycles:
         return ttnn.from_torch(values, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
 
     q = tile(1, 1, point.heads, point.head_dim)
-    k, v = (tile(1, 1, point.context, point.head_dim) for _ in range(2))
+    k, v = (tile(1, 1, -(-point.context // 32) * 32, point.head_dim) for _ in range(2))
     at = words(torch.tensor([point.context - 1], dtype=torch.int32), ttnn.int32)
     exchange = ((4, 1), (4, 3))
     pairs = CorePair(device, exchange)
@@ -131,8 +148,10 @@ def measure_point(device, point: Point) -> Cycles:
     def exact():
         flash_decode(q, k, v, at, chunk_size=point.chunk_size, program_config=configs[0])
 
+    predictor = Predictor(point.chunk_size, point.last or point.chunk_size, point.whole_tail)
+
     def pair():
-        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, peer=peer)
+        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, predictor=predictor, peer=peer)
 
     def held(launch):
         with held_at_start_line(device):
@@ -214,7 +233,7 @@ def report(results: list[tuple[Point, Cycles]]) -> str:
     ]
     for point, cycles in results:
         lines.append(
-            f"| {point.context} | {point.chunk_size} | {point.chunks} | {point.head_dim} | {point.workers} | "
+            f"| {point.context} | {point.guess} | {point.chunks} | {point.head_dim} | {point.workers} | "
             f"{cycles.exact} | {cycles.sender} | {cycles.overhead:.3f} | {cycles.guess} | "
             f"{cycles.guess_share:.0%} | {cycles.receiver} |"
         )
@@ -272,12 +291,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers a head"
     )
+    parser.add_argument("--predictors", action="store_true", help="only the predictors, at one context")
     parser.add_argument("--json", type=new_file, help="also write the results there")
     parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
     parser.add_argument("--points", help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    points = LONG_POINTS if options.long else POINTS
+    points = PREDICTOR_POINTS if options.predictors else LONG_POINTS if options.long else POINTS
     if options.points:
         points = [Point(**point) for point in json.loads(options.points)]
     if options.worker:

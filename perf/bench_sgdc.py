@@ -6,7 +6,8 @@
   and the program run from stock kernel stubs;
 - setting the gate from a priority, with and without the outcome log, and opening it again;
 - the exchange of a tensor over the virtual pair, by size;
-- figure 13 of the paper on the virtual pair: see `perf.sgdc_layers`.
+- figure 13 of the paper on the virtual pair: see `perf.sgdc_layers`; and on two chips that run at once, beside it:
+  see `perf.sgdc_chips`.
 
 The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
 """
@@ -21,13 +22,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from perf import sgdc_chips
 from perf.files import new_file
 
 KERNEL_CYCLES = 10_000
 TARGET = 0.05
 DEPTH = 1024  # of the reference op, which takes about KERNEL_CYCLES with it
 EXCHANGE_TILES = (2, 8, 32, 128)
-PARTS = ("gate", "exchange", "layers")
+PARTS = ("gate", "exchange", "layers", "chips")
 WORKER = "--worker"  # how the measuring process is started: with a file for its answer and the parts
 STOCK = "stock"  # the part that is measured on stock stubs, beside "gate"
 GRID = "4x2"
@@ -114,6 +116,7 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
 
 def report(results: dict) -> str:
     """The results of `run` as text."""
+    from perf.sgdc_chips import compare
     from perf.sgdc_layers import as_text
 
     lines = []
@@ -124,6 +127,8 @@ def report(results: dict) -> str:
         lines.append(f"exchange over the NoC, bf16 tiles: {sizes}")
     if layers := results.get("layers"):
         lines.append(as_text(layers))
+    if chips := results.get("chips"):
+        lines += compare(results.get("layers", {}), chips)
     return "\n".join(lines)
 
 
@@ -147,7 +152,9 @@ def run(parts: list[str]) -> dict:
     """Measure in processes of their own, each on a simulated chip."""
     from runtime_patches import sgdc
 
-    results = _measured(parts, sgdc.overlays())
+    results = _measured([part for part in parts if part != "chips"], sgdc.overlays())
+    if "chips" in parts:
+        results |= _measured(["chips"], sgdc.overlays())
     if "gate" in parts:
         stock = _measured([STOCK], {})[STOCK]
         results["gate"] = {"op, run from stock stubs": stock} | results["gate"]
@@ -158,7 +165,12 @@ def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
     from runtime_patches.cycles import CYCLE_VARIABLES, cycle_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
-    variables = simulated_environment(GRID, {**overlays, **cycle_overlays()}) | CYCLE_VARIABLES
+    if not parts:
+        return {}
+    where = {"grid": GRID}
+    if parts == ["chips"]:
+        where = {"grid": sgdc_chips.GRID, "mesh": sgdc_chips.MESH, "dispatch": "fast"}
+    variables = simulated_environment(overlays={**overlays, **cycle_overlays()}, **where) | CYCLE_VARIABLES
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "results.json"
         command = [sys.executable, "-m", "perf.bench_sgdc", WORKER, str(answer), *parts]
@@ -173,8 +185,18 @@ def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
 def _work(answer: Path, parts: list[str]) -> None:
     import ttnn
 
-    device = ttnn.open_device(device_id=0)
+    from perf.sgdc_chips import measure_chips_patterns
     from perf.sgdc_layers import measure_patterns
+    from runtime_patches.simulated_n150.dispatch import opening_options
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+    if parts == ["chips"]:
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+        size = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+        options = opening_options("fast") | {"worker_l1_size": size}
+        device = ttnn.open_mesh_device(ttnn.MeshShape(*sgdc_chips.MESH), **options)
+    else:
+        device = ttnn.open_device(device_id=0)
 
     if parts != [STOCK]:
         from tt_kernels.compute_gate.op import clear_compute_gate
@@ -184,10 +206,13 @@ def _work(answer: Path, parts: list[str]) -> None:
         "gate": measure_gate,
         "exchange": measure_exchange,
         "layers": measure_patterns,
+        "chips": measure_chips_patterns,
         STOCK: measure_stock,
     }
     results = {part: measures[part](device) for part in parts}
     answer.write_text(json.dumps(results))
+    if parts == ["chips"]:
+        os._exit(0)  # the answer is there, and closing a mesh takes seconds a chip
     ttnn.close_device(device)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.config import preset
+from models.llama31_8b.tt.memory import DoesNotFit, budget
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
 from models.llama31_8b.tt.precision import PLANS, precision_plan
 from runtime_patches import sgdc
@@ -26,7 +27,7 @@ from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.environment import mock_environment, process_environment
 
-from .roofline import MESHES, DoesNotFit, budget
+from .roofline import MESHES
 
 MODEL = "llama-3.1-8b"
 USERS, CAPACITY, CHUNK = 32, 1024, 512

@@ -4,99 +4,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
-from models.llama31_8b.command_line import OneLineParser
-from models.llama31_8b.config import PRESETS, LlamaConfig, preset
-from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshPlan
-from models.llama31_8b.tt.precision import PLANS, PrecisionPlan, bytes_of, precision_plan
+from models.llama31_8b.command_line import OneLineParser, reader_left
+from models.llama31_8b.config import PRESETS, preset
+from models.llama31_8b.tt.memory import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
+from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshPlan
+from models.llama31_8b.tt.precision import PLANS, precision_plan
 from perf.estimator.tables import read_rows
 
-DRAM_BYTES_PER_S = 288e9  # Wormhole at 12 GT/s
-# Left for captured traces, a prefill chunk's activations and the runtime.
-RESERVE_BYTES = 512 * 1024**2
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
 CONTEXTS = (1024, 32768, 65536, 131072)
-MAX_USERS = 32
-
-
-class DoesNotFit(ValueError):
-    """The plan needs more DRAM than a chip has; the message states both."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Bytes of one chip. weights: read at each step; embedding: all of it held, a row a user read.
-
-    kv_cache: of all users at the full context; decode attention reads all of it. rotary: cosine and sine
-    tables.
-    """
-
-    weights: int
-    norms: int
-    embedding: int
-    kv_cache: int
-    rotary: int
-    read_per_step: int
-
-    @property
-    def held(self) -> int:
-        return self.weights + self.norms + self.embedding + self.kv_cache + self.rotary
-
-    @property
-    def needed(self) -> int:
-        return self.held + RESERVE_BYTES
-
-    def tokens_per_s(self, bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
-        """The bound for one user: steps a second when nothing but reading costs time."""
-        return bytes_per_s / self.read_per_step
-
-    def check(self, what: str, dram_bytes: int = DRAM_BYTES) -> None:
-        """Raises DoesNotFit."""
-        if self.needed > dram_bytes:
-            raise DoesNotFit(
-                f"{what} needs {self.needed} bytes a chip ({_gb(self.needed)} GB: weights and norms "
-                f"{_gb(self.weights + self.norms)}, embedding {_gb(self.embedding)}, "
-                f"KV cache {_gb(self.kv_cache)}, RoPE {_gb(self.rotary)}, "
-                f"reserve {_gb(RESERVE_BYTES)}); an N150 has {dram_bytes} ({_gb(dram_bytes)} GB)"
-            )
-
-
-def budget(config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: int, users: int = 1) -> Budget:
-    """DRAM of one chip. context: cached positions a user, in whole tiles. Raises ValueError for values out of
-    range, MeshError for a mesh that cannot split the model."""
-    mesh.check_model(config)
-    if not 1 <= users <= MAX_USERS:
-        raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
-    if not 1 <= context <= config.max_position_embeddings:
-        raise ValueError(f"context must be 1 to {config.max_position_embeddings}, got {context}")
-    hidden, ffn, dim = config.hidden_size, config.intermediate_size, config.head_dim
-    heads, kv_heads, tp = config.num_attention_heads, config.num_key_value_heads, mesh.tp
-    weights = 0
-    for index in range(config.num_hidden_layers):
-        of = plan.of_layer(index)
-        weights += bytes_of(hidden * (heads + 2 * kv_heads) * dim // tp, of.qkv)
-        weights += bytes_of(hidden * heads * dim // tp, of.wo)
-        weights += sum(bytes_of(hidden * ffn // tp, dtype) for dtype in (of.ff1, of.ff3, of.ff2))
-    weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, plan.lm_head)
-    norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
-    positions = -(-context // TILE) * TILE
-    kv_cache = (
-        2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
-    )
-    row = 2 * hidden // tp
-    return Budget(
-        weights=weights,
-        norms=norms,
-        embedding=config.vocab_size * row,
-        kv_cache=kv_cache,
-        rotary=2 * 2 * positions * dim,
-        read_per_step=weights + norms + kv_cache + users * (row + 2 * 2 * dim),
-    )
 
 
 def published(chips: int, plan: str, context: int) -> float | None:
@@ -138,10 +61,6 @@ def rows(
     return table
 
 
-def _gb(count: int) -> str:
-    return f"{count / 1e9:.2f}"
-
-
 def _print(table: list[dict], rate: float) -> None:
     print(f"GB (1e9 bytes) a chip; bound at {rate / 1e9:g} GB/s; published: tt-metal PERF.md, see perf/data")
     print(f"{'mesh':5} {'plan':22} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} {'needed':>7} "
@@ -149,9 +68,9 @@ def _print(table: list[dict], rate: float) -> None:
     for row in table:
         bound, known = row["bound_tokens_per_s"], row["published_tokens_per_s"]
         print(
-            f"{row['mesh']:5} {row['plan']:22} {row['context']:7} {_gb(row['weights']):>8} "
-            f"{_gb(row['kv_cache']):>6} {_gb(row['held']):>6} {_gb(row['needed']):>7} "
-            f"{_gb(row['read_per_step']):>6} {f'{bound:.1f}' if bound else 'refused':>11} {known or '-':>9} "
+            f"{row['mesh']:5} {row['plan']:22} {row['context']:7} {gb(row['weights']):>8} "
+            f"{gb(row['kv_cache']):>6} {gb(row['held']):>6} {gb(row['needed']):>7} "
+            f"{gb(row['read_per_step']):>6} {f'{bound:.1f}' if bound else 'refused':>11} {known or '-':>9} "
             f"{f'{known / bound:.0%}' if known and bound else '-':>8}"
         )
 
@@ -182,15 +101,23 @@ def main(argv: Sequence[str] | None = None) -> int:
                      options.precision_overrides)  # fmt: skip
     except ValueError as error:
         parser.error(str(error))
+    try:
+        _show(options, table, rate)
+    except BrokenPipeError:
+        return reader_left()
+    refused = [row["refused"] for row in table if row["refused"]]
+    for reason in refused:
+        print(f"refused: {reason}", file=sys.stderr)
+    return 2 if len(refused) == len(table) else 0
+
+
+def _show(options: argparse.Namespace, table: list[dict], rate: float) -> None:
     if options.json:
         print(json.dumps({"model": options.model, "dram_bytes": DRAM_BYTES, "reserve_bytes": RESERVE_BYTES,
                           "dram_bytes_per_s": rate, "rows": table}, allow_nan=False))  # fmt: skip
     else:
         _print(table, rate)
-    refused = [row["refused"] for row in table if row["refused"]]
-    for reason in refused:
-        print(f"refused: {reason}", file=sys.stderr)
-    return 2 if len(refused) == len(table) else 0
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -227,49 +227,50 @@ class _Pair:
 
     def _mlp(self) -> None:
         """The MLP-like op of both members, each on the first core of its row."""
-        import ttnn
+        launch_mlp({(0, y): (self.residuals[y], self.outputs[y]) for y in range(2)}, self.weights)
 
-        from tt_kernels.common.cores import core_set
-        from tt_kernels.common.kernel import kernel_descriptor
 
-        cores = core_set((0, 0), (0, 1))
-        reads = {
-            (0, y): {
-                "activations": self.residuals[y].buffer_address(),
-                "weights": self.weights.buffer_address(),
-            }
-            for y in range(2)
-        }
-        writes = {(0, y): {"output": self.outputs[y].buffer_address()} for y in range(2)}
-        sizes = {"depth": DEPTH, "columns": COLUMNS}
-        kernels = [
-            kernel_descriptor(
-                KERNELS / "mlp_reader.cpp",
-                ttnn.ReaderConfigDescriptor(),
-                constants=sizes | {"batch": BATCH},
-                accessors={"activations": self.residuals[0], "weights": self.weights},
-                per_core=reads,
-            ),
-            kernel_descriptor(
-                KERNELS / "mlp_compute.cpp", ttnn.ComputeConfigDescriptor(), cores=cores, constants=sizes
-            ),
-            kernel_descriptor(
-                KERNELS / "mlp_writer.cpp",
-                ttnn.WriterConfigDescriptor(),
-                constants={"columns": COLUMNS},
-                accessors={"output": self.outputs[0]},
-                per_core=writes,
-            ),
-        ]
-        page = 2048
-        cbs = []
-        for index, pages in ((0, 2 * BATCH), (1, 2 * BATCH), (2, 2)):
-            form = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.bfloat16, page_size=page)
-            cbs.append(
-                ttnn.CBDescriptor(total_size=pages * page, core_ranges=cores, format_descriptors=[form])
-            )
-        program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs)
-        ttnn.generic_op([*self.residuals, self.weights, *self.outputs], program)
+def launch_mlp(places: dict, weights) -> None:
+    """A row of tiles times a matrix, on one core a member: {(x, y): (activations, output)}, on every chip of a mesh."""
+    import ttnn
+
+    from tt_kernels.common.cores import core_set
+    from tt_kernels.common.kernel import kernel_descriptor
+
+    cores = core_set(*places)
+    inputs, outputs = zip(*places.values(), strict=True)
+    reads = {
+        core: {"activations": given.buffer_address(), "weights": weights.buffer_address()}
+        for core, (given, _) in places.items()
+    }
+    writes = {core: {"output": output.buffer_address()} for core, (_, output) in places.items()}
+    sizes = {"depth": DEPTH, "columns": COLUMNS}
+    kernels = [
+        kernel_descriptor(
+            KERNELS / "mlp_reader.cpp",
+            ttnn.ReaderConfigDescriptor(),
+            constants=sizes | {"batch": BATCH},
+            accessors={"activations": inputs[0], "weights": weights},
+            per_core=reads,
+        ),
+        kernel_descriptor(
+            KERNELS / "mlp_compute.cpp", ttnn.ComputeConfigDescriptor(), cores=cores, constants=sizes
+        ),
+        kernel_descriptor(
+            KERNELS / "mlp_writer.cpp",
+            ttnn.WriterConfigDescriptor(),
+            constants={"columns": COLUMNS},
+            accessors={"output": outputs[0]},
+            per_core=writes,
+        ),
+    ]
+    page = 2048
+    cbs = []
+    for index, pages in ((0, 2 * BATCH), (1, 2 * BATCH), (2, 2)):
+        form = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.bfloat16, page_size=page)
+        cbs.append(ttnn.CBDescriptor(total_size=pages * page, core_ranges=cores, format_descriptors=[form]))
+    program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs)
+    ttnn.generic_op([*inputs, weights, *outputs], program)
 
 
 def _tile(device, *shape):

@@ -13,12 +13,15 @@ program, stock ops included, is counted without a change to its kernels:
     ...
     counts = measure(device, lambda: ttnn.add(a, b))      # in the worker
     counts[0, 0].math.cycles, counts[0, 0].program.cycles
+
+The clocks of the chips of a simulated mesh are one clock: with fast dispatch, where chips run on their own,
+:func:`measure_chips` puts the programs of several on one time axis.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,18 +88,41 @@ def measure(
     at, default all compute cores. Returns {(x, y): CoreCycles} of the cores that ran a kernel.
     Errors: RuntimeRootError when the runtime root of this process does not count cycles.
     """
+    if device.get_num_devices() != 1:
+        raise ValueError(f"measure is for one chip, and these are {device.get_num_devices()}: measure_chips")
+    return measure_chips([device], run, grid)[0]
+
+
+def measure_chips(
+    devices: Sequence, run: Callable[[], object], grid: tuple[int, int] | None = None
+) -> list[dict[tuple[int, int], CoreCycles]]:
+    """As `measure`, of the chips of several devices: of each mesh in its own order, one after the other.
+
+    devices: open devices, meshes or submeshes; `run` launches programs on any of them. A mesh and a submesh of it do
+    not go together, since an op of the one after an op of the other needs ``quiesce_devices`` in between.
+    """
     import ttnn
 
     _check_root()
-    size = device.compute_with_storage_grid_size()
-    columns, rows = grid or (size.x, size.y)
-    if not (1 <= columns <= size.x and 1 <= rows <= size.y):
-        raise ValueError(f"the grid {columns}x{rows} is not within the device's {size.x}x{size.y}")
-    counts = _Collector(device, columns, rows)
-    counts.collect()  # clears what ran before
+    sizes = []
+    for device in devices:
+        size = device.compute_with_storage_grid_size()
+        columns, rows = grid or (size.x, size.y)
+        if not (1 <= columns <= size.x and 1 <= rows <= size.y):
+            raise ValueError(f"the grid {columns}x{rows} is not within the device's {size.x}x{size.y}")
+        sizes.append((columns, rows))
+    collectors = [_Collector(device, *size) for device, size in zip(devices, sizes, strict=True)]
+    for collector in collectors:
+        collector.collect()  # clears what ran before
+    for device in devices:
+        ttnn.synchronize_device(device)
     run()
-    ttnn.synchronize_device(device)
-    return _decode(counts.collect(), columns)
+    for device in devices:
+        ttnn.synchronize_device(device)
+    found = []
+    for collector, (columns, _) in zip(collectors, sizes, strict=True):
+        found += [_decode(pages, columns) for pages in collector.collect()]
+    return found
 
 
 def _check_root() -> None:
@@ -146,11 +172,12 @@ class _Collector:
         buffer = ttnn.CBDescriptor(total_size=_PAGE_BYTES, core_ranges=cores, format_descriptors=[page])
         self._program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
 
-    def collect(self) -> list[list[int]]:
+    def collect(self) -> list[list[list[int]]]:
+        """Each chip's pages, in the device's order."""
         import ttnn
 
         ttnn.generic_op([self._tensor, self._tensor], self._program)
-        return ttnn.to_torch(self._tensor).tolist()
+        return [ttnn.to_torch(part).tolist() for part in ttnn.get_device_tensors(self._tensor)]
 
 
 def _decode(pages: list[list[int]], columns: int) -> dict[tuple[int, int], CoreCycles]:

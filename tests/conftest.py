@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
 
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 3
+_FAST = {"slow": "", "fast": " with fast dispatch"}
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
 
 
@@ -55,10 +57,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:] = device_files_first(items)
     if not config.getoption("--run-slow"):
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(pytest.mark.skip(reason="slow: give --run-slow"))
+
+
+def device_files_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests with the files that use a device first, those with most such tests before the others.
+
+    These files take minutes, the others seconds: with several processes, each of which takes file after file
+    (``--dist loadfile --no-loadscope-reorder``), the short ones fill the end, and none waits for the last long one.
+    """
+    files = [item.nodeid.split("::")[0] for item in items]
+    device = Counter(
+        file
+        for file, item in zip(files, items)
+        if any(item.get_closest_marker(m) for m in ("sim", "mock_mesh"))
+    )
+    position = {file: n for n, file in reversed(list(enumerate(files)))}
+    order = sorted(range(len(items)), key=lambda n: (-device[files[n]], position[files[n]], n))
+    return [items[n] for n in order]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -142,7 +162,7 @@ def sim_device(
                 return process_environment(chosen, silicon=True)
         else:
             opening["kernel_bytes"] = KERNEL_BYTES
-            title = f"the simulated N150 {name}" + (" with fast dispatch" if dispatch == "fast" else "")
+            title = f"the simulated N150 {name}{_FAST[dispatch]}"
 
             def make() -> dict[str, str]:
                 chosen = simulated_environment(name, overlays, dispatch=dispatch)
@@ -161,7 +181,8 @@ def sim_mesh(
 
     The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.
     shape: (rows, columns), one of clusters.SHAPES. grid: compute cores of each chip. fabric: name of a
-    ttnn.FabricConfig, or None. overlays, variables: as of `sim_device`; options: of ``ttnn.open_mesh_device``.
+    ttnn.FabricConfig, or None. overlays, variables, dispatch: as of `sim_device`; options: of
+    ``ttnn.open_mesh_device``. With fast dispatch each chip's command queues run on their own.
     A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
 
@@ -169,6 +190,7 @@ def sim_mesh(
         shape: tuple[int, int],
         grid: str = "1x1",
         *,
+        dispatch: str = "slow",
         fabric: str | None = "FABRIC_1D",
         overlays: Mapping[str, Path | bytes] | None = None,
         variables: Mapping[str, str] | None = None,
@@ -179,15 +201,15 @@ def sim_mesh(
         opening = {
             "mesh": (rows, columns),
             "fabric": fabric,
-            "options": dict(options or {}),
+            "options": opening_options(dispatch) | dict(options or {}),
             "kernel_bytes": KERNEL_BYTES,
         }
 
         def make() -> dict[str, str]:
-            chosen = simulated_environment(name, overlays, mesh=(rows, columns))
+            chosen = simulated_environment(name, overlays, mesh=(rows, columns), dispatch=dispatch)
             return process_environment(chosen | dict(variables or {}))
 
-        title = f"the simulated mesh {rows}x{columns} of {name}"
+        title = f"the simulated mesh {rows}x{columns} of {name}{_FAST[dispatch]}"
         return _worker(_workers, title, make, opening, overlays, variables, kind=MeshWorker)
 
     return mesh

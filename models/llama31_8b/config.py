@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Mapping
 
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
+_LARGEST = 1e300  # of a number in a config.json; JSON has integers that no float holds
 
 
 class UnsupportedModelError(ValueError):
@@ -34,8 +36,17 @@ class RopeScaling:
                 f"RoPE scaling type {self.rope_type!r} is not supported; supported: "
                 f"{', '.join(SUPPORTED_ROPE_TYPES)}"
             )
-        if self.factor < 1.0:
-            raise UnsupportedModelError(f"RoPE scaling factor must be at least 1, got {self.factor}")
+        if not 1.0 <= self.factor < math.inf:
+            raise UnsupportedModelError(
+                f"RoPE scaling factor must be finite and at least 1, got {self.factor}"
+            )
+        if self.rope_type == "llama3" and not self.low_freq_factor > 0:
+            raise UnsupportedModelError(f"low_freq_factor must be above 0, got {self.low_freq_factor}")
+        if self.original_max_position_embeddings < 1:
+            raise UnsupportedModelError(
+                "original_max_position_embeddings must be a positive integer, got "
+                f"{self.original_max_position_embeddings}"
+            )
         if self.rope_type == "llama3" and self.high_freq_factor <= self.low_freq_factor:
             raise UnsupportedModelError(
                 f"llama3 RoPE scaling needs high_freq_factor > low_freq_factor, "
@@ -79,8 +90,11 @@ class LlamaConfig:
             "max_position_embeddings",
         ):
             value = getattr(self, key)
-            if not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UnsupportedModelError(f"{key} must be a positive integer, got {value!r}")
+        for key in ("rms_norm_eps", "rope_theta"):
+            if not 0 < getattr(self, key) < math.inf:
+                raise UnsupportedModelError(f"{key} must be finite and above 0, got {getattr(self, key)}")
         if self.num_attention_heads % self.num_key_value_heads:
             raise UnsupportedModelError(
                 f"num_attention_heads ({self.num_attention_heads}) is not a multiple of "
@@ -105,8 +119,14 @@ class LlamaConfig:
         Raises UnsupportedModelError for another architecture, biases, another activation, or a RoPE scaling
         that is not implemented, and for missing fields.
         """
+        if not isinstance(data, Mapping):
+            raise UnsupportedModelError(f"the config of {name} is not an object but {_shown(data)}")
         architectures = data.get("architectures") or []
-        unsupported = [a for a in architectures if a not in SUPPORTED_ARCHITECTURES]
+        if isinstance(architectures, str):
+            architectures = [architectures]
+        if not isinstance(architectures, list):
+            raise UnsupportedModelError(f"architectures must be a list of names, got {_shown(architectures)}")
+        unsupported = [str(a) for a in architectures if a not in SUPPORTED_ARCHITECTURES]
         if unsupported or (not architectures and data.get("model_type") != "llama"):
             raise UnsupportedModelError(
                 f"architecture {', '.join(unsupported) or data.get('model_type')!r} is not supported; "
@@ -130,24 +150,33 @@ class LlamaConfig:
         if missing:
             raise UnsupportedModelError(f"config lacks {', '.join(missing)}")
         # transformers 5 keeps theta and scaling together in `rope_parameters`; older files have two fields.
-        rope = dict(data.get("rope_parameters") or data.get("rope_scaling") or {})
-        theta = float(rope.get("rope_theta", data.get("rope_theta", 10000.0)))
-        eos = data.get("eos_token_id")
+        for key in required:
+            if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
+                raise UnsupportedModelError(f"{key} must be a positive integer, got {_shown(data[key])}")
+        rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
+        scaling = _rope_scaling(rope)
+        theta = _number({"rope_theta": 10000.0, **data, **rope}, "rope_theta")
+        tied = data.get("tie_word_embeddings")
+        if tied is not None and not isinstance(tied, bool):
+            raise UnsupportedModelError(f"tie_word_embeddings must be true or false, got {_shown(tied)}")
+        if isinstance(data.get("bos_token_id"), list):
+            raise UnsupportedModelError(f"bos_token_id must be one id, got {_shown(data['bos_token_id'])}")
+        kv_heads, head_dim = data.get("num_key_value_heads"), data.get("head_dim")
         return cls(
             vocab_size=data["vocab_size"],
             hidden_size=data["hidden_size"],
             intermediate_size=data["intermediate_size"],
             num_hidden_layers=data["num_hidden_layers"],
             num_attention_heads=data["num_attention_heads"],
-            num_key_value_heads=data.get("num_key_value_heads") or data["num_attention_heads"],
-            head_dim=data.get("head_dim") or data["hidden_size"] // data["num_attention_heads"],
+            num_key_value_heads=data["num_attention_heads"] if kv_heads is None else kv_heads,
+            head_dim=data["hidden_size"] // data["num_attention_heads"] if head_dim is None else head_dim,
             max_position_embeddings=data.get("max_position_embeddings", 2048),
-            rms_norm_eps=float(data.get("rms_norm_eps", 1e-6)),
+            rms_norm_eps=_number({"rms_norm_eps": 1e-6, **data}, "rms_norm_eps"),
             rope_theta=theta,
-            rope_scaling=_rope_scaling(rope),
-            tie_word_embeddings=bool(data.get("tie_word_embeddings", False)),
-            bos_token_id=data.get("bos_token_id"),
-            eos_token_ids=tuple(eos) if isinstance(eos, (list, tuple)) else () if eos is None else (eos,),
+            rope_scaling=scaling,
+            tie_word_embeddings=bool(tied),
+            bos_token_id=next(iter(token_ids(data, "bos_token_id")), None),
+            eos_token_ids=token_ids(data, "eos_token_id"),
             name=name,
         )
 
@@ -159,7 +188,10 @@ class LlamaConfig:
             raise FileNotFoundError(f"no config.json in {folder}: not a Hugging Face model folder")
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # of the syntax, the encoding, a number or nesting too large
             raise UnsupportedModelError(f"{path} is not valid JSON: {error}") from error
         return cls.from_hf_dict(data, name=Path(folder).name)
 
@@ -201,13 +233,46 @@ class LlamaConfig:
 
 
 def _rope_scaling(rope: Mapping[str, Any]) -> RopeScaling:
+    if not isinstance(rope, Mapping):
+        raise UnsupportedModelError(f"rope_scaling must be an object or null, got {_shown(rope)}")
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     if rope_type in ("default", None):
         return RopeScaling()
-    fields = {k: rope[k] for k in ("factor", "low_freq_factor", "high_freq_factor") if k in rope}
-    if "original_max_position_embeddings" in rope:
-        fields["original_max_position_embeddings"] = int(rope["original_max_position_embeddings"])
+    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    fields = {name: rope[name] for name in names if name in rope}
+    for name in fields:
+        _number(rope, name)
+    if (positions := fields.get("original_max_position_embeddings")) is not None:
+        if positions != int(positions):
+            raise UnsupportedModelError(
+                f"original_max_position_embeddings must be a positive integer, got {_shown(positions)}"
+            )
+        fields["original_max_position_embeddings"] = int(positions)
     return RopeScaling(rope_type=rope_type, **fields)
+
+
+def _number(data: Mapping[str, Any], key: str) -> float:
+    value = data[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UnsupportedModelError(f"{key} must be a number, got {_shown(value)}")
+    if not abs(value) < _LARGEST:  # NaN too
+        raise UnsupportedModelError(f"{key} must be a finite number, got {_shown(value)}")
+    return float(value)
+
+
+def token_ids(data: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    """The ids a JSON file gives `key`: one, a list or none. Raises UnsupportedModelError for anything else."""
+    value = data.get(key)
+    ids = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in ids):
+        raise UnsupportedModelError(f"{key} must be token ids of at least 0, got {_shown(value)}")
+    return tuple(ids)
+
+
+def _shown(value: Any) -> str:
+    """A value of a JSON file for a message of one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _LLAMA31_ROPE = RopeScaling("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)

@@ -44,6 +44,17 @@ def cache_folder() -> Path:
     return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "llama-alspec"
 
 
+def make_cache_folder(folder: Path) -> None:
+    """Make a folder of the cache. Raises ModelLoadError with the remedy when it cannot be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = None if os.access(folder, os.W_OK) else "it cannot be written"
+    except OSError as error:
+        why = error.strerror
+    if why:
+        raise ModelLoadError(f"the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
+
+
 def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None] | None = None) -> Path:
     """The Hugging Face folder of a GGUF file (config, tokenizer, safetensors), converted if need be.
 
@@ -58,7 +69,7 @@ def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None
     entry = cache_folder() / "gguf" / f"{path.stem}-{_key(path)}"
     if _is_whole(entry):
         return entry
-    entry.parent.mkdir(parents=True, exist_ok=True)
+    make_cache_folder(entry.parent)
     with FileLock(entry.with_name(entry.name + ".lock")):
         if _is_whole(entry):
             return entry

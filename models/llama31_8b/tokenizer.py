@@ -97,7 +97,7 @@ class Tokenizer:
         if add_bos and self.bos_token_id is None:
             raise ValueError("this tokenizer has no BOS token")
         ids = self._backend.encode(text, add_special_tokens=False).ids
-        if self.adds_bos if add_bos is None else add_bos:
+        if self.bos_token_id is not None and (self.adds_bos if add_bos is None else add_bos):
             return [self.bos_token_id, *ids]
         return ids
 

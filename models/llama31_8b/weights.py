@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors import SafetensorError, safe_open
 
-from .config import LlamaConfig
+from .config import LlamaConfig, UnsupportedModelError, token_ids
 from .conversion_cache import converted_folder
 from .errors import ModelLoadError
 from .tensor_shapes import LM_HEAD, check_shapes, is_weight
@@ -36,13 +36,19 @@ _HUB_COPIES = ["original/*", "consolidated*"]
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    """A model ready to run. `source` is what the user named, or the default model's name."""
+class Checkpoint:
+    """What a text needs to know of a model. `source` is what the user named, or the default model's name."""
 
     config: LlamaConfig
-    model: ReferenceLlama
     tokenizer: Tokenizer
     source: str
+
+
+@dataclass(frozen=True)
+class LoadedModel(Checkpoint):
+    """A checkpoint with the reference model of its weights, ready to run."""
+
+    model: ReferenceLlama
 
 
 def load_model(
@@ -78,7 +84,7 @@ def load_model(
             f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
         )
     model = ReferenceLlama.from_state_dict(config, load_state_dict(folder, config), dtype=dtype)
-    return LoadedModel(config, model, tokenizer, shown)
+    return LoadedModel(config, tokenizer, shown, model)
 
 
 def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:
@@ -111,10 +117,12 @@ def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
     """LlamaConfig of a folder; generation_config.json adds its end-of-sequence ids (Llama 3.1 has three)."""
     config = LlamaConfig.from_pretrained(folder)
     generation = Path(folder) / "generation_config.json"
-    eos = list(config.eos_token_ids)
+    eos = config.eos_token_ids
     if generation.is_file():
-        more = _read_json(generation).get("eos_token_id")
-        eos += more if isinstance(more, list) else [] if more is None else [more]
+        try:
+            eos += token_ids(_read_json(generation), "eos_token_id")
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(f"{generation}: {error}") from error
     return replace(config, eos_token_ids=tuple(dict.fromkeys(eos)), name=name or config.name)
 
 

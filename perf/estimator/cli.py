@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from models.llama31_8b.command_line import OneLineParser, reader_left
 from perf.estimator.attention_latency import DRAM_BYTES_PER_S, AttentionLatency, published_checks
 from perf.estimator.latency import (
     BEST_CONTEXT,
@@ -26,11 +26,20 @@ from perf.estimator.latency import (
     estimate,
     project_h100,
 )
-from perf.estimator.tables import CHIP_COUNTS, h100_table, measured_hit_rate
+from perf.estimator.tables import CHIP_COUNTS, LAYERS, h100_table, measured_hit_rate
+from perf.files import new_file
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+THRESHOLD = 0.10
+# Of `project_h100`; printed with what it gives.
+H100_ASSUMPTIONS = (
+    "TP4, TP8 and the layer times behind them: measured, the paper's table 3; ALSpec: projected, by the paper and here",
+    "assumed: a hit layer hides the shorter of attention and the rest, "
+    f"{LAYERS * H100_HIT_RATE:g} of {LAYERS} layers hit (not rounded)",
+    "assumed: the receiver's flash decode, the exchange and the verification cost nothing",
+)
 
 
 def _context(text: str) -> int:
@@ -55,14 +64,13 @@ def _plot_path(text: str) -> Path:
     path = Path(text)
     if path.suffix.lower() not in PLOT_SUFFIXES:
         raise argparse.ArgumentTypeError(f"{text!r}: the name must end in {', '.join(PLOT_SUFFIXES)}")
-    if path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is a folder")
-    return path
+    return new_file(text)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="python -m perf.estimator",
+        allow_abbrev=False,
         description="Decode latency and tokens/s/user of Llama 3.1 8B on N150 chips, tensor parallelism (TP) "
         "against attention-level speculation (SP+TP), after appendix F of the ALSpec paper.",
     )
@@ -73,16 +81,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
     parser.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=256, help="S (default 256)")
     parser.add_argument("--task", help="use the hit rate the paper measured for this task (tables 1 and 2)")
-    parser.add_argument("--threshold", type=float, default=0.10, help="lambda for --task (default 0.10)")
+    parser.add_argument("--threshold", type=float, help=f"lambda for --task (default {THRESHOLD:.2f})")
     parser.add_argument(
         "--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9, help="a chip's DRAM rate"
     )
     parser.add_argument("--head-gb-per-s", type=float, help="rate of one KV head (default: fitted)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument(
-        "--plot", type=_plot_path, default=Path("generated/estimator_scaling.png"), metavar="FILE"
-    )
-    parser.add_argument("--no-plot", action="store_true", help="save no plot")
+    parser.add_argument("--plot", type=_plot_path, metavar="FILE", help="save the scaling plot (figure 7)")
     return parser
 
 
@@ -192,7 +197,11 @@ def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[
         f"({check.relative_error:+.1%})"
         for check in published_checks(attention)
     ]
-    lines += ["", "8 x H100, SP@65% + TP4 (section 5.3, table 3), tokens/s"]
+    lines += [
+        "",
+        "8 x H100, SP@65% + TP4 (section 5.3, table 3), tokens/s",
+        *(f"  - {line}" for line in H100_ASSUMPTIONS),
+    ]
     lines += [
         f"  {context_label(row['context']):>5}: TP4 {row['tp4_tokens_per_s']}, TP8 {row['tp8_tokens_per_s']} "
         f"-> ALSpec {row['alspec_tokens_per_s']:.1f} (paper {row['paper_alspec_tokens_per_s']})"
@@ -212,8 +221,7 @@ def _print(text: str) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; the flush at exit must not fail on it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return reader_left()
     return 0
 
 
@@ -226,14 +234,17 @@ def main(argv: list[str] | None = None) -> int:
         attention = AttentionLatency(dram_bytes_per_s=args.dram_gb_per_s * 1e9, head_bytes_per_s=head_rate)
         rates = list(args.hit_rate or ([] if args.task else FIGURE_HIT_RATES))
         if args.task:
-            rates.append(measured_hit_rate(args.task, args.threshold))
+            threshold = THRESHOLD if args.threshold is None else args.threshold
+            rates.append(measured_hit_rate(args.task, threshold))
+        elif args.threshold is not None:
+            raise ValueError("--threshold chooses a hit rate of --task; without --task it changes nothing")
         args.hit_rate = sorted(set(rates))
         args.context, args.chips = sorted(set(args.context)), sorted(set(args.chips))
     except ValueError as error:
         parser.error(str(error))
     points = _estimates(args, attention)
     plot = None
-    if not args.no_plot:
+    if args.plot is not None:
         from perf.estimator.plot import save_scaling_plot
 
         try:
@@ -250,6 +261,7 @@ def main(argv: list[str] | None = None) -> int:
             "paper_claims": paper_claims(attention, args.chunk_size),
             "published_64k": [asdict(check) for check in published_checks(attention)],
             "h100_projection": h100_projections(),
+            "h100_assumptions": H100_ASSUMPTIONS,
             "plot": None if plot is None else str(plot),
         }
         return _print(json.dumps(report, indent=2))

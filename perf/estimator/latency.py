@@ -188,7 +188,7 @@ def project_h100(row: H100Row, hit_rate: float = H100_HIT_RATE, layers: int = LA
 
         1 / tp4_tokens_per_s - layers * hit_rate * min(attention, non_attention).
 
-    The paper does not print its formula; this one gives all five of its numbers to 0.1 % with r * layers kept
+    The paper does not print its formula; this one gives all five of its numbers to 0.032 % with r * layers kept
     as 20.8 expected hit layers (not rounded down as in appendix F), SFD_R taken as 0, and no verification
     cost.
     """

@@ -19,7 +19,7 @@ COLUMNS = 5
 
 
 def save_scaling_plot(estimates: Sequence[Estimate], path: Path) -> Path:
-    """Draw tokens/s/user over chips into `path` (.png, .svg or .pdf), making its folder; returns `path`.
+    """Draw tokens/s/user over chips into `path` (.png, .svg or .pdf) of a folder that exists; returns `path`.
 
     The x axis is logarithmic with a tick per chip count; all panels share the y axis. ValueError when
     `estimates` is empty, OSError when the file cannot be written.
@@ -66,7 +66,6 @@ def save_scaling_plot(estimates: Sequence[Estimate], path: Path) -> Path:
         handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False, fontsize=9
     )
     figure.suptitle("Llama 3.1 8B decode, batch 1: estimated scaling (device kernel time only)", fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     return path
 

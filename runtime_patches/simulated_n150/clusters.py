@@ -49,7 +49,7 @@ def parse_shape(text: str) -> tuple[int, int]:
 def links(shape: tuple[int, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """The Ethernet links of a mesh, each a pair of (chip, channel). Chips are numbered row by row."""
     rows, columns = check_shape(shape)
-    found = []
+    found: list[tuple[tuple[int, int], tuple[int, int]]] = []
 
     def join(one: int, one_channels: tuple[int, int], other: int, other_channels: tuple[int, int]) -> None:
         found.extend(((one, a), (other, b)) for a, b in zip(one_channels, other_channels, strict=True))

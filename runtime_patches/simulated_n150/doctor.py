@@ -15,10 +15,10 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from loguru import logger
 
+from runtime_patches import boards
 from runtime_patches.runtime_root import (
     SUPPORTED_VERSIONS,
     RuntimeRootError,
@@ -31,12 +31,6 @@ from runtime_patches.simulated_n150.environment import SYSTEM_SFPI, real_sfpi
 WOLFPINE_VERSION = "2.2"
 PYTHONS = ((3, 10), (3, 12))  # ttnn has wheels for these two
 MODES = ("simulator", "mock mesh", "silicon")
-BOARDS = Path("/dev/tenstorrent")
-
-
-def count_boards(folder: Path = BOARDS) -> int:
-    """Chips the driver shows: an N150 is one device."""
-    return len(list(folder.glob("[0-9]*")))
 
 
 @dataclass(frozen=True)
@@ -216,11 +210,11 @@ def _sfpi() -> Finding:
 
 
 def _boards() -> Finding:
-    boards = count_boards()
-    return Finding(
-        "Tenstorrent boards",
-        boards > 0,
-        f"{boards} in {BOARDS}" if boards else "none",
-        "install a board and the tt-kmd driver",
-        ("silicon",),
-    )
+    visible, every = boards.visible_boards(), boards.visible_boards(environment={})
+    found = f"{len(visible)} in {boards.BOARDS}" if visible else "none"
+    fix = "install a board and the tt-kmd driver"
+    if every and not visible:
+        chosen = os.environ[boards.VISIBLE]
+        found = f"none of the {len(every)} in {boards.BOARDS} is named by {boards.VISIBLE}={chosen}"
+        fix = f"name some of {', '.join(map(str, every))}, or unset {boards.VISIBLE}"
+    return Finding("Tenstorrent boards", bool(visible), found, fix, ("silicon",))

@@ -40,6 +40,7 @@ CONFLICTING = (
     "TT_METAL_CORE_GRID_OVERRIDE_TODEPRECATE",
     "TT_METAL_DISABLE_SFPLOADMACRO",
     "TT_METAL_FABRIC_ROUTER_SYNC_TIMEOUT_MS",
+    "TT_MESH_PASS_THROUGH_THREAD_POOL",
     "SIMULATED_N150_MESH",
 )
 NOT_SILICON = ("TT_METAL_SIMULATOR", "TT_METAL_MOCK_CLUSTER_DESC_PATH", "TT_METAL_EMULE_MODE")
@@ -106,6 +107,8 @@ def simulated_environment(
         variables |= _mesh_descriptors(cache, mesh) | {
             "SIMULATED_N150_MESH": "x".join(map(str, mesh)),
             "TT_METAL_FABRIC_ROUTER_SYNC_TIMEOUT_MS": str(FABRIC_START_MS),
+            # The host launches on one chip after the other: in threads, their race would decide the cycles.
+            "TT_MESH_PASS_THROUGH_THREAD_POOL": "1",
         }
     elif (descriptor := simulator / "cluster_descriptor.yaml").is_file():
         # With translated NoC coordinates, the way boards ship; host and simulator read the same file.

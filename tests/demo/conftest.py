@@ -8,16 +8,16 @@ import pytest
 @pytest.fixture
 def boards(monkeypatch, tmp_path):
     """As if this machine had two N150 and all they need; opening them would fail. A machines.Boards."""
-    from models.llama31_8b.demo import board
+    from models.llama31_8b.tt import cards
     from models.llama31_8b.tt.mesh import MeshPlan
+    from runtime_patches import boards as driver
     from runtime_patches.simulated_n150 import doctor
     from tests.support.machines import Boards, set_ttnn_version
 
     found = Boards(tmp_path)
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
-    monkeypatch.setattr(board.count_boards, "__defaults__", (found.devices,))
-    monkeypatch.setattr(board, "BOARDS", found.devices)
-    monkeypatch.setattr(board, "SYSFS", found.sysfs)
+    monkeypatch.setattr(driver, "BOARDS", found.devices)
+    monkeypatch.setattr(cards, "SYSFS", found.sysfs)
     monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: pytest.fail("a board was opened"))
     monkeypatch.delenv("TT_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))

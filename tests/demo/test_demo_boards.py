@@ -5,11 +5,13 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo import board, demo
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends import n150
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
 from tests.support.gguf_files import write_hf_folder
@@ -27,11 +29,11 @@ def checkpoint(tmp_path) -> list[str]:
 
 def test_a_model_too_large_names_the_bytes():
     with pytest.raises(UserError, match=r"needs \d{11} bytes a chip.*an N150 has 12884901888"):
-        board.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshPlan(1, 2), 10)
+        n150.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshPlan(1, 2), 10)
     options = DemoOptions(max_new_tokens=100000)
     with pytest.raises(UserError, match="with a cache of 100096 positions for 100010 needs"):
-        board.plan_run(LLAMA, options, MeshPlan(), 10)
-    assert board.plan_run(LLAMA, options, MeshPlan(1, 2), 10).capacity == 100096
+        n150.plan_run(LLAMA, options, MeshPlan(), 10)
+    assert n150.plan_run(LLAMA, options, MeshPlan(1, 2), 10).capacity == 100096
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_a_model_too_large_names_the_bytes():
 )
 def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capacity, limit):
     config = replace(LLAMA, max_position_embeddings=context)
-    plan = board.plan_run(config, DemoOptions(max_context=asked), MeshPlan(1, 2), prompt)
+    plan = n150.plan_run(config, DemoOptions(max_context=asked), MeshPlan(1, 2), prompt)
     assert (plan.capacity, plan.limit) == (capacity, limit)
 
 
@@ -64,6 +66,9 @@ class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
     users, mesh = 1, None
+    attend = SimpleNamespace(
+        check=lambda: None, guard=lambda tokens: None, reset=lambda: None, statistics=lambda: None
+    )
 
     def __init__(self, config, capacity):
         self.config, self.capacity = config, capacity
@@ -117,7 +122,7 @@ def test_max_context_and_the_steps_that_compile_reach_the_report(
     monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
     monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
     monkeypatch.setattr(
-        board, "_load_model", lambda device, plan, config, *_: ZerosLlama(config, plan.capacity)
+        n150, "_load_model", lambda device, plan, config, *_: ZerosLlama(config, plan.capacity)
     )
     asked = [
         *checkpoint,
@@ -131,7 +136,7 @@ def test_max_context_and_the_steps_that_compile_reach_the_report(
     ]
     told = []
     for more in (["--sample-on", "host"], ["--device", "cpu"]):
-        assert demo.main([*asked, *more]) == 0
+        assert cli.main([*asked, *more]) == 0
         told.append(json.loads(capsys.readouterr().out))
     for run in told:
         assert run["finish_reason"] == "context"
@@ -169,17 +174,6 @@ def test_a_cache_that_cannot_be_made_is_refused_before_a_board_is_opened(
     )
 
 
-def test_attention_options_that_boards_do_not_use_are_named(capsys, monkeypatch, boards, checkpoint):
-    def refuse(*_, **__):
-        raise MeshError("here")
-
-    monkeypatch.setattr(MeshPlan, "open", refuse)
-    demo.main(["--prompt", "the", *checkpoint, "--threshold", "0.2", "--chunk-size", "256"])
-    assert "boards do not speculate yet, so --threshold, --chunk-size are not used" in capsys.readouterr().err
-    demo.main(["--prompt", "the", *checkpoint])
-    assert "not used" not in capsys.readouterr().err
-
-
 def test_the_entry_of_a_run_is_the_checkpoints_whatever_context_is_asked(
     capsys, monkeypatch, boards, checkpoint, tmp_path
 ):
@@ -196,9 +190,35 @@ def test_the_entry_of_a_run_is_the_checkpoints_whatever_context_is_asked(
 
 def test_the_clock_of_a_text_measures_its_first_steps(monkeypatch):
     times = iter([10.0, 13.0, 14.0, 14.5])
-    monkeypatch.setattr(board.time, "perf_counter", lambda: next(times))
-    clock = board.TokenClock(lambda user, token: token == 3)
+    monkeypatch.setattr(n150.time, "perf_counter", lambda: next(times))
+    clock = n150.TokenClock(lambda user, token: token == 3)
     assert [clock.first_steps(count) for count in (1, 2)] == [(0, 0.0)] * 2
     assert [clock(0, token) for token in range(4)] == [False, False, False, True]
     assert clock.first_steps(1) == (1, 3.0) and clock.first_steps(2) == (2, 4.0)
     assert clock.first_steps(9) == (3, 4.5)
+
+
+@pytest.mark.parametrize(
+    "mesh, options, words",
+    [
+        ((1, 2), {"attention": "alspec"}, "needs a mesh of two rows, such as 2x1; 1x2 has 1"),
+        ((2, 1), {"attention": "alspec", "threshold": 2e6}, r"threshold must be from 0 to 1e\+06"),
+        ((2, 1), {"attention": "alspec", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
+        ((1, 1), {"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
+        ((1, 1), {"attention": "static"}, "needs --static-layers"),
+        ((1, 1), {"attention": "static", "static_layers": "31,32"}, "names layer 32"),
+    ],
+)
+def test_what_chips_cannot_speculate_is_refused(mesh, options, words):
+    with pytest.raises(UserError, match=words):
+        n150.plan_run(LLAMA, DemoOptions(**options), MeshPlan(*mesh), 10)
+
+
+@pytest.mark.parametrize(
+    "mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")]
+)
+def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
+    if mesh is not None:
+        monkeypatch.setenv("MESH_DEVICE", mesh)
+    assert n150.SUPPORT.resolved(DemoOptions()).attention == attention
+    assert n150.SUPPORT.resolved(DemoOptions(attention="sink")).attention == "sink"

@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
 
 import pytest
 
 from models.llama31_8b import weights
-from models.llama31_8b.demo import demo
+from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.text import TextPrinter
 from models.llama31_8b.errors import ContextLengthError
 from models.llama31_8b.reference.generate import generate
 from tests.support.gguf_files import write_hf_folder
@@ -45,7 +48,7 @@ def conversation(folder, **options) -> Conversation:
 
 def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
     talk = conversation(folder, attention="exact")
-    printer = demo.TextPrinter(talk.loaded, None)
+    printer = TextPrinter(talk.loaded, None)
     first = talk.reply("the 12 and the end", printer)
     second = talk.reply("and then?", printer)
     messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
@@ -67,7 +70,7 @@ def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
 
 def test_reset_forgets(folder):
     talk = conversation(folder)
-    printer = demo.TextPrinter(talk.loaded, None)
+    printer = TextPrinter(talk.loaded, None)
     first = talk.reply("the end", printer)
     talk.reply("more", printer)
     talk.reset()
@@ -77,7 +80,7 @@ def test_reset_forgets(folder):
 
 def test_a_message_too_long_is_not_part_of_the_conversation(folder):
     talk = conversation(folder, max_context=1024)
-    printer = demo.TextPrinter(talk.loaded, None)
+    printer = TextPrinter(talk.loaded, None)
     talk.reply("the end", printer)
     with pytest.raises(ContextLengthError, match="the conversation has 20.. tokens, the limit is 1024"):
         talk.reply("x" * 2000, printer)
@@ -90,7 +93,7 @@ def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
     talk = conversation(folder)
     said = []
 
-    class Interrupting(demo.TextPrinter):
+    class Interrupting(TextPrinter):
         def push(self, token):
             said.append(token)
             if len(said) == 3:
@@ -98,14 +101,37 @@ def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
 
     talk.reply("the end", Interrupting(talk.loaded, None))
     assert talk.messages[1]["content"] == talk.loaded.tokenizer.decode(said) and not talk.results
+    assert talk.policy.statistics.step_count == 0, "what has no result counts nowhere"
     assert len(talk.cached_ids) == int(talk.cache.lengths[0])
-    talk.reply("go on", demo.TextPrinter(talk.loaded, None))
+    talk.reply("go on", TextPrinter(talk.loaded, None))
     assert len(talk.messages) == 4 and len(talk.results) == 1
+
+
+def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
+    """It ends at its next token: hits, misses and speeds are of the same tokens."""
+    talk = conversation(folder)
+
+    class Stopping(TextPrinter):
+        def push(self, token):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    talk.reply("the 12 and the end " * 10, Stopping(talk.loaded, None))
+    (result,) = talk.results
+    assert len(result.token_ids[0]) == 1 and talk.policy.statistics.step_count == result.decode_tokens == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    talk.reply("go on", TextPrinter(talk.loaded, None))
+    assert talk.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
+
+
+def test_the_report_of_a_session_without_a_reply(folder, terminal, capsys):
+    terminal("/report", "/exit")
+    assert cli.main(["--model", str(folder)]) == 0
+    assert capsys.readouterr().out.count("nothing to report: no reply yet") == 1
 
 
 def test_the_whole_session(folder, terminal, capsys):
     terminal("the 12", "/help", "", "and?", "/report", "/reset", "again", "/exit")
-    assert demo.main(["--model", str(folder), "--chunk-size", "32", "--max-new-tokens", "6"]) == 0
+    assert cli.main(["--model", str(folder), "--chunk-size", "32", "--max-new-tokens", "6"]) == 0
     out = capsys.readouterr().out
     assert "with alspec attention" in out and "forgotten" in out
     assert out.count("/exit ends") == 2, "greeting and /help"
@@ -119,20 +145,20 @@ def test_the_greeting_is_one_line_whatever_the_width_and_the_name(tmp_path, term
     source.mkdir()
     write_hf_folder(source)
     terminal("/exit")
-    assert demo.main(["--model", str(source)]) == 0
+    assert cli.main(["--model", str(source)]) == 0
     greeting = next(line for line in capsys.readouterr().out.splitlines() if "with alspec attention" in line)
     assert str(source) in greeting and "/exit ends" in greeting and "Ctrl-C stops a reply" in greeting
 
 
 def test_end_of_input_ends_the_session(folder, terminal, capsys):
     terminal()
-    assert demo.main(["--model", str(folder)]) == 0
+    assert cli.main(["--model", str(folder)]) == 0
     assert "report" not in capsys.readouterr().out.split("/report", 1)[1]
 
 
 def test_long_messages_are_refused_in_the_session(folder, terminal, capsys):
     terminal("x" * 2000, "the end", "/exit")
-    assert demo.main(["--model", str(folder), "--max-new-tokens", "2"]) == 0
+    assert cli.main(["--model", str(folder), "--max-new-tokens", "2"]) == 0
     shown = capsys.readouterr()
     assert "the limit is 1024; /reset starts anew" in shown.err and "report ──" in shown.out
 
@@ -141,5 +167,5 @@ def test_chat_needs_a_template(tmp_path, terminal, capsys):
     write_hf_folder(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{}")
     terminal("hello")
-    assert demo.main(["--model", str(tmp_path)]) == 2
+    assert cli.main(["--model", str(tmp_path)]) == 2
     assert "has no chat template to chat with; give --prompt" in capsys.readouterr().err

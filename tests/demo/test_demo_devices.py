@@ -10,9 +10,11 @@ import pytest
 
 from models.llama31_8b import weights
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo import board, demo
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends import n150
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.tt.mesh import MeshPlan
+from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
 from tests.support.gguf_files import write_gguf, write_hf_folder
 from tests.support.machines import refused
@@ -40,41 +42,47 @@ def test_cards_of_another_type_are_refused_by_what_they_are(capsys, boards, kind
     boards.set(1, kind)
     error = refused(capsys, "--device", "n150")
     assert f"--device n150: N150 cards are needed, in /dev/tenstorrent is 1: {kind} (" in error
-    device, why = board.choose_device()
+    device, why = n150.choose_device()
     assert device == "cpu" and f"1: {kind}" in why
 
 
 def test_cards_the_driver_does_not_name_are_taken_and_it_is_said(capsys, boards):
     boards.set(0, "unknown")
-    assert demo.main(["--prompt", "hello", "--device", "n150", "--draft", "ngram"]) == 2
+    assert cli.main(["--prompt", "hello", "--device", "n150", "--model", "absent"]) == 2
     err = capsys.readouterr().err
-    assert "taken for N150, for the driver does not tell their type: card 0: a card of unknown type" in err
-    assert "does not do drafting" in err
+    assert "taken for N150, since the driver does not tell their type: card 0: a card of unknown type" in err
+    assert "no model absent" in err
 
 
 def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boards, tmp_path):
     """Boards and all they need: n150, whose next refusal shows that it was taken."""
-    assert refused(capsys, "--draft", "ngram").endswith(
-        "--device n150 does not do drafting; --device cpu does"
-    )
-    assert board.choose_device() == ("n150", "2 Tenstorrent chips")
+    assert "drafting does not go with --device n150: " in refused(capsys, "--draft", "ngram")
+    assert n150.choose_device() == ("n150", "2 Tenstorrent chips")
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: "SFPI compiler: not installed")
-    assert board.choose_device() == ("cpu", "2 Tenstorrent chips, but SFPI compiler: not installed")
-    monkeypatch.setattr(board.count_boards, "__defaults__", (tmp_path / "none",))
-    assert board.choose_device() == ("cpu", f"no Tenstorrent board in {boards.devices}")
+    assert n150.choose_device() == ("cpu", "2 Tenstorrent chips, but SFPI compiler: not installed")
+    monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
+    assert n150.choose_device() == ("cpu", f"no Tenstorrent board in {tmp_path / 'none'}")
+
+
+def test_doctor_and_demo_count_the_boards_this_process_may_open(monkeypatch, boards):
+    monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
+    assert n150.choose_device() == ("n150", "1 Tenstorrent chips")
+    assert [f.found for f in doctor.findings() if f.part == "Tenstorrent boards"] == [
+        f"1 in {boards.devices}"
+    ]
 
 
 def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
     write_hf_folder(tmp_path / "tiny")
-    monkeypatch.setattr(board.count_boards, "__defaults__", (tmp_path / "none",))
+    monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
     assert (
-        demo.main(
+        cli.main(
             ["--prompt", "the", "--raw", "--model", str(tmp_path / "tiny"), "--max-new-tokens", "1", "--json"]
         )
         == 0
     )
     out, err = capsys.readouterr()
-    assert "--device cpu: no Tenstorrent board in /dev/tenstorrent" in err
+    assert f"--device cpu: no Tenstorrent board in {tmp_path / 'none'}" in err
     assert json.loads(out)["options"]["device"] == "cpu"
 
 
@@ -92,7 +100,8 @@ def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, wo
     [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x"), ("--sample-on", "host")],
 )
 def test_options_of_chips_are_refused_on_the_cpu(capsys, flag, value):
-    assert f"{flag} goes with --device n150 or sim" in refused(capsys, "--device", "cpu", flag, value)
+    words = f"{flag} does not go with --device cpu: it is for chips, on --device n150 or sim"
+    assert words in refused(capsys, "--device", "cpu", flag, value)
 
 
 def test_unknown_values_are_refused(capsys):
@@ -136,31 +145,29 @@ def test_overrides_that_do_not_fit_the_model_are_refused(capsys, boards, tmp_pat
 def test_precision_of_a_run(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text('{"layers": {"3": {"ff1": "bfloat16"}}}')
-    plain = board.plan_run(LLAMA, DemoOptions(), MeshPlan(), 10).precision
+    plain = n150.plan_run(LLAMA, DemoOptions(), MeshPlan(), 10).precision
     assert plain.name == "performance" and plain.of_layer(3).ff1 == "bfloat4_b"
     options = DemoOptions(precision="accuracy", precision_overrides=str(path))
-    chosen = board.plan_run(LLAMA, options, MeshPlan(), 10).precision
+    chosen = n150.plan_run(LLAMA, options, MeshPlan(), 10).precision
     assert chosen.of_layer(3).ff1 == "bfloat16" and chosen.of_layer(4).ff1 == "bfloat8_b"
 
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--draft", "ngram"], "drafting"), (["--attention", "sink"], "--attention sink"),
-     (["--tree", "2x2"], "drafting")],
+    [(["--draft", "ngram"], "drafting"), (["--tree", "2x2"], "drafting"),
+     (["--tail-alignment", "1"], "--tail-alignment")],
 )  # fmt: skip
 def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):
-    assert f"--device n150 does not do {words}; --device cpu does" in refused(
-        capsys, "--device", "n150", *arguments
-    )
+    assert f"{words} does not go with --device n150: " in refused(capsys, "--device", "n150", *arguments)
 
 
-def test_boards_do_not_chat(boards, monkeypatch):
-    with pytest.raises(UserError, match="n150 does not do chat"):
-        board.run(DemoOptions(device="n150"), None)
+def test_boards_do_not_chat(boards):
+    with pytest.raises(UserError, match="chat does not go with --device n150: boards answer one prompt"):
+        n150.SUPPORT.check_text(None)
 
 
 def test_heads_the_mesh_cannot_share():
     with pytest.raises(UserError, match="num_key_value_heads = 3, which 2 chips"):
-        board.plan_run(
+        n150.plan_run(
             replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10
         )

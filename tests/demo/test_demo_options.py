@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from models.llama31_8b.demo.demo import main
+from models.llama31_8b.demo.cli import main, parse
 from tests.support.gguf_files import TINY, write_gguf, write_hf_folder
 
 
@@ -60,7 +60,7 @@ NONSENSE = {
     "got '1,,2'",
     "--attention static --static-layers all": "--static-layers takes 'auto' or layers such as 0,4,10-12; "
     "got 'all'",
-    "--static-layers 1": "--static-layers needs --attention static, got --attention alspec",
+    "--static-layers 1 --device cpu": "--static-layers needs --attention static, got --attention alspec",
     "--prompt-file x": "argument --prompt-file: not allowed with argument --prompt",
     "--speed 9": "unrecognized arguments: --speed 9",
     "--temp 1": "unrecognized arguments: --temp 1",
@@ -70,6 +70,35 @@ NONSENSE = {
 @pytest.mark.parametrize("arguments", NONSENSE)
 def test_nonsense_values(arguments, capsys, no_model):
     assert fails(capsys, "--prompt", "hello", *arguments.split()).startswith(NONSENSE[arguments])
+
+
+CHANGES_NOTHING = {
+    "--draft none --draft-window 64": "--draft-window needs a drafter, got --draft none",
+    "--draft ngram --draft-window 64": "--draft-window is what --draft self reads, got --draft ngram",
+    "--draft ngram --draft-window 100": "--draft-window is what --draft self reads, got --draft ngram",
+    "--attention exact --threshold 0.3": "--threshold is what --attention alspec accepts a guess by; this run has "
+    "exact attention",
+    "--attention exact --threshold 0.10": "--threshold is what --attention alspec accepts a guess by",
+    "--attention static --static-layers 0 --threshold 0.3": "--threshold is what --attention alspec accepts",
+    "--top-k 5": "--top-k needs --temperature above 0",
+    "--top-p 0.5": "--top-p needs --temperature above 0",
+    "--seed 3": "--seed needs --temperature above 0",
+}
+
+
+@pytest.mark.parametrize("arguments", CHANGES_NOTHING)
+def test_options_that_would_change_nothing(arguments, capsys, no_model):
+    line = fails(capsys, "--device", "cpu", "--prompt", "hello", *arguments.split())
+    assert line.startswith(CHANGES_NOTHING[arguments])
+
+
+def test_an_option_of_drafting_alone_means_self(no_model):
+    assert parse(["--draft-window", "64"]).drafter == "self"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_prompt(tmp_path):
+    (tmp_path / "prompt.txt").write_bytes(b"\xef\xbb\xbfhello")
+    assert parse(["--prompt-file", str(tmp_path / "prompt.txt")]).prompt_text() == "hello"
 
 
 def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):
@@ -156,7 +185,7 @@ def test_the_commands_themselves(tmp_path):
         "llama-alspec: error: top_p must be in (0, 1], got 7.0\n",
     )
     script = (
-        "import sys; from models.llama31_8b.demo.demo import main; main(); assert 'torch' not in sys.modules"
+        "import sys; from models.llama31_8b.demo.cli import main; main(); assert 'torch' not in sys.modules"
     )
     help_text = subprocess.run(
         [sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=300

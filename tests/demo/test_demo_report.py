@@ -25,7 +25,8 @@ REPORT = RunReport(
     decode_seconds=2.0,
     hits=60,
     misses=20,
-    bypassed=3,
+    bypassed=12,
+    bypassed_positions=3,
     hit_rate=0.75,
     hit_rate_per_layer=[1.0, 0.5, None, 0.0],
 )

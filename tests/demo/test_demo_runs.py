@@ -7,14 +7,18 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
+import signal
+import subprocess
 import sys
 
 import pytest
 
 from models.llama31_8b import weights
-from models.llama31_8b.demo import demo
+from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.calibration import SAMPLE_PROMPT
 from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.text import TextPrinter
 from tests.support.gguf_files import untied, write_hf_folder
 
 PROMPT = "the and the in 12 " * 12
@@ -34,7 +38,7 @@ def model(tmp_path_factory):
 
 
 def run_json(capsys, model: str, *arguments: str) -> dict:
-    assert demo.main(["--model", model, "--json", *arguments]) == 0
+    assert cli.main(["--model", model, "--json", *arguments]) == 0
     out = capsys.readouterr().out
     assert out.endswith("}\n") and out.count("\n") == 1
     return json.loads(out)
@@ -59,6 +63,8 @@ def test_json_schema(model, capsys):
         "hits",
         "misses",
         "bypassed",
+        "bypassed_positions",
+        "exchange",
         "speculation",
         "estimate",
         "options",
@@ -71,7 +77,7 @@ def test_json_schema(model, capsys):
     assert got["prefill_tokens_per_s"] > 0 and got["decode_tokens_per_s"] > 0
     assert got["time_to_first_token_s"] > 0 and got["warm_up_tokens"] == got["warm_up_s"] == 0
     # Two layers, seven decode steps, all past 2S tokens.
-    assert got["hits"] + got["misses"] == 14 and got["bypassed"] == 0
+    assert got["hits"] + got["misses"] == 14 and got["bypassed"] == got["bypassed_positions"] == 0
     assert got["hit_rate"] == pytest.approx(got["hits"] / 14)
     assert (
         got["hit_rate"] == pytest.approx(sum(got["hit_rate_per_layer"]) / 2)
@@ -80,6 +86,7 @@ def test_json_schema(model, capsys):
     assert got["options"] == {
         **DemoOptions().to_dict(),
         "device": "cpu",
+        "attention": "alspec",
         "model": model,
         "json": True,
         "chunk_size": 32,
@@ -97,7 +104,7 @@ def test_json_schema(model, capsys):
 
 def test_text_is_streamed_before_the_report(model, capsys):
     expected = run_json(capsys, model, *SMALL)["text"]
-    assert demo.main(["--model", model, *SMALL]) == 0
+    assert cli.main(["--model", model, *SMALL]) == 0
     out = capsys.readouterr().out
     assert out.startswith(expected)
     report = out[len(expected) :]
@@ -121,9 +128,13 @@ def test_zero_threshold_is_exact(model, capsys):
 
 def test_short_contexts_are_bypassed(model, capsys):
     got = run_json(capsys, model, "--prompt", "the end", "--max-new-tokens", "5")
-    assert got["bypassed"] == 4 and got["hit_rate"] is None and got["hits"] == 0
-    assert demo.main(["--model", model, "--prompt", "the end", "--max-new-tokens", "5"]) == 0
-    assert "speculation starts at 256 cached tokens" in capsys.readouterr().out
+    # Two layers of four positions: hits, misses and bypassed count alike.
+    assert got["bypassed"] == 8 and got["bypassed_positions"] == 4
+    assert got["hit_rate"] is None and got["hits"] == 0
+    assert cli.main(["--model", model, "--prompt", "the end", "--max-new-tokens", "5"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    reached = got["prefill_tokens"] + 5
+    assert f"speculation starts at 256 cached tokens, 2S; this text reached {reached}." in said
 
 
 def test_static_layers(model, capsys):
@@ -181,9 +192,7 @@ def test_a_model_without_a_template_gets_plain_text(tmp_path, capsys):
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     del config["chat_template"]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    assert (
-        demo.main(["--model", str(tmp_path), "--json", "--prompt", "the end", "--max-new-tokens", "2"]) == 0
-    )
+    assert cli.main(["--model", str(tmp_path), "--json", "--prompt", "the end", "--max-new-tokens", "2"]) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["prefill_tokens"] == 5
     assert "has no chat template: continuing the prompt as plain text" in shown.err
@@ -202,7 +211,7 @@ class _Stream(io.StringIO):
 def test_printer_shows_whole_characters_and_no_escape_sequences(model, terminal):
     loaded = weights.load_model(model)
     stream = _Stream(terminal)
-    printer, writes = demo.TextPrinter(loaded, stream), []
+    printer, writes = TextPrinter(loaded, stream), []
     for token in loaded.tokenizer.encode("a🎉\x1b[2Jé👩‍🚀\n\tz"):
         before = len(stream.getvalue())
         printer.push(token)
@@ -216,10 +225,63 @@ def test_printer_shows_whole_characters_and_no_escape_sequences(model, terminal)
 def test_output_that_cannot_show_every_character(model, monkeypatch):
     plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", plain)
-    assert demo.main(["--model", model, *SMALL, "--threshold", "inf"]) == 0
+    assert cli.main(["--model", model, *SMALL, "--threshold", "inf"]) == 0
     plain.flush()
     shown = plain.buffer.getvalue().decode("ascii")
     assert "100.0%" in shown and "  0 ????????????????????" in shown
+
+
+def test_ctrl_c_in_a_text_still_gives_its_report(model, capsys, monkeypatch):
+    def interrupt(self, token):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(TextPrinter, "push", interrupt)
+    assert cli.main(["--model", model, "--json", *SMALL]) == 130
+    got = json.loads(capsys.readouterr().out)
+    assert got["finish_reason"] == "interrupted" and len(got["token_ids"]) == 1
+    assert cli.main(["--model", model, *SMALL]) == 130
+    assert "report ──" in capsys.readouterr().out
+
+
+def test_a_second_ctrl_c_ends_at_once_and_quietly(model):
+    """In a process of its own: the handlers of Python's end count too."""
+    script = f"""
+import os, signal, sys
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.text import TextPrinter
+def twice(self, token):
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+TextPrinter.push = twice
+code = cli.main({["--model", model, *SMALL]!r})
+os.kill(os.getpid(), signal.SIGINT)
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 130 and "Traceback" not in done.stderr
+    assert done.stderr.endswith("interrupted\n")
+
+
+def test_ctrl_c_while_modules_are_read():
+    script = "import builtins, sys\nfrom models.llama31_8b.demo.__main__ import main\n" + (
+        "real = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'loguru':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = interrupted\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(model):
+    command = [sys.executable, "-m", "models.llama31_8b.demo", "--model", model, *SMALL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(300) == 0 and "Traceback" not in errors
 
 
 def test_interrupt_ends_with_130(model, monkeypatch, capsys):
@@ -227,7 +289,7 @@ def test_interrupt_ends_with_130(model, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("models.llama31_8b.reference.generate.generate", interrupted)
-    assert demo.main(["--model", model, *SMALL]) == 130
+    assert cli.main(["--model", model, *SMALL]) == 130
     assert capsys.readouterr().err.endswith("interrupted\n")
 
 
@@ -235,7 +297,7 @@ def test_interrupt_ends_with_130(model, monkeypatch, capsys):
 def test_the_default_run_speculates(capsys, monkeypatch):
     """The sample prompt on the trained model: two chunks long, hits in some layers, misses in others."""
     monkeypatch.delenv("HF_MODEL", raising=False)
-    assert demo.main(["--prompt-file", str(SAMPLE_PROMPT), "--json", "--max-new-tokens", "12"]) == 0
+    assert cli.main(["--prompt-file", str(SAMPLE_PROMPT), "--json", "--max-new-tokens", "12"]) == 0
     got = json.loads(capsys.readouterr().out)
     assert got["model"] == weights.DEFAULT_MODEL_NAME
     assert 700 <= got["prefill_tokens"] <= 950 and got["bypassed"] == 0

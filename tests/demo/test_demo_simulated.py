@@ -2,30 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """--device sim: what is refused or named as not used, when its check fails, and a whole run."""
 
+import json
 import math
 from types import SimpleNamespace
 
 import pytest
 
-from models.llama31_8b.demo import demo, simulated
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends import checked_steps, sim
 from runtime_patches.simulated_n150 import doctor, environment
 from tests.support.machines import refused
 
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--model", "x"], "--model does not go with"), (["--json"], "--json does not go with"),
-     (["--max-new-tokens", "89"], "up to 88, got 89"), (["--mesh", "1x2"], "--mesh 1x2 does not go with"),
+    [(["--model", "x"], "give --layers, such as --layers 2"), (["--layers", "2"], "give --model"),
+     (["--max-new-tokens", "217"], "--max-new-tokens 217 need 257"), (["--mesh", "1x2"], "--mesh 1x2 does not go with"),
+     (["--attention", "alspec", "--mesh", "1x1"], "needs a mesh of two rows, such as 2x1; 1x1 has 1"),
+     (["--attention", "alspec", "--chunk-size", "48", "--tail-alignment", "1"], "--tail-alignment does"),
+     (["--attention", "alspec", "--chunk-size", "160"], "a prompt of 318 tokens"),
+     (["--attention", "static"], "needs --static-layers"),
+     (["--attention", "static", "--static-layers", "2"], "names layer 2, but tiny has layers 0 to 1"),
      (["--stop", "x"], "--stop does not go with"), (["--draft", "self"], "drafting does not go with"),
      (["--raw"], "--raw does not go with"), (["--top-k", "5"], "--top-k does not go with"),
      (["--top-p", "0.5"], "--top-p does not go with"), (["--temperature", "1"], "--temperature does not"),
      (["--max-context", "50"], "--max-context does not go with"), (["--sample-on", "host"], "--sample-on does"),
-     (["--attention", "alspec", "--threshold", "0.2"], "--threshold does not go with"),
-     (["--chunk-size", "256"], "--chunk-size does not go"), (["--tail-alignment", "1"], "--tail-alignment does"),
-     (["--draft-window", "32"], "--draft-window does not"), (["--attention", "sink"], "--attention sink does not")],
+     (["--threshold", "0.2"], "--threshold is what --attention alspec accepts a guess by"),
+     (["--chunk-size", "256"], "--chunk-size is how many tokens a guess reads"),
+     (["--tail-alignment", "1"], "--tail-alignment does"),
+     (["--draft-window", "32"], "drafting does not"), (["--prompt", "x"], "--prompt needs --model")],
 )  # fmt: skip
 def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words):
-    assert words in refused(capsys, "--device", "sim", *arguments)
+    assert words in refused(capsys, "--device", "sim", *arguments, prompt=None)
 
 
 @pytest.mark.parametrize(
@@ -35,50 +43,60 @@ def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words
 )  # fmt: skip
 def test_a_mesh_of_the_environment_counts_for_the_simulated_chip_too(capsys, monkeypatch, value, words):
     monkeypatch.setenv("MESH_DEVICE", value)
-    assert words in refused(capsys, "--device", "sim")
+    assert words in refused(capsys, "--device", "sim", prompt=None)
 
 
 def test_overrides_that_do_not_fit_the_tiny_model_are_refused(capsys, tmp_path):
     (tmp_path / "plan.json").write_text('{"layers": {"7": {}}}')
-    line = refused(capsys, "--device", "sim", "--precision-overrides", str(tmp_path / "plan.json"))
+    line = refused(
+        capsys, "--device", "sim", "--precision-overrides", str(tmp_path / "plan.json"), prompt=None
+    )
     assert "names '7'; the model has layers 0 to 1" in line
     assert f"precision overrides {tmp_path}: Is a directory" in refused(
-        capsys, "--device", "sim", "--precision-overrides", str(tmp_path)
+        capsys, "--device", "sim", "--precision-overrides", str(tmp_path), prompt=None
     )
-
-
-@pytest.mark.parametrize("attention, named", [("alspec", ", --attention alspec"), ("exact", "")])
-def test_what_a_simulated_run_does_not_use_is_named(capsys, monkeypatch, attention, named):
-    monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
-    monkeypatch.setattr(environment, "simulated_environment", lambda *_: {})
-    monkeypatch.setattr(simulated.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
-    assert (
-        demo.main(["--prompt", "hello", "--device", "sim", "--max-new-tokens", "2", "--attention", attention])
-        == 0
-    )
-    assert f"not used by --device sim: --prompt{named}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("asked, tokens", [([], "3"), (["--max-new-tokens", "5"], "5")])
 def test_a_simulated_run_has_a_few_tokens_unless_asked(capsys, monkeypatch, asked, tokens):
     commands = []
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
-    monkeypatch.setattr(environment, "simulated_environment", lambda *_: {})
+    monkeypatch.setattr(environment, "simulated_environment", lambda *_, **__: {})
     monkeypatch.setattr(
-        simulated.subprocess,
+        sim.subprocess,
         "run",
         lambda command, **_: commands.append(command) or SimpleNamespace(returncode=0),
     )
-    assert demo.main(["--prompt", "hello", "--device", "sim", *asked]) == 0
-    assert commands[0][3] == tokens
+    assert cli.main(["--device", "sim", *asked]) == 0
+    assert json.loads(commands[0][3])["tokens"] == int(tokens)
     assert ("checks 3 tokens unless" in capsys.readouterr().err) == (not asked)
+
+
+def test_speculation_is_simulated_on_the_least_mesh_of_two_rows(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
+    monkeypatch.setattr(
+        environment, "simulated_environment", lambda grid, _, mesh: asked.append((grid, mesh)) or {}
+    )
+    requests = []
+    monkeypatch.setattr(
+        sim.subprocess,
+        "run",
+        lambda command, **_: requests.append(json.loads(command[3])) or SimpleNamespace(returncode=0),
+    )
+    options = ["--attention", "alspec", "--threshold", "0.5", "--max-new-tokens", "4", "--json"]
+    assert cli.main(["--device", "sim", *options]) == 0
+    (request,) = requests
+    assert asked == [("2x2", (2, 1))]
+    assert (request["mesh"], request["threshold"], request["chunk_size"]) == ("2x1", 0.5, sim.CHUNK_SIZE)
+    assert request["prompt_tokens"] == 62 and request["json"] and request["tokens"] == 4
 
 
 @pytest.mark.parametrize(
     "found, code", [([1.0, 0.995], 0), ([1.0, 0.98], 1), ([math.nan, 1.0], 1), ([1.0, math.nan], 1)]
 )
 def test_every_step_has_to_agree(capsys, found, code):
-    assert simulated.verdict(found, 0.99) == code
+    assert checked_steps.verdict(found, 0.99) == code
     lowest = "nan" if any(map(math.isnan, found)) else f"{min(found):.6f}"
     assert capsys.readouterr().out == f"lowest PCC {lowest}, required 0.99\n"
 
@@ -88,7 +106,7 @@ def test_logits_of_a_broken_model_have_no_pcc():
 
     expected = torch.tensor([1.0, 2.0, 3.0])
     for broken in (torch.tensor([1.0, math.nan, 2.0]), torch.tensor([1.0, math.inf, 2.0]), torch.zeros(3)):
-        assert math.isnan(simulated._show("prefill", broken, expected))
+        assert math.isnan(checked_steps.step_figures("prefill", broken, expected)["pcc"])
 
 
 @pytest.mark.sim
@@ -97,8 +115,8 @@ def test_a_simulated_run_prints_pcc_step_by_step(capfd, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text('{"layers": {"0": {"ff2": "bfloat16"}}}')
     arguments = ["--device", "sim", "--precision", "accuracy", "--precision-overrides", str(path)]
-    assert demo.main(["--prompt", "unused", "--max-new-tokens", "2", *arguments]) == 0
+    assert cli.main(["--max-new-tokens", "2", *arguments]) == 0
     out = capfd.readouterr().out
-    assert "random weights, accuracy+mine precision" in out
+    assert "a tiny random Llama, hidden 64, accuracy+mine precision" in out
     lines = [line for line in out.splitlines() if " PCC " in line]
     assert [line.split()[0] for line in lines] == ["prefill", "decode", "lowest"]

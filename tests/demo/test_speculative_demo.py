@@ -7,14 +7,16 @@ import json
 import pytest
 
 from models.llama31_8b import weights
-from models.llama31_8b.demo import demo
+from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.chat import Conversation
-from models.llama31_8b.demo.demo import TextPrinter, make_policy
-from models.llama31_8b.demo.options import DemoOptions, UserError, parse
+from models.llama31_8b.demo.cli import parse
+from models.llama31_8b.demo.generation import make_policy
+from models.llama31_8b.demo.options import DemoOptions, UserError
+from models.llama31_8b.demo.text import TextPrinter
 from tests.support.gguf_files import untied, write_hf_folder
 
 PROMPT = "the and the in 12 " * 12
-SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "20", "--threshold", "0.5")
+SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "20")
 
 
 def tiny(folder):
@@ -32,7 +34,8 @@ def model(tmp_path_factory):
 
 
 def run_json(capsys, model, *arguments):
-    assert demo.main(["--model", model, "--json", *SMALL, *arguments]) == 0
+    threshold = () if "exact" in arguments else ("--threshold", "0.5")
+    assert cli.main(["--model", model, "--json", *SMALL, *threshold, *arguments]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -80,20 +83,20 @@ def test_a_draft_model_with_another_vocabulary_is_refused(model, tmp_path, capsy
     a, b = sorted(vocabulary)[-2:]
     vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
     path.write_text(json.dumps(data))
-    assert demo.main(["--model", model, *SMALL, "--draft", other]) == 2
+    assert cli.main(["--model", model, *SMALL, "--draft", other]) == 2
     error = capsys.readouterr().err
     assert "vocabularies differ" in error and "Traceback" not in error
 
 
 def test_the_report_shows_the_figures(model, capsys):
-    assert demo.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt"]) == 0
+    assert cli.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt"]) == 0
     out = capsys.readouterr().out
     assert "mean acceptance length" in out and "tokens a step" in out and "LOSSY" not in out
 
 
 def test_the_lossy_verification_says_so(model, capsys):
     arguments = ["--temperature", "1", "--verify", "sigmoid", "--draft-window", "32", "--no-adapt"]
-    assert demo.main(["--model", model, *SMALL, *arguments]) == 0
+    assert cli.main(["--model", model, *SMALL, *arguments]) == 0
     captured = capsys.readouterr()
     assert "LOSSY" in captured.out and "LOSSY" in captured.err
     assert run_json(capsys, model, *arguments)["speculation"]["lossless"] is False
@@ -142,7 +145,7 @@ def test_bad_requests_are_refused(arguments, words):
 
 
 def test_fuzzy_beyond_the_models_layers_is_refused(model, capsys):
-    assert demo.main(["--model", model, *SMALL, "--fuzzy", "40"]) == 2
+    assert cli.main(["--model", model, *SMALL, "--fuzzy", "40"]) == 2
     assert "got 40" in capsys.readouterr().err
 
 
@@ -161,8 +164,8 @@ def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
             chunk_size=32,
             max_new_tokens=12,
             draft=kind,
-            draft_window=32,
             adapt=kind is None,
+            **({"draft_window": 32} if kind == "self" else {}),
         )
         talk = Conversation(loaded, options, make_policy(loaded, options))
         replies[kind] = [
@@ -180,9 +183,9 @@ def test_the_trained_model_gains_from_look_up(capsys, monkeypatch):
     monkeypatch.delenv("HF_MODEL", raising=False)
     lines = "The ferry leaves Ansell at seven. The ferry leaves Halloran at nine. "
     arguments = ["--prompt", lines * 4, "--raw", "--json", "--max-new-tokens", "16"]
-    assert demo.main(arguments) == 0
+    assert cli.main(arguments) == 0
     plain = json.loads(capsys.readouterr().out)
-    assert demo.main([*arguments, "--draft", "ngram", "--no-adapt"]) == 0
+    assert cli.main([*arguments, "--draft", "ngram", "--no-adapt"]) == 0
     drafted = json.loads(capsys.readouterr().out)
     assert drafted["token_ids"] == plain["token_ids"]
     assert drafted["speculation"]["tokens_per_target_step"] > 1.2

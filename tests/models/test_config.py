@@ -101,7 +101,7 @@ REFUSED = {
     ),
     "odd head": ({"head_dim": 63}, "head_dim must be even for RoPE, got 63"),
     "no layers": ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, got 0"),
-    "text": ({"hidden_size": "576"}, "hidden_size must be a positive integer, got '576'"),
+    "text": ({"hidden_size": "576"}, 'hidden_size must be a positive integer, got "576"'),
 }
 
 
@@ -129,3 +129,68 @@ def test_files(tmp_path):
 def test_unknown_preset_lists_what_exists():
     with pytest.raises(ValueError, match="no preset named 'gpt'; presets: llama-3.1-8b, "):
         preset("gpt")
+
+
+ODD = {
+    "[]": r"the config of .* is not an object but \[\]",
+    '{"rope_scaling": "llama3"}': 'rope_scaling must be an object or null, got "llama3"',
+    '{"rope_scaling": {"rope_type": "linear", "factor": "8"}}': 'factor must be a number, got "8"',
+    '{"rope_scaling": {"rope_type": "llama3", "factor": null}}': "factor must be a number, got null",
+    '{"architectures": "GemmaForCausalLM"}': "architecture GemmaForCausalLM is not supported|'GemmaForCausalLM'",
+    '{"architectures": 7}': "architectures must be a list of names, got 7",
+    '{"architectures": [["x"]]}': r"architecture .*x.* is not supported",
+    '{"hidden_size": "64"}': 'hidden_size must be a positive integer, got "64"',
+    '{"num_attention_heads": 0}': "num_attention_heads must be a positive integer, got 0",
+    '{"rope_theta": "1e4"}': 'rope_theta must be a number, got "1e4"',
+    '{"rms_norm_eps": []}': r"rms_norm_eps must be a number, got \[\]",
+    '{"rms_norm_eps": 0}': "rms_norm_eps must be finite and above 0, got 0",
+    '{"rope_theta": NaN}': "rope_theta must be a finite number, got NaN",
+    '{"rope_theta": -1}': "rope_theta must be finite and above 0, got -1",
+    '{"rope_theta": 1%s}' % ("0" * 400): r"rope_theta must be a finite number, got 10{56}\.\.\.",
+    '{"rope_scaling": {"rope_type": "linear", "factor": Infinity}}': "factor must be a finite number, got Infinity",
+    '{"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 0}}': "low_freq_factor must be above 0",
+    '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": NaN}}': "a finite number, got NaN",
+    '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 0.5}}': "positive integer, got 0.5",
+    '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 0}}': "positive integer, got 0",
+    '{"num_key_value_heads": 0}': "num_key_value_heads must be a positive integer, got 0",
+    '{"head_dim": ""}': "head_dim must be a positive integer, got ''",
+    '{"max_position_embeddings": true}': "max_position_embeddings must be a positive integer, got True",
+    '{"tie_word_embeddings": "false"}': 'tie_word_embeddings must be true or false, got "false"',
+    '{"eos_token_id": "2"}': 'eos_token_id must be token ids of at least 0, got "2"',
+    '{"eos_token_id": [[2]]}': r"eos_token_id must be token ids of at least 0, got \[\[2\]\]",
+    '{"bos_token_id": [1]}': r"bos_token_id must be one id, got \[1\]",
+    '{"bos_token_id": -1}': "bos_token_id must be token ids of at least 0, got -1",
+}
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_files_are_refused_by_what_they_hold(text, tmp_path):
+    odd = json.loads(text)
+    (tmp_path / "config.json").write_text(json.dumps({**BASE, **odd} if isinstance(odd, dict) else odd))
+    with pytest.raises(UnsupportedModelError, match=ODD[text]):
+        LlamaConfig.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"a": "\xe9"}', b"\xef\xbb\xbf{}", b"[" * 100_000, b'{"a": 1' + b"0" * 5000 + b"}"],
+    ids=["Latin-1", "byte order mark", "nested too deep", "an integer too long"],
+)
+def test_files_that_no_json_parser_takes(content, tmp_path):
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(UnsupportedModelError, match="config.json is not valid JSON: "):
+        LlamaConfig.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("eos", ['"2"', "[[2]]", "true"])
+def test_odd_ids_of_a_generation_config_are_refused(eos, tmp_path):
+    from models.llama31_8b.weights import read_config
+
+    (tmp_path / "config.json").write_text(json.dumps(BASE))
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": %s}' % eos)
+    with pytest.raises(UnsupportedModelError, match="generation_config.json: eos_token_id must be token ids"):
+        read_config(tmp_path)
+
+
+def test_an_architecture_named_by_a_string_alone_is_taken():
+    assert LlamaConfig.from_hf_dict({**BASE, "architectures": "LlamaForCausalLM"}).hidden_size == 576

@@ -209,7 +209,7 @@ def test_streaming_an_unfinished_character():
     assert stream.flush() == "\ufffd" and stream.flush() == ""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40))
 def test_streamed_pieces_join_to_the_text(text):
     tokenizer = make()
@@ -221,7 +221,7 @@ def test_streamed_pieces_join_to_the_text(text):
     assert "".join(parts) + stream.flush() == tokenizer.decode(ids)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 319), max_size=30))
 def test_streaming_any_ids_equals_decoding_them(ids):
     """Random bytes, most of them no UTF-8."""

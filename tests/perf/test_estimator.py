@@ -27,7 +27,7 @@ def test_op_rows_sum_to_the_printed_totals(row):
     table = chip_table(int(row["chips"]))
     assert table.per_layer_ns == pytest.approx(int(row["per_layer_ns"]), rel=1e-6)
     # Table 5's fixed rows sum to 42 ns more than printed.
-    assert table.fixed_ns == pytest.approx(int(row["fixed_ns"]), rel=5e-5)
+    assert table.fixed_ns == pytest.approx(int(row["fixed_ns"]), rel=3.5e-5)
     assert table.flash_decode_ns == int(row["flash_decode_1k_ns"])
 
 
@@ -42,7 +42,7 @@ def test_op_tables_hold_every_row_of_the_paper():
 
 @pytest.mark.parametrize("row", h100_table(), ids=lambda row: f"{row.context // 1024}K")
 def test_h100_projection_reproduces_table_3(row):
-    assert project_h100(row) == pytest.approx(row.alspec_tokens_per_s, rel=0.005)
+    assert project_h100(row) == pytest.approx(row.alspec_tokens_per_s, rel=3.2e-4)
     assert project_h100(row, hit_rate=0.0) == pytest.approx(row.tp4_tokens_per_s, rel=1e-12)
 
 
@@ -117,7 +117,7 @@ def test_sp_tp_as_a_timeline_of_two_groups(hit_rate, context, chips):
     receiver=st.floats(0, 1e6),
     rest=st.floats(0, 1e7),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_token_latency_formula(layers, hit_rate, fixed, per_layer, receiver, rest):
     sender = receiver + rest
     hits = math.floor(round(layers * hit_rate, 9))
@@ -190,7 +190,7 @@ def test_paper_best_case_favours_speculation_on_eight_chips():
 def test_attention_model_explains_every_published_64k_run():
     checks = published_checks(AttentionLatency())
     assert len(checks) == 7
-    assert max(abs(check.relative_error) for check in checks) < 0.05
+    assert max(abs(check.relative_error) for check in checks) < 0.036
     n150 = next(check for check in checks if (check.model, check.board) == ("llama-3.1-8b", "N150"))
     assert n150.predicted_tokens_per_s == pytest.approx(16.9, rel=0.02)
     # tt-metal's flash decode report: up to 180 GB/s at a byte an element, 191 with bfloat8_b's exponents.

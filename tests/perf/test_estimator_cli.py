@@ -23,10 +23,10 @@ def run_json(capsys, *options):
     return json.loads(capsys.readouterr().out)
 
 
-def test_module_runs_and_saves_the_plot(tmp_path):
+def test_module_runs_and_saves_the_plot_where_it_is_told(tmp_path):
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-m", "perf.estimator"],
+        [sys.executable, "-m", "perf.estimator", "--plot", "scaling.png"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
@@ -36,12 +36,12 @@ def test_module_runs_and_saves_the_plot(tmp_path):
     assert done.returncode == 0, done.stderr
     for expected in ("full TP", "SP@87.5%+TP", "context 96K", "assumptions", "paper 1.65x", "8 x H100"):
         assert expected in done.stdout
-    plot = tmp_path / "generated" / "estimator_scaling.png"
+    (plot,) = tmp_path.iterdir()
     assert plot.read_bytes().startswith(PNG_SIGNATURE) and plot.stat().st_size > 20_000
 
 
 def test_json_has_every_point_of_figure_7(capsys):
-    report = run_json(capsys, "--no-plot")
+    report = run_json(capsys)
     assert set(report) == {
         "model",
         "attention_model",
@@ -50,6 +50,7 @@ def test_json_has_every_point_of_figure_7(capsys):
         "paper_claims",
         "published_64k",
         "h100_projection",
+        "h100_assumptions",
         "plot",
     }
     assert report["plot"] is None
@@ -63,12 +64,12 @@ def test_json_has_every_point_of_figure_7(capsys):
         assert point == json.loads(json.dumps(same.to_dict()))
         assert point["tokens_per_s_per_user"] == pytest.approx(1e9 / point["token_latency_ns"])
     for row in report["h100_projection"]:
-        assert row["alspec_tokens_per_s"] == pytest.approx(row["paper_alspec_tokens_per_s"], rel=0.005)
+        assert row["alspec_tokens_per_s"] == pytest.approx(row["paper_alspec_tokens_per_s"], rel=3.2e-4)
 
 
 def test_options_choose_points_and_parameters(capsys):
     report = run_json(
-        capsys, "--no-plot", "--context", "96K", "2048", "98304", "--hit-rate", "87.5%", "0.4",
+        capsys, "--context", "96K", "2048", "98304", "--hit-rate", "87.5%", "0.4",
         "--chips", "8", "--chunk-size", "128", "--dram-gb-per-s", "240", "--head-gb-per-s", "80",
     )  # fmt: skip
     assert {(p["context"], p["hit_rate"], p["chips"]) for p in report["estimates"]} == {
@@ -83,12 +84,12 @@ def test_options_choose_points_and_parameters(capsys):
 
 
 def test_task_supplies_its_measured_hit_rate(capsys):
-    report = run_json(capsys, "--no-plot", "--task", "ifeval", "--threshold", "0.1", "--context", "1K")
+    report = run_json(capsys, "--task", "ifeval", "--threshold", "0.1", "--context", "1K")
     assert {point["hit_rate"] for point in report["estimates"]} == {None, 0.898}
 
 
 def test_report_shows_latency_and_speedup(capsys):
-    assert main(["--no-plot", "--context", "64K", "--hit-rate", "0.875", "--chips", "8"]) == 0
+    assert main(["--context", "64K", "--hit-rate", "0.875", "--chips", "8"]) == 0
     out = capsys.readouterr().out
     tp, sp = estimate(65536, None, 8, "tp"), estimate(65536, 0.875, 8, "sp+tp")
     row = next(line for line in out.splitlines() if line.strip().startswith("8 "))
@@ -115,8 +116,30 @@ def test_claims_follow_from_the_model():
 @pytest.mark.parametrize("suffix, start", [(".png", PNG_SIGNATURE), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_plot_formats(tmp_path, suffix, start):
     points = [estimate(4096, None, n, "tp") for n in (1, 2)] + [estimate(4096, 0.5, 2, "sp+tp")]
-    path = save_scaling_plot(points, tmp_path / "new" / f"plot{suffix}")
+    path = save_scaling_plot(points, tmp_path / f"plot{suffix}")
     assert path.read_bytes().startswith(start)
+
+
+def test_a_plot_makes_no_folder(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        save_scaling_plot([estimate(4096, None, 1, "tp")], tmp_path / "new" / "plot.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_h100_table_is_printed_with_its_assumptions(capsys):
+    assert main(["--context", "1K"]) == 0
+    table = capsys.readouterr().out.partition("8 x H100")[2]
+    assert "20.8 of 32 layers hit (not rounded)" in table and "projected, by the paper and here" in table
+    assert "the verification cost nothing" in table and table.index("nothing") < table.index("TP4 244.6")
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly():
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-m", "perf.estimator"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(300) == 0
 
 
 def test_plot_of_nothing_is_refused(tmp_path):
@@ -143,6 +166,9 @@ def test_plot_of_nothing_is_refused(tmp_path):
         (["--dram-gb-per-s", "0"], "dram_bytes_per_s"),
         (["--head-gb-per-s", "-5"], "head_bytes_per_s"),
         (["--plot", "plot.jpeg2"], "plot.jpeg2"),
+        (["--plot", "absent/plot.png"], "the folder absent does not exist"),
+        (["--threshold", "0.1"], "without --task it changes nothing"),
+        (["--no-plot"], "unrecognized arguments: --no-plot"),
     ],
 )
 def test_bad_options_end_with_status_2(options, named, capsys, tmp_path, monkeypatch):
@@ -152,10 +178,19 @@ def test_bad_options_end_with_status_2(options, named, capsys, tmp_path, monkeyp
     assert stop.value.code == 2
     captured = capsys.readouterr()
     assert named in captured.err and captured.out == ""
+    assert captured.err.startswith("python -m perf.estimator: error: ") and captured.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_unwritable_plot_is_reported(capsys, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    assert main(["--plot", str(tmp_path / "file" / "plot.png")]) == 1
-    assert "cannot write the plot" in capsys.readouterr().err
+    """Before any work: a folder in the plot's place."""
+    (tmp_path / "plot.png").mkdir()
+    with pytest.raises(SystemExit):
+        main(["--plot", str(tmp_path / "plot.png")])
+    assert "is a folder, not a file" in capsys.readouterr().err
+
+
+def test_without_plot_no_file_is_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--context", "1K"]) == 0
+    assert "scaling plot" not in capsys.readouterr().out and not list(tmp_path.iterdir())

@@ -43,12 +43,12 @@ def test_transformers_decodes_the_same_tokens(tmp_path) -> None:
     theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config.to_hf_dict()))
     theirs.load_state_dict(weights)
     theirs.save_pretrained(tmp_path)
-    loaded = LoadedModel(config, ReferenceLlama.from_state_dict(config, weights), None, str(tmp_path))
+    loaded = LoadedModel(config, None, str(tmp_path), ReferenceLlama.from_state_dict(config, weights))
     report = bench.bench_transformers(loaded, str(tmp_path), random_tokens(12), tokens=10, rounds=1)
     assert report["greedy_tokens_agree"] and report["speedup"] > 0
     assert report["met"] == (report["speedup"] >= 1.2)
 
-    other = LoadedModel(config, ReferenceLlama.random(config, seed=7), None, str(tmp_path))
+    other = LoadedModel(config, None, str(tmp_path), ReferenceLlama.random(config, seed=7))
     assert not bench.bench_transformers(other, str(tmp_path), [1, 2, 3], tokens=10, rounds=1)[
         "greedy_tokens_agree"
     ]
@@ -109,7 +109,7 @@ def test_prompts_repeat_the_text_to_length(tmp_path) -> None:
         def encode(self, text: str) -> list[int]:
             return [len(word) for word in text.split()]
 
-    loaded = LoadedModel(tiny_config(), None, Words(), "words")
+    loaded = LoadedModel(tiny_config(), Words(), "words", None)
     text = tmp_path / "text.txt"
     text.write_text("a bb ccc")
     assert bench.prompt_ids(loaded, text, 7) == [1, 2, 3, 1, 2, 3, 1]

@@ -4,11 +4,14 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tensor_shapes import tensor_shapes
+from models.llama31_8b.tt import memory
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
 from perf import roofline
@@ -18,7 +21,7 @@ MESHES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
 
 
 def budget(mesh=(1, 1), plan="performance", context=1024, users=1):
-    return roofline.budget(LLAMA, MeshPlan(*mesh), precision_plan(plan, 32), context, users)
+    return memory.budget(LLAMA, MeshPlan(*mesh), precision_plan(plan, 32), context, users)
 
 
 def test_weights_are_those_of_the_checkpoint():
@@ -71,7 +74,7 @@ def test_published_speeds_lie_under_the_bound():
 
 def test_a_plan_beyond_12_gb_is_refused_with_both_numbers():
     found = budget(context=131072)
-    with pytest.raises(roofline.DoesNotFit, match=f"needs {found.needed} bytes a chip.*12884901888"):
+    with pytest.raises(memory.DoesNotFit, match=f"needs {found.needed} bytes a chip.*12884901888"):
         found.check("it")
     budget((1, 2), context=131072).check("it")
 
@@ -134,3 +137,12 @@ def test_overrides_that_make_no_sense_are_one_line(tmp_path, capsys):
         roofline.main(["--precision-overrides", str(path)])
     assert ended.value.code == 2
     assert f"{path}: layers.0.ff1 is ['x']; formats: " in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly():
+    with subprocess.Popen(
+        [sys.executable, "-m", "perf.roofline"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(300) == 0 and "Traceback" not in errors

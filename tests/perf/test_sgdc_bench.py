@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from perf.bench_sgdc import KERNEL_CYCLES, TARGET, main, measure_exchange, measure_gate, report
+from perf.sgdc_chips import MARK_CORE, compare, overlap, spread
 from perf.sgdc_layers import (
     LayerCycles,
     MemberCycles,
@@ -79,6 +80,40 @@ def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():
         RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"
     ):
         check_outcome(True, 0, [REJECTED, RECEIVED])
+
+
+def span(start: int, end: int) -> Span:
+    return Span(end - start, 1, start % (1 << 32), end % (1 << 32))
+
+
+@pytest.mark.parametrize("origin", [1000, 0xFFFFFFC0])
+def test_chips_on_one_clock(origin):
+    """A hit: chip 1 marks its start 10 cycles after chip 0, its MLP runs from 300 to 800, and chip 0, the sender, is at
+    its attention until 700."""
+
+    def counts(mark: int, attention: int, mlp: tuple[int, int], end: int) -> dict:
+        program = span(origin + end - 5, origin + end)
+        work = {
+            (x, 0): CoreCycles(program, None, None, None, span(origin, origin + attention), None)
+            for x in range(1, 4)
+        }
+        work[0, 0] = CoreCycles(program, None, None, None, span(origin + mlp[0], origin + mlp[1]), None)
+        work[MARK_CORE] = CoreCycles(program, None, span(origin + mark, origin + mark + 2), None, None, None)
+        return work
+
+    sender, receiver = counts(0, 700, (710, 715), 720), counts(10, 290, (300, 800), 820)
+    assert spread([sender, receiver]) == {"total": 820, "chip 0": 720, "chip 1": 820}
+    assert spread([receiver, sender]) == {"total": 820, "chip 0": 820, "chip 1": 720}
+    assert overlap(sender, receiver) == 400
+    assert overlap(counts(0, 250, (260, 265), 270), receiver) == 0
+    assert overlap(counts(0, 5000, (5010, 5015), 5020), receiver) == 500
+
+
+def test_two_chips_stand_beside_what_was_composed():
+    found = {"total": 1100, "chip 0": 900, "chip 1": 1100, "overlap": 400, "layers": 1}
+    *_, beside, alone = compare({"0%": {"total": 1000}}, {"0%": found, "100%": found | {"overlap": None}})
+    assert beside == "| 0% | 1100 | 900 | 1100 | 400 | 1000 | +10.0% |"
+    assert alone == "| 100% | 1100 | 900 | 1100 | - | - | - |"
 
 
 @pytest.mark.parametrize(("place", "why"), [("", "a folder"), ("missing/found.json", "does not exist")])

@@ -192,3 +192,42 @@ def test_decoding():
             pack=None,
         )
     }, "a core with the span of a program but no kernel did not take part"
+
+
+def work_on_both_chips(mesh, first: int) -> list[dict]:
+    """A matmul of 32 tiles in turn on each chip of a pair, launched on chip `first` first; their counts."""
+    import ttnn
+
+    from runtime_patches.cycles import measure_chips
+
+    chips = mesh.create_submeshes(ttnn.MeshShape(1, 1))
+    operands = [
+        [
+            ttnn.from_torch(torch.ones(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=chip)
+            for shape in ((TILE, 32 * TILE), (32 * TILE, TILE))
+        ]
+        for chip in chips
+    ]
+    for chip in chips:
+        ttnn.matmul(*operands[chips.index(chip)])  # compiles
+        ttnn.synchronize_device(chip)
+    found = measure_chips(chips, lambda: [ttnn.matmul(*operands[i]) for i in (first, 1 - first)])
+    mesh.quiesce_devices()
+    return found
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_chips_work_at_once_with_fast_dispatch(sim_mesh, record_property, first):
+    mesh = sim_mesh(
+        (1, 2), "1x1", fabric=None, dispatch="fast", overlays=cycle_overlays(), variables=CYCLE_VARIABLES
+    )
+    programs = [counts[0, 0].program for counts in mesh.run(work_on_both_chips, first)]
+    origin = min(program.start for program in programs)
+    for chip, program in enumerate(programs):
+        assert program.runs == 1 and program.cycles == program.end - program.start > 2000
+        record_property(f"chip {chip}", (program.start - origin, program.end - origin))
+    together = min(program.end for program in programs) - max(program.start for program in programs)
+    assert together > 0.5 * min(program.cycles for program in programs), (
+        "most of either runs beside the other"
+    )

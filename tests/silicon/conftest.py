@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from runtime_patches import sgdc
+from runtime_patches.boards import visible_boards
 from runtime_patches.runtime_root import project_cache_dir
-from runtime_patches.simulated_n150.doctor import count_boards
 from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
 from tests.support.sim_worker import DeviceWorker
 
@@ -19,7 +19,7 @@ def board_mesh(_workers) -> Callable[..., DeviceWorker]:
     kernel stubs. options: of ttnn.open_mesh_device. Skips where there are fewer."""
 
     def mesh(shape: tuple[int, int], **options) -> DeviceWorker:
-        needed, present = shape[0] * shape[1], count_boards()
+        needed, present = shape[0] * shape[1], len(visible_boards())
         if present < needed:
             pytest.skip(f"needs {needed} N150 connected by ethernet; the driver shows {present}")
         title = f"{needed} N150 as {shape[0]}x{shape[1]}"

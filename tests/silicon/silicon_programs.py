@@ -4,6 +4,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+
+def text(length: int, source: str) -> list[int]:
+    """Token ids of one of the project's own texts, in the checkpoint's vocabulary."""
+    from models.llama31_8b.tokenizer import Tokenizer
+    from models.llama31_8b.weights import resolve_source
+
+    tokenizer = Tokenizer.from_folder(resolve_source(source)[0])
+    words = (Path(__file__).resolve().parents[2] / "LICENSE").read_text(encoding="utf-8")
+    return tokenizer.encode(words, add_bos=True)[:length]
+
 
 def build(mesh, config, state, precision: str, capacity: int):
     """A TtLlama of one user, its weights through the cache on disk."""

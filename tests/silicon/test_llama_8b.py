@@ -8,18 +8,17 @@ shapes: the first two in test_tt_modules.py and test_tt_model.py, the others in 
 """
 
 import os
-from pathlib import Path
 
 import pytest
 import torch
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.board import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
+from models.llama31_8b.tt.memory import budget
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
-from perf.roofline import budget
-from tests.silicon.silicon_programs import decode_speed, teacher_forced
+from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
 from tests.support.module_programs import modules
 from tests.support.tt_programs import prefill_and_decode
 
@@ -39,16 +38,6 @@ def checkpoint() -> str:
     if not source:
         pytest.skip("needs a Llama 3.1 8B checkpoint: set HF_MODEL to its folder")
     return source
-
-
-def text(length: int, source: str) -> list[int]:
-    """Token ids of one of the project's own texts, in the checkpoint's vocabulary."""
-    from models.llama31_8b.tokenizer import Tokenizer
-    from models.llama31_8b.weights import resolve_source
-
-    tokenizer = Tokenizer.from_folder(resolve_source(source)[0])
-    words = (Path(__file__).resolve().parents[2] / "LICENSE").read_text(encoding="utf-8")
-    return tokenizer.encode(words, add_bos=True)[:length]
 
 
 @PLANS

@@ -15,9 +15,9 @@ from unittest import mock
 import pytest
 from loguru import logger
 
-from models.llama31_8b.demo import board, demo
+from models.llama31_8b.demo import cli
 from tests.silicon import silicon_programs
-from tests.silicon.test_llama_8b import text
+from tests.silicon.silicon_programs import text
 from tests.support.gguf_files import write_hf_folder
 from tests.support.tt_programs import TINY
 
@@ -43,6 +43,7 @@ def cached(mesh, cache: str, name: str, *arguments):
 def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
     """In the worker: the demo as if the simulated chip were a board; exit code, output, log."""
     from models.llama31_8b.tt.mesh import MeshPlan
+    from runtime_patches import boards
     from runtime_patches.simulated_n150 import doctor
 
     out, err = io.StringIO(), io.StringIO()
@@ -50,14 +51,14 @@ def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
         for patch in (
             mock.patch.dict(os.environ, {"LLAMA_ALSPEC_CACHE": cache}),
             mock.patch.object(doctor, "why_not", return_value=None),
-            mock.patch.object(board, "count_boards", return_value=1),
+            mock.patch.object(boards, "visible_boards", return_value=[0]),
             mock.patch.object(MeshPlan, "open", lambda plan, **options: mesh),
             mock.patch.object(MeshPlan, "close", lambda plan, opened: None),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
             stack.enter_context(patch)
-        code = demo.main(arguments)
+        code = cli.main(arguments)
     logger.remove()
     logger.add(sys.stderr)
     return code, out.getvalue(), err.getvalue()
@@ -79,7 +80,7 @@ def test_decode_speed_body(sim_device, checkpoint, tmp_path):
     )
     logger.info("{}", told)
     assert told["tokens"] == 1 and told["tokens_per_s"] > 0 and told["eager_text"]
-    assert told["replays"] == 0, "the simulator replays no traces"
+    assert told["replays"] == 0, "slow dispatch replays no traces"
 
 
 def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
@@ -96,7 +97,7 @@ def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
         "exact",
         "--json",
     ]
-    assert demo.main([*arguments, "--device", "cpu"]) == 0
+    assert cli.main([*arguments, "--device", "cpu"]) == 0
     expected = json.loads(capsys.readouterr().out)
     (tmp_path / "plan.json").write_text('{"layer": {"ff2": "bfloat8_b"}}')
     chips = [

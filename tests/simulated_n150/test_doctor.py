@@ -61,6 +61,20 @@ def test_another_wolfpine(monkeypatch):
     )
 
 
+def test_boards_that_the_environment_hides_are_said_to_be_hidden(monkeypatch, tmp_path):
+    for name in ("0", "2", "by-id"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(doctor.boards, "BOARDS", tmp_path)
+    told = {}
+    for chosen in ("", "2", "7"):
+        monkeypatch.setenv("TT_VISIBLE_DEVICES", chosen)
+        told[chosen] = doctor._boards()
+    assert [told[chosen].found for chosen in ("", "2")] == [f"2 in {tmp_path}", f"1 in {tmp_path}"]
+    assert [told[chosen].ok for chosen in told] == [True, True, False]
+    assert told["7"].found == f"none of the 2 in {tmp_path} is named by TT_VISIBLE_DEVICES=7"
+    assert told["7"].fix == "name some of 0, 2, or unset TT_VISIBLE_DEVICES"
+
+
 def test_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="quantum"):
         doctor.why_not("quantum")
@@ -161,7 +175,7 @@ def test_run_on_a_mock_mesh_and_timeout():
         (("--mock", "1x2"), 2, "name the program"),
         (("--mock", "1x2", "--timeout", "-1", "--", "true"), 2, "above 0"),
         (("--mock", "1x2", "--", "no-such-program-here"), 127, "no-such-program-here"),
-        (("--mock", "1x2", "--grid", "1x1", "--", "true"), 2, "not allowed"),
+        (("--mock", "1x2", "--grid", "1x1", "--", "true"), 2, "--grid is for simulated ones"),
         (("--dispatch", "quick", "--", "true"), 2, "invalid choice: 'quick'"),
         (
             ("--mock", "1x2", "--dispatch", "fast", "--", "true"),

@@ -74,10 +74,11 @@ def test_own_files_and_variables(sim_device, on_silicon):
     assert same is device, "a worker is shared by those who ask for the same"
 
 
-def test_a_hung_kernel_is_told_and_ends_its_simulator(sim_device, on_silicon):
+@pytest.mark.parametrize("dispatch", ["slow", "fast"])
+def test_a_hung_kernel_is_told_and_ends_its_simulator(sim_device, on_silicon, dispatch):
     if on_silicon:
         pytest.skip("a hung board needs a reset")
-    device = sim_device("1x1")
+    device = sim_device("1x1", dispatch=dispatch)
     x = torch.ones(32, 32).bfloat16()
     device.run(add, x)
     simulators = _descendants(device._process.pid)
@@ -85,9 +86,12 @@ def test_a_hung_kernel_is_told_and_ends_its_simulator(sim_device, on_silicon):
     with pytest.raises(WorkerFailure) as caught:
         device.run(never_incremented_semaphore, timeout=15)
     message = str(caught.value)
-    assert "never_incremented_semaphore did not end on the simulated N150 1x1 within 15 s" in message
+    where = "the simulated N150 1x1" + (" with fast dispatch" if dispatch == "fast" else "")
+    assert f"never_incremented_semaphore did not end on {where} within 15 s" in message
     running = re.search(r"It was at: .*", message)[0]
     assert "ttnn.generic_op" in running or "ttnn.synchronize_device" in running, "the running op is named"
     assert "last diagnosis of the simulator" in message
     assert not left_running(simulators), "its simulator ended with it"
-    assert torch.equal(sim_device("1x1").run(add, x)[1], x + x), "the next test has a fresh chip"
+    assert torch.equal(sim_device("1x1", dispatch=dispatch).run(add, x)[1], x + x), (
+        "the next test has a fresh chip"
+    )

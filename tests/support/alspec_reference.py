@@ -13,7 +13,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention, Attenti
 
 
 class Recorded(ALSpecAttention):
-    """ALSpecAttention of one user that keeps |guess - exact| / |exact| of each layer of the step, None where bypassed."""
+    """ALSpecAttention of one user that keeps |guess - exact| / |exact| of a step's layers, None where bypassed."""
 
     def begin_step(self, step, layers):
         super().begin_step(step, layers)
@@ -45,13 +45,17 @@ class ReferenceSteps:
 
 
 @torch.inference_mode()
-def reference_steps(model, prompt: list[int], steps: int, policy: AttentionPolicy, capacity: int) -> ReferenceSteps:
+def reference_steps(
+    model, prompt: list[int], steps: int, policy: AttentionPolicy, capacity: int
+) -> ReferenceSteps:
     """Greedy decoding of one user."""
     cache = model.new_cache(1, capacity)
     found = ReferenceSteps([], [model.prefill([prompt], cache)[0].float()], [], [], cache)
     for _ in range(steps):
         found.tokens.append(int(found.logits[-1].argmax()))
-        found.logits.append(model.forward(torch.tensor([found.tokens[-1:]]), cache, policy=policy)[0, 0].float())
+        found.logits.append(
+            model.forward(torch.tensor([found.tokens[-1:]]), cache, policy=policy)[0, 0].float()
+        )
         if isinstance(policy, Recorded):
             found.ratios.append(policy.ratios)
             found.accepted.append(policy.statistics.steps[-1].accepted[:, 0, 0].tolist())

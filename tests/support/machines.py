@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 from pathlib import Path
 
-from models.llama31_8b.demo import demo
+from models.llama31_8b.demo import cli
 
 
 class Boards:
@@ -33,9 +33,9 @@ def set_ttnn_version(monkeypatch, value: str) -> None:
     )
 
 
-def refused(capsys, *arguments) -> str:
+def refused(capsys, *arguments, prompt: str | None = "hello") -> str:
     """The one line of error of a demo run that must end with 2."""
-    assert demo.main(["--prompt", "hello", *arguments]) == 2
+    assert cli.main([*(["--prompt", prompt] if prompt else []), *arguments]) == 2
     out, err = capsys.readouterr()
     assert not out
     return err.splitlines()[-1]

@@ -122,6 +122,10 @@ class DeviceWorker:
         request = ("run", sys.path, module, where, function.__qualname__, pickle.dumps((args, kwargs)))
         return self._call(request, what, timeout)
 
+    def diagnosis(self) -> str:
+        """What the simulator has reported about itself so far."""
+        return self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else ""
+
     def reopen(self) -> None:
         """Close the device and open it again, in the same process and on the same chips."""
         self._call(("open", sys.path, self.opening), "opening the device again", START_TIMEOUT_S)

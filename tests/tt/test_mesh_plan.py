@@ -5,12 +5,12 @@
 import subprocess
 import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
+from tests.support.made_up_ttnn import make_up_ttnn
 
 LLAMA = preset("llama-3.1-8b")
 
@@ -53,21 +53,6 @@ def test_a_choice_that_cannot_be_read_says_where_it_comes_from():
         MeshPlan.choose("3x3", {"MESH_DEVICE": "banana"})
 
 
-class FakeTtnn(ModuleType):
-    """ttnn on a machine with these chips, whose mesh does not open."""
-
-    def __init__(self, chips: int, on_pcie: int) -> None:
-        super().__init__("ttnn")
-        self.get_num_devices, self.get_num_pcie_devices = lambda: chips, lambda: on_pcie
-        self.FabricConfig = SimpleNamespace(FABRIC_1D="on", DISABLED="off")
-        self.fabric = []
-        self.set_fabric_config = self.fabric.append
-        self.MeshShape = lambda *shape: shape
-
-    def open_mesh_device(self, shape, **options):
-        raise RuntimeError(f"no links for {shape}")
-
-
 @pytest.mark.parametrize(
     "chips, on_pcie, words",
     [
@@ -77,16 +62,14 @@ class FakeTtnn(ModuleType):
     ],
 )
 def test_what_ttnn_finds_is_checked_before_anything_is_set_or_opened(monkeypatch, chips, on_pcie, words):
-    ttnn = FakeTtnn(chips, on_pcie)
-    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+    ttnn = make_up_ttnn(monkeypatch, chips, on_pcie)
     with pytest.raises(MeshError, match=words):
         MeshPlan(1, 2).open()
     assert ttnn.fabric == []
 
 
 def test_a_mesh_that_does_not_open_leaves_no_fabric_on(monkeypatch):
-    ttnn = FakeTtnn(2, 2)
-    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+    ttnn = make_up_ttnn(monkeypatch, 2, links=False)
     with pytest.raises(RuntimeError, match=r"no links for \(1, 2\)"):
         MeshPlan(1, 2).open()
     assert ttnn.fabric == ["on", "off"]
@@ -134,7 +117,7 @@ def test_a_machine_with_fewer_chips_is_refused():
 
 def test_plans_import_neither_ttnn_nor_torch():
     code = (
-        "import sys, perf.roofline, models.llama31_8b.tt.mesh, models.llama31_8b.tt.precision;"
+        "import sys, perf.roofline, models.llama31_8b.tt.cards, models.llama31_8b.tt.precision;"
         "sys.exit(bool({'ttnn', 'torch'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

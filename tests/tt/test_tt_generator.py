@@ -7,9 +7,8 @@ from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams
 from tests.support.tt_programs import generate_batch
+from tests.support.tt_tolerances import BAND, GRID, NEAR_TIE, margin, prompt
 from tests.tt.sampling_programs import generate_sampled
-from tests.tt.test_tt_model import GRID, NEAR_TIE, prompt
-from tests.tt.test_tt_sampling import BAND, margin
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 

@@ -13,12 +13,12 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.board import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
+from models.llama31_8b.tt.memory import RESERVE_BYTES, budget
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
 from perf import mesh_memory
 from perf.mesh_memory import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
-from perf.roofline import RESERVE_BYTES, budget
 
 LLAMA = preset("llama-3.1-8b")
 L1_BYTES = 1464 * 1024  # of a Wormhole core, firmware and kernels included

@@ -6,20 +6,12 @@ The chip has two cores: joining heads takes one for each of the two query heads.
 """
 
 import pytest
-import torch
 from loguru import logger
 
 from tests.support.tt_programs import prefill_and_decode, weight_cache
+from tests.support.tt_tolerances import GRID, LEAST_PCC, NEAR_TIE, prompt
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
-GRID = "2x1"
-LEAST_PCC = 0.99
-# Reference logits closer than this may swap places in bfloat16.
-NEAR_TIE = 0.1
-
-
-def prompt(length: int, seed: int) -> list[int]:
-    return torch.randint(0, 96, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
 def test_prefill_of_40_tokens_and_four_decode_steps(sim_device):

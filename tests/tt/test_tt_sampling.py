@@ -8,11 +8,10 @@ from loguru import logger
 from scipy.stats import chisquare
 
 from models.llama31_8b.sampling import SamplingParams, inverse_cdf, warp_logits
+from tests.support.tt_tolerances import BAND, margin
 from tests.tt.sampling_programs import build_steps, choose, host_side, pick_among
 
 ROWS, VOCAB = 32, 150
-# Masses are whole 65536ths of the largest: 32 of them, each off by half of one, move a border by less than this.
-BAND = 2.5e-4
 LEAST_P = 1e-3
 ORIGIN = 2**24
 CASES = [
@@ -21,11 +20,6 @@ CASES = [
     (SamplingParams(5.0, top_k=1), 1),
     (SamplingParams(0.7, top_k=20, top_p=1e-6), 1),
 ]
-
-
-def margin(masses: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """How far each number is from the nearest border between two tokens: masses [n, vocab], numbers [n] -> [n]."""
-    return (masses.double().cumsum(-1) - numbers[:, None]).abs().amin(-1)
 
 
 @pytest.mark.sim

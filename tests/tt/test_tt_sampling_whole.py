@@ -10,8 +10,8 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams, filter_logits, inverse_cdf, warp_logits
+from tests.support.tt_tolerances import margin
 from tests.tt.sampling_whole_programs import draw_on_two_chips, keep, keys_of
-from tests.tt.test_tt_sampling import margin
 
 # What whole_vocabulary.py says: no border between two tokens moves by more, of the whole mass.
 BORDER = 2e-5

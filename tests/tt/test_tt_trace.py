@@ -1,26 +1,46 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""When the generator captures, replays and releases a trace, and that the text is the eager one's. Traces themselves
-need a board: test_llama_8b.py."""
+"""The generator's traces on the simulated chip: captured once, replayed to the end, the text the eager one's."""
 
 import pytest
 
-from tests.tt.test_tt_model import GRID, prompt
-from tests.tt.trace_programs import texts
+from models.llama31_8b.sampling import SamplingParams
+from tests.support.tt_tolerances import prompt
+from tests.tt.trace_programs import texts, why_eager
+
+REPLAYS = 8
 
 
 @pytest.mark.sim
 @pytest.mark.timeout(1500)
-def test_the_second_step_is_captured_and_replayed_to_the_end(sim_device):
-    told = sim_device(GRID).run(texts, prompt(5, 4), 3, timeout=1200)
-    eager, traced, failing = (told[name] for name in ("eager", "traced", "failing"))
-    assert len(eager["found"][0]) == 3 and eager["calls"] == ["eager"] * 2
-    assert (eager["replays"], eager["traced"], eager["why_eager"]) == (0, False, "trace=False")
-    assert traced["found"] == eager["found"]
-    assert traced["calls"] == ["eager", "begin", "end 7", "execute 7", "release 7"]
-    assert (traced["replays"], traced["traced"], traced["why_eager"]) == (1, True, None)
-    assert failing["found"] == "no room for the trace", (
-        "a failed capture is closed before anything else uses the mesh"
-    )
-    assert failing["calls"] == ["eager", "begin", "end 7", "release 7"] and not failing["traced"]
-    assert "slow dispatch" in told["here"]
+def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device):
+    """Each replay has the token the one before chose, on the chip, and the next position; choosing draws a number that
+    the host gives each step. A capture that fails is closed, and the generator goes on."""
+    params = SamplingParams(1.5, top_k=30, seed=5)
+    device = sim_device("1x1", dispatch="fast")
+    told = device.run(texts, prompt(5, 4), REPLAYS + 2, params, timeout=1400)
+    assert len(told["eager"]) == REPLAYS + 2 and len(set(told["eager"])) > 3
+    assert told["traced"] == told["eager"]
+    assert told["why"] == (None, "trace=False")
+    assert (told["replays"], told["eager replays"]) == (REPLAYS, 0)
+    assert told["calls"] == {"begin": 1, "end": 1, "execute": REPLAYS, "release": 1}
+    assert told["error"] == "no room for the trace" and told["failing"] == {
+        "begin": 1,
+        "end": 1,
+        "release": 1,
+    }
+    assert told["new programs"] == 0
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dispatch": "slow"}, "slow dispatch"),
+        ({"dispatch": "fast", "options": {"trace_region_size": 0}}, "without a trace region"),
+    ],
+)
+def test_why_steps_run_eagerly(sim_device, on_silicon, options, reason):
+    if on_silicon:
+        pytest.skip("opens a device in two ways, and the board serves one")
+    assert reason in sim_device("1x1", **options).run(why_eager)

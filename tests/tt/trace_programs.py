@@ -1,76 +1,86 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The generator's use of traces, in a worker (see sim_worker.py) whose chip replays none: a trace here is its steps."""
+"""The generator with and without traces, in a worker (see sim_worker.py)."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from unittest import mock
 
 from tests.support.tt_programs import TINY, build
 
+# One layer and one query head: a step is launches, on a chip of one core.
+SMALLEST = replace(TINY.with_layers(1), num_attention_heads=1)
 
-class Traces:
-    """Stands for ttnn's traces. While one is captured a step runs nothing, as on a board; a replay runs that step."""
 
-    def __init__(self, fail: bool = False) -> None:
+class Spy:
+    """Counts the calls of ttnn's trace functions and lets them through; `step` runs while a trace is captured."""
+
+    def __init__(self, step=None) -> None:
+        import ttnn
+
         from models.llama31_8b.tt import generator
 
-        self.real_step, self.fail = generator._step, fail
-        self.calls: list[str] = []
-        self.captured = None
+        self.calls: dict[str, int] = {}
+        self._step, self._real_step, self._capturing = step, generator._step, False
+        self._patches = [mock.patch.object(generator, "_step", self._any_step)]
+        for name in ("begin_trace_capture", "end_trace_capture", "execute_trace", "release_trace"):
+            self._patches.append(mock.patch.object(ttnn, name, self._counted(name, getattr(ttnn, name))))
 
-    def begin_trace_capture(self, mesh, cq_id):
-        self.calls.append("begin")
-        return 7
+    def _counted(self, name, function):
+        def call(*arguments, **named):
+            self.calls[name.partition("_")[0]] = self.calls.get(name.partition("_")[0], 0) + 1
+            self._capturing = name == "begin_trace_capture" or self._capturing and name != "end_trace_capture"
+            return function(*arguments, **named)
 
-    def end_trace_capture(self, mesh, trace, cq_id):
-        self.calls.append(f"end {trace}")
+        return call
 
-    def execute_trace(self, mesh, trace, cq_id, blocking):
-        self.calls.append(f"execute {trace}")
-        self.real_step(*self.captured)
+    def _any_step(self, *arguments):
+        output = self._real_step(*arguments)
+        if self._capturing and self._step is not None:
+            self._step()
+        return output
 
-    def release_trace(self, mesh, trace):
-        self.calls.append(f"release {trace}")
+    def __enter__(self):
+        self._stack = ExitStack()
+        for patch in self._patches:
+            self._stack.enter_context(patch)
+        return self
 
-    def step(self, model, inputs, source):
-        if self.calls[-1:] != ["begin"]:
-            self.calls.append("eager")
-            return self.real_step(model, inputs, source)
-        if self.fail:
-            raise RuntimeError("no room for the trace")
-        self.captured = (model, inputs, source)
-        return inputs.tokens  # what a step that chooses on the chip writes
+    def __exit__(self, *error):
+        self._stack.close()
 
 
-def texts(mesh, prompt: list[int], new_tokens: int) -> dict:
-    """Greedy texts: eagerly, with traces pretended, and with a capture that fails; calls and replays of each. And why
-    this chip has no traces."""
-    import ttnn
+def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
+    """The sampled text eagerly and by a trace, and what was captured and replayed; and a capture whose step fails, the
+    error and what the same generator writes after it."""
+    from models.llama31_8b.tt.generator import Generator
 
-    from models.llama31_8b.tt import generator as module
+    model, _ = build(mesh, SMALLEST, capacity=64)
 
-    model, _ = build(mesh, TINY.with_layers(1), capacity=64)
+    def run(generator, tokens):
+        found = generator.generate([prompt], max_new_tokens=tokens, sampling=params, eos_token_ids=())
+        return found.token_ids[0]
 
-    def run(traces: Traces, **options) -> dict:
-        names = ("begin_trace_capture", "end_trace_capture", "execute_trace", "release_trace")
-        with ExitStack() as stack:
-            for name in names:
-                stack.enter_context(mock.patch.object(ttnn, name, getattr(traces, name)))
-            stack.enter_context(mock.patch.object(module, "_why_no_trace", lambda mesh: None))
-            stack.enter_context(mock.patch.object(module, "_step", traces.step))
-            generator = module.Generator(model, **options)
-            try:
-                found = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=()).token_ids
-            except RuntimeError as error:
-                found = str(error)
-        told = {"found": found, "replays": generator.replays, "traced": generator.traced}
-        return told | {"why_eager": generator.why_eager, "calls": traces.calls}
+    def refuse():
+        raise RuntimeError("no room for the trace")
 
-    return {
-        "here": module.Generator(model).why_eager,
-        "eager": run(Traces(), trace=False),
-        "traced": run(Traces()),
-        "failing": run(Traces(fail=True)),
-    }
+    generator, eager = Generator(model, prefill_chunk=32), Generator(model, prefill_chunk=32, trace=False)
+    told = {"eager": run(eager, new_tokens), "why": (generator.why_eager, eager.why_eager)}
+    programs = mesh.num_program_cache_entries()
+    with Spy(refuse) as failing:
+        try:
+            run(generator, 3)
+        except RuntimeError as error:
+            told["error"] = str(error)
+    with Spy() as spy:
+        told["traced"] = run(generator, new_tokens)
+    told |= {"replays": generator.replays, "eager replays": eager.replays, "calls": spy.calls}
+    return told | {"failing": failing.calls, "new programs": mesh.num_program_cache_entries() - programs}
+
+
+def why_eager(mesh) -> str | None:
+    from models.llama31_8b.tt.generator import _why_no_trace
+
+    return _why_no_trace(mesh)

@@ -18,6 +18,7 @@ class DeviceState:
     """
 
     STATE_WORDS: int
+    STATUS_WORD: int  # 0 while nothing has failed
 
     def make_state(self, device, cores, rows: int) -> None:
         """cores: a ttnn.CoreRangeSet of `rows` cores."""

@@ -9,6 +9,7 @@ A pair is two neighbouring chips of a mesh (`ChipPairs`: every pair along one ax
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_core, core_set
@@ -51,10 +52,18 @@ class MemberState:
         return f"gave up in call {self.status_call}: {reason}"
 
 
+_live: weakref.WeakSet[ChipPairs] = weakref.WeakSet()
+
+
+def is_pair_axis(device, axis: int) -> bool:
+    """Whether the chips along `axis` of a mesh are the two members of pairs, whose gates differ."""
+    return any(pairs.pair_axis == axis and pairs.device.id() == device.id() for pairs in list(_live))
+
+
 class _Pairs(DeviceState):
     """What both kinds of pairs have: the state of every member."""
 
-    STATE_WORDS = STATE_WORDS
+    STATE_WORDS, STATUS_WORD = STATE_WORDS, _STATE_FIELDS["status"]
 
     def states(self) -> list[MemberState]:
         """The state of every member: chips in row-major order, then the members on a chip. Waits for the
@@ -86,6 +95,7 @@ class ChipPairs(_Pairs):
             )
         check_core(mesh, core)
         self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
+        _live.add(self)
         self.make_state(mesh, core_set(core), 1)
 
     def names(self) -> list[str]:

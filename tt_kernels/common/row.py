@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_core, core_set
 from tt_kernels.common.device_state import DeviceState
-from tt_kernels.common.peer import check_fabric
+from tt_kernels.common.peer import check_fabric, timeout_words
 
 MAX_CHIPS = 8
+DEFAULT_TIMEOUT_S = 2.0
 _STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11, "accepted": 12}
 _REASONS = {
     1: "chip {silent} of the row sent no numbers",
@@ -46,15 +47,23 @@ class ChipRows(DeviceState):
     """Every row of chips along `row_axis` of a mesh, 2 to MAX_CHIPS of them, that share the heads of the same users.
 
     core: (x, y) of the output core, the same on every chip; not the exchange core of a pair. link: which of the
-    ethernet links between two chips.
+    ethernet links between two chips. timeout_s: how long a chip waits for the numbers of another, in seconds at 1 GHz;
+    for its vote, which may wait for a peer, five times as long.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
-    STATE_WORDS = 640  # sizeof(row::State), rounded up to 64 bytes
+    STATE_WORDS, STATUS_WORD = 640, _STATE_FIELDS["status"]  # sizeof(row::State), rounded up to 64 bytes
     defines = (("ROW", "1"), ("PEER_LINK_FABRIC", "1"))
 
-    def __init__(self, mesh, row_axis: int = 1, core: tuple[int, int] = (0, 0), link: int = 0):
+    def __init__(
+        self,
+        mesh,
+        row_axis: int = 1,
+        core: tuple[int, int] = (0, 0),
+        link: int = 0,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ):
         check_fabric()
         shape = tuple(mesh.shape)
         if row_axis not in range(len(shape)) or not 2 <= shape[row_axis] <= MAX_CHIPS:
@@ -63,7 +72,7 @@ class ChipRows(DeviceState):
             )
         check_core(mesh, core)
         self.row_axis, self.shape, self.core, self.link = row_axis, shape, core, link
-        self.chips = shape[row_axis]
+        self.chips, self.timeout_s, self.timeout = shape[row_axis], timeout_s, timeout_words(timeout_s)
         self.make_state(mesh, core_set(core), 1)
 
     def names(self) -> list[str]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.cores import all_worker_cores, check_core, check_on_device, core_list
 from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.peer import is_pair_axis
 from tt_kernels.common.priority import ACCEPTED, MAX_USERS, check_priority_tensor, check_users, priority_row
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.compute_gate.outcome_log import ROW_WORDS, OutcomeLog
@@ -41,8 +42,8 @@ class GateMember:
     priority: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved. cores: ttnn.CoreRangeSet, not empty. log:
         its outcomes, its own alone.
 
-    An op launched in a region of members must lie within the cores of one member. Nothing checks that: where
-    members with different gates share an op, the cores that run it wait for ever for those that skip it.
+    An op launched in a region of members must lie within the cores of one member, or the cores that run it would wait
+    for ever for those that skip it. Where ttnn tells an op's cores beforehand (`cores_of.py`), others are refused.
     """
 
     priority: Any
@@ -75,12 +76,17 @@ def skip_compute(
     leaving, also by an exception, the gate is open again. Errors: UnpatchedRuntimeError, ValueError,
     GatedRegionError.
     """
+    import ttnn
+
     members, program = _closing_program(priority, users, log, layer)
     device = members[0].priority.device()
     if shared_gate_axis is not None:
-        _check_axis(shared_gate_axis, tuple(device.shape))
+        _check_axis(shared_gate_axis, device)
     opening, tensors = opening_program(_all_cores(members)), _tensors(members)
-    with gated_region(shared_gate_axis):
+    shared_chip = (
+        [] if isinstance(priority, ttnn.Tensor) else [frozenset(core_list(m.cores)) for m in members]
+    )
+    with gated_region(shared_gate_axis, shared_chip):
         _launch(program, tensors)
         try:
             yield
@@ -194,14 +200,14 @@ def _check_members(members: list[GateMember], users: int, layer: int | None) -> 
         if overlap := sorted(taken & cores):
             raise ValueError(f"core {overlap[0]} belongs to two members")
         taken |= cores
-        if any(member.priority.buffer_address() == other.buffer_address() for other in priorities):
-            raise ValueError("one priority tensor is given to two members; give each its own")
-        priorities.append(member.priority)
         if member.log is not None:
             _check_log(member.log, device, users, layer)
             if any(member.log is other for other in logs):
                 raise ValueError("one log is given to two members: their counts would mix; give each its own")
             logs.append(member.log)
+        if any(member.priority.buffer_address() == other.buffer_address() for other in priorities):
+            raise ValueError("one priority tensor is given to two members; give each its own")
+        priorities.append(member.priority)
     if layer is not None and not logs:
         raise ValueError(f"layer={layer} is given without a log to count in")
 
@@ -228,9 +234,15 @@ def _check_log(log: OutcomeLog, device, users: int, layer: int | None) -> None:
     check_on_device("the log", log.tensor, device)
 
 
-def _check_axis(axis, shape: tuple[int, ...]) -> None:
+def _check_axis(axis, device) -> None:
+    shape = tuple(device.shape)
     if type(axis) is not int or axis not in range(len(shape)):
         raise ValueError(f"shared_gate_axis is an axis of the mesh of shape {shape}, not {axis!r}")
+    if is_pair_axis(device, axis):
+        raise ValueError(
+            f"shared_gate_axis={axis}: the chips along that axis are the members of a pair, whose gates differ; a "
+            "cross-chip op along it would hang the pair"
+        )
 
 
 def _kind(value) -> str:

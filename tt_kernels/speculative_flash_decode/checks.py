@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.speculative_flash_decode.predictor import Predictor, both_ends, check_predictor
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 MAX_USERS = 8  # a semaphore of the output core each
@@ -45,6 +46,7 @@ class Problem:
     max_tokens: int
     cache_dtype: str
     chunk_size: int
+    predictor: Predictor | None = None
 
     @property
     def items(self) -> int:
@@ -56,12 +58,18 @@ class Problem:
         return self.head_dim // TILE
 
     @property
-    def chunk_tiles(self) -> int:
-        return self.chunk_size // TILE
+    def guess(self) -> Predictor:
+        """What the guess reads: by default chunk_size tokens at either end."""
+        return self.predictor or both_ends(self.chunk_size)
 
 
 def check_problem(
-    q: TensorFacts, k: TensorFacts, v: TensorFacts, cur_pos: TensorFacts, chunk_size: int
+    q: TensorFacts,
+    k: TensorFacts,
+    v: TensorFacts,
+    cur_pos: TensorFacts,
+    chunk_size: int,
+    predictor: Predictor | None = None,
 ) -> Problem:
     """The Problem of these inputs. Errors: UnsupportedError."""
     for name, tensor in (("q", q), ("k", k), ("v", v), ("cur_pos", cur_pos)):
@@ -103,8 +111,10 @@ def check_problem(
     if max_tokens < TILE or max_tokens % TILE:
         raise UnsupportedError(f"the caches must hold a multiple of {TILE} tokens, they hold {max_tokens}")
     check_chunk(chunk_size, max_tokens)
+    if predictor is not None:
+        check_predictor(predictor, max_tokens)
     check_positions(cur_pos, users)
-    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size)
+    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, predictor)
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:

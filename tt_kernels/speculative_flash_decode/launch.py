@@ -17,7 +17,8 @@ from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, che
 from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
 from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings, Tensors
-from tt_kernels.speculative_flash_decode.peer import DEFAULT_TIMEOUT_S, Peer, check_gathered
+from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
+from tt_kernels.speculative_flash_decode.predictor import Predictor
 from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core
 
@@ -72,7 +73,6 @@ def launch(
         program = empty_program(problem, [layout.plan])
         fill_program(program, problem, settings, [Member(tensors, layout.plan)], layout, noc_core)
     else:
-        timeout = timeout_words(DEFAULT_TIMEOUT_S if peer is None else peer.timeout_s)
         program = ttnn.MeshProgramDescriptor()
         for place in (peer.pairs if row is None else row).coordinates():
             here = ttnn.MeshCoordinate(*place)
@@ -83,7 +83,7 @@ def launch(
                 peer_args = peer.args(tensors.exact, peer.pairs.link_args(place, part))
             if row is not None:
                 state, links = row.state.buffer_address(), row.link_args(place, part)
-                row_args = RowArgs(row.defines, state, row.index(place), row.chips, timeout, links)
+                row_args = RowArgs(row.defines, state, row.index(place), row.chips, row.timeout, links)
             member = Member(tensors, layout.plan, index, peer_args, row_args)
             fill_program(part, problem, settings, [member], layout, noc_core)
             program[ttnn.MeshCoordinateRange(here, here)] = part
@@ -141,10 +141,10 @@ def launch_pair(
     ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)
 
 
-def problem_of(q, k, v, cur_pos, priority, chunk_size: int) -> Problem:
+def problem_of(q, k, v, cur_pos, priority, chunk_size: int, predictor: Predictor | None = None) -> Problem:
     """The checked shapes of a call. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size)
+    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size, predictor)
     if priority is not None:
         _unsupported_if_refused(check_priority_tensor, priority)
         named["priority"] = priority
@@ -260,6 +260,11 @@ def _check_row(row: ChipRows | None, peer: Peer | None, device) -> None:
         raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
     if peer is not None and peer.pairs.pair_axis == row.row_axis:
         raise UnsupportedError(f"pairs and rows both lie along axis {row.row_axis} of the mesh")
+    if peer is not None and peer.timeout_s > row.timeout_s:
+        raise UnsupportedError(
+            f"a chip of a row waits {row.timeout_s} s for another, which may wait {peer.timeout_s} s for its peer: "
+            "give the row at least the timeout of the peer"
+        )
     if peer is not None and peer.pairs.core == row.core:
         raise UnsupportedError(
             f"core {row.core} cannot be both the exchange core of the pairs and the output core of the rows"

@@ -51,6 +51,7 @@ def choose_layout(
     most = (key_chunk or problem.chunk_size) // TILE
     least = most if key_chunk else 1
 
+    guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1)
     half_cache = max(problem.max_tokens // TILE // 2, 1)
 
     def buffers_of(workers: int, key_tiles: int) -> dict[str, Buffer]:
@@ -68,9 +69,7 @@ def choose_layout(
         plan = deal_cores(
             cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output
         )
-        takes = cost(
-            half_cache, problem.items, len(plan.groups), workers, problem.chunk_tiles, key_tiles, speculate
-        )
+        takes = cost(half_cache, problem.items, len(plan.groups), workers, guess_tiles, key_tiles, speculate)
         if best is None or takes < best_cost:
             best, best_cost = Layout(plan, key_tiles, buffers_of(workers, key_tiles)), takes
     if best is None:

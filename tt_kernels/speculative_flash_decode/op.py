@@ -23,6 +23,7 @@ from tt_kernels.speculative_flash_decode.launch import (
 )
 from tt_kernels.speculative_flash_decode.member import Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer
+from tt_kernels.speculative_flash_decode.predictor import Predictor
 
 if TYPE_CHECKING:
     import ttnn
@@ -32,6 +33,7 @@ __all__ = [
     "Decoded",
     "PairMember",
     "Peer",
+    "Predictor",
     "ProgramConfig",
     "UnsupportedError",
     "flash_decode",
@@ -71,6 +73,7 @@ def speculative_flash_decode(
     cur_pos: ttnn.Tensor,
     *,
     chunk_size: int,
+    predictor: Predictor | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
     priority: ttnn.Tensor | None = None,
@@ -87,11 +90,12 @@ def speculative_flash_decode(
         already; -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count
         as its last.
     chunk_size: tokens of the guess at either end (see above), a multiple of 32.
+    predictor: what the guess attends to instead: other sizes at the two ends, a tail of at least so many tokens.
     threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
     priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED (also
-        where its guess found no peer) by the sender, BYPASSED below 2 * chunk_size cached tokens, RECEIVED by
-        a receiver; ACCEPTED if skipped.
+        where its guess found no peer) by the sender, BYPASSED below 2 * chunk_size cached tokens (the predictor's
+        two sizes), RECEIVED by a receiver; ACCEPTED if skipped, and by a receiver without a guess.
     peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip
         sends to nobody.
     row: the chips of the mesh that hold the other heads of the same users (tensor parallelism). All chips of a row
@@ -104,7 +108,7 @@ def speculative_flash_decode(
     """
     if peer is not None:
         check_peer(peer)
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size)
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, predictor)
     settings = _settings(q, threshold, scale, True, program_config)
     outputs = _outputs(q)
     gathered = None if peer is None else peer.gathered
@@ -117,6 +121,7 @@ def speculative_flash_decode_pair(
     members: Sequence[PairMember],
     *,
     chunk_size: int,
+    predictor: Predictor | None = None,
     peer: Peer,
     threshold: float = 0.1,
     scale: float | None = None,
@@ -133,7 +138,7 @@ def speculative_flash_decode_pair(
     check_peer(peer)
     for member in members:
         check_config(member.program_config)
-    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size) for m in members]
+    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size, predictor) for m in members]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two members of the same shapes, got {problems}")
     if not isinstance(peer.pairs, CorePair):

@@ -27,18 +27,31 @@ class Decoded(NamedTuple):
     norm_sq: torch.Tensor
 
 
-def guess_positions(position: int, chunk_size: int, tail_alignment: int = TILE) -> torch.Tensor:
-    """bool [position + 1]: the cached tokens the guess attends to, the first and the last `chunk_size`.
+class Ends(NamedTuple):
+    """Tokens of the guess at either end. whole_tail: at least `last` cached ones, from a tile boundary on."""
+
+    first: int
+    last: int
+    whole_tail: bool = False
+
+
+def guess_positions(
+    position: int, chunk_size: int, tail_alignment: int = TILE, ends: Ends | None = None
+) -> torch.Tensor:
+    """bool [position + 1]: the cached tokens the guess attends to, the first and the last `chunk_size`, or `ends`.
 
     The last ones end at the next multiple of `tail_alignment` behind the current position, so with 32 they
     are chunk_size - 31 to chunk_size; 1 gives the paper's definition. All tokens where fewer than 2 *
     chunk_size are cached.
     """
+    ends = ends or Ends(chunk_size, chunk_size)
     cached = position + 1
     seen = torch.ones(cached, dtype=torch.bool)
-    if cached >= 2 * chunk_size:
-        tail = -(-cached // tail_alignment) * tail_alignment - chunk_size
-        seen[chunk_size:tail] = False
+    if cached >= ends.first + ends.last:
+        tail = -(-cached // tail_alignment) * tail_alignment - ends.last
+        if ends.whole_tail:
+            tail = (cached - ends.last) // tail_alignment * tail_alignment
+        seen[ends.first : max(tail, ends.first)] = False
     return seen
 
 
@@ -51,6 +64,7 @@ def speculative_flash_decode_reference(
     chunk_size: int,
     scale: float | None = None,
     tail_alignment: int = TILE,
+    ends: Ends | None = None,
 ) -> Decoded:
     """Decode attention and its guess (ALSpec paper, section 4.1).
 
@@ -70,7 +84,7 @@ def speculative_flash_decode_reference(
         queries = q[0, user].double().view(kv_heads, heads // kv_heads, head_dim)
         keys, values = k[user, :, :cached].double(), v[user, :, :cached].double()
         scores = scale * queries @ keys.mT
-        hidden = ~guess_positions(position, chunk_size, tail_alignment)
+        hidden = ~guess_positions(position, chunk_size, tail_alignment, ends)
         exact[0, user] = (scores.softmax(-1) @ values).view(heads, head_dim)
         guess[0, user] = (scores.masked_fill(hidden, -math.inf).softmax(-1) @ values).view(heads, head_dim)
     distance_sq = (guess - exact).square().sum((0, 2, 3))
@@ -84,6 +98,7 @@ def outcomes(
     *,
     chunk_size: int,
     threshold: float,
+    ends: Ends | None = None,
 ) -> list[int]:
     """The sender's priority of each user after verification: ACCEPTED where |guess - exact| < threshold *
     |exact| (strictly: threshold 0 accepts nothing), else REJECTED; BYPASSED with fewer than 2 * chunk_size
@@ -92,7 +107,7 @@ def outcomes(
     for distance, norm, position in zip(distance_sq.tolist(), norm_sq.tolist(), cur_pos, strict=True):
         if position < 0:
             found.append(ACCEPTED)
-        elif position + 1 < 2 * chunk_size:
+        elif position + 1 < (2 * chunk_size if ends is None else ends.first + ends.last):
             found.append(BYPASSED)
         else:
             found.append(ACCEPTED if distance < threshold**2 * norm else REJECTED)

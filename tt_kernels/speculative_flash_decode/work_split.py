@@ -33,11 +33,13 @@ class Part:
         return [*self.first, *self.last, *self.middle]
 
 
-def parts(tokens: int, chunk_tiles: int, workers: int, speculate: bool) -> list[Part]:
-    """The part of each worker of a group for a user with `tokens` cached tokens."""
+def parts(tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool) -> list[Part]:
+    """The part of each worker of a group for a user with `tokens` cached tokens, whose guess reads so many tiles from
+    either end (Predictor)."""
     total = -(-tokens // TILE)
-    first_end = min(chunk_tiles, total) if speculate else 0
-    last_begin = (total - chunk_tiles if total > 2 * chunk_tiles else first_end) if speculate else total
+    first_end = min(first_tiles, total) if speculate else 0
+    meet = total <= first_tiles + tail_tiles
+    last_begin = (first_end if meet else total - tail_tiles) if speculate else total
     middle, guess = last_begin - first_end, total - (last_begin - first_end)
     share_of_speculative = 0
     if speculate:
@@ -108,12 +110,12 @@ CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 2.0, 3.0
 
 
 def cost(
-    tiles: int, items: int, groups: int, workers: int, chunk_tiles: int, key_tiles: int, speculate: bool
+    tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool
 ) -> float:
     """How long `items` heads of `tiles` cached key tiles each take `groups` groups of `workers`, about; in units
-    of the time of a tile. The guess's worker has at least its two chunks."""
+    of the time of a tile. The guess's worker has at least its `guess_tiles`."""
     share = -(-tiles // workers)
     if speculate:
-        share = max(share, min(2 * chunk_tiles, tiles))
+        share = max(share, min(guess_tiles, tiles))
     head = share + CHUNK_COST * -(-share // key_tiles) + MERGE_COST * (workers - 1) + HEAD_COST
     return -(-items // groups) * head

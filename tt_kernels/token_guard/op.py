@@ -16,17 +16,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tt_kernels.common.cores import check_on_device, core_set
+from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.peer import ChipPairs
+from tt_kernels.common.row import ChipRows
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
 FAILED = 0xFFFFFFFF
 _SCRATCH_CB = 0
-_STATE_HEAD_BYTES = 64
+_LINE_BYTES = 32
 
 
-def guard_tokens(tokens, pairs: Sequence[ChipPairs]) -> None:
-    """Overwrite all of `tokens` with FAILED on each chip where an exchange core of `pairs` gave up.
+def guard_tokens(tokens, pairs: Sequence[ChipPairs | ChipRows]) -> None:
+    """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or rows) gave up.
 
     tokens: uint32 [1, users], ROW_MAJOR, interleaved, one page. Runs inside and outside `skip_compute` alike.
     Errors: ValueError.
@@ -37,42 +39,45 @@ def guard_tokens(tokens, pairs: Sequence[ChipPairs]) -> None:
         raise ValueError(f"tokens must be a ttnn.Tensor on the device, not {type(tokens).__qualname__}")
     shape = tuple(tokens.shape)
     if tokens.dtype != ttnn.uint32 or tokens.layout != ttnn.ROW_MAJOR_LAYOUT or tokens.is_sharded():
-        raise ValueError(f"tokens must be uint32, ROW_MAJOR and interleaved, they are {tokens.dtype}, {tokens.layout}")
+        raise ValueError(
+            f"tokens must be uint32, ROW_MAJOR and interleaved, they are {tokens.dtype}, {tokens.layout}"
+        )
     if len(shape) != 2 or shape[0] != 1:
         raise ValueError(f"tokens must be [1, users], their shape is {shape}")
-    if not pairs or not all(isinstance(pair, ChipPairs) for pair in pairs):
-        raise ValueError(f"pairs must be a list of ChipPairs, not {pairs!r}")
+    if not pairs or not all(isinstance(pair, (ChipPairs, ChipRows)) for pair in pairs):
+        raise ValueError(f"pairs must be a list of ChipPairs and ChipRows, not {pairs!r}")
     for pair in pairs:
         check_on_device("tokens", tokens, pair.device)
     ttnn.generic_op([tokens, tokens], _program(tokens, pairs))
 
 
-def _program(tokens, pairs: Sequence[ChipPairs]):
+def _program(tokens, states: Sequence[ChipPairs | ChipRows]):
     import ttnn
 
-    core, device = core_set((0, 0)), tokens.device()
+    device = tokens.device()
     page_bytes = tokens.buffer_aligned_page_size()
-    runtime = ttnn.RuntimeArgs()
-    places = []
-    for pair in pairs:
-        there = device.worker_core_from_logical_core(ttnn.CoreCoord(*pair.core))
-        places += [there.x, there.y, pair.state.buffer_address()]
-    runtime[0][0] = [tokens.buffer_address(), *places]
-    accessor = ttnn.TensorAccessorArgs(tokens).get_compile_time_args()
-    scratch = max(_STATE_HEAD_BYTES * len(pairs), page_bytes)
+    places: list[int] = []
+    for state in states:
+        there = device.worker_core_from_logical_core(ttnn.CoreCoord(*state.core))
+        word = 4 * state.STATUS_WORD
+        line = state.state.buffer_address() + word // _LINE_BYTES * _LINE_BYTES
+        places += [there.x, there.y, line, word % _LINE_BYTES // 4]
+    scratch = max(_LINE_BYTES * len(states), page_bytes)
     page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=scratch)
-    program = ttnn.ProgramDescriptor(
-        kernels=[
-            ttnn.KernelDescriptor(
-                kernel_source=str(KERNEL),
-                core_ranges=core,
-                compile_time_args=[_SCRATCH_CB, len(pairs), page_bytes, FAILED, *accessor],
-                runtime_args=runtime,
-                defines=[UNGATED_DEFINE],
-                config=ttnn.DataMovementConfigDescriptor(),
-            )
-        ],
-        semaphores=[],
-        cbs=[ttnn.CBDescriptor(total_size=scratch, core_ranges=core, format_descriptors=[page])],
+    kernel = kernel_descriptor(
+        KERNEL,
+        ttnn.DataMovementConfigDescriptor(),
+        constants={
+            "scratch_cb": _SCRATCH_CB,
+            "states": len(states),
+            "page_bytes": page_bytes,
+            "failed": FAILED,
+            "line_bytes": _LINE_BYTES,
+        },
+        accessors={"tokens": tokens},
+        per_core={(0, 0): {"tokens": tokens.buffer_address(), "places": places}},
+        defines=[UNGATED_DEFINE],
     )
+    buffer = ttnn.CBDescriptor(total_size=scratch, core_ranges=core_set((0, 0)), format_descriptors=[page])
+    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
     return require_ungated(program, "token_guard")

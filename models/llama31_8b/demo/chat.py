@@ -15,10 +15,11 @@ from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.results import GenerationResult
 
 from ..weights import LoadedModel
-from .demo import TextPrinter, generate_text, make_report
 from .drafting import make_drafter
+from .generation import generate_text
 from .options import DemoOptions, UserError
-from .report import print_report
+from .report import ReportConsole, make_report, print_report
+from .text import EndAtToken, TextPrinter, token_callback
 
 # A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
 DEFAULT_CONTEXT = 8192
@@ -66,21 +67,28 @@ class Conversation:
             new.append(token)
             printer.push(token)
 
-        kept = len(self.cached_ids)
+        kept, statistics = len(self.cached_ids), self.policy.statistics
+        steps = statistics.step_count if statistics else 0
+        ending = EndAtToken(token_callback(self.loaded, self.options, push))
         try:
-            result = generate_text(
-                self.loaded,
-                self.options,
-                self.policy,
-                ids[kept:],
-                push,
-                cache=self.cache,
-                context=ids[:kept],
-                drafter=self.drafter,
-            )
+            with ending:
+                result = generate_text(
+                    self.loaded,
+                    self.options,
+                    self.policy,
+                    ids[kept:],
+                    ending,
+                    cache=self.cache,
+                    context=ids[:kept],
+                    drafter=self.drafter,
+                )
             self.results.append(result)
+            if ending.asked:
+                logger.info("stopped")
         except KeyboardInterrupt:
-            logger.info("stopped")
+            logger.info("stopped; this reply does not count in the report")
+            if statistics:
+                statistics.forget_after(steps)
         printer.finish()
         self.cached_ids = (ids + new)[: int(self.cache.lengths[0])]
         answer = tokenizer.decode(new)
@@ -101,7 +109,7 @@ def chat(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy) -> 
         raise UserError(f"{loaded.source} has no chat template to chat with; give --prompt for plain text")
     _enable_line_editing()
     conversation = Conversation(loaded, options, policy)
-    console = Console(file=sys.stdout, highlight=False)
+    console = ReportConsole(file=sys.stdout, highlight=False)
     # The terminal wraps: a line broken here at a width that is not the terminal's reads, and copies, badly.
     console.print(
         f"[bold]{escape(loaded.source)}[/bold] with {options.attention} attention. {HELP}", soft_wrap=True
@@ -120,7 +128,10 @@ def chat(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy) -> 
             conversation.reset()
             print("forgotten")
         elif line == "/report":
-            _report(conversation, console)
+            if conversation.results:
+                _report(conversation, console)
+            else:
+                print("nothing to report: no reply yet")
         elif line.startswith("/"):
             print(HELP)
         elif line:
@@ -128,16 +139,19 @@ def chat(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy) -> 
                 conversation.reply(line, TextPrinter(loaded, sys.stdout))
             except ContextLengthError as error:
                 print(f"{error}; /reset starts anew", file=sys.stderr)
-    _report(conversation, console)
+    if conversation.results:
+        _report(conversation, console)
     return 0
 
 
 def _report(conversation: Conversation, console: Console) -> None:
-    if not conversation.results:
-        return
     context = len(conversation.cached_ids) or max(result.prefill_tokens for result in conversation.results)
     report = make_report(
-        conversation.loaded, conversation.options, conversation.policy, conversation.results, context
+        conversation.loaded.source,
+        conversation.options,
+        conversation.results,
+        context,
+        conversation.policy.statistics,
     )
     print_report(report, console)
 

@@ -1,10 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The drafter a run asks for, and the figures of token-level speculation over a run or a chat."""
+"""The drafter a run asks for."""
 
 from __future__ import annotations
-
-from typing import Any, Sequence
 
 from loguru import logger
 
@@ -13,11 +11,8 @@ from models.llama31_8b.reference.token_speculation.drafter import (
     VocabularyMismatchError,
     check_vocabularies,
 )
-from models.llama31_8b.reference.token_speculation.generate import SpeculativeResult
-from models.llama31_8b.reference.token_speculation.metrics import TokenSpeculationMetrics
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
-from models.llama31_8b.results import GenerationResult
 
 from ..weights import LoadedModel, load_model
 from .options import DemoOptions, UserError
@@ -49,16 +44,3 @@ def make_drafter(loaded: LoadedModel, options: DemoOptions) -> Drafter | None:
         raise UserError(f"--draft {kind}: {error}") from error
     except ValueError as error:
         raise UserError(str(error)) from error
-
-
-def speculation_report(options: DemoOptions, results: Sequence[GenerationResult]) -> dict[str, Any] | None:
-    """The part of the report on token-level speculation, over all results; None without a drafter."""
-    drafted = [result.speculation for result in results if isinstance(result, SpeculativeResult)]
-    if not drafted:
-        return None
-    return {
-        "drafter": options.drafter,
-        "verification": options.verify,
-        "lossless": options.verify == "exact",
-        **TokenSpeculationMetrics.merged(drafted).to_dict(),
-    }

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.columns import Columns
 from rich.console import Console
@@ -13,6 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from perf.estimator.latency import CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
+
+from .text import BY_CALLBACK
+
+if TYPE_CHECKING:
+    from ..results import AttentionStatistics, GenerationResult
+    from ..weights import Checkpoint
+    from .options import DemoOptions
 
 CHIPS = (2, 4, 8)
 _BAR_WIDTH = 20
@@ -23,11 +33,14 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 class RunReport:
     """One run, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
 
-    context: cached tokens at the end. bypassed: decoded positions with fewer than 2S cached tokens.
+    context: cached tokens at the end. hits, misses, bypassed: (layer, token) pairs whose guess passed, did not, or
+    was not verified; bypassed_positions: the tokens of those last, which had fewer than 2S cached ones.
     speculates: whether the attention policy verifies guesses at all. speculation: figures of token-level
     speculation, None without a drafter. first_token_seconds: from the prompt to its first token, weights being
     loaded; None for a chat. warm_up_tokens: of a run that compiled its programs, the first of decode_tokens, whose
     steps did that and took warm_up_seconds of decode_seconds; they do not count in the rate. None elsewhere.
+    exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between them,
+    and "failures", calls in which one gave up on the other.
     """
 
     model: str
@@ -42,12 +55,14 @@ class RunReport:
     hits: int
     misses: int
     bypassed: int
+    bypassed_positions: int
     hit_rate: float | None
     hit_rate_per_layer: list[float | None]
     speculation: dict[str, Any] | None = None
     first_token_seconds: float | None = None
     warm_up_tokens: int | None = None
     warm_up_seconds: float = 0.0
+    exchange: dict[str, Any] | None = None
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -73,9 +88,108 @@ class RunReport:
             "hits": self.hits,
             "misses": self.misses,
             "bypassed": self.bypassed,
+            "bypassed_positions": self.bypassed_positions,
+            "exchange": self.exchange,
             "speculation": self.speculation,
             "estimate": predictions(self),
         }
+
+
+def make_report(
+    model: str,
+    options: DemoOptions,
+    results: Sequence[GenerationResult],
+    context: int,
+    statistics: AttentionStatistics | None,
+    warm_up: tuple[int, float] | None = None,
+) -> RunReport:
+    """Sum up runs. statistics: what the attention policy counted over them, None where nothing is verified.
+
+    warm_up: of a run that compiled its programs, the first decode steps that did, and their seconds.
+    """
+    return RunReport(
+        model=model,
+        attention=str(options.attention),
+        chunk_size=options.chunk_size,
+        speculates=statistics is not None,
+        context=context,
+        prefill_tokens=sum(result.prefill_tokens for result in results),
+        prefill_seconds=sum(result.prefill_seconds for result in results),
+        first_token_seconds=results[0].prefill_seconds if len(results) == 1 else None,
+        decode_tokens=sum(result.decode_tokens for result in results),
+        decode_seconds=sum(result.decode_seconds for result in results),
+        hits=statistics.hits if statistics else 0,
+        misses=statistics.misses if statistics else 0,
+        bypassed=statistics.bypassed if statistics else 0,
+        bypassed_positions=statistics.bypassed_positions if statistics else 0,
+        hit_rate=statistics.hit_rate if statistics else None,
+        hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
+        speculation=_token_speculation(options, results),
+        warm_up_tokens=None if warm_up is None else warm_up[0],
+        warm_up_seconds=0.0 if warm_up is None else warm_up[1],
+        exchange=getattr(statistics, "exchange", None),
+    )
+
+
+def _token_speculation(options: DemoOptions, results: Sequence[GenerationResult]) -> dict[str, Any] | None:
+    """The figures of token-level speculation over all results; None without a drafter."""
+    drafted = [figures for result in results if (figures := getattr(result, "speculation", None)) is not None]
+    if not drafted:
+        return None
+    return {
+        "drafter": options.drafter,
+        "verification": options.verify,
+        "lossless": options.verify == "exact",
+        **type(drafted[0]).merged(drafted).to_dict(),
+    }
+
+
+def show_result(
+    checkpoint: Checkpoint,
+    options: DemoOptions,
+    result: GenerationResult,
+    report: RunReport,
+    interrupted: bool = False,
+) -> None:
+    """Print the report of one text, or with --json the object. interrupted: Ctrl-C ended the text."""
+    if options.json:
+        found = to_json(checkpoint, options, result, report, interrupted)
+        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
+    else:
+        print_report(report, ReportConsole(file=sys.stdout, highlight=False))
+
+
+class ReportConsole(Console):
+    """A console whose reader may leave (`| head`): the command ends as it does for any other output."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def to_json(
+    checkpoint: Checkpoint,
+    options: DemoOptions,
+    result: GenerationResult,
+    report: RunReport,
+    interrupted: bool = False,
+) -> dict[str, Any]:
+    """The object --json prints. `text` leaves out special tokens, `token_ids` holds every generated id.
+
+    An infinite threshold is written as the string "inf": JSON has no number for it.
+    """
+    reason = result.finish_reason[0]
+    if reason == BY_CALLBACK:  # of --stop, or of Ctrl-C
+        reason = "interrupted" if interrupted else "stop"
+    used = options.to_dict()
+    used["threshold"] = "inf" if options.threshold == float("inf") else options.threshold
+    return {
+        "model": checkpoint.source,
+        "text": checkpoint.tokenizer.decode(result.token_ids[0]),
+        "token_ids": result.token_ids[0],
+        "finish_reason": reason,
+        **report.to_dict(),
+        "options": used,
+    }
 
 
 def predictions(report: RunReport) -> list[dict[str, Any]]:
@@ -120,9 +234,23 @@ def print_report(report: RunReport, console: Console) -> None:
         return
     if report.hit_rate is None:
         console.print(
-            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens, 2S."
+            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens, 2S; this text "
+            f"reached {report.context}."
         )
         return
+    print_hits(report, console)
+
+
+def print_hits(report: RunReport, console: Console) -> None:
+    """Hits by layer, and what they would give Llama 3.1 8B; a line where nothing was verified."""
+    if report.hit_rate is None:
+        console.print("No guess was verified.")
+        return
+    if report.exchange is not None:
+        first, second = report.exchange["sent_by_row"]
+        console.print(
+            f"exchanges: {first} sent by the first row, {second} by the second, {_told(report.exchange)}"
+        )
     console.print()
     console.print("[bold]hit rate by layer[/bold]")
     console.print(_bars(report.hit_rate_per_layer))
@@ -133,6 +261,11 @@ def print_report(report: RunReport, console: Console) -> None:
         f"(hit rate {report.hit_rate:.1%}, S = {rows[0]['chunk_size']})"
     )
     console.print(_estimate_table(report, rows))
+    if rows[0]["speedup"] < 1:
+        console.print(
+            "Below 1.00x the hits do not pay for half of the chips: this small model's guesses pass less often than "
+            "those of Llama 3.1 8B, 43 to 90 % in the paper."
+        )
     console.print(
         "[dim]TP: tensor parallel; SP + TP: half of the chips speculate for the other half. Device kernels "
         "only, by appendix F of the ALSpec paper; python -m perf.estimator prints the assumptions.[/dim]"
@@ -158,11 +291,16 @@ def _speeds(report: RunReport) -> Table:
     if report.speculates:
         rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
         table.add_row("hit rate", f"{rate}  ({report.hits} hits, {report.misses} misses)")
-        table.add_row("bypassed", f"{report.bypassed} positions")
+        table.add_row("bypassed", f"{report.bypassed_positions} positions")
     if report.speculation is not None:
         for row in _drafting(report.speculation):
             table.add_row(*row)
     return table
+
+
+def _told(exchange: dict[str, Any]) -> str:
+    failures = exchange["failures"]
+    return f"{exchange['ties']} ties, " + (f"refused: {'; '.join(failures)}" if failures else "none refused")
 
 
 def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 import ttnn
 
 from ..config import LlamaConfig
+from ..results import AttentionStatistics
 from .kv_cache import KVCache
 from .linear import kernel_config, linear
 from .mesh import TILE, MeshPlan
@@ -50,6 +51,13 @@ class DecodeAttention(ABC):
 
     def check(self) -> None:
         """Raises when a step went wrong on a chip; waits for the device if it has to look there."""
+
+    def reset(self) -> None:
+        """Before a generation: forget what was counted."""
+
+    def statistics(self) -> AttentionStatistics | None:
+        """What was counted since `reset`, None where nothing is verified; waits for the device."""
+        return None
 
 
 class StockDecodeAttention(DecodeAttention):

@@ -9,10 +9,11 @@ where driver and firmware have telemetry; the PCI device id tells the architectu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from runtime_patches.boards import visible_boards
 
 from .mesh import MeshError
 
@@ -41,16 +42,13 @@ class Card(NamedTuple):
 
 
 def find_cards(
-    devices: Path, sysfs: Path = SYSFS, environment: Mapping[str, str] | None = None
+    devices: Path | None = None, sysfs: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> list[Card]:
-    """The cards this process may open, by number: all nodes of `devices` (/dev/tenstorrent), or those that
-    $TT_VISIBLE_DEVICES names by number."""
-    environment = os.environ if environment is None else environment
-    chosen = {part.strip() for part in environment.get("TT_VISIBLE_DEVICES", "").split(",") if part.strip()}
-    numbers = sorted(int(node.name) for node in devices.glob("[0-9]*") if node.name.isdecimal())
-    if chosen and all(part.isdecimal() for part in chosen):
-        numbers = [number for number in numbers if str(number) in chosen]
-    return [_card(number, sysfs / f"tenstorrent!{number}") for number in numbers]
+    """The cards this process may open, by number: `visible_boards`, as sysfs (default: SYSFS) describes them."""
+    folder = SYSFS if sysfs is None else sysfs
+    return [
+        _card(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)
+    ]
 
 
 def _card(number: int, folder: Path) -> Card:

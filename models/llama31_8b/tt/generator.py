@@ -82,13 +82,15 @@ class Generator:
         if self.why_eager is not None:
             logger.info("decode steps run eagerly: {}", self.why_eager)
 
+        model.attend.reset()
         started = time.perf_counter()
         for stream, prompt in zip(streams, prompts, strict=True):
             logits = self._prefill(prompt, stream.user, whole=source.chooser is None)
             stream.push(source.first(logits, stream.user, (len(prompt) - 1) % TILE))
         decoding = time.perf_counter()
         self._decode(streams, [len(prompt) for prompt in prompts], source)
-        return GenerationResult.of(streams, prompts, (started, decoding, time.perf_counter()))
+        ended = time.perf_counter()
+        return GenerationResult.of(streams, prompts, (started, decoding, ended), model.attend.statistics())
 
     def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
         """Cache a prompt in chunks; the last token's logits, float32 [vocab]."""
@@ -240,7 +242,7 @@ def _check_ids(model: TtLlama, user: int, prompt: Sequence[int]) -> None:
 
 def _why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
     if os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1":
-        return "slow dispatch, the simulator's, replays no traces"
+        return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
     if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:
         return "the mesh was opened without a trace region"
     return None

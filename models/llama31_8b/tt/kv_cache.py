@@ -16,6 +16,11 @@ MAX_USERS = 32
 _ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 
 
+def cache_block(capacity: int) -> int:
+    """Positions that attention takes at once of a cache of `capacity`, a multiple of 32."""
+    return next(size for size in BLOCKS if capacity % size == 0)
+
+
 class KVCache:
     """keys, values: a tensor a layer, [users, kv_heads / tp, capacity, head_dim] on each chip, TILE, in DRAM.
 
@@ -36,7 +41,7 @@ class KVCache:
             )
         self.users, self.capacity, self.dtype = users, capacity, getattr(ttnn, dtype)
         self.heads = config.num_key_value_heads // plan.tp
-        self.block = next(size for size in BLOCKS if capacity % size == 0)
+        self.block = cache_block(capacity)
         shape = (users, self.heads, capacity, config.head_dim)
 
         def allocate() -> ttnn.Tensor:

@@ -19,7 +19,7 @@ TILE = 32
 # Positions of the KV cache that attention takes at once: the largest that divides its capacity.
 BLOCKS = (128, 64, TILE)
 SP_AXIS, TP_AXIS = 0, 1
-# 12 banks of 1 GiB (Wormhole); what traces and activations need stands apart in perf/roofline.py.
+# 12 banks of 1 GiB (Wormhole); what traces and activations need stands apart in memory.py.
 DRAM_BYTES = 12 * 1024**3
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}

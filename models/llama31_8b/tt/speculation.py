@@ -16,7 +16,6 @@ so that one trace serves all steps.
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -25,23 +24,21 @@ import ttnn
 
 from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.priority import INITIAL, priority_row
+from tt_kernels.common.row import ChipRows
 from tt_kernels.compute_gate.op import skip_compute
 from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
-from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD, MAX_USERS
+from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.op import Peer, ProgramConfig, speculative_flash_decode
 from tt_kernels.token_guard.op import guard_tokens
 
 from ..config import LlamaConfig
 from .attention import DecodeAttention
-from .mesh import SP_AXIS, TILE, TP_AXIS, MeshPlan
+from .mesh import SP_AXIS, TP_AXIS, MeshPlan
+from .speculation_settings import check_speculation
 
 # At 1 GHz; far beyond the time of a layer, which is what a row waits for the other.
 TIMEOUT_S = 2.0
-
-
-class SpeculationError(ValueError):
-    """This mesh or these settings cannot speculate; the message names the values."""
 
 
 @dataclass(frozen=True)
@@ -72,37 +69,38 @@ class Outcomes:
     sent: tuple[int, int]
     failures: tuple[str, ...]
 
+    # As of results.AttentionStatistics.
+
+    @property
+    def hits(self) -> int:
+        return sum(layer.hits for layer in self.layers)
+
+    @property
+    def misses(self) -> int:
+        return sum(layer.misses for layer in self.layers)
+
+    @property
+    def bypassed(self) -> int:
+        return sum(layer.bypassed for layer in self.layers)
+
+    @property
+    def bypassed_positions(self) -> int:
+        """Decoded tokens, over all users, for which no layer speculated."""
+        return self.layers[0].bypassed
+
     @property
     def hit_rate(self) -> float | None:
         """Over all layers; None where nothing was verified."""
-        return LayerCounts(
-            sum(layer.hits for layer in self.layers), sum(layer.misses for layer in self.layers), 0
-        ).hit_rate
+        return LayerCounts(self.hits, self.misses, self.bypassed).hit_rate
 
+    @property
+    def exchange(self) -> dict[str, object]:
+        """What the rows told each other, for a report."""
+        return {"sent_by_row": list(self.sent), "ties": self.ties, "failures": list(self.failures)}
 
-def check_speculation(plan: MeshPlan, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
-    """Refuse, before anything is opened, what the rows of `plan` cannot do. Errors: SpeculationError."""
-    if plan.sp != 2:
-        raise SpeculationError(
-            f"attention-level speculation needs a mesh of two rows, such as 2x1; {plan} has {plan.sp}"
-        )
-    if plan.tp > 1:
-        raise SpeculationError(
-            f"{plan}: each of the {plan.tp} chips of a row would decide by its own heads, and the rule is over "
-            "all of them; speculation runs on 2x1"
-        )
-    if not 1 <= users <= MAX_USERS:
-        raise SpeculationError(f"speculation decodes 1 to {MAX_USERS} users together, got {users}")
-    whole = isinstance(chunk_size, int) and not isinstance(chunk_size, bool)
-    if not whole or chunk_size < TILE or chunk_size % TILE or chunk_size > capacity:
-        raise SpeculationError(
-            f"chunk_size must be a multiple of {TILE} up to the cache's capacity of {capacity}, got {chunk_size!r}"
-        )
-    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not number or not (0 <= threshold <= MAX_THRESHOLD or math.isinf(threshold) and threshold > 0):
-        raise SpeculationError(
-            f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got {threshold!r}"
-        )
+    @property
+    def hit_rate_per_layer(self) -> list[float | None]:
+        return [layer.hit_rate for layer in self.layers]
 
 
 class AttentionSpeculation(DecodeAttention):
@@ -129,6 +127,8 @@ class AttentionSpeculation(DecodeAttention):
         self.exchange = DeviceExchange(ChipPairs(mesh, SP_AXIS, core), users, timeout_s)
         # A pair's state counts the calls of one op: attention has its own.
         self.pairs = ChipPairs(mesh, SP_AXIS, core)
+        # With tensor parallelism the chips of a row decide together, over all heads, on another core.
+        self.row = ChipRows(mesh, TP_AXIS, _beside(core)) if plan.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.pairs, self.exchange.gathered, timeout_s)
@@ -151,6 +151,7 @@ class AttentionSpeculation(DecodeAttention):
             scale=self._scale,
             priority=self.priority,
             peer=self._peer,
+            row=self.row,
             program_config=self.program,
         ).exact
 
@@ -164,21 +165,24 @@ class AttentionSpeculation(DecodeAttention):
         self.exchange(residual, self.priority)
 
     def guard(self, tokens: ttnn.Tensor) -> None:
-        guard_tokens(tokens, [self.exchange.pairs, self.pairs])
+        guard_tokens(tokens, list(self._states().values()))
 
     def check(self) -> None:
         """Raises PeerError when a row gave up on the other: what it computed since is not to be used."""
-        for what, pairs in (("exchange", self.exchange.pairs), ("attention", self.pairs)):
+        for what, state in self._states().items():
             try:
-                pairs.check()
+                state.check()
             except PeerError as error:
                 raise PeerError(f"{what}: {error}") from error
+
+    def statistics(self) -> Outcomes:
+        return self.outcomes()
 
     def reset(self) -> None:
         """Forget outcomes and failures. No step may be under way."""
         self.log.reset()
-        self.exchange.pairs.reset()
-        self.pairs.reset()
+        for state in self._states().values():
+            state.reset()
 
     def outcomes(self) -> Outcomes:
         """Read the chips' counters; waits for the device."""
@@ -194,8 +198,8 @@ class AttentionSpeculation(DecodeAttention):
         exchange = self._by_row(self.exchange.pairs.states())
         failures = [
             f"{what} {name} {state.failure}"
-            for what, pairs in (("exchange", self.exchange.pairs), ("attention", self.pairs))
-            for name, state in zip(pairs.names(), pairs.states(), strict=True)
+            for what, states in self._states().items()
+            for name, state in zip(states.names(), states.states(), strict=True)
             if state.failure
         ]
         sent = tuple(chips[0].sent for chips in exchange)
@@ -204,6 +208,11 @@ class AttentionSpeculation(DecodeAttention):
     def last_priorities(self) -> list[list[list[int]]]:
         """By row and layer, the priorities of all users after the last step; for tests and diagnosis."""
         return [[list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())]
+
+    def _states(self) -> dict[str, ChipPairs | ChipRows]:
+        """What the chips keep of their calls to each other, by what calls."""
+        found: dict[str, ChipPairs | ChipRows] = {"exchange": self.exchange.pairs, "attention": self.pairs}
+        return found if self.row is None else found | {"decision of a row": self.row}
 
     def _by_row(self, chips: list) -> list[list]:
         """What each chip has, in row-major order -> a list a row."""
@@ -218,3 +227,9 @@ class AttentionSpeculation(DecodeAttention):
             device=self.mesh,
             mesh_mapper=ttnn.ShardTensor2dMesh(self.mesh, mesh_shape=self.plan.shape, dims=(0, None)),
         )
+
+
+def _beside(core: tuple[int, int]) -> tuple[int, int]:
+    """A core next to `core`, the last of a grid."""
+    x, y = core
+    return (x - 1, y) if x else (x, y - 1)

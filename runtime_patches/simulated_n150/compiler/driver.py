@@ -184,7 +184,7 @@ def base():
     """What every result depends on besides its command line: the compiler and its libraries."""
     import store
 
-    parts = [COMPILER, ASSEMBLER, f"{PICOLIBC}/lib/rv32im/ilp32/libc.a", CXX_ROOT]
+    parts = [COMPILER, ASSEMBLER, f"{PICOLIBC}/lib/rv32im/ilp32/libc.a", CXX_ROOT, *system_includes()[1::2]]
     return [f"{part}={store.stamp(part)}" for part in parts] + [
         f"{name}={os.environ[name]}" for name in store.GCC_VARIABLES if name in os.environ
     ]
@@ -221,34 +221,42 @@ def main(arguments):
     sys.path.insert(0, f"{HERE}/compiler")
     if "-E" in arguments or "-S" in arguments or "-o" not in arguments:
         return run(compile_command(arguments))
-    if "c++-header" in arguments:
-        return run(compile_command(arguments))
     import store
 
-    root = store.find_root(arguments, f"{HERE}/objects/roots")
-    compiles = "-c" in arguments
-    # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
-    if root is None or compiles and "-MF" not in arguments:
-        return produce(arguments, None)
-    import objects
+    compiles, header = "-c" in arguments, "c++-header" in arguments
+    found = False
+    try:
+        root = store.find_root(arguments, f"{HERE}/objects/roots")
+        # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
+        if root is None and not header or compiles and "-MF" not in arguments:
+            return produce(arguments, None)
+        import objects
 
-    unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
-    found = unit.fetch()
+        unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
+        found = unit.fetch()
+    except OSError as error:  # a full disk, or a cache that is not ours to write: said, and done without it
+        print(f"warning: compiled without the cache of objects: {error}", file=sys.stderr)
+        return produce(arguments, None)
     if found:
         status = 0
     else:
         status = produce(arguments, root)
         if not status:
-            unit.keep()
+            try:
+                unit.keep()
+            except OSError as error:
+                print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
     if path := os.environ.get(LOG):
         with open(path, "a") as log:
             how = "hit" if found else "precompiled" if precompiled_used else "plain"
-            log.write(f"{'compile' if compiles else 'link'} {how} {unit.output}\n")
+            log.write(f"{'compile' if compiles else 'header' if header else 'link'} {how} {unit.output}\n")
     return status
 
 
 def produce(arguments, root):
     """Compiles or links; the exit status."""
+    if "c++-header" in arguments:
+        return run(compile_command(arguments))
     if "-c" not in arguments:
         return run(link_command(arguments))
     if is_tensix(arguments):

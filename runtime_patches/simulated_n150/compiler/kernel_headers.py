@@ -12,11 +12,11 @@ WANTED = 3
 CORE = (
     "string_view", "ckernel_globals.h", "internal/tensix_functions.h", "dev_mem_map.h",
     "hostdevcommon/kernel_structs.h", "hostdev/rta_constants.h", "hostdev/dev_msgs.h", "risc_common.h",
-    "ckernel.h", "internal/template_string.h",
+    "ckernel.h", "internal/template_string.h", "api/debug/dprint.h", "api/debug/assert.h",
 )  # fmt: skip
 TRISC = (
-    *CORE, "api/debug/dprint.h", "internal/debug/fw_debug.h", "ckernel_template.h", "sanitizer/api.h",
-    "llk_param_structs.h", "api/debug/assert.h", "api/lock.h",
+    *CORE, "internal/debug/fw_debug.h", "ckernel_template.h", "sanitizer/api.h",
+    "llk_param_structs.h", "api/lock.h",
 )  # fmt: skip
 DATA_MOVEMENT = (
     *CORE, "tensix.h", "tensix_types.h", "noc.h", "noc_overlay_parameters.h", "noc_nonblocking_api.h",

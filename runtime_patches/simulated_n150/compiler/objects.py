@@ -11,7 +11,8 @@ another grid or one more patched stub compiles everything again. Here a unit is 
     the macros of VARYING that occur in any of these texts: each has the value it had,
     and no file of the root, new or gone, has the name of an included one (it could be found before it).
 
-A link is known by its command line and the content of every file it names. An entry is a file that is written
+A link, and the header of the standard library that the runtime precompiles for each root, is known by its
+command line and the content of every file it names. An entry is a file that is written
 whole and carries its digest: of concurrent writers the last wins, and a damaged one is compiled again.
 """
 
@@ -32,8 +33,8 @@ ENTRIES = 8  # of one command line: as many sets of files are remembered, the ne
 class Unit:
     """One call of the compiler or the linker, and where its result stands in the cache.
 
-    arguments: of the call. root: the runtime root. folder: of the cache. base: what the result depends on
-    besides, such as the compiler itself.
+    arguments: of the call. root: the runtime root, None where nothing is compiled. folder: of the cache.
+    base: what the result depends on besides, such as the compiler itself.
     """
 
     def __init__(self, arguments, root, folder, base):
@@ -92,6 +93,8 @@ class Unit:
     def _usable(self, entry) -> bool:
         if any(self.varying[name] != value for name, value in entry["macros"].items()):
             return False
+        if not entry["files"]:
+            return True  # all that went into it is in the key
         here, there = self.root.sources(), entry["sources"]
         names = {os.path.basename(path) for path, _ in entry["files"]}
         if any(os.path.basename(path) in names for path in here.keys() ^ there.keys()):

@@ -147,7 +147,8 @@ def _make(place, text, compiler, root, run):
         name = word.rstrip("( \t\n")
         words[name] = words.get(name, False) or word.endswith("(")
     os.unlink(expanded)
-    files = [
-        root.portable(p) for p in objects.dependencies(store.read(depends).decode("utf-8", "surrogateescape"))
-    ]
-    return {"words": words, "files": [(path, root.identity(path)) for path in dict.fromkeys(files)]}
+    named = objects.dependencies(store.read(depends).decode("utf-8", "surrogateescape"))
+    if any(b"__has_include" in store.read(path) for path in named):
+        return {"words": None, "files": []}  # it asks for files that only a kernel's folder may have
+    files = dict.fromkeys(root.portable(path) for path in named)
+    return {"words": words, "files": [(path, root.identity(path)) for path in files]}

@@ -63,7 +63,9 @@ class Diagnosis:
 
     def cores(self) -> str:
         """One line for each core out of reset: chip in a mesh, tile, core, program counter, parked or not."""
-        lines = []
+        return "\n".join(f"  {line}" for _, line in self._standing())
+
+    def _standing(self) -> Iterator[tuple[object, str]]:
         for chip, device in self._devices.items():
             where = "" if chip is None else f"chip {chip} "
             for tile in (*getattr(device, "tensix_tiles", ()), *getattr(device, "eth_tiles", ())):
@@ -74,8 +76,7 @@ class Diagnosis:
                         continue
                     counter = core.pc_register.read_uint()
                     parked = ", parked in a poll loop" if core.spin_parked else ""
-                    lines.append(f"  {where}tile {coordinate} {label} pc {counter:#x}{parked}")
-        return "\n".join(lines)
+                    yield core, f"{where}tile {coordinate} {label} pc {counter:#x}{parked}"
 
     @contextlib.contextmanager
     def catch(self) -> Iterator[None]:
@@ -83,8 +84,20 @@ class Diagnosis:
         try:
             yield
         except Exception as error:
-            self.report(f"{type(error).__name__} in the simulator", traceback.format_exc())
+            where = self.core_at(error)
+            title = f"{type(error).__name__} in the simulator" + (f", {where}" if where else "")
+            self.report(title, traceback.format_exc())
+            print(f"[server] {title}: {error}", file=sys.stderr, flush=True)
             raise
+
+    def core_at(self, error: BaseException) -> str:
+        """The core that was executing when `error` was raised: chip in a mesh, tile, core, program counter; or ""."""
+        running = None
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            candidate = frame.f_locals.get("self")
+            if hasattr(candidate, "pc_register"):
+                running = candidate
+        return next((line for core, line in self._standing() if core is running), "")
 
     def listen_to_deadlock_watch(self, detector_class) -> None:
         """Record what the deadlock watch prints, besides printing it."""
@@ -97,8 +110,8 @@ class Diagnosis:
                     with contextlib.redirect_stderr(printed):
                         return _original(detector, *arguments, **named)
                 finally:
-                    text = printed.getvalue()
-                    sys.stderr.write(text)
-                    self.report("deadlock watch", text)
+                    if text := printed.getvalue():
+                        sys.stderr.write(text)
+                        self.report("deadlock watch", text)
 
             setattr(detector_class, name, recording)

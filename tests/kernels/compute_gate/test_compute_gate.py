@@ -318,37 +318,50 @@ def test_a_gate_writer_without_its_define_is_caught(gated):
         assert part in message
 
 
-def trace_body(device):
+def spanning_body(device):
+    """What became of ops on cores of both members of a virtual pair, and of one alone; and of the pair after that."""
     import ttnn
 
     from tests.kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
+    from tt_kernels.common.cores import core_set
+    from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, skip_compute
+    from tt_kernels.compute_gate.region import GatedRegionError
 
     clear_compute_gate(device)
-    a, out = tile(device, torch.ones(32, 32)), tile(device, torch.zeros(32, 32))
-    blank = ttnn.from_torch(torch.zeros(32, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
-    priority = programs.priorities(device, 2)
+    members = [
+        GateMember(programs.priorities(device, value), core_set((x, 0))) for x, value in ((0, 2), (1, 0))
+    ]
+    x = ttnn.from_torch(torch.ones(1, 1, 64, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    output, found = programs.words(device, 2), []
+    first = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
+    ops = {
+        "add": lambda: ttnn.add(x, x),
+        "matmul": lambda: ttnn.matmul(x, x),
+        "generic_op": lambda: programs.run_signal(output, core_set((0, 0), (1, 0))),
+        "add on one": lambda: ttnn.add(x, x, sub_core_grids=first),
+        "stamp on one": lambda: programs.stamp(output, 1, 7),
+    }
+    results = {}
+    with skip_compute(members, users=1):
+        for name, op in ops.items():
+            try:
+                results[name] = op()
+                found.append((name, None))
+            except GatedRegionError as error:
+                found.append((name, str(error)))
+    sums = ttnn.to_torch(results["add on one"]).unique().tolist()
+    return (
+        found,
+        sums,
+        ttnn.to_torch(output)[0, 0, 1, 1].item(),
+        ttnn.to_torch(ttnn.add(x, x)).unique().tolist(),
+    )
 
-    def region():
-        with skip_compute(priority, users=1):
-            ttnn.add(a, a, output_tensor=out)
 
-    region()
-    trace = ttnn.begin_trace_capture(device, cq_id=0)
-    region()
-    ttnn.end_trace_capture(device, trace, cq_id=0)
-    found = []
-    for value in (2, 0, 1, 0):
-        programs.write_priorities(priority, value)
-        ttnn.copy_host_to_device_tensor(blank, out)
-        ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
-        found.append(ttnn.to_torch(out).unique().tolist())
-    ttnn.release_trace(device, trace)
-    return found
-
-
-@pytest.mark.silicon
-def test_one_captured_trace_serves_both_outcomes(sim_device):
-    """Traces need fast dispatch, which the simulator does not have."""
-    device = sim_device("2x1", overlays=sgdc.overlays(), options={"trace_region_size": 1 << 20})
-    assert device.run(trace_body) == [[2.0], [0.0], [2.0], [0.0]]
+def test_an_op_on_cores_of_two_members_is_refused_before_it_is_launched(gated):
+    found, sums, stamped, after = gated().run(spanning_body)
+    refused = {name: message for name, message in found if message}
+    assert list(refused) == ["add", "matmul", "generic_op"], found
+    for message in refused.values():
+        assert "would run on cores of member 0 and member 1" in message
+    assert sums == [2.0] and stamped == 8 and after == [2.0]

@@ -14,6 +14,7 @@ from models.llama31_8b.tt.mesh import MeshPlan
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import find_ttnn_dir
 from tests.support import sim_worker
+from tests.support.made_up_ttnn import make_up_ttnn
 from tt_kernels.compute_gate import op
 
 PLACES = {
@@ -142,30 +143,16 @@ def broken(device):
     raise ArithmeticError("no program runs")
 
 
-def fake_ttnn(monkeypatch) -> list:
-    """Put a ttnn of one chip in place of the real one; the meshes that were closed."""
-    closed = []
-    fake = SimpleNamespace(
-        get_num_devices=lambda: 1,
-        get_num_pcie_devices=lambda: 1,
-        MeshShape=lambda *shape: shape,
-        open_mesh_device=lambda shape: f"mesh {shape}",
-        close_mesh_device=closed.append,
-    )
-    monkeypatch.setitem(sys.modules, "ttnn", fake)
-    return closed
-
-
 def test_a_runtime_without_a_gate_opens_the_mesh_alone(opened, monkeypatch):
     run_on(find_ttnn_dir(), monkeypatch)
-    closed = fake_ttnn(monkeypatch)
-    assert MeshPlan().open() == "mesh (1, 1)" and opened == [] and closed == []
+    ttnn = make_up_ttnn(monkeypatch)
+    assert MeshPlan().open() == "mesh (1, 1)" and opened == [] and ttnn.closed == []
 
 
 def test_a_mesh_whose_gate_cannot_be_opened_is_closed(opened, monkeypatch):
     run_on(sgdc.build_patched_root(), monkeypatch)
-    closed = fake_ttnn(monkeypatch)
+    ttnn = make_up_ttnn(monkeypatch)
     monkeypatch.setattr(op, "clear_compute_gate", broken)
     with pytest.raises(ArithmeticError, match="no program runs"):
         MeshPlan().open()
-    assert closed == ["mesh (1, 1)"]
+    assert ttnn.closed == ["mesh (1, 1)"]

@@ -142,12 +142,19 @@ def refusal_body(mesh):
                 found.append(None)
             except GatedRegionError as error:
                 found.append(str(error))
-    return shape, found
+    across = "not refused"
+    try:
+        with skip_compute(priority, users=1, shared_gate_axis=0):
+            across = "entered"
+    except ValueError as error:
+        across = str(error)
+    return shape, found, across
 
 
 def test_in_a_region_only_the_axis_that_shares_a_gate_may_communicate(mock_mesh):
-    shape, found = mock_mesh((2, 2), overlays=sgdc.overlays()).run(refusal_body)
+    shape, found, across = mock_mesh((2, 2), overlays=sgdc.overlays()).run(refusal_body)
     assert shape == (1, 1, 32, 256)
+    assert "shared_gate_axis=0: the chips along that axis are the members of a pair" in across
     for message, name in zip(found, ("ttnn.all_gather", "ttnn.all_gather", "device_exchange"), strict=True):
         assert message.startswith(name) and "only cluster_axis=1 is permitted" in message
 

@@ -66,6 +66,23 @@ class World:
 
         return DeviceExchange(self.core_pair(), users=1)(tensor, priority)
 
+    def deallocated(self):
+        import ttnn
+
+        tensors = [self.row(0) for _ in range(2)]
+        ttnn.deallocate(tensors[0])
+        return tensors
+
+    def empty(self):
+        import ttnn
+
+        return [
+            ttnn.empty(
+                [1, 1, 0, 64], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, self.device, ttnn.DRAM_MEMORY_CONFIG
+            )
+            for _ in range(2)
+        ]
+
     def timeout(self, seconds):
         from tt_kernels.device_exchange.op import DeviceExchange
 
@@ -142,6 +159,9 @@ CALLS = {
     "a tuple of cores": (lambda w: w.members(((0, 0),)), VALUE, "CoreRangeSet, not builtins.tuple"),
     "no cores": (lambda w: w.members(w.no_cores()), VALUE, "empty ttnn.CoreRangeSet"),
     "no cores, with a log": (lambda w: w.members(w.no_cores(), log=w.log, layer=0), VALUE, "empty ttnn"),
+    "one priority of two members": (
+        lambda w: w.members(w.first, w.second), VALUE, "one priority tensor is given to two members",
+    ),
     "one log of two members": (
         lambda w: w.members(w.first, w.second, log=w.log, layer=0), VALUE, "one log is given to two members",
     ),
@@ -173,6 +193,12 @@ CALLS = {
     "exchange of None": (lambda w: w.exchange(None, two(w)), VALUE, "tensor is a ttnn.Tensor or a list"),
     "exchange of one": (lambda w: w.exchange(w.words[0], two(w)), VALUE, "takes 2 of tensor, not 1"),
     "exchange of the same": (lambda w: w.exchange([w.words[0]] * 2, two(w)), VALUE, "same one was given twice"),
+    "exchange with one priority": (
+        lambda w: w.exchange(w.words, [w.priority] * 2), VALUE, "need a priority each; the same one was given twice",
+    ),
+    "exchange of nothing": (lambda w: w.exchange(w.empty(), two(w)), VALUE, "the tensors are empty, of shape"),
+    "exchange of what is gone": (lambda w: w.exchange(w.deallocated(), two(w)), VALUE, "tensor has been deallocated"),
+    "priorities that are gone": (lambda w: w.exchange(w.words, w.deallocated()), VALUE, "priority has been deallo"),
     "exchange of unlike ones": (lambda w: w.exchange(w.other_words(), two(w)), VALUE, "tensors differ"),
     "exchange on the host": (
         lambda w: w.exchange([w.host_row()] * 2, two(w)), VALUE, "must be on the device",

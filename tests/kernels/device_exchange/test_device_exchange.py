@@ -11,7 +11,7 @@ import torch
 
 from runtime_patches import sgdc
 from tt_kernels.common import reference as common_reference
-from tt_kernels.common.priority import BYPASSED, RECEIVED, REJECTED
+from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED, UNKNOWN
 from tt_kernels.device_exchange import reference
 
 pytestmark = pytest.mark.sim
@@ -167,6 +167,11 @@ def test_roles_alternate_over_a_hundred_layers(chip):
     assert senders.count(0) > 20 and senders.count(1) > 20
 
 
+def gathered_by(exchange) -> list[int]:
+    """The priorities of the first user as member 0 gathered them."""
+    return [int(value) for value in to_torch(exchange.gathered[0])[0, 0, :, 0]]
+
+
 def silent_body(device, timeout_s):
     import ttnn
 
@@ -176,7 +181,7 @@ def silent_body(device, timeout_s):
 
     exchange = DeviceExchange(CorePair(device), users=1, timeout_s=timeout_s)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
-    priorities = [programs.priorities(device, value) for value in (0, 2)]
+    priorities = [programs.priorities(device, value) for value in (1, 2)]
     alone = exchange.core_pair_program(tensors, priorities, members=(0,))
     for _ in range(2):  # the second call returns at once
         ttnn.generic_op([*tensors, *priorities, *exchange.gathered], alone)
@@ -186,18 +191,21 @@ def silent_body(device, timeout_s):
     except PeerError as error:
         message = str(error)
     before = [ttnn.to_torch(tensor).unique().tolist() for tensor in tensors]
+    told = gathered_by(exchange)
     exchange.pairs.reset()
     exchange(tensors, priorities)
     exchange.check()
-    return states, message, before, [ttnn.to_torch(tensor).unique().tolist() for tensor in tensors]
+    after = [ttnn.to_torch(tensor).unique().tolist() for tensor in tensors]
+    return states, message, before, told, after, gathered_by(exchange)
 
 
 def test_a_silent_peer_ends_in_an_error_that_names_who_gave_up(chip):
-    states, message, before, after = chip().run(silent_body, 2e-5)
+    states, message, before, told, after, told_after = chip().run(silent_body, 2e-5)
     assert message == "member 0 (core (0, 0)) gave up in call 1: the peer did not arrive"
     assert [state.calls for state in states] == [1, 0]
     assert before == [[5], [6]]
-    assert after == [[6], [6]]
+    assert told == [1, UNKNOWN], "what follows knows that it knows nothing of the peer"
+    assert after == [[6], [6]] and told_after == [1, 2]
 
 
 def half_peer_body(device, case):
@@ -211,7 +219,7 @@ def half_peer_body(device, case):
 
     exchange = DeviceExchange(CorePair(device), users=1, timeout_s=2e-5)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
-    priorities = [programs.priorities(device, value) for value in (0, 2)]
+    priorities = [programs.priorities(device, value) for value in (1, 2)]
     program = exchange.core_pair_program(tensors, priorities, members=(0,))
     skipped = {"same call": 0, "another call": 1}[case]
     programs.add_half_peer(program, exchange.pairs, exchange.pairs.link_args(1), row_value=2, skipped=skipped)
@@ -219,18 +227,21 @@ def half_peer_body(device, case):
     try:
         exchange.check()
     except PeerError as error:
-        return str(error), ttnn.to_torch(tensors[0]).unique().tolist()
+        return str(error), ttnn.to_torch(tensors[0]).unique().tolist(), gathered_by(exchange)
     return None
 
 
 @pytest.mark.parametrize(
-    ("case", "reason"),
-    [("same call", "the peer arrived but its data did not"), ("another call", "the peer is in another call")],
+    ("case", "reason", "own"),
+    [
+        ("same call", "the peer arrived but its data did not", ACCEPTED),  # it holds nothing, and says so
+        ("another call", "the peer is in another call", RECEIVED),
+    ],
 )
-def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, case, reason):
-    message, kept = chip().run(half_peer_body, case)
+def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, case, reason, own):
+    message, kept, told = chip().run(half_peer_body, case)
     assert message == f"member 0 (core (0, 0)) gave up in call 1: {reason}"
-    assert kept == [5]
+    assert kept == [5] and told == [own, UNKNOWN]
 
 
 def stress_body(device, calls):

@@ -52,14 +52,18 @@ class Found:
     outputs: list[dict[str, torch.Tensor]]
 
 
-def gathered_row(device, rows: Sequence[Sequence[int]]):
+def gathered_words(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """What an exchange leaves in `gathered`: int32 [1, 1, 2, MAX_USERS]."""
     from tt_kernels.common.priority import MAX_USERS
 
     values = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int64)
     for member, row in enumerate(rows):
         values[0, 0, member, : len(row)] = torch.tensor(row)
-    values = values.to(torch.uint32).view(torch.int32)  # UNKNOWN has the highest bit
-    return upload_words(device, values, "uint32")
+    return values.to(torch.uint32).view(torch.int32)  # UNKNOWN has the highest bit
+
+
+def gathered_row(device, rows: Sequence[Sequence[int]]):
+    return upload_words(device, gathered_words(rows), "uint32")
 
 
 def pair_members(device, case: Case, tensors, positions, priorities):

@@ -86,7 +86,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
     import ttnn
 
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import Predictor, speculative_flash_decode
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
@@ -98,6 +98,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
             *tensors,
             positions,
             chunk_size=case.chunk_size,
+            predictor=None if "ends" not in run else Predictor(*run["ends"]),
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,

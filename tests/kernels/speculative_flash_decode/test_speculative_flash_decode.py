@@ -24,7 +24,7 @@ from tests.kernels.speculative_flash_decode.flash_decode_programs import (
 from tests.support.pcc import correlation
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, REJECTED
 from tt_kernels.speculative_flash_decode.checks import MAX_SCALE, MIN_SCALE
-from tt_kernels.speculative_flash_decode.reference import outcomes, speculative_flash_decode_reference
+from tt_kernels.speculative_flash_decode.reference import Ends, outcomes, speculative_flash_decode_reference
 
 pytestmark = pytest.mark.sim
 
@@ -59,7 +59,7 @@ def check_speculative(device, case: Case, positions: list[list[int]], seed: int 
     results, caches = device.run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for each, found in zip(positions, results, strict=True):
         reference = speculative_flash_decode_reference(
-            q, *caches, each, chunk_size=case.chunk_size, scale=run.get("scale")
+            q, *caches, each, chunk_size=case.chunk_size, scale=run.get("scale"), ends=run.get("ends")
         )
         for name in ("exact", "guess"):
             check_result(f"{case} {each} {name}", found[name], getattr(reference, name), PCC[case.cache])
@@ -159,6 +159,19 @@ def test_fewer_keys_at_once_than_a_chunk_of_the_guess_has(sim_device):
     """Not a divisor of it either: both ends and the middle are processed as 64 and 32 keys."""
     case = Case(4, 1, 64, 320, 96, users=2, workers=1, key_chunk=64)
     check_speculative(sim_device(CHIP), case, [[299, 150]])
+
+
+@pytest.mark.parametrize("ends", [Ends(32, 32, True), Ends(32, 96), Ends(64, 32, True)], ids=str)
+def test_predictors(sim_device, ends):
+    """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the oracle."""
+    case = Case(4, 1, 64, 192, 32, users=4, workers=2, grid=(3, 1))
+    positions = [160, 144, 191, 40]
+    (found,) = check_speculative(
+        sim_device(CHIP), case, [positions], ends=ends, threshold=0.5, priority=[REJECTED] * 4
+    )
+    distance, norm = found["distance_sq"], found["norm_sq"]
+    expected = outcomes(distance, norm, positions, chunk_size=32, threshold=0.5, ends=ends)
+    assert found["priority"] == expected and expected[3] == BYPASSED
 
 
 def test_a_chunk_that_l1_does_not_hold_at_once(sim_device):

@@ -38,7 +38,9 @@ from tt_kernels.speculative_flash_decode.checks import (
 )
 from tt_kernels.speculative_flash_decode.layout import choose_layout
 from tt_kernels.speculative_flash_decode.peer import check_gathered
+from tt_kernels.speculative_flash_decode.predictor import Predictor, both_ends
 from tt_kernels.speculative_flash_decode.reference import (
+    Ends,
     guess_positions,
     outcomes,
     receiver_outcomes,
@@ -150,7 +152,7 @@ def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
 def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
     for tokens in TOKENS:
         total = -(-tokens // 32)
-        split = parts(tokens, chunk, workers, speculate)
+        split = parts(tokens, chunk, chunk, workers, speculate)
         assert sorted(tile for part in split for tile in part.tiles()) == list(range(total))
         guess = {*split[speculative_worker(workers)].first, *split[speculative_worker(workers)].last}
         expected = (
@@ -174,9 +176,18 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
             assert loads[speculative_worker(workers)] <= max(len(guess), min(others))
 
 
+PREDICTORS = [
+    *(both_ends(32 * tiles) for tiles in (1, 2, 4)),
+    *(
+        Predictor(first, last, whole)
+        for first, last in ((32, 32), (32, 96), (128, 64))
+        for whole in (False, True)
+    ),
+]
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
 def test_the_kernels_split_is_the_hosts(tmp_path):
-    workers, chunks = (1, 2, 3, 7), (1, 2, 4)
     source = tmp_path / "split.cpp"
     source.write_text(
         """
@@ -184,11 +195,14 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         #include <cstdio>
         #include "chunk_split.hpp"
         int main() {
-            unsigned tokens, chunk, worker, workers, speculate;
-            while (std::scanf("%u %u %u %u %u", &tokens, &chunk, &worker, &workers, &speculate) == 5) {
-                const auto p = attention::part_of(tokens, chunk, worker, workers, speculate);
-                std::printf("%u %u %u %u %u %u %u\\n", p.first.begin, p.first.end, p.last.begin, p.last.end,
-                            p.middle.begin, p.middle.end, attention::needs_mask(p, tokens) && p.tiles());
+            unsigned tokens, first, last, whole, worker, workers, speculate;
+            while (std::scanf("%u %u %u %u %u %u %u", &tokens, &first, &last, &whole, &worker, &workers,
+                              &speculate) == 7) {
+                const attention::Guess guess{first, last, whole != 0};
+                const auto p = attention::part_of(tokens, guess, worker, workers, speculate);
+                std::printf("%u %u %u %u %u %u %u %u\\n", p.first.begin, p.first.end, p.last.begin, p.last.end,
+                            p.middle.begin, p.middle.end, attention::needs_mask(p, tokens) && p.tiles(),
+                            guess.bypassed(tokens));
             }
         }
         """
@@ -198,23 +212,54 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
     )
     cases = [
-        (tokens, chunk, worker, count, speculate)
-        for tokens in TOKENS for chunk in chunks for count in workers for speculate in (0, 1)
+        (tokens, predictor, worker, count, speculate)
+        for tokens in TOKENS for predictor in PREDICTORS for count in (1, 2, 3, 7) for speculate in (0, 1)
         for worker in range(count)
     ]  # fmt: skip
-    text = "\n".join(" ".join(map(str, case)) for case in cases)
+    text = "\n".join(
+        f"{tokens} {p.first_tiles} {p.last_tiles} {int(p.whole_tail)} {worker} {count} {speculate}"
+        for tokens, p, worker, count, speculate in cases
+    )
     printed = subprocess.run(
         [program], input=text, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     for case, line in zip(cases, printed, strict=True):
-        tokens, chunk, worker, count, speculate = case
-        part = parts(tokens, chunk, count, bool(speculate))[worker]
-        *ends, masked = map(int, line.split())
+        tokens, predictor, worker, count, speculate = case
+        tail = predictor.tail_tiles(tokens)
+        part = parts(tokens, predictor.first_tiles, tail, count, bool(speculate))[worker]
+        *ends, masked, bypassed = map(int, line.split())
         for begin, end, expected in zip(
             ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True
         ):
             assert list(range(begin, end)) == list(expected), case
         assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
+        assert bool(bypassed) == (tokens < predictor.bypass_below), case
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=str)
+def test_predictors_read_the_keys_of_the_oracle(predictor):
+    """The worker of the guess reads the tiles that the oracle's positions lie in, and no others."""
+    ends = Ends(predictor.first, predictor.last, predictor.whole_tail)
+    for tokens in range(predictor.bypass_below, predictor.bypass_below + 100):
+        seen = guess_positions(tokens - 1, 32, ends=ends).nonzero().flatten().tolist()
+        part = parts(tokens, predictor.first_tiles, predictor.tail_tiles(tokens), 1, True)[0]
+        read = {32 * tile + i for tile in (*part.first, *part.last) for i in range(32)}
+        assert set(seen) == {at for at in read if at < tokens}, tokens
+        in_tail = len([at for at in seen if at >= tokens - predictor.last])
+        assert in_tail == predictor.last or not predictor.whole_tail, tokens
+
+
+def test_predictors_are_checked():
+    for wrong, message in (
+        ("both ends", "predictor must be a Predictor, it is a str"),
+        (Predictor(48, 64), "predictor.first must be a multiple of 32 from 32 to the 1024 .* got 48"),
+        (Predictor(64, 0), "predictor.last must be .* got 0"),
+        (Predictor(64, 2048), "predictor.last must be .* got 2048"),
+        (Predictor(64, 64, 1), "predictor.whole_tail must be True or False, got 1"),
+    ):
+        with pytest.raises(UnsupportedError, match=message):
+            check_problem(Q, CACHE, CACHE, POSITIONS, 256, wrong)
+    assert check_problem(Q, CACHE, CACHE, POSITIONS, 256, Predictor(32, 96)).guess == Predictor(32, 96)
 
 
 @pytest.mark.parametrize("items, workers, groups", [(8, 7, 8), (2, 31, 2), (64, 1, 62), (40, 6, 10)])
@@ -226,7 +271,7 @@ def test_cores_are_dealt_to_groups_of_heads(items, workers, groups):
 
 
 def test_the_cost_charges_merging_chunks_and_rounds_of_heads():
-    shape = {"items": 8, "groups": 8, "workers": 4, "chunk_tiles": 4, "key_tiles": 4, "speculate": True}
+    shape = {"items": 8, "groups": 8, "workers": 4, "guess_tiles": 8, "key_tiles": 4, "speculate": True}
 
     def takes(tiles=64, **other):
         return cost(tiles, **(shape | other))
@@ -267,7 +312,7 @@ def test_defaults_serve_every_shape(kv_heads, head_dim, cache_dtype, speculate):
         problem = Problem(users, 4 * kv_heads, kv_heads, head_dim, max_tokens, cache_dtype, chunk_size)
         found = layout(problem, speculate=speculate, exchange=(7, 7) if speculate else None)
         assert max(l1_bytes(found.buffers).values()) <= N150_L1
-        assert 1 <= found.key_tiles <= problem.chunk_tiles
+        assert 1 <= found.key_tiles <= problem.chunk_size // 32
         if max_tokens == 131072:
             groups = len(found.plan.groups)
             assert groups == min(problem.items, 62) or groups * found.plan.workers_a_group >= 40
@@ -325,7 +370,7 @@ def test_buffers_other_cores_write_to_lie_at_the_same_address():
 def test_llama_fits_l1_at_every_chunk_size(kv_heads, chunk_size, users):
     """With bfloat8_b caches whole chunks of keys at once, on the whole grid."""
     problem = replace(LLAMA, users=users, kv_heads=kv_heads, query_heads=4 * kv_heads, chunk_size=chunk_size)
-    assert layout(problem).key_tiles == problem.chunk_tiles
+    assert layout(problem).key_tiles == problem.chunk_size // 32
 
 
 def test_too_little_l1_is_refused_with_the_bytes():

@@ -226,7 +226,9 @@ def test_rows_that_would_not_decide_together_are_refused(mock_mesh):
     ]
     found = mock_mesh((2, 2)).run(row_refusals_body)
     for text, (kind, message) in zip(texts, found, strict=True):
-        assert kind == ("GatedRegionError" if "cross-chip" in text else "UnsupportedError") and text in message
+        assert (
+            kind == ("GatedRegionError" if "cross-chip" in text else "UnsupportedError") and text in message
+        )
 
 
 def test_calls_that_would_hang_a_pair_are_refused(mock_mesh):

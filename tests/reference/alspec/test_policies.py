@@ -127,7 +127,7 @@ def test_the_guess_is_the_partial_that_exact_reuses(model, cache, monkeypatch: p
     assert sum(read) == 3 * 151 and len(read) == 3 * 3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     cached=st.integers(1, 400),
     alignment=st.sampled_from([1, 2, 8, 32]),

@@ -164,7 +164,7 @@ def brute_force_continuations(tokens, sizes, count, length):
     return found[:count]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 5))
 def test_ngram_look_up_against_brute_force(tokens, count, length):
     index = NGramIndex(1, 3)

@@ -39,7 +39,7 @@ def parent_arrays(draw, max_nodes=48):
     return parents
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(parent_arrays())
 def test_interval_mask_is_the_ancestor_mask(parents):
     tree = TokenTree.from_parents(parents)
@@ -97,7 +97,7 @@ def test_tree_over_its_budget_is_refused():
         merge_sequences(7, [[1, 2], [3, 4]], budget=4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=5), max_size=6))
 def test_merge_shares_common_prefixes_and_loses_nothing(sequences):
     tree, tokens = merge_sequences(9, sequences)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.silicon.test_sgdc_pair import USERS, draw_layers, layers_body
 from tests.simulated_n150.mesh.mesh_programs import gather_body
+from tests.support.sgdc_pair import USERS, draw_layers, layers_body
 from tt_kernels.common import reference
 
 PAIRS = [((1, 2), 1), ((2, 1), 0)]

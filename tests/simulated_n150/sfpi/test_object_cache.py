@@ -126,3 +126,31 @@ def test_a_link_is_known_by_the_content_of_what_it_names(compiler, tmp_path):
         outcomes.append((compiler.call(arguments, unit), elf.read_bytes(), elf.stat().st_mode & 0o111))
     assert [outcome for outcome, _, _ in outcomes] == ["plain", "hit", "plain"]
     assert outcomes[0][1:] == outcomes[1][1:] and outcomes[0][1] != outcomes[2][1] and outcomes[0][2]
+
+
+def test_the_runtimes_own_precompiled_header_is_made_once(compiler):
+    """It has no root: its text and its options are all there is to it."""
+    made = []
+    for n, (name, option) in enumerate((("a", "-O3"), ("b", "-O3"), ("c", "-O2"))):
+        unit = compiler.unit(name, OWN)
+        (unit / "pch.h").write_text("#pragma once\n#include <cstdint>\n")
+        arguments = [
+            "-x",
+            "c++-header",
+            option,
+            "-mcpu=tt-wh",
+            str(unit / "pch.h"),
+            "-o",
+            str(unit / f"{n}.gch"),
+        ]
+        made.append((compiler.call(arguments, unit), (unit / f"{n}.gch").read_bytes()))
+    assert [outcome for outcome, _ in made] == ["plain", "hit", "plain"] and made[0][1] == made[1][1]
+
+
+def test_without_a_cache_that_can_be_written_it_compiles_and_says_so(compiler):
+    root, unit = compiler.root("one"), compiler.unit("a", OWN)
+    (compiler.folder / "toolchain" / "objects").write_text("in the way")
+    process = compiler.start(compiler.arguments(root, unit), unit)
+    errors = process.communicate()[1]
+    assert process.returncode == 0 and (unit / "kernel.o").is_file()
+    assert "warning: compiled without the cache of objects: " in errors and "objects/roots" in errors

@@ -6,20 +6,14 @@ from __future__ import annotations
 
 import random
 import re
-import sys
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 from tests.simulated_n150.sfpi.vector_machine import LANES, Lanes, run_lines, run_words
+from tests.support.stand_in_compiler import load
 
-sys.path.insert(
-    0, str(Path(__file__).resolve().parents[3] / "runtime_patches" / "simulated_n150" / "compiler")
-)
-
-import vector  # noqa: E402
-
+vector = load("vector")
 NAMES = [f"fa{n}" for n in range(8)] + [f"ft{n}" for n in range(12)]
 
 

@@ -36,14 +36,25 @@ constexpr uint32_t speculative_worker(uint32_t workers) { return workers > 1 ? 1
 
 inline uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-// The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the first and the last
-// `chunk` tiles; below two chunks they are all there is. Without speculation the middle is everything.
+// What the guess reads, in tiles from either end (tt_kernels/speculative_flash_decode/predictor.py).
+struct Guess {
+    uint32_t first;
+    uint32_t last;
+    bool whole_tail;  // one tile more at the end where the last one is not full
+
+    uint32_t tail(uint32_t tokens) const { return last + (whole_tail && tokens % tile_tokens != 0 ? 1 : 0); }
+    bool bypassed(uint32_t tokens) const { return tokens < (first + last) * tile_tokens; }
+};
+
+// The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the two ends, which are
+// everything where they meet. Without speculation the middle is everything.
 // The tiles are dealt so that all workers read about as many, the speculative worker never more than the others unless
 // the guess alone is: it has the guess to emit besides. The reducer's slice is empty only if the middle is.
-inline Part part_of(uint32_t tokens, uint32_t chunk, uint32_t worker, uint32_t workers, bool speculate) {
+inline Part part_of(uint32_t tokens, const Guess& ends, uint32_t worker, uint32_t workers, bool speculate) {
     const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
-    const uint32_t first_end = speculate ? least(chunk, total) : 0;
-    const uint32_t last_begin = speculate ? (total > 2 * chunk ? total - chunk : first_end) : total;
+    const uint32_t first_end = speculate ? least(ends.first, total) : 0;
+    const uint32_t tail = ends.tail(tokens);
+    const uint32_t last_begin = speculate ? (total > ends.first + tail ? total - tail : first_end) : total;
     const uint32_t middle = last_begin - first_end;
     const uint32_t guess = total - middle;
 

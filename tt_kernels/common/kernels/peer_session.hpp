@@ -65,7 +65,7 @@ struct State {
     Message outgoing;
     Message mailbox[2];
 };
-static_assert(sizeof(Message) == 160 && sizeof(State) == 96 + 3 * 160);
+static_assert(sizeof(Message) == 160 && sizeof(State) == 96 + 3 * 160 && offsetof(State, status) == 14 * 4);
 
 class Session {
 public:

@@ -5,8 +5,8 @@
 //
 // In call n (counted by each chip for itself) every chip sends its numbers to all others and waits for theirs. All then
 // add the same numbers in the same order, chip 0 first, and so have the same sums, bit by bit. Where the sums alone
-// would accept a guess, every chip votes, and a guess is accepted when all vote for it. A chip that misses numbers votes
-// against at once, so that the others need not wait for it to run out of patience. Hence, while chips run and packets
+// would accept a guess, every chip votes, and a guess is accepted when all vote for it. A chip that misses numbers
+// votes against at once, so that the others need not wait for it to run out of patience. Hence, while chips run and packets
 // arrive within the timeout, all chips of a row decide alike; a chip that does not hear from another accepts nothing,
 // records that in `status` and takes no part in later calls.
 //
@@ -62,10 +62,10 @@ struct State {
     Numbers outgoing;
     Numbers mailbox[2][max_chips];
 };
-static_assert(sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128);
+static_assert(sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128 && offsetof(State, status) == 9 * 4);
 
-// The connections to the next chips of the row, open from construction to close(). Runtime arguments: whether there is a
-// next chip forward, and backward; then PeerLink's of each that there is. None is opened unless `wanted`.
+// The connections to the next chips of the row, open from construction to close(). Runtime arguments: whether there is
+// a next chip forward, and backward; then PeerLink's of each that there is. None is opened unless `wanted`.
 class Links {
 public:
     Links(uint32_t next, uint64_t timeout, bool wanted) {

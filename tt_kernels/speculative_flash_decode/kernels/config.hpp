@@ -14,6 +14,7 @@
 #include "api/dataflow/dataflow_api.h"
 #endif
 #include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/chunk_split.hpp"
 
 namespace config {
 
@@ -26,7 +27,9 @@ inline uint32_t users() { return COMMON_ARG(users); }
 inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
 inline uint32_t query_heads() { return COMMON_ARG(query_heads); }
 inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
-inline uint32_t chunk_tiles() { return COMMON_ARG(chunk_tiles); }  // of the guess, at either end
+inline attention::Guess guess() {
+    return {COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0};
+}
 inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t rows_a_head() { return COMMON_ARG(rows_a_head); }  // of a query tile, for one KV head
 inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }  // that a worker processes at once

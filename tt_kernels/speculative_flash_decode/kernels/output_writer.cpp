@@ -38,17 +38,15 @@ bool delivered() {
     return true;
 }
 
-// Numbers of each user, float32 bits: the squared distance of guess and exact result, the squared norm of the exact one,
-// and that times threshold^2.
+// Numbers of each user, float32 bits: the squared distance of guess and exact result, the squared norm of the exact
+// one, and that times threshold^2.
 enum Kind : uint32_t { distance_sq, norm_sq, bound, kinds };
 using Numbers = uint32_t[kinds][config::most_users];
-
-bool bypassed(uint32_t tokens) { return tokens < 2 * config::chunk_tiles() * attention::tile_tokens; }
 
 // Whether the guess of a user is there and good enough.
 bool good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
     const uint32_t tokens = words[control::first_tokens + user];
-    return tokens > 0 && !bypassed(tokens) && less(numbers[distance_sq][user], numbers[bound][user]);
+    return tokens > 0 && !config::guess().bypassed(tokens) && less(numbers[distance_sq][user], numbers[bound][user]);
 }
 
 bool any_good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers) {
@@ -67,7 +65,7 @@ uint32_t outcome_of(
     if (tokens == 0) {
         return priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
     }
-    if (bypassed(tokens)) {
+    if (config::guess().bypassed(tokens)) {
         return priority::bypassed;
     }
     return given_away && good(words, numbers, user) ? priority::accepted : priority::rejected;

@@ -20,7 +20,7 @@ using namespace online_softmax;
 constexpr uint32_t head_tiles = config::head_tiles;
 
 attention::Part part_of(uint32_t tokens, uint32_t worker) {
-    return attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
+    return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
 }
 
 // The bands of rows with the queries of this item's head: all that is sent on of a result.

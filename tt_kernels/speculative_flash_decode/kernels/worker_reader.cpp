@@ -80,7 +80,7 @@ struct Reduction {
     void gather(uint32_t tokens) {
         for (uint32_t worker = 1; worker < config::workers(); ++worker) {
             arrived += attention::part_of(
-                           tokens, config::chunk_tiles(), worker, config::workers(), config::speculate)
+                           tokens, config::guess(), worker, config::workers(), config::speculate)
                                .tiles() > 0;
         }
         noc_semaphore_wait_min(
@@ -112,7 +112,7 @@ void kernel_main() {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
         const auto part =
-            attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate);
+            attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
         if (part.tiles() > 0) {
             cb_reserve_back(config::cb_query, head_tiles);
             const uint32_t to = get_write_ptr(config::cb_query);

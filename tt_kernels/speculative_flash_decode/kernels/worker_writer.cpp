@@ -176,7 +176,7 @@ void kernel_main() {
             send_guess(head, output, exchange);
         }
         if (!reduces) {
-            if (attention::part_of(tokens, config::chunk_tiles(), worker, config::workers(), config::speculate)
+            if (attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate)
                     .tiles() > 0) {
                 send_partial(worker, reducer, sent);
             }

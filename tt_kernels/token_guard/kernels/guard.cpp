@@ -1,36 +1,37 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Overwrites the tokens where one of the exchange cores of this chip has given up on its peer.
+// Overwrites the tokens where a core of this chip that speaks to others has given up on one of them.
 
-#include <cstddef>
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
-#include "../../common/kernels/peer_session.hpp"
+#include "tt_kernels/common/kernels/arguments.hpp"
 
 void kernel_main() {
-    constexpr uint32_t scratch_cb = get_compile_time_arg_val(0);
-    constexpr uint32_t states = get_compile_time_arg_val(1);
-    constexpr uint32_t page_bytes = get_compile_time_arg_val(2);
-    constexpr uint32_t failed = get_compile_time_arg_val(3);
-    constexpr auto token_args = TensorAccessorArgs<4>();
-    constexpr uint32_t head_bytes = offsetof(peer::State, outgoing);
-    const auto tokens = TensorAccessor(token_args, get_arg_val<uint32_t>(0), page_bytes);
+    constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
+    constexpr uint32_t states = get_named_compile_time_arg_val("states");
+    constexpr uint32_t page_bytes = get_named_compile_time_arg_val("page_bytes");
+    constexpr uint32_t failed = get_named_compile_time_arg_val("failed");
+    constexpr uint32_t line_bytes = get_named_compile_time_arg_val("line_bytes");
+    const auto tokens = TensorAccessor(ACCESSOR_ARGS(tokens), RUNTIME_ARG(tokens), page_bytes);
 
+    // Of each state the core's x and y, the address of the line that holds its status, and the word in the line.
+    const auto place = [](uint32_t state, uint32_t word) {
+        return get_arg_val<uint32_t>(RUNTIME_INDEX(places) + 4 * state + word);
+    };
     const uint32_t scratch = get_write_ptr(scratch_cb);
     for (uint32_t i = 0; i < states; ++i) {
-        const uint64_t state = get_noc_addr(
-            get_arg_val<uint32_t>(1 + 3 * i), get_arg_val<uint32_t>(2 + 3 * i), get_arg_val<uint32_t>(3 + 3 * i));
-        noc_async_read(state, scratch + i * head_bytes, head_bytes);
+        const uint64_t line = get_noc_addr(place(i, 0), place(i, 1), place(i, 2));
+        noc_async_read(line, scratch + i * line_bytes, line_bytes);
     }
     noc_async_read_barrier();
-    bool fine = true;
+    uint32_t found = 0;
     for (uint32_t i = 0; i < states; ++i) {
-        const auto* state = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + i * head_bytes);
-        fine = fine && state[offsetof(peer::State, status) / sizeof(uint32_t)] == peer::fine;
+        const auto* line = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + i * line_bytes);
+        found |= line[place(i, 3)];
     }
-    if (fine) {
+    if (found == 0) {
         return;
     }
     volatile tt_l1_ptr uint32_t* page = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);

@@ -46,6 +46,15 @@ class AttentionSpeculationStatistics:
         counted[row] = False
         counted[row, list(queries)] = True
 
+    @property
+    def step_count(self) -> int:
+        """Decode steps recorded."""
+        return len(self.steps)
+
+    def forget_after(self, count: int) -> None:
+        """Keep the first `count` steps only."""
+        del self.steps[count:]
+
     def reset(self) -> None:
         """Forget everything recorded."""
         self.steps.clear()

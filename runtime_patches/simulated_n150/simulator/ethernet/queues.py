@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from framework.memory.mem_mapable import MemMapable
 
 L1_BYTES = 0x40000
@@ -74,26 +75,25 @@ class TransmitQueue(MemMapable):
     def __init__(self, tile, number: int):
         self.tile, self.number, self.link = tile, number, None
         self._registers = dict.fromkeys(_NAMES, 0) | {MAX_PACKET: FRAME_BYTES}
-        self._starts = self._free = 0  # cycle at which the latest packet's transmission starts; and ends
+        # The first cycle at which CMD reads 0, which is when the latest packet's transmission starts; an array because
+        # compiled code reads it too.
+        self.busy = np.zeros(1, np.int64)
+        self._free = 0  # when the wire is free
         self._ends: list[int] = []
 
     @property
     def cycle(self) -> int:
         return self.tile.clock.current_cycle
 
-    def busy_until(self) -> int:
-        """The first cycle at which CMD reads 0."""
-        return self._starts
-
     def read(self, addr: int, size: int) -> bytes:
         if addr not in _NAMES:
             raise NotModelled(f"register {addr:#x} of Ethernet transmit queue {self.number} is not modelled")
         if addr == COMMAND:
-            value = int(self.cycle < self._starts)
+            value = int(self.cycle < self.busy[0])
         elif addr == ENDED:
             value = sum(end <= self.cycle for end in self._ends)
         elif addr in (TRANSFERS, STARTED):
-            value = self._registers[addr] - int(self.cycle < self._starts)
+            value = self._registers[addr] - int(self.cycle < self.busy[0])
         else:
             value = self._registers[addr]
         return (value & 0xFFFFFFFF).to_bytes(4, "little")[:size]
@@ -118,8 +118,8 @@ class TransmitQueue(MemMapable):
             raise NotModelled(f"{where}: only queue 0 is modelled")
         if self.link is None:
             raise NotModelled(f"{where} of a tile that no cable is plugged into was given a packet")
-        if self.cycle < self._starts:
-            raise NotModelled(f"{where} was given a command while it was busy until cycle {self._starts}")
+        if self.cycle < self.busy[0]:
+            raise NotModelled(f"{where} was given a command while it was busy until cycle {self.busy[0]}")
         address = self._registers[DESTINATION]
         if command == L1_WRITE:
             source, length = self._registers[START_ADDRESS], self._registers[SIZE]
@@ -133,8 +133,8 @@ class TransmitQueue(MemMapable):
             if address % 4 or address < MMIO:
                 raise NotModelled(f"{where}: a register write to {address:#x}, which is no register")
             data = self._registers[REGISTER_DATA].to_bytes(4, "little")
-        self._starts = max(self.cycle, self._free)
-        self._free = self._starts + wire_cycles(len(data), self._registers[MAX_PACKET] or FRAME_BYTES)
+        self.busy[0] = starts = max(self.cycle, self._free)
+        self._free = starts + wire_cycles(len(data), self._registers[MAX_PACKET] or FRAME_BYTES)
         self._ends = [end for end in self._ends if end > self.cycle] + [self._free]
         for counter in (TRANSFERS, STARTED):
             self._registers[counter] += 1

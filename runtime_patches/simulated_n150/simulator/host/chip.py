@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from framework.bridge import (
@@ -24,10 +25,13 @@ from framework.sim.wormhole.coords import (
 )
 from framework.sim.wormhole.wh_device import wormhole_factory
 
+from runtime_patches.simulated_n150.simulator.burst.engine import Burst
 from runtime_patches.simulated_n150.simulator.ethernet import boot
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
 
 FIRST_WORKER = (1, 1)
+# "0": every instruction in Python, to show that compiled execution makes no difference.
+BURST_VARIABLE = "SIMULATED_N150_BURST"
 
 
 class LockstepDevice(Device):
@@ -123,7 +127,9 @@ class Chip:
             noc_alias=alias if translated else None,
         )
         install_worker_guards(self.fabric, [FIRST_WORKER], TENSIX_COORD_MAP, wire_addr=address, lazy=True)
-        clock.add_chip(self.device.tt_device)
+        simulated = self.device.tt_device
+        compiled = os.environ.get(BURST_VARIABLE) != "0"
+        clock.add_chip(simulated, Burst(simulated).run if compiled else simulated.run)
 
     def ethernet_tile(self, channel: int):
         """The tile of an Ethernet channel: the entry of that number in the SoC descriptor's list."""

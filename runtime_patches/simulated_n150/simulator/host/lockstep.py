@@ -24,15 +24,18 @@ class Clock:
         self.links: list[Link] = []
         self.arrivals: Callable | None = None  # called with (end, packet) as each packet arrives
         self.events: list[tuple[int, int, Callable[[], None]]] = []  # (cycle, order, what a test asked for)
+        self.latest_arrival = 0
         self._inbound: list[list[End]] = []
+        self._running: list[Callable[[int], None]] = []
 
-    def add_chip(self, device) -> None:
-        """Add a device that has not run; one that comes later starts at the others' time."""
+    def add_chip(self, device, run: Callable[[int], None] | None = None) -> None:
+        """Add a device that has not run; one that comes later starts at the others' time. run: as device.run."""
         pump = device.clocks[0]
         pump.clock_tick_num = pump.current_cycle = self.now
         for tile in device.tile_directory.values():
             tile.clock.clock_tick_num = self.now
         self.chips.append(device)
+        self._running.append(run or device.run)
         self._inbound.append([])
 
     def add_links(self, links: Sequence[Link]) -> None:
@@ -66,7 +69,7 @@ class Clock:
 
     def _run(self, chip: int, device, until: int) -> None:
         """Bring one chip to cycle `until`, handing it the packets that arrive before."""
-        pump, inbound = device.clocks[0], self._inbound[chip]
+        pump, inbound, run = device.clocks[0], self._inbound[chip], self._running[chip]
         while True:
             first = None
             for end in inbound:
@@ -80,9 +83,24 @@ class Clock:
             if first is None:
                 break
             if first.next_arrival() > pump.clock_tick_num:
-                device.run(first.next_arrival() - pump.clock_tick_num)
+                run(first.next_arrival() - pump.clock_tick_num)
             packet = first.deliver(pump.clock_tick_num)
+            self.latest_arrival = max(self.latest_arrival, pump.clock_tick_num)
             if self.arrivals is not None:
                 self.arrivals(first, packet)
         if until > pump.clock_tick_num:
-            device.run(until - pump.clock_tick_num)
+            run(until - pump.clock_tick_num)
+
+    def link_report(self) -> list[str]:
+        """A line for each direction of each link: both ends, packets, and where the core at either end stands."""
+        lines = []
+        for link in self.links:
+            state = "cut" if link.is_cut(self.now) else f"latency {link.latency}"
+            for end in link.ends:
+                counter, other = (e.tile.erisc.pc_register.read_uint() for e in (end, end.other))
+                lines.append(
+                    f"  link {link.number} ({state}): {end.place} (pc {counter:#x}) to {end.other.place} "
+                    f"(pc {other:#x}): {end.sent} packets sent, {end.delivered} arrived, {end.lost} lost, "
+                    f"{len(end.underway)} on the way"
+                )
+        return lines

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import selectors
 import socket
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import pynng
 import yaml
-from framework.bridge import host_not_stranded
-from framework.bridge import protocol as wire
+from framework.bridge import host_not_stranded, protocol
 from framework.network.noc_translation import translation_source
 
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.ethernet.link import Link, Place
+from runtime_patches.simulated_n150.simulator.host import wire
 from runtime_patches.simulated_n150.simulator.host.chip import Chip
 from runtime_patches.simulated_n150.simulator.host.control import LinkControl
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
@@ -75,12 +76,13 @@ class MeshServer:
         chip = Chip(number, self.clock, translated, why, address)
         self.chips.append(chip)
         self.diagnosis.watch(chip.device.tt_device, number)
+        chip.device.tt_device.deadlock_detector.elsewhere = functools.partial(self._elsewhere, number)
         if len(self.chips) == self.expected:
             self._wire()
         connection = pynng.Pair1(dial=address)
         self._selector.register(connection.recv_fd, selectors.EVENT_READ, ("chip", (chip, connection)))
         self._sockets[number] = (chip, connection)
-        connection.send(wire.build_msg(wire.CMD_EXIT))  # UMD waits for this as a sign of life
+        connection.send(protocol.build_msg(protocol.CMD_EXIT))  # UMD waits for this as a sign of life
 
     def _wire(self) -> None:
         links = []
@@ -93,22 +95,28 @@ class MeshServer:
             for end in link.ends:
                 self.chips[end.place.chip].connect(end.place.channel)
 
+    def _elsewhere(self, chip: int, cycle: int, window: int) -> tuple[bool, list[str]]:
+        """For a chip's deadlock watch: whether anything moved in the last `window` cycles, and what to report."""
+        watches = [other.device.tt_device.deadlock_detector for other in self.chips]
+        latest = max([watch.stall_since for watch in watches] + [self.clock.latest_arrival])
+        return latest > cycle - window, [f"chip {chip}:", *self.clock.link_report()]
+
     def _serve(self, chip: Chip, connection: pynng.Pair1) -> None:
         for _ in range(_AT_A_TIME):
             try:
                 request = wire.parse(connection.recv(block=False))
             except pynng.TryAgain:
                 return
-            if request.cmd == wire.CMD_READ:
+            if request.cmd == protocol.CMD_READ:
                 data = chip.fabric.read(request.core, request.address, request.size)
-                connection.send(wire.build_msg(wire.CMD_READ, data=data))
-            elif request.cmd == wire.CMD_WRITE:
+                connection.send(wire.answer(data))
+            elif request.cmd == protocol.CMD_WRITE:
                 chip.fabric.write(request.core, request.address, request.data)
-            elif request.cmd == wire.CMD_RESET_ASSERT:
+            elif request.cmd == protocol.CMD_RESET_ASSERT:
                 chip.fabric.assert_reset(request.core)
-            elif request.cmd == wire.CMD_RESET_DEASSERT:
+            elif request.cmd == protocol.CMD_RESET_DEASSERT:
                 chip.fabric.deassert_reset(request.core)
-            elif request.cmd == wire.CMD_EXIT:
+            elif request.cmd == protocol.CMD_EXIT:
                 self._selector.unregister(connection.recv_fd)
                 del self._sockets[chip.number]
                 connection.close()

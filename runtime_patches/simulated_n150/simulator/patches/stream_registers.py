@@ -54,7 +54,7 @@ class StreamRegisters(MemMapable):
         self.streams = [[0] * (STRIDE // 4) for _ in range(streams)]
 
     def read(self, address: int, size: int) -> bytes:
-        return self.streams[address // STRIDE][address % STRIDE >> 2].to_bytes(4, "little")
+        return int(self.streams[address // STRIDE][address % STRIDE >> 2]).to_bytes(4, "little")
 
     def write(self, address: int, value: bytes, size: int | None = None) -> None:
         word = int.from_bytes(value, "little")
@@ -68,7 +68,7 @@ def _apply() -> None:
     from framework.network.tt_noc import NoCOverlay
 
     def read(self, addr, size):
-        return self.stream_regs[addr >> 12][(addr & 0xFFF) >> 2].to_bytes(4, "little")
+        return int(self.stream_regs[addr >> 12][(addr & 0xFFF) >> 2]).to_bytes(4, "little")
 
     def write(self, addr, value, size=None):
         write_register(self.stream_regs[addr >> 12], (addr & 0xFFF) >> 2, int.from_bytes(value, "little"))

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -14,21 +13,45 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loguru import logger
 
+from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
-from runtime_patches.simulated_n150.doctor import BOARDS, count_boards
 
-from ..tt.cards import SYSFS, check_cards, find_cards
-from ..tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
-from ..tt.precision import PrecisionError, PrecisionPlan, precision_plan
-from .options import DemoOptions, UserError
+from ...tt.cards import check_cards, find_cards
+from ...tt.memory import DoesNotFit, budget
+from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
+from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
+from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
+from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
+from ..support import Support
 
 if TYPE_CHECKING:
     import torch
     import ttnn
 
-    from ..config import LlamaConfig
-    from ..tt.model import TtLlama
+    from ...config import LlamaConfig
+    from ...tt.model import TtLlama
 
+
+def attention_of_mesh(options: DemoOptions) -> str:
+    """Without --attention: alspec where the mesh has two rows, which is what they are for, else exact."""
+    try:
+        return "alspec" if MeshPlan.choose(options.mesh).sp == 2 else "exact"
+    except MeshError:
+        return "exact"  # `run` says what is wrong with the mesh
+
+
+SUPPORT = Support(
+    device="n150",
+    what="N150 boards, in TT-NN",
+    default_attention=attention_of_mesh,
+    attention={name: None for name in ATTENTIONS},
+    drafting="the model on chips decodes one token a step",
+    chat="boards answer one prompt",
+    refused={
+        "tail_alignment": "a chip reads whole tiles of 32 tokens",
+        "layers": "the first layers alone write no text",
+    },
+)
 PRECISION = "performance"
 TRACE_REGION_BYTES = 64 * 1024**2
 
@@ -45,11 +68,11 @@ class BoardPlan(NamedTuple):
 
 def choose_device() -> tuple[str, str]:
     """The device of this machine, n150 where boards and all they need are there, else cpu; and why."""
-    boards = count_boards()
+    boards = len(driver.visible_boards())
     if not boards:
-        return "cpu", f"no Tenstorrent board in {BOARDS}"
+        return "cpu", f"no Tenstorrent board in {driver.BOARDS}"
     try:
-        check_cards(find_cards(BOARDS, SYSFS))
+        check_cards(find_cards())
     except MeshError as error:
         return "cpu", f"{boards} Tenstorrent cards, but {error}"
     if reason := doctor.why_not("silicon"):
@@ -60,8 +83,6 @@ def choose_device() -> tuple[str, str]:
 def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_tokens: int) -> BoardPlan:
     """config: the checkpoint's own. Raises UserError when the mesh cannot split the model, a chip cannot hold it with
     this context (the message has the bytes needed and present), or the model has no context of --max-context."""
-    from perf.roofline import DoesNotFit, budget
-
     limit, context = context_limit(config, options), config.max_position_embeddings
     wanted = min(prompt_tokens + options.max_new_tokens, limit)
     capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
@@ -71,9 +92,34 @@ def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_t
         )
         held = budget(config, mesh, precision, min(capacity, context))
         held.check(f"{config.name} on {mesh} with a cache of {capacity} positions for {wanted}")
-    except (MeshError, PrecisionError, DoesNotFit) as error:
+        check_attention(options, mesh, config, capacity)
+    except (MeshError, PrecisionError, DoesNotFit, SpeculationError) as error:
         raise UserError(f"--device n150: {error}") from error
     return BoardPlan(mesh, precision, capacity, limit)
+
+
+def check_attention(options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int) -> None:
+    """Raises SpeculationError and UserError when chips cannot decode with this attention policy."""
+    if options.attention == "alspec":
+        check_speculation(mesh, 1, capacity, options.chunk_size, options.threshold)
+    elif options.attention in ("sink", "static"):
+        check_chunk_size(options.chunk_size, capacity)
+    if options.attention == "static":
+        beyond = [layer for layer in sorted(static_layers(options)) if layer >= config.num_hidden_layers]
+        if beyond:
+            raise UserError(
+                f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to "
+                f"{config.num_hidden_layers - 1}"
+            )
+
+
+def static_layers(options: DemoOptions) -> frozenset[int]:
+    """Layers of --static-layers. Raises UserError for auto: only the reference calibrates."""
+    if options.static_layers == AUTO:
+        raise UserError(
+            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
+        )
+    return options.static_layer_set()
 
 
 def context_limit(config: LlamaConfig, options: DemoOptions) -> int:
@@ -90,97 +136,109 @@ def _whole(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
-def check_machine(options: DemoOptions, text: str | None) -> MeshPlan:
+def check_machine(options: DemoOptions) -> MeshPlan:
     """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something, has fewer chips or
-    other cards, and for what boards do not do."""
+    other cards."""
     try:
         mesh = MeshPlan.choose(options.mesh)
         if reason := doctor.why_not("silicon"):
             raise UserError(f"--device n150: {reason}")
-        unsure = check_cards(find_cards(BOARDS, SYSFS))
-        mesh.check_board(count_boards())
+        unsure = check_cards(find_cards())
+        mesh.check_board(len(driver.visible_boards()))
     except MeshError as error:
         raise UserError(f"--device n150: {error}") from error
     if unsure:
         logger.warning(
-            "taken for N150, for the driver does not tell their type: card {}", ", ".join(map(str, unsure))
+            "taken for N150, since the driver does not tell their type: card {}", ", ".join(map(str, unsure))
         )
-    unsupported = {
-        f"--attention {options.attention}": options.attention in ("sink", "static"),
-        "drafting": options.drafter != "none",
-        "chat": text is None,
-    }
-    if asked := [name for name, given in unsupported.items() if given]:
-        raise UserError(f"--device n150 does not do {asked[0]}; --device cpu does")
     return mesh
 
 
-def run(options: DemoOptions, text: str | None) -> int:
+def run(options: DemoOptions, text: str) -> int:
     """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError, before any
     device work or when the boards cannot be opened."""
-    mesh = check_machine(options, text)
-    from ..conversion_cache import cache_folder
-    from ..tokenizer import Tokenizer
-    from ..tt.weight_cache import entry_folder
-    from ..weights import LoadedModel, load_state_dict, read_config, resolve_source
-    from .demo import TextPrinter, encode_prompt, show_result, token_callback
+    mesh = check_machine(options)
+    from ...conversion_cache import cache_folder, make_cache_folder
+    from ...tokenizer import Tokenizer
+    from ...tt.weight_cache import entry_folder
+    from ...weights import Checkpoint, load_state_dict, read_config, resolve_source
+    from ..report import make_report, show_result
+    from ..text import EndAtToken, TextPrinter, encode_prompt, token_callback
 
-    make_folder(cache_folder())
+    make_cache_folder(cache_folder())
     folder, shown = resolve_source(options.model)
     config = read_config(folder, name=Path(shown).name)
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
     limited = replace(config, max_position_embeddings=context_limit(config, options))
-    loaded = LoadedModel(limited, None, tokenizer, shown)
-    ids = encode_prompt(loaded, options, text)
+    checkpoint = Checkpoint(limited, tokenizer, shown)
+    ids = encode_prompt(checkpoint, options, text)
     plan = plan_run(config, options, mesh, len(ids))
-    unused = (
-        options.changed("threshold", "chunk_size", "tail_alignment") if options.attention == "alspec" else []
-    )
     logger.info(
-        "{} on {} N150, {} precision, exact attention: boards do not speculate yet{}",
-        shown,
-        mesh,
-        plan.precision.name,
-        f", so {', '.join(unused)} {'are' if len(unused) > 1 else 'is'} not used" if unused else "",
+        "{} on {} N150, {} precision, {} attention", shown, mesh, plan.precision.name, options.attention
     )
     state = load_state_dict(folder, config)
     entry = entry_folder(config, state, mesh, plan.precision)
-    make_folder(entry)
-    printer = TextPrinter(loaded, None if options.json else sys.stdout)
-    clock = TokenClock(token_callback(loaded, options, printer.push))
+    make_cache_folder(entry)
+    printer = TextPrinter(checkpoint, None if options.json else sys.stdout)
+    ending = EndAtToken(token_callback(checkpoint, options, printer.push))
+    clock = TokenClock(ending)
     device = open_mesh(mesh)
     try:
-        from ..tt.generator import Generator
+        from ...tt.generator import Generator
 
-        model = _load_model(device, plan, config, state, entry)
+        model = _load_model(device, plan, config, state, entry, options)
         generator = Generator(model, choose=options.sample_on or "device")
-        result = generator.generate(
-            [ids],
-            max_new_tokens=options.max_new_tokens,
-            sampling=options.sampling(),
-            eos_token_ids=tokenizer.eos_token_ids,
-            on_token=clock,
-            context_limit=plan.limit,
-        )
+        with ending:
+            result = generator.generate(
+                [ids],
+                max_new_tokens=options.max_new_tokens,
+                sampling=options.sampling(),
+                eos_token_ids=tokenizer.eos_token_ids,
+                on_token=clock,
+                context_limit=plan.limit,
+            )
         printer.finish()
     finally:
         mesh.close(device)
-    used = replace(options, attention="exact", mesh=str(mesh), precision=options.precision or PRECISION)
+    used = replace(options, mesh=str(mesh), precision=options.precision or PRECISION)
     # The first step compiles what the kernel cache lacks; the second records the trace that the others replay.
     warm_up = clock.first_steps(2 if generator.traced else 1)
-    return show_result(loaded, used, used.policy(), ids, result, warm_up)
+    report = make_report(
+        shown, used, [result], len(ids) + len(result.token_ids[0]), result.statistics, warm_up
+    )
+    show_result(checkpoint, used, result, report, interrupted=ending.asked)
+    return 130 if ending.asked else 0
 
 
 def _load_model(
-    device: ttnn.MeshDevice, plan: BoardPlan, config: LlamaConfig, state: dict[str, torch.Tensor], entry: Path
+    device: ttnn.MeshDevice,
+    plan: BoardPlan,
+    config: LlamaConfig,
+    state: dict[str, torch.Tensor],
+    entry: Path,
+    options: DemoOptions,
 ) -> TtLlama:
     """The model of one user, its weights through the cache `entry`."""
-    from ..tt.model import TtLlama
-    from ..tt.weight_map import WeightMap
-    from ..tt.weight_store import WeightStore
+    from ...tt.model import TtLlama
+    from ...tt.policies import decode_attention
+    from ...tt.weight_map import WeightMap
+    from ...tt.weight_store import WeightStore
 
     store, weights = WeightStore(device, plan.mesh, entry), WeightMap(config, state, plan.mesh)
-    return TtLlama(device, plan.mesh, config, plan.precision, weights, store, capacity=plan.capacity)
+    attend = decode_attention(
+        str(options.attention),
+        device,
+        plan.mesh,
+        config,
+        users=1,
+        capacity=plan.capacity,
+        chunk_size=options.chunk_size,
+        threshold=options.threshold,
+        static_layers=static_layers(options) if options.attention == "static" else (),
+    )
+    return TtLlama(
+        device, plan.mesh, config, plan.precision, weights, store, capacity=plan.capacity, attend=attend
+    )
 
 
 class TokenClock:
@@ -198,17 +256,6 @@ class TokenClock:
         """How many of the first `count` decode steps there were, and their seconds."""
         taken = self._times[: count + 1]
         return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0
-
-
-def make_folder(folder: Path) -> None:
-    """Raises UserError for a folder of the cache that cannot be made or written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        why = None if os.access(folder, os.W_OK) else "it cannot be written"
-    except OSError as error:
-        why = error.strerror
-    if why:
-        raise UserError(f"--device n150: the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
 
 
 def open_mesh(mesh: MeshPlan) -> ttnn.MeshDevice:

@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`--device sim`: the TT-NN path on simulated N150, a tiny random Llama or a few layers of a model checked step
+by step.
+
+The steps run in a process of their own (`sim_steps.py`), in the simulator's environment, which ttnn reads when it is
+imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from loguru import logger
+
+from ...config import LlamaConfig, RopeScaling
+from ...tt.mesh import MeshError, MeshPlan
+from ...tt.precision import PrecisionError, precision_plan
+from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
+from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
+from ..support import Support
+
+# Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
+CAPACITY, PROMPT_TOKENS = 128, 40
+MOST_POSITIONS = 256
+DEFAULT_TOKENS = 3  # a step takes seconds
+CHUNK_SIZE = 32
+PRECISION = "accuracy"
+_CHECKED = "a few steps are checked one by one against the reference"
+SUPPORT = Support(
+    device="sim",
+    what="a tiny random model, or --layers of a model, in TT-NN on simulated N150, checked step by step",
+    default_attention="exact",
+    attention={name: None for name in ATTENTIONS},
+    drafting=_CHECKED,
+    chat=_CHECKED,
+    refused=dict.fromkeys(
+        ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment"),
+        _CHECKED,
+    ),
+    reads_prompt=False,
+    seeds_weights=True,
+)  # fmt: skip
+TINY = LlamaConfig(
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=64,
+    max_position_embeddings=MOST_POSITIONS,
+    rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
+    name="tiny",
+)
+
+
+def run(options: DemoOptions, text: str | None = None) -> int:
+    """Check `max_new_tokens` tokens, by default a few; the exit code. Raises UserError for what cannot be simulated."""
+    from runtime_patches import sgdc
+    from runtime_patches.runtime_root import RuntimeRootError
+    from runtime_patches.simulated_n150 import doctor
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    request = plan_request(options)
+    if reason := doctor.why_not("simulator"):
+        raise UserError(f"--device sim: {reason}")
+    mesh = MeshPlan.parse(request["mesh"])
+    try:
+        shape = mesh.shape if mesh.chips > 1 else None
+        environment = process_environment(simulated_environment(request["grid"], sgdc.overlays(), mesh=shape))
+        environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
+    except RuntimeRootError as error:
+        raise UserError(f"--device sim: {error}") from error
+    if request["tokens"] != options.max_new_tokens:
+        logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", request["tokens"])
+    module = __spec__.name.rpartition(".")[0] + ".sim_steps"
+    command = [sys.executable, "-m", module, json.dumps(request)]
+    root = Path(__file__).resolve().parents[4]
+    return subprocess.run(command, env=environment, cwd=root, check=False).returncode
+
+
+def plan_request(options: DemoOptions) -> dict:
+    """What `sim_steps` is to do, checked. Raises UserError."""
+    attention = str(options.attention)
+    mesh, config = _mesh(options, attention), _config(options)
+    precision = options.precision or PRECISION
+    tokens = options.max_new_tokens if "max_new_tokens" in options.given else DEFAULT_TOKENS
+    chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
+    if attention == "exact" and "chunk_size" in options.given:
+        raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
+    # The first step stands just before the guess's two chunks are cached.
+    prompt_tokens = PROMPT_TOKENS if attention == "exact" else 2 * chunk_size - 2
+    wanted = prompt_tokens + tokens
+    if wanted > MOST_POSITIONS:
+        raise UserError(
+            f"--device sim caches up to {MOST_POSITIONS} positions; a prompt of {prompt_tokens} tokens and "
+            f"--max-new-tokens {tokens} need {wanted}"
+        )
+    capacity = max(CAPACITY, -(-wanted // 32) * 32)
+    try:
+        precision_plan(precision, config.num_hidden_layers, options.precision_overrides)
+        mesh.check_model(config)
+        if attention == "alspec":
+            check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
+        elif attention != "exact":
+            check_chunk_size(chunk_size, capacity)
+    except (PrecisionError, MeshError, SpeculationError) as error:
+        raise UserError(f"--device sim: {error}") from error
+    layers = _static_layers(options, config) if attention == "static" else []
+    overrides = options.precision_overrides
+    return {
+        "mesh": str(mesh), "grid": grid_for(config, mesh, attention), "tokens": tokens, "seed": options.seed,
+        "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
+        "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
+        "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
+        "prompt_tokens": prompt_tokens, "capacity": capacity,
+    }  # fmt: skip
+
+
+def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str) -> str:
+    """Compute cores of each chip: joining heads takes one for each query head, the guess's kernels three or more."""
+    cores = max(config.num_attention_heads // mesh.tp, 1 if attention == "exact" else 4)
+    return f"2x{-(-cores // 2)}"
+
+
+def _mesh(options: DemoOptions, attention: str) -> MeshPlan:
+    """The mesh of --mesh or $MESH_DEVICE; for alspec the least that can speculate, else one chip."""
+    asked = options.mesh or os.environ.get("MESH_DEVICE")
+    try:
+        mesh = MeshPlan.choose(options.mesh) if asked else MeshPlan(2 if attention == "alspec" else 1, 1)
+    except MeshError as error:
+        raise UserError(f"--device sim: {error}") from error
+    if mesh.chips > 1 and attention != "alspec":
+        source = f"--mesh {options.mesh}" if options.mesh else f"MESH_DEVICE={os.environ['MESH_DEVICE']}"
+        raise UserError(
+            f"{source} does not go with --device sim and {attention} attention, which it runs on one chip"
+        )
+    return mesh
+
+
+def _config(options: DemoOptions) -> LlamaConfig:
+    """Of the tiny model, or of the first layers of --model."""
+    if options.model is None:
+        if options.layers is not None:
+            raise UserError("--layers is how many of a model's are run; give --model")
+        if asked := options.flags("prompt", "prompt_file"):
+            raise UserError(f"{asked[0]} needs --model: the tiny random model has no tokenizer")
+        return TINY
+    from ...weights import read_config, resolve_source
+
+    if options.layers is None:
+        raise UserError("--device sim takes minutes a layer: give --layers, such as --layers 2, with --model")
+    folder, shown = resolve_source(options.model)
+    config = read_config(folder, name=Path(shown).name)
+    if options.layers > config.num_hidden_layers:
+        raise UserError(f"--layers {options.layers}: {config.name} has {config.num_hidden_layers} layers")
+    return config.with_layers(options.layers)
+
+
+def _prompt(options: DemoOptions) -> str | None:
+    """A text for a model's tokenizer, None for the tiny model's random tokens."""
+    if options.model is None:
+        return None
+    if options.prompt is None and options.prompt_file is None:
+        return Path(__file__).parents[1].joinpath("sample_prompt.txt").read_text(encoding="utf-8")
+    return options.prompt_text()
+
+
+def _static_layers(options: DemoOptions, config: LlamaConfig) -> list[int]:
+    if options.static_layers == AUTO:
+        raise UserError(
+            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
+        )
+    layers = sorted(options.static_layer_set())
+    if beyond := [layer for layer in layers if layer >= config.num_hidden_layers]:
+        raise UserError(
+            f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to "
+            f"{config.num_hidden_layers - 1}"
+        )
+    return layers

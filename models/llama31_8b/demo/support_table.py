@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m models.llama31_8b.demo.support_table`: what the demo does on which device, as the docs show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .cli import SUPPORTS
+from .options import ATTENTIONS, flag_of
+from .support import Support
+
+
+def table(supports: Sequence[Support]) -> str:
+    """Markdown: a row for each thing that a backend may refuse, with the reasons below."""
+    rows: list[tuple[str, list[str | None]]] = [
+        (f"`--attention {name}`", [s.attention[name] for s in supports]) for name in ATTENTIONS
+    ]
+    rows.append(("drafting (`--draft`, `--tree`, `--fuzzy`, ...)", [s.drafting for s in supports]))
+    rows.append(("chat", [s.chat for s in supports]))
+    names = list(dict.fromkeys(name for s in supports for name in s.refused))
+    rows += [(f"`{flag_of(name)}`", [s.refused.get(name) for s in supports]) for name in names]
+    reasons = list(dict.fromkeys(why for _, whys in rows for why in whys if why is not None))
+    mark = {why: f"no ({number})" for number, why in enumerate(reasons, 1)}
+    lines = [
+        "| | " + " | ".join(f"`--device {s.device}`" for s in supports) + " |",
+        "|---" * (len(supports) + 1) + "|",
+    ]
+    lines += [
+        f"| {name} | " + " | ".join("yes" if why is None else mark[why] for why in whys) + " |"
+        for name, whys in rows
+    ]
+    lines += ["", *(f"{number}. {why}" for number, why in enumerate(reasons, 1))]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table(SUPPORTS))

@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The decode attention that goes by a policy's name: exact, sink, static or alspec, as in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import ttnn
+
+from ..config import LlamaConfig
+from .attention import DecodeAttention, StockDecodeAttention
+from .guess_attention import GuessAttention
+from .kv_cache import cache_block
+from .mesh import MeshPlan
+from .speculation import AttentionSpeculation
+
+POLICIES = ("exact", "sink", "static", "alspec")
+
+
+def decode_attention(
+    name: str, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, *, users: int, capacity: int,
+    chunk_size: int = 128, threshold: float = 0.10, static_layers: Iterable[int] = (),
+) -> DecodeAttention:  # fmt: skip
+    """For TtLlama(attend=...) with as many users and positions. The others as of the classes.
+
+    Raises ValueError for another name, and what AttentionSpeculation and GuessAttention raise.
+    """
+    if name not in POLICIES:
+        raise ValueError(f"no attention policy {name!r}; policies: {', '.join(POLICIES)}")
+    if name == "alspec":
+        return AttentionSpeculation(
+            mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size, threshold=threshold
+        )
+    exact = StockDecodeAttention(mesh, config, cache_block(capacity))
+    if name == "exact":
+        return exact
+    return GuessAttention(config, chunk_size, exact, None if name == "sink" else static_layers)

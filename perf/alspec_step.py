@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decode steps of a few Llama layers on a pair of simulated chips, replayed from traces, every program timed.
+
+Runs in a process whose runtime notes programs (runtime_patches/timeline.py), under fast dispatch, where the chips run
+on their own as on silicon. The caches hold random numbers, so that no prompt has to be read; outcomes are forced, a
+threshold a layer. `measure` is the only entry; perf/bench_alspec.py starts it and makes sense of what it returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+import ttnn
+
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.tt.attention import DecodeAttention
+from models.llama31_8b.tt.mesh import MeshPlan
+from models.llama31_8b.tt.model import TtLlama
+from models.llama31_8b.tt.precision import precision_plan
+from models.llama31_8b.tt.speculation import AttentionSpeculation
+from models.llama31_8b.tt.weight_map import WeightMap
+from models.llama31_8b.tt.weight_store import WeightStore
+from perf.alspec_programs import ATTENTION, EXCHANGE, GATE, hit_pattern
+from runtime_patches.timeline import Timeline
+from tt_kernels.speculative_flash_decode.op import flash_decode
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the layers, and of the step: context: cached positions with the new token's."""
+
+    layers: int = 2
+    hidden: int = 64
+    intermediate: int = 96
+    heads: int = 2
+    kv_heads: int = 1
+    head_dim: int = 64
+    vocab: int = 96
+    context: int = 512
+    chunk_size: int = 64
+
+    def config(self) -> LlamaConfig:
+        return LlamaConfig(
+            vocab_size=self.vocab,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            max_position_embeddings=-(-self.context // 32) * 32,
+            name="bench",
+        )
+
+
+class ExactFlashDecode(DecodeAttention):
+    """The exact variant of the speculative op's kernels, on every chip alone."""
+
+    def __init__(self, chunk_size: int) -> None:
+        self.chunk_size = chunk_size
+
+    def __call__(self, layer, q, keys, values, positions):
+        return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size)
+
+
+class ForcedSpeculation(AttentionSpeculation):
+    """A threshold a layer: infinite for a hit, 0 for a miss."""
+
+    hits: Sequence[bool] = ()
+
+    def __call__(self, layer, q, keys, values, positions):
+        self.threshold = math.inf if self.hits[layer] else 0.0
+        return super().__call__(layer, q, keys, values, positions)
+
+
+def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
+    """Steps with exact attention on each row alone, and with speculation at each hit rate.
+
+    Returns {"exact": step, "0.5": step, ...}; a step is {"chips": a list a chip of {"name", "layer", "start", "end"},
+    in cycles from the step's first program, "hits": of each layer as the chips counted them}. Errors: RuntimeError
+    when the chips' outcomes are not the forced ones.
+    """
+    plan, config = MeshPlan(*mesh.shape), shape.config()
+    capacity = config.max_position_embeddings
+    speculation = ForcedSpeculation(
+        mesh, plan, config, users=1, capacity=capacity, chunk_size=shape.chunk_size, timeout_s=0.02
+    )
+    weights = WeightMap(config, random_state_dict(config, seed), plan)
+    model = TtLlama(
+        mesh, plan, config, precision_plan("bfloat16", shape.layers), weights, WeightStore(mesh, plan),
+        capacity=capacity, attend=speculation,
+    )  # fmt: skip
+    _fill(model, seed)
+    timeline = Timeline(mesh)
+    found = {"exact": _step(model, ExactFlashDecode(shape.chunk_size), timeline, shape)}
+    for rate in rates:
+        speculation.hits = hit_pattern(shape.layers, rate)
+        speculation.reset()
+        step = _step(model, speculation, timeline, shape)
+        speculation.check()
+        runs = 2  # one before the trace, one from it
+        step["hits"] = [layer.hits // runs for layer in speculation.outcomes().layers]
+        if step["hits"] != [int(hit) for hit in speculation.hits]:
+            raise RuntimeError(f"forced hits {speculation.hits}, the chips counted {step['hits']}")
+        found[f"{rate:g}"] = step
+    return found
+
+
+def _fill(model: TtLlama, seed: int) -> None:
+    """Random keys and values in the whole cache, the same on both rows."""
+    generator = torch.Generator().manual_seed(seed)
+    for tensors in (model.cache.keys, model.cache.values):
+        for tensor in tensors:
+            values = torch.randn(tuple(tensor.shape), generator=generator)
+            host = ttnn.from_torch(
+                values, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT,
+                mesh_mapper=ttnn.ReplicateTensorToMesh(model.mesh),
+            )  # fmt: skip
+            ttnn.copy_host_to_device_tensor(host, tensor)
+
+
+def _step(model: TtLlama, attend: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
+    """One step that compiles, then one captured, replayed and timed."""
+    model.attend = attend
+    for layer in model.layers:
+        layer.attention.attend = attend
+    inputs = model.step_inputs([5], [shape.context - 1])
+    model.decode(inputs, whole=False)
+    labels: list[tuple[int, str, int | None]] = []
+    trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
+    with _labelled(model, labels):
+        model.decode(inputs, whole=False)
+    ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
+    timeline.start()
+    ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=True)
+    chips = timeline.stop()
+    ttnn.release_trace(model.mesh, trace)
+    return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
+
+
+def _named(span: dict, labels: Sequence[tuple[int, str, int | None]]) -> dict:
+    """A span with the name and layer of the launch it belongs to."""
+    number = span.pop("number")
+    before = [label for label in labels if label[0] <= number]
+    name, layer = before[-1][1:] if before else ("other", None)
+    return {"name": name, "layer": layer, "number": number} | span
+
+
+@contextlib.contextmanager
+def _labelled(model: TtLlama, labels: list) -> Iterator[None]:
+    """Note the number of the next program at every op, with the op's name and layer."""
+    from ttnn import decorators
+
+    originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
+    now: dict = {"layer": None, "part": None}
+
+    def noting(original):
+        def call(self, *args, **kwargs):
+            name = self.python_fully_qualified_name.rpartition(".")[2]
+            labels.append((ttnn._ttnn.get_device_operation_id(), now["part"] or name, now["layer"]))
+            return original(self, *args, **kwargs)
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        for kind, original in originals.items():
+            stack.callback(setattr, kind, "__call__", original)
+            kind.__call__ = noting(original)
+        for index, layer in enumerate(model.layers):
+            stack.enter_context(_within(layer, "decode", now, "layer", index))
+        attend = model.attend
+        stack.enter_context(_within(type(attend), "__call__", now, "part", ATTENTION))
+        if isinstance(attend, AttentionSpeculation):
+            stack.enter_context(_within(attend, "exchange", now, "part", EXCHANGE))
+            from tt_kernels.compute_gate import op as gate
+
+            stack.enter_context(_within(gate, "_launch", now, "part", GATE))
+        yield
+
+
+@contextlib.contextmanager
+def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
+    """While `owner.name` runs, now[key] is `value`."""
+    original = getattr(owner, name)
+    own = name in vars(owner)
+
+    def call(*args, **kwargs):
+        before, now[key] = now[key], value
+        try:
+            return original(*args, **kwargs)
+        finally:
+            now[key] = before
+
+    setattr(owner, name, call)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)

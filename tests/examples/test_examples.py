@@ -1,0 +1,31 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of examples/ do what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from examples import cpu_attention_speculation, flash_decode_on_the_simulated_chip, gated_pair
+from runtime_patches import sgdc
+
+
+@pytest.mark.model
+def test_speculation_on_the_cpu_accepts_some_guesses_and_none_at_threshold_0(capsys):
+    found = cpu_attention_speculation.main()
+    exact, strict, loose = found.values()
+    assert strict == (exact[0], 0.0) and exact[1] is None
+    assert loose[1] > 0
+    assert "of the guesses accepted" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+def test_the_op_in_a_program_of_ones_own(sim_device):
+    pcc, distance = sim_device("4x2").run(flash_decode_on_the_simulated_chip.decode).values()
+    assert pcc > 0.999
+    assert 0 < distance < 2
+
+
+@pytest.mark.sim
+def test_the_member_of_priority_0_skips(sim_device):
+    assert sim_device("2x1", overlays=sgdc.overlays()).run(gated_pair.negate) == [1.0, -1.0]

@@ -1,0 +1,35 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two rows of two N150 decide over all heads: `pytest --device n150`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels.speculative_flash_decode.flash_decode_mesh import MeshCall, mesh_body
+from tests.kernels.speculative_flash_decode.flash_decode_rows import (
+    CASE,
+    PATIENCE_S,
+    POSITIONS,
+    check_both_rows,
+    inputs,
+    rows_told,
+    thresholds_between,
+)
+from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
+
+
+@pytest.mark.silicon
+def test_two_rows_of_boards_decide_over_all_heads(board_mesh):
+    low, high = thresholds_between(CASE, POSITIONS)
+    calls = [
+        MeshCall(POSITIONS, high, rows_told(REJECTED, ACCEPTED)),
+        MeshCall(POSITIONS, low, rows_told(ACCEPTED, RECEIVED)),
+        MeshCall(POSITIONS, high, rows_told(RECEIVED, REJECTED)),
+    ]
+    results = board_mesh((2, 2)).run(mesh_body, CASE, *inputs(), calls, PATIENCE_S)
+    decided = [
+        check_both_rows(found, call, sender)
+        for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
+    ]
+    assert [outcome[0] for outcome in decided] == [ACCEPTED, REJECTED, ACCEPTED]

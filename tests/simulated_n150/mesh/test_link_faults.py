@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The exchange between chips whose link fails, or whose peer is silent or late; afterwards the mesh opens again."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+VALUES = (1.0, 2.0)
+PATIENCE_S = 2e-5  # 20,000 cycles
+ARRIVED, LATE_DATA, NO_PACKET = "did not arrive", "its data did not", "the fabric link took no packet"
+
+
+def exchange_body(mesh, steps, patience_s=PATIENCE_S):
+    """Exchanges, each after one of `steps`: None; (method of Links, arguments); or "alone", only chip 0 takes part.
+
+    Returns of each the message of check() or None, and the values both chips hold; a failure is forgotten after it.
+    """
+    import torch
+    import ttnn
+
+    from runtime_patches.simulated_n150.links import Links
+    from tt_kernels.common.peer import ChipPairs, PeerError
+    from tt_kernels.common.priority import priority_row
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    def a_chip_each(parts, dtype, layout):
+        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+        return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, device=mesh)
+
+    links = Links(os.getpid())
+    exchange = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=patience_s)
+    priority = a_chip_each([priority_row([2]), priority_row([0])], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+    found = []
+    for step in steps:
+        tiles = [torch.full((1, 1, 32, 64), value) for value in VALUES]
+        residual = a_chip_each(tiles, ttnn.bfloat16, ttnn.TILE_LAYOUT)
+        ttnn.synchronize_device(mesh)
+        if step == "alone":
+            whole = exchange.mesh_program(residual, priority)
+            here = ttnn.MeshCoordinate(0, 0)
+            program = ttnn.MeshProgramDescriptor()
+            program[ttnn.MeshCoordinateRange(here, here)] = whole[ttnn.MeshCoordinateRange(here, here)]
+            ttnn.generic_op([residual, priority, exchange.gathered], program)
+        else:
+            if step is not None:
+                getattr(links, step[0])(**step[1])
+            exchange(residual, priority)
+        try:
+            exchange.check()
+            message = None
+        except PeerError as error:
+            message = str(error)
+            exchange.pairs.reset()
+        held = [ttnn.to_torch(part).unique().tolist() for part in ttnn.get_device_tensors(residual)]
+        found.append((message, held))
+    return found
+
+
+SENT = [[VALUES[0]], [VALUES[0]]]
+KEPT = [[VALUES[0]], [VALUES[1]]]
+
+
+def check_whole(worker):
+    """The mesh opens again and carries an exchange."""
+    worker.links.mend()
+    worker.reopen()
+    assert worker.run(exchange_body, [None]) == [(None, SENT)]
+
+
+@pytest.mark.sim
+def test_delays_and_losses_change_when_not_what(sim_mesh):
+    worker = sim_mesh((1, 2))
+    steps = [None, ("delay", {"latency": 3000}), ("delay", {"latency": 1}), ("mend", {}),
+             ("lose", {"probability": 0.3, "seed": 5}), ("mend", {})]  # fmt: skip
+    assert worker.run(exchange_body, steps, patience_s=1e-3) == [(None, SENT)] * len(steps)
+
+
+@pytest.mark.sim
+def test_a_cut_is_reported_by_both_members_and_the_mesh_opens_again(sim_mesh):
+    worker = sim_mesh((1, 2))
+    (before, cut) = worker.run(exchange_body, [None, ("cut", {})])
+    assert before == (None, SENT)
+    message, held = cut
+    assert message.count("gave up in call 2") == 2 and ARRIVED in message and held == KEPT
+    assert all(state.lost for state in worker.links.states() if state.link == 1)
+    check_whole(worker)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("after", [600, 1200, 1800, 2600])
+def test_a_cut_during_an_exchange_ends_it(sim_mesh, after):
+    """Whatever had got through by then: it ends, and a member that did not get the data says so."""
+    worker = sim_mesh((1, 2))
+    ((message, held),) = worker.run(exchange_body, [("cut", {"in_cycles": after})])
+    if message is None:
+        assert held == SENT
+    else:
+        assert any(reason in message for reason in (ARRIVED, LATE_DATA, NO_PACKET))
+        assert held[0] == [VALUES[0]] and "chip (0, 1)" in message
+    check_whole(worker)

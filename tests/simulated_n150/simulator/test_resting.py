@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Leaving resting parts of a tile alone changes nothing: the same chip with and without, compared all along."""
+
+import json
+
+import pytest
+
+from runtime_patches.simulated_n150.simulator.patch import check
+from runtime_patches.simulated_n150.simulator.patches.resting import PATCH
+
+# One tile. BRISC counts to random numbers, writing each to the flag of one of four waiting cores, now and then
+# one that is there for a single cycle, or resets a core. A core that sees a new value of its flag counts it, copies
+# it to its own place and waits again; a TRISC also has the Tensix unit write to a general register. The host stores
+# at random, which wakes the tile. Compared: what the cores have counted after every few cycles, and at the end all
+# registers, L1 and the Tensix registers.
+DIGESTS = """
+import hashlib, json, os, random, struct
+from framework.device.tt_device import DeviceTileDiagnostics
+from framework.device.wormhole import Wormhole
+from runtime_patches.simulated_n150.simulator.patches import core, resting, waiting_loops
+waiting_loops.PATCH.apply()
+core.PATCH.apply()
+if os.environ["RESTING"] == "1":
+    resting.PATCH.apply()
+
+def lui(rd, value):
+    return (value + 0x800 & 0xFFFFF000) | rd << 7 | 0x37
+def addi(rd, rs, n):
+    return (n & 0xFFF) << 20 | rs << 15 | rd << 7 | 0x13
+def lw(rd, rs, n):
+    return (n & 0xFFF) << 20 | rs << 15 | 2 << 12 | rd << 7 | 0x03
+def sw(rs2, rs, n):
+    return (n >> 5 & 0x7F) << 25 | rs2 << 20 | rs << 15 | 2 << 12 | (n & 31) << 7 | 0x23
+def branch(f, a, b, n):
+    high, low = (n >> 12 & 1) << 31 | (n >> 5 & 63) << 25, (n >> 1 & 15) << 8 | (n >> 11 & 1) << 7
+    return high | b << 20 | a << 15 | f << 12 | low | 0x63
+def jal(n):
+    return (n >> 20 & 1) << 31 | (n >> 1 & 0x3FF) << 21 | (n >> 11 & 1) << 20 | (n >> 12 & 0xFF) << 12 | 0x6F
+FLAGS, SEEN = 0x700, 0x740
+START = {"brisc": 0, "ncrisc": 0x12000, "trisc0": 0x6000, "trisc1": 0xA000, "trisc2": 0xE000}
+HELD = {"ncrisc": 18, "trisc0": 12, "trisc1": 13, "trisc2": 14}
+
+def waiter(index, tensix):
+    words = [addi(5, 0, 0), addi(6, 0, 0)]
+    loop = len(words)
+    words += [lw(7, 0, FLAGS + 4 * index), branch(0, 7, 5, -4)]  # while the flag is what it was
+    words += [addi(5, 7, 0), addi(6, 6, 1), sw(7, 0, SEEN + 8 * index), sw(6, 0, SEEN + 8 * index + 4)]
+    if tensix:
+        setdmareg = 0x45 << 24 | 0x1234 << 8 | (2 * index)  # a half of a general register
+        words.append((setdmareg << 2 | setdmareg >> 30) & 0xFFFFFFFF)
+    return words + [jal(4 * (loop - len(words)))]
+
+def driver(draw):
+    words = []
+    for _ in range(40):
+        count, target = draw.choice([1, 3, 150, 400, draw.randrange(1, 900)]), draw.randrange(4)
+        words += [addi(9, 0, count), addi(9, 9, -1), branch(1, 9, 0, -4)]
+        words += [addi(10, 0, draw.randrange(1, 2000)), sw(10, 0, FLAGS + 4 * target)]
+        if draw.random() < 0.3:
+            words.append(sw(0, 0, FLAGS + 4 * target))  # there for one cycle
+        if draw.random() < 0.1:
+            name = draw.choice(list(HELD))
+            words += [lui(11, 0xFFB12000), lui(12, 1 << HELD[name]), sw(12, 11, 0x1B0), sw(0, 11, 0x1B0)]
+    return words + [jal(0)]
+
+def state(tile):
+    digest = hashlib.sha256(tile.L1_mem.memory[:0x13000].tobytes())
+    for name in START:
+        baby = getattr(tile, name)
+        if name != "brisc":  # which may wait for ever by then; registers of a parked core are made up when it goes on
+            assert not baby.spin_parked, name
+            digest.update(b"".join(register.value for register in baby.register_file.registers))
+    gpr = tile.tensix_coprocessor.getBackend().getGPR()
+    digest.update(repr(gpr.registers if hasattr(gpr, "registers") else vars(gpr)).encode())
+    return digest.hexdigest()
+
+found, ticks, parks = [], 0, 0
+for seed in range(2):
+    draw = random.Random(seed)
+    chip = Wormhole(DeviceTileDiagnostics(), tensix_coords=[(18, 18)])
+    tile = chip.tile_directory[18, 18]
+    programs = {"brisc": driver(draw)} | {n: waiter(i, n != "ncrisc") for i, n in enumerate(list(START)[1:])}
+    for name, words in programs.items():
+        tile.write(START[name], struct.pack(f"<{len(words)}I", *words))
+    chip.reset()
+    tile.write(0xFFB121B0, bytes(4))
+    for _ in range(700):
+        chip.run(draw.randrange(1, 60))
+        if draw.random() < 0.02:
+            chip.write((18, 18), FLAGS + 4 * draw.randrange(4), draw.randrange(1 << 16).to_bytes(4, "little"))
+        seen = bytes(tile.L1_mem.memory[SEEN : SEEN + 32])
+        found.append(hashlib.sha256(seen).hexdigest()[:8])
+    # Everything, a while after all cores have been made to leave their loops.
+    for target in range(4):
+        chip.write((18, 18), FLAGS + 4 * target, b"\\xff\\xff\\x00\\x00")
+    chip.run(60)
+    found.append(state(tile))
+    parks += sum(getattr(tile, name)._spin.parks for name in START)
+    ticks += sum(getattr(tile, name)._spin.skipped_cycles for name in START)
+print(json.dumps({"found": found, "parks": parks, "skipped": ticks}))
+"""
+
+
+@pytest.mark.parametrize("cost_model", ["0", "1"])
+def test_a_tile_does_the_same_in_the_same_cycles(fresh_interpreter, cost_model):
+    with_rest, without = (
+        json.loads(fresh_interpreter(DIGESTS, RESTING=value, TT_SIM_COST_MODEL=cost_model)) for value in "10"
+    )
+    assert with_rest["parks"] > 20
+    assert with_rest["skipped"] > 2 * without["skipped"] + 1000, "waiting cores were left alone"
+    assert len(set(with_rest["found"])) > 50, "the flags were seen at many times"
+    different = [
+        i for i, pair in enumerate(zip(with_rest["found"], without["found"], strict=True)) if len({*pair}) > 1
+    ]
+    assert different == []
+
+
+def test_targets_are_the_installed_code():
+    check([PATCH])

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which module of a tree imports which, and what of that the layout forbids. Reads sources; imports nothing.
+
+Imports inside functions count; those under `if TYPE_CHECKING:` do not, since they never run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCES = ("models", "tt_kernels", "runtime_patches", "perf", "examples")
+TT, REFERENCE, DEMO = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo"))
+# What the demo may take of perf: the latency formulas behind its estimate.
+LATENCY = "perf.estimator.latency"
+
+
+def modules(root: Path, folders: tuple[str, ...] = SOURCES) -> dict[str, Path]:
+    """Dotted name -> file of every module in these folders of `root`."""
+    found = {}
+    for folder in folders:
+        for file in sorted((root / folder).rglob("*.py")):
+            name = ".".join(file.relative_to(root).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = file
+    return found
+
+
+def imports(known: dict[str, Path]) -> dict[str, set[str]]:
+    """For each module those of `known` it imports."""
+    return {name: set(_imported(name, file, known)) - {name} for name, file in known.items()}
+
+
+def _imported(name: str, file: Path, known: dict[str, Path]) -> Iterator[str]:
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    for node in _running(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                parents = parents[: len(parents) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            below = [f"{base}.{alias.name}" for alias in node.names]
+            targets = [name if name in known else base for name in below]
+        else:
+            continue
+        yield from (target for target in targets if target in known)
+
+
+def _running(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those below `if TYPE_CHECKING:`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for other in node.orelse:
+                yield other
+                yield from _running(other)
+            continue
+        yield node
+        yield from _running(node)
+
+
+def _inside(module: str, room: str) -> bool:
+    return module == room or module.startswith(room + ".")
+
+
+def forbidden(a: str, b: str) -> str | None:
+    """Why module `a` must not import module `b`; None when it may."""
+    if _inside(a, TT) and _inside(b, REFERENCE):
+        return "the product does not import its oracle"
+    if _inside(a, "models") and _inside(b, "perf"):
+        if not (_inside(a, DEMO) and (b == LATENCY or LATENCY.startswith(b + "."))):
+            return f"of perf the demo imports {LATENCY}, and nothing else under models imports any"
+    if _inside(a, "tt_kernels") and not _inside(b, "tt_kernels") and not _inside(b, "runtime_patches"):
+        return "device ops know no model, no demo and no benchmark"
+    if _inside(a, "runtime_patches") and not _inside(b, "runtime_patches"):
+        return "runtime patches import nothing else of the project"
+    if _inside(a, REFERENCE) and (_inside(b, DEMO) or _inside(b, TT) or not _inside(b, "models")):
+        return "the reference is torch and the neutral modules of its model"
+    neutral = _inside(a, "models") and not any(_inside(a, room) for room in (TT, REFERENCE, DEMO))
+    # `weights.load_model` makes the reference's model: the one place where a neutral module names a backend.
+    allowed = a == "models.llama31_8b.weights" and _inside(b, REFERENCE)
+    if neutral and any(_inside(b, room) for room in (TT, REFERENCE, DEMO)) and not allowed:
+        return "neutral modules know no backend"
+    if not _inside(a, "examples") and _inside(b, "examples"):
+        return "examples are read, not imported"
+    return None
+
+
+def wrong_arrows(edges: dict[str, set[str]]) -> list[str]:
+    """One line for each import that runs against the layout."""
+    return [
+        f"{a} -> {b}: {why}"
+        for a, targets in sorted(edges.items())
+        for b in sorted(targets)
+        if (why := forbidden(a, b)) is not None
+    ]
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that import each other in a circle (strongly connected components of two and more)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in sorted(edges[name]):
+            if target not in index:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], index[target])
+        if low[name] == index[name]:
+            circle = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for name in sorted(edges):
+        if name not in index:
+            visit(name)
+    return found

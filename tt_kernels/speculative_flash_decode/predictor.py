@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Predictors: which cached tokens the guess attends to.
+
+All of them take tiles from the start and tiles from the end of the cache, as the kernel's split of work does
+(common/kernels/chunk_split.hpp). README.md says what another kind costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.speculative_flash_decode.work_split import TILE
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """The first `first` cached tokens and the last ones, which end with the tile that holds the position.
+
+    last: tokens, with those of the last tile that are not cached yet; so `last` - 31 to `last` are cached.
+    whole_tail: one tile more where the last one is not full, so that at least `last` cached tokens are read.
+    Both sizes are multiples of 32. Users with fewer than `first` + `last` cached tokens are bypassed.
+    """
+
+    first: int
+    last: int
+    whole_tail: bool = False
+
+    @property
+    def first_tiles(self) -> int:
+        return self.first // TILE
+
+    @property
+    def last_tiles(self) -> int:
+        return self.last // TILE
+
+    @property
+    def bypass_below(self) -> int:
+        """Cached tokens."""
+        return self.first + self.last
+
+    def tail_tiles(self, tokens: int) -> int:
+        """Tiles from the end, of a user with `tokens` cached tokens."""
+        return self.last_tiles + (self.whole_tail and tokens % TILE != 0)
+
+
+def both_ends(chunk_size: int) -> Predictor:
+    """The default: `chunk_size` tokens at either end."""
+    return Predictor(chunk_size, chunk_size)
+
+
+def check_predictor(predictor, max_tokens: int) -> None:
+    """Errors: UnsupportedError unless `predictor` is a Predictor whose sizes are multiples of 32 within the cache."""
+    if not isinstance(predictor, Predictor):
+        raise UnsupportedError(f"predictor must be a Predictor, it is a {type(predictor).__qualname__}")
+    for name, size in (("first", predictor.first), ("last", predictor.last)):
+        if type(size) is not int or not TILE <= size <= max_tokens or size % TILE:
+            raise UnsupportedError(
+                f"predictor.{name} must be a multiple of {TILE} from {TILE} to the {max_tokens} tokens of the "
+                f"caches, got {size!r}"
+            )
+    if type(predictor.whole_tail) is not bool:
+        raise UnsupportedError(f"predictor.whole_tail must be True or False, got {predictor.whole_tail!r}")
