@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the op refuses, on plain values, so that it is tested without ttnn. Every message names the values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+MAX_NODES = 32
+MAX_USERS = 256
+# 1024 tiles of fine parts of a lane, each up to 2^20, stay a whole float32; L1 holds fewer.
+MAX_VOCAB = 1 << 20
+LEAST_TEMPERATURE, GREATEST_TEMPERATURE = 1e-4, 1e4
+
+
+class UnsupportedError(ValueError):
+    """What the op cannot do, said before any launch."""
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """shape; dtype, layout: names of ttnn's; on_device; interleaved."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    on_device: bool = True
+    interleaved: bool = True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shapes of one call."""
+
+    users: int
+    nodes: int
+    vocab: int
+    has_draft: bool
+    tiled: bool
+
+
+def check_problem(
+    tokens: TensorFacts,
+    parents: TensorFacts,
+    target: TensorFacts,
+    draft: TensorFacts | None,
+    uniforms: TensorFacts,
+) -> Problem:
+    """The shapes of a call. Errors: UnsupportedError."""
+    for name, facts in (("target_logits", target), ("draft_logits", draft)):
+        if facts is None:
+            continue
+        _check_placed(name, facts)
+        if facts.dtype != "BFLOAT16" or facts.layout not in ("ROW_MAJOR", "TILE"):
+            raise UnsupportedError(
+                f"{name} must be bfloat16, ROW_MAJOR or TILE; it is {facts.dtype}, {facts.layout}"
+            )
+        if len(facts.shape) != 3:
+            raise UnsupportedError(f"{name} must be [users, nodes, vocab], its shape is {facts.shape}")
+    if draft is not None and (draft.shape, draft.layout) != (target.shape, target.layout):
+        raise UnsupportedError(
+            f"draft_logits are {draft.shape}, {draft.layout}; target_logits are {target.shape}, {target.layout}: "
+            "they must be alike"
+        )
+    users, nodes, vocab = target.shape
+    check_limits(users, nodes, vocab)
+    check_rows("tokens", tokens, "UINT32", users, nodes)
+    check_rows("parents", parents, "INT32", users, nodes)
+    check_rows("uniforms", uniforms, "UINT32", users, nodes)
+    return Problem(users, nodes, vocab, draft is not None, target.layout == "TILE")
+
+
+def check_limits(users: int, nodes: int, vocab: int) -> None:
+    """Errors: UnsupportedError."""
+    limits = {"users": (users, MAX_USERS), "nodes": (nodes, MAX_NODES), "vocab": (vocab, MAX_VOCAB)}
+    for name, (found, most) in limits.items():
+        if type(found) is not int or not 1 <= found <= most:
+            raise UnsupportedError(f"{name} must be from 1 to {most}, got {found!r}")
+
+
+def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int) -> None:
+    """Errors: UnsupportedError unless a tensor is [users, nodes] of `dtype`, ROW_MAJOR."""
+    _check_placed(name, facts)
+    if (facts.shape, facts.dtype, facts.layout) != ((users, nodes), dtype, "ROW_MAJOR"):
+        raise UnsupportedError(
+            f"{name} must be {dtype} [{users}, {nodes}], ROW_MAJOR; it is {facts.dtype} {list(facts.shape)}, "
+            f"{facts.layout}"
+        )
+
+
+def check_temperature(name: str, value) -> float:
+    """Errors: UnsupportedError."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not LEAST_TEMPERATURE <= value <= GREATEST_TEMPERATURE:
+        raise UnsupportedError(
+            f"{name} must be from {LEAST_TEMPERATURE:g} to {GREATEST_TEMPERATURE:g}, got {value!r}; at 0 use "
+            "greedy_verification"
+        )
+    return float(value)
+
+
+def check_warpers(top_k, top_p) -> None:
+    """Errors: UnsupportedError for any that would leave tokens out."""
+    for name, value, off in (("top_k", top_k, 0), ("top_p", top_p, 1.0)):
+        if value != off:
+            raise UnsupportedError(
+                f"{name}={value!r}: the op verifies the whole vocabulary; set the logits left out to -inf first"
+            )
+
+
+def _check_placed(name: str, facts: TensorFacts) -> None:
+    if not facts.on_device or not facts.interleaved:
+        raise UnsupportedError(f"{name} must be interleaved on the device")

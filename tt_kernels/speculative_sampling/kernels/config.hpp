@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the host fixes, by name (program.py), and what the two kernels of a core tell each other.
+//
+// The walker is the master: it fills the row buffers, gives commands and takes results. The calculator turns rows of
+// logits into weights. No row is ever pushed or popped: a command follows only when what it names is in place.
+
+#pragma once
+
+#include <cstdint>
+
+#if defined(COMPILE_FOR_TRISC)
+#include "api/compute/common.h"
+#else
+#include "api/dataflow/dataflow_api.h"
+#endif
+#include "tt_kernels/common/kernels/arguments.hpp"
+
+namespace config {
+
+constexpr bool has_draft = get_named_compile_time_arg_val("has_draft") == 1;
+constexpr bool tiled = get_named_compile_time_arg_val("tiled") == 1;
+constexpr bool with_replacement = get_named_compile_time_arg_val("with_replacement") == 1;
+
+constexpr uint32_t cb_target = get_named_compile_time_arg_val("cb_target");
+constexpr uint32_t cb_draft = get_named_compile_time_arg_val("cb_draft");
+constexpr uint32_t cb_command = get_named_compile_time_arg_val("cb_command");
+constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
+constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
+
+constexpr uint32_t most_nodes = 32;
+constexpr uint32_t tile_ids = 1024;  // ids of one row that are one tile to the calculator
+constexpr uint32_t logit_bytes = 2;
+constexpr uint32_t row_tile_bytes = tile_ids * logit_bytes;
+
+}  // namespace config
+
+namespace command {
+
+enum Kind : uint32_t {
+    end,
+    range,    // of all tiles of a row the largest and the least logit -> a tile, see below
+    sums,     // of tiles [begin, end) the sum of weights, lane by lane -> a tile for each tiles_a_result of them
+    weights,  // of tile `begin` the coarse parts, then the fine parts -> 2 tiles
+};
+enum Source : uint32_t { target, draft };
+// Words of a command. Floats as their bits.
+enum Word : uint32_t {
+    kind,
+    source,
+    begin,
+    stop,
+    last_vectors,  // of the tile before stop, as weights.hpp counts them
+    // Of the target and of the draft: what is added to a logit, what it is then multiplied with.
+    target_offset,
+    target_sharpness,
+    draft_offset,
+    draft_sharpness,
+    stages,        // residuals to form, each with:
+    first_scales,  // of p, of q
+};
+constexpr uint32_t words = first_scales + 2 * config::most_nodes;
+constexpr uint32_t bytes = 512;
+static_assert(words * sizeof(uint32_t) <= bytes);
+
+// A lane's two numbers lie side by side in a result: 32 pairs for each tile of ids. range: the largest, the least.
+// sums: coarse and fine parts, of value part * 2^16 and part, as weights.hpp leaves them.
+constexpr uint32_t pairs = 32;
+constexpr uint32_t result_pages = 2;  // always, so that two tiles never wrap
+constexpr uint32_t tiles_a_result = config::tile_ids / (2 * pairs);
+
+}  // namespace command

@@ -1,0 +1,248 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of the op in torch and Python integers: the oracle of its kernels, and a model fast enough for
+distribution tests.
+
+Weights of tokens are whole numbers, in 2^-31 of what the largest weight may be. So every sum over the vocabulary is
+exact, whatever its order or split, and accepting and drawing are comparisons of whole numbers. What is rounded:
+the float32 exponential of each logit (relative error below EXP_ERROR), and the weight to the grid (half a unit).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+UNIT = 2.0**-31
+UNIFORM_BITS = 32
+EXP_ERROR = 2.0**-21
+# Tokens whose logit lies further than this below the largest, over the temperature, have no weight.
+DEEPEST = -86.0
+COARSE, FINE = 2.0**15, 2.0**16
+
+FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT = range(4)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """path: accepted nodes in order without the root; bonus: the token after the last of them. With a status other
+    than FINE_STATUS the path is empty and the bonus is 0."""
+
+    status: int
+    path: tuple[int, ...] = ()
+    bonus: int = 0
+
+
+def uniform_words(uniforms: torch.Tensor) -> torch.Tensor:
+    """Uniforms float64 in [0, 1) -> int64 in [0, 2^32), rounded down: what the op takes."""
+    return (uniforms.double() * 2.0**UNIFORM_BITS).floor().to(torch.int64)
+
+
+def on_grid(weights: torch.Tensor) -> torch.Tensor:
+    """float32 weights up to 1 -> int64 multiples of UNIT, in two steps as the vector unit rounds."""
+    scaled = weights.float() * COARSE
+    high = scaled.round()
+    low = ((scaled - high) * FINE).round()
+    return (high.to(torch.int64) << 16) + low.to(torch.int64)
+
+
+def exponentials(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Logits [vocab] -> float32 exp((logit - largest) / temperature), 0 below exp(DEEPEST)."""
+    sharpness = torch.tensor(1.0 / temperature, dtype=torch.float32)
+    exponent = (logits.float() - logits.float().max()) * sharpness
+    return torch.where(exponent < DEEPEST, 0.0, exponent.double().exp().float())
+
+
+def bad(logits: torch.Tensor) -> bool:
+    """Whether a row of logits holds a NaN or +infinity, or no finite number."""
+    return bool(logits.isnan().any() or (logits == math.inf).any() or not logits.isfinite().any())
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """of: the weight of each token; sums: up to each, that included."""
+
+    of: list[int]
+    sums: list[int]
+
+    @classmethod
+    def on_grid(cls, weights: torch.Tensor) -> Weights:
+        grid = on_grid(weights)
+        return cls(grid.tolist(), grid.cumsum(0).tolist())
+
+    def draw(self, uniform: int) -> int:
+        """The first token at which the sum exceeds uniform / 2^32 of the whole. Never one of weight 0."""
+        return bisect_right(self.sums, uniform * self.sums[-1] >> UNIFORM_BITS)
+
+
+@dataclass(eq=False)
+class Node:
+    """What the walk needs of one visited node. target, draft: [vocab] float32 exponentials; stages: the scales of each
+    rejection so far that left a residual."""
+
+    target: torch.Tensor
+    draft: torch.Tensor | None
+    draft_weights: Weights | None = None
+    impossible: list[bool] = field(default_factory=list)
+    residuals: dict = field(default_factory=dict)
+
+
+class UserModel:
+    """The op for one user. parents: [nodes]; target, draft: logits [nodes, vocab], draft None for point masses.
+
+    Rows of logits are treated once, so that many verifications of the same rows are cheap. Errors of the op are
+    outcomes here too.
+    """
+
+    def __init__(
+        self,
+        parents: Sequence[int],
+        target: torch.Tensor,
+        draft: torch.Tensor | None,
+        temperature: float = 1.0,
+        draft_temperature: float | None = None,
+        with_replacement: bool = False,
+    ):
+        self.parents = [int(parent) for parent in parents]
+        self.target, self.draft = target, draft
+        self.temperature = temperature
+        self.draft_temperature = temperature if draft_temperature is None else draft_temperature
+        self.with_replacement = with_replacement
+        self.children = [
+            [child for child, parent in enumerate(self.parents) if parent == node]
+            for node in range(len(self.parents))
+        ]
+        self._nodes: dict[int, Node | int] = {}
+
+    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
+        """tokens: [nodes]; uniforms: [nodes] words (uniform_words), that of the root draws the bonus token."""
+        if self._bad_tree(tokens):
+            return Outcome(BAD_TREE)
+        path: list[int] = []
+        current = 0
+        while True:
+            node = self._node(current)
+            if isinstance(node, int):
+                return Outcome(node)
+            accepted, weights = self._try_children(node, current, tokens, uniforms)
+            if accepted is None:
+                return Outcome(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
+            path.append(accepted)
+            current = accepted
+
+    def accepts(self, uniform: int, q: int, q_sum: int, p: int, p_sum: int) -> bool:
+        """u q / q_sum < p / p_sum, exactly."""
+        return uniform * q * p_sum < p * q_sum << UNIFORM_BITS
+
+    def residual(self, node: Node, scales: tuple, tried: tuple[int, ...]) -> Weights:
+        """max(0, p - q) after each rejection in turn. scales: (of p, of q) for each; tried: tokens
+        without weight."""
+        key = (scales, tried)
+        if key not in node.residuals:
+            weights = node.target.clone()
+            weights[list(tried)] = 0.0
+            for p_scale, q_scale in scales:
+                kept = (weights * p_scale).double() - node.draft.double() * float(q_scale)
+                weights = kept.float().clamp(min=0.0)
+            node.residuals[key] = Weights.on_grid(weights)
+        return node.residuals[key]
+
+    def _bad_tree(self, tokens: Sequence[int]) -> bool:
+        vocab = self.target.shape[-1]
+        ordered = self.parents[0] == -1 and all(-1 <= parent < i for i, parent in enumerate(self.parents))
+        return not ordered or any(
+            not 0 <= token < vocab for token, parent in zip(tokens, self.parents, strict=True) if parent >= 0
+        )
+
+    def _node(self, index: int) -> Node | int:
+        if index not in self._nodes:
+            self._nodes[index] = self._load(index)
+        return self._nodes[index]
+
+    def _load(self, index: int) -> Node | int:
+        if bad(self.target[index]):
+            return BAD_TARGET
+        target = exponentials(self.target[index], self.temperature)
+        node = Node(target, None)
+        if self.draft is not None and self.children[index]:
+            if bad(self.draft[index]):
+                return BAD_DRAFT
+            node.draft = exponentials(self.draft[index], self.draft_temperature)
+            node.impossible = (self.draft[index] == -math.inf).tolist()
+            node.draft_weights = Weights.on_grid(node.draft)
+        return node
+
+    def _try_children(self, node: Node, current: int, tokens: Sequence[int], uniforms: Sequence[int]):
+        """The accepted child, or None and the weights [vocab] to draw from."""
+        scales: tuple = ()
+        tried: tuple[int, ...] = ()
+        seen: set[int] = set()
+        p_sum = self.residual(node, scales, tried).sums[-1]
+        q_sum = 0 if node.draft is None else node.draft_weights.sums[-1]
+        for child in self.children[current]:
+            token = int(tokens[child])
+            p = self.residual(node, scales, tried).of[token]
+            if node.draft is None:
+                if self.accepts(uniforms[child], 1, 1, p, p_sum):
+                    return child, None
+                if p and p_sum - p:
+                    p_sum, tried = p_sum - p, (*tried, token)
+                continue
+            dropped = token in seen and not self.with_replacement
+            if node.impossible[token] or dropped or q_sum == 0:
+                continue
+            q = node.draft_weights.of[token]
+            if self.accepts(uniforms[child], q, q_sum, p, p_sum):
+                return child, None
+            seen.add(token)
+            after = (*scales, (scale_of(p_sum), scale_of(q_sum)))
+            left = self.residual(node, after, (*tried, token)).sums[-1]
+            if left:
+                scales, tried, p_sum = after, (*tried, token), left
+            if not self.with_replacement:
+                q_sum -= q
+        return None, self.residual(node, scales, tried)
+
+
+def scale_of(total: int) -> float:
+    """What makes weights of that sum probabilities: the largest float32 not above 1 / (total * UNIT)."""
+    length = total.bit_length()
+    return math.ldexp((1 << length + 23) // total, 8 - length)
+
+
+def speculative_sampling_reference(
+    tokens: torch.Tensor,
+    parents: torch.Tensor,
+    target: torch.Tensor,
+    draft: torch.Tensor | None,
+    uniforms: torch.Tensor,
+    **options,
+) -> list[Outcome]:
+    """Outcomes of all users. tokens, parents [users, nodes]; target, draft [users, nodes, vocab]; uniforms
+    [users, nodes] words."""
+    return [
+        UserModel(
+            parents[user].tolist(), target[user], None if draft is None else draft[user], **options
+        ).verify(tokens[user].tolist(), uniforms[user].tolist())
+        for user in range(tokens.shape[0])
+    ]
+
+
+def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[Outcome]:
+    """Outcomes of all users where a token is accepted when it is the target's choice. All [users, nodes]."""
+    outcomes = []
+    for user_tokens, user_parents, choices in zip(
+        tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True
+    ):
+        path, current, child = [], 0, 1
+        while child < len(user_tokens):
+            if user_parents[child] == current and user_tokens[child] == choices[current]:
+                path.append(child)
+                current = child
+            child += 1
+        outcomes.append(Outcome(FINE_STATUS, tuple(path), choices[current]))
+    return outcomes
