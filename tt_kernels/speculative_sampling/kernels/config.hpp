@@ -40,8 +40,8 @@ namespace command {
 
 enum Kind : uint32_t {
     end,
-    range,    // of all tiles of a row the largest and the least logit -> a tile, see below
-    sums,     // of tiles [begin, end) the sum of weights, lane by lane -> a tile for each tiles_a_result of them
+    range,  // of all tiles of a row the largest and the least logit -> a tile, see below
+    sums,  // of tiles [begin, end) the sum of weights, lane by lane -> a tile for each tiles_a_result of them
     weights,  // of tile `begin` the coarse parts, then the fine parts -> 2 tiles
 };
 enum Source : uint32_t { target, draft };

@@ -37,7 +37,8 @@ void kernel_main() {
         const bool chosen = choice[node] < vocab;
         const uint32_t status = !good ? outcome::bad_tree : (chosen ? outcome::fine : outcome::bad_target);
         outcome::report(row, token, nodes, status, length, choice[node]);
-        noc_async_write(scratch + 3 * outcome::line_bytes, outcomes.get_noc_addr(user), outcome::bytes(nodes));
+        noc_async_write(
+            scratch + 3 * outcome::line_bytes, outcomes.get_noc_addr(user), outcome::bytes(nodes));
         noc_async_write_barrier();
     }
 }

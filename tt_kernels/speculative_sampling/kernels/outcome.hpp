@@ -21,7 +21,9 @@ constexpr uint32_t head = 4;
 constexpr uint32_t most_nodes = 32;
 constexpr uint32_t line_bytes = most_nodes * sizeof(uint32_t);  // a word a node
 
-inline Words line(uint32_t scratch, uint32_t index) { return reinterpret_cast<Words>(scratch + index * line_bytes); }
+inline Words line(uint32_t scratch, uint32_t index) {
+    return reinterpret_cast<Words>(scratch + index * line_bytes);
+}
 inline uint32_t bytes(uint32_t nodes) { return (head + 2 * nodes) * sizeof(uint32_t); }
 
 // Node 0 is a root; the others are roots or come after their parents; tokens that have a parent are in the vocabulary.
@@ -34,7 +36,8 @@ inline bool tree_is_good(Words parents, Words tokens, uint32_t nodes, uint32_t v
 }
 
 // Completes a row whose path is written already. Of an error nothing but the status is left.
-inline void report(Words row, Words tokens, uint32_t nodes, uint32_t status, uint32_t length, uint32_t bonus) {
+inline void report(
+    Words row, Words tokens, uint32_t nodes, uint32_t status, uint32_t length, uint32_t bonus) {
     const bool good = status == fine;
     length = good ? length : 0;
     row[0] = status;

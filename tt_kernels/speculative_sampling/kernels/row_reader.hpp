@@ -17,7 +17,8 @@ constexpr uint32_t tile_side = 32;
 
 // Starts to read the row of `node` of `user`, [users, nodes, vocab]; noc_async_read_barrier() ends it.
 template <typename Accessor>
-inline void start(const Accessor& logits, uint32_t user, uint32_t node, uint32_t nodes, uint32_t vocab, uint32_t to) {
+inline void start(
+    const Accessor& logits, uint32_t user, uint32_t node, uint32_t nodes, uint32_t vocab, uint32_t to) {
     if constexpr (config::tiled) {
         const uint32_t across = (vocab + tile_side - 1) / tile_side;
         const uint32_t half = tile_rows::face_rows * tile_rows::row_bytes;
@@ -34,7 +35,8 @@ inline void start(const Accessor& logits, uint32_t user, uint32_t node, uint32_t
         const uint32_t bytes = vocab * config::logit_bytes;
         for (uint32_t done = 0; done < bytes; done += config::row_tile_bytes) {
             const uint32_t left = bytes - done;
-            noc_async_read(from + done, to + done, left < config::row_tile_bytes ? left : config::row_tile_bytes);
+            noc_async_read(
+                from + done, to + done, left < config::row_tile_bytes ? left : config::row_tile_bytes);
         }
     }
 }

@@ -44,13 +44,17 @@ struct Row {
     Logits logits() const { return reinterpret_cast<Logits>(address); }
 };
 
-
 class Walker {
 public:
     Walker() :
-        vocab_(COMMON_ARG(vocab)), nodes_(COMMON_ARG(nodes)),
-        tiles_((vocab_ + config::tile_ids - 1) / config::tile_ids), scratch_(get_write_ptr(config::cb_scratch)),
-        parents_(line(0)), tokens_(line(1)), uniforms_(line(2)), outcome_(line(3)),
+        vocab_(COMMON_ARG(vocab)),
+        nodes_(COMMON_ARG(nodes)),
+        tiles_((vocab_ + config::tile_ids - 1) / config::tile_ids),
+        scratch_(get_write_ptr(config::cb_scratch)),
+        parents_(line(0)),
+        tokens_(line(1)),
+        uniforms_(line(2)),
+        outcome_(line(3)),
         tile_sums_(reinterpret_cast<volatile tt_l1_ptr uint64_t*>(scratch_ + 6 * line_bytes)) {
         target_.address = get_write_ptr(config::cb_target);
         draft_.address = get_write_ptr(config::cb_draft);
@@ -304,7 +308,9 @@ private:
     }
 
     void remove(uint32_t token) { target_.logits()[token] = row_reader::minus_infinity; }
-    bool removed(uint32_t child) const { return target_.logits()[tokens_[child]] == row_reader::minus_infinity; }
+    bool removed(uint32_t child) const {
+        return target_.logits()[tokens_[child]] == row_reader::minus_infinity;
+    }
 
     // Forms the residual after a rejection; false when nothing remains, and what was before stays.
     bool reject(uint32_t child) {
@@ -362,7 +368,8 @@ void kernel_main() {
     const auto tokens = TensorAccessor(ACCESSOR_ARGS(tree), COMMON_ARG(tokens));
     const auto uniforms = TensorAccessor(ACCESSOR_ARGS(tree), COMMON_ARG(uniforms));
     const auto outcomes = TensorAccessor(ACCESSOR_ARGS(outcome), COMMON_ARG(outcome));
-    const uint32_t users = COMMON_ARG(users), step = COMMON_ARG(cores), bytes = COMMON_ARG(nodes) * sizeof(uint32_t);
+    const uint32_t users = COMMON_ARG(users), step = COMMON_ARG(cores),
+                   bytes = COMMON_ARG(nodes) * sizeof(uint32_t);
     Walker walker;
     for (uint32_t user = RUNTIME_ARG(first_user); user < users; user += step) {
         noc_async_read(parents.get_noc_addr(user), walker.parents(), bytes);

@@ -129,11 +129,14 @@ inline void init() { ckernel::recip_tile_init(); }
 
 // Result pair = the largest and least of each lane of the target tile, and of those before unless it is the first.
 inline void widen_range([[maybe_unused]] bool first, [[maybe_unused]] uint32_t vectors) {
-    MATH(if (first) {
-        _llk_math_eltwise_unary_sfpu_params_(vector::widen_range<true>, target, ckernel::VectorMode::None, vectors);
-    } else {
-        _llk_math_eltwise_unary_sfpu_params_(vector::widen_range<false>, target, ckernel::VectorMode::None, vectors);
-    })
+    MATH(
+        if (first) {
+            _llk_math_eltwise_unary_sfpu_params_(
+                vector::widen_range<true>, target, ckernel::VectorMode::None, vectors);
+        } else {
+            _llk_math_eltwise_unary_sfpu_params_(
+                vector::widen_range<false>, target, ckernel::VectorMode::None, vectors);
+        })
 }
 
 // Tile = exp((tile + offset) * sharpness), 0 for exponents below vector::deepest.
@@ -148,14 +151,17 @@ inline void exponentiate(
 
 // Target tile = max(0, target * target_scale - draft * draft_scale).
 inline void subtract_draft(
-    [[maybe_unused]] uint32_t vectors, [[maybe_unused]] uint32_t target_scale, [[maybe_unused]] uint32_t draft_scale) {
+    [[maybe_unused]] uint32_t vectors,
+    [[maybe_unused]] uint32_t target_scale,
+    [[maybe_unused]] uint32_t draft_scale) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
         vector::subtract_draft, target, ckernel::VectorMode::None, vectors, target_scale, draft_scale)));
 }
 
 // Result pair `slot` = the sums of coarse and of fine parts of each lane of the target tile.
 inline void add_up([[maybe_unused]] uint32_t vectors, [[maybe_unused]] uint32_t slot) {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::add_up, target, ckernel::VectorMode::None, vectors, slot)));
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::add_up, target, ckernel::VectorMode::None, vectors, slot)));
 }
 
 // Result and fine result = the parts of each weight of the target tile.

@@ -24,13 +24,17 @@ inline Product multiply(uint64_t a, uint64_t b) {
         (middle << 32) | (low & 0xFFFFFFFF)};
 }
 
-inline bool less(const Product& a, const Product& b) { return a.high != b.high ? a.high < b.high : a.low < b.low; }
+inline bool less(const Product& a, const Product& b) {
+    return a.high != b.high ? a.high < b.high : a.low < b.low;
+}
 
 // u / 2^32 * q * p_sum, and p * q_sum, both times 2^32. p, q below 2^32; sums below 2^63.
 inline Product scaled_draft(uint32_t u, uint32_t q, uint64_t p_sum) {
     return multiply(static_cast<uint64_t>(u) * q, p_sum);
 }
-inline Product scaled_target(uint32_t p, uint64_t q_sum) { return multiply(static_cast<uint64_t>(p) << 32, q_sum); }
+inline Product scaled_target(uint32_t p, uint64_t q_sum) {
+    return multiply(static_cast<uint64_t>(p) << 32, q_sum);
+}
 
 // floor(u / 2^32 * total), below total.
 inline uint64_t share(uint32_t u, uint64_t total) {
