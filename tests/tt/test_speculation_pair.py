@@ -22,10 +22,12 @@ pytestmark = [pytest.mark.sim, pytest.mark.timeout(3600)]
 GRID = "2x2"  # attention wants a worker, an output and an exchange core
 CHUNK_SIZE, CAPACITY = 32, 128
 # Weights and prompt for which no two best logits lie close, and every pattern of two layers' outcomes occurs.
-SEED, PROMPT_SEED, PROMPT_TOKENS, THRESHOLD, STEPS = 0, 1003, 62, 0.6, 12
-# Steps with threshold 0, and with an infinite one: behind those that are bypassed or whose guess is exact, so that the
-# cache in front of them does not depend on the threshold.
-SKIPPED, SHORT = 2, 2
+SEED, PROMPT_SEED, PROMPT_TOKENS, THRESHOLD = 0, 1003, 62, 0.6
+# Steps of the whole comparison (--run-slow), and of the short one: bypassed, hit and hit, hit and miss, miss and miss.
+STEPS, FIRST_STEPS = 12, 4
+# Steps with threshold 0, and with an infinite one, stand behind those that are bypassed or whose guess is exact, so that
+# the cache in front of them does not depend on the threshold.
+SKIPPED = 2
 LEAST_PCC = 0.99
 NEAR_BOUND = 0.01
 
@@ -42,10 +44,16 @@ def prompt() -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def expected(model, prompt) -> list[ReferenceSteps]:
+def steps(request) -> tuple[int, int]:
+    """Decode steps with the threshold, and with each of 0 and infinity: one takes half a minute of a core."""
+    return (STEPS, 2) if request.config.getoption("--run-slow") else (FIRST_STEPS, 1)
+
+
+@pytest.fixture(scope="module")
+def expected(model, prompt, steps) -> list[ReferenceSteps]:
     """The reference with the threshold, exact, and always taking the guess."""
-    policies = [(Recorded(THRESHOLD, CHUNK_SIZE), STEPS)]
-    policies += [(policy(CHUNK_SIZE), SKIPPED + SHORT) for policy in (ExactAttention, SinkAttention)]
+    policies = [(Recorded(THRESHOLD, CHUNK_SIZE), steps[0])]
+    policies += [(policy(CHUNK_SIZE), SKIPPED + steps[1]) for policy in (ExactAttention, SinkAttention)]
     return [reference_steps(model, prompt, steps, policy, CAPACITY) for policy, steps in policies]
 
 
@@ -99,27 +107,27 @@ def test_decisions_are_the_references(told, expected):
     assert near == 0, "these weights were chosen so that no ratio is near the bound"
 
 
-def test_outcomes_count_hits_misses_and_bypassed_positions(told, expected):
+def test_outcomes_count_hits_misses_and_bypassed_positions(told, expected, steps):
     counted = told["runs"][0]["outcomes"]
     for layer, counts in enumerate(counted.layers):
         ratios = [row[layer] for row in expected[0].ratios]
         accepted = [row[layer] for row in expected[0].accepted]
         hits, bypassed = sum(accepted), ratios.count(None)
-        assert (counts.hits, counts.misses, counts.bypassed) == (hits, STEPS - hits - bypassed, bypassed)
+        assert (counts.hits, counts.misses, counts.bypassed) == (hits, steps[0] - hits - bypassed, bypassed)
         assert hits and bypassed
     assert sum(counts.misses for counts in counted.layers) >= 3
-    assert sum(counted.sent) == STEPS * 3 and min(counted.sent) > 0, "two layers and the last exchange"
+    assert sum(counted.sent) == steps[0] * 3 and min(counted.sent) > 0, "two layers and the last exchange"
     assert not counted.failures and counted.ties == 0
 
 
-def test_threshold_0_accepts_nothing_and_an_infinite_one_everything(told):
+def test_threshold_0_accepts_nothing_and_an_infinite_one_everything(told, steps):
     none, every = (run["outcomes"].layers for run in told["runs"][1:])
-    assert [(c.hits, c.misses, c.bypassed) for c in none] == [(0, SHORT, 0)] * 2
-    assert [(c.hits, c.misses, c.bypassed) for c in every] == [(SHORT, 0, 0)] * 2
+    assert [(c.hits, c.misses, c.bypassed) for c in none] == [(0, steps[1], 0)] * 2
+    assert [(c.hits, c.misses, c.bypassed) for c in every] == [(steps[1], 0, 0)] * 2
 
 
-def test_both_rows_cache_every_token(told, expected):
-    cached = PROMPT_TOKENS + STEPS
+def test_both_rows_cache_every_token(told, expected, steps):
+    cached = PROMPT_TOKENS + steps[0]
     for layer, (ours, theirs) in enumerate(zip(*told["cache"], strict=True)):
         for name, mine, other in zip(("keys", "values"), ours, theirs, strict=True):
             assert torch.equal(mine, other), f"{name} of layer {layer} differ between the rows"
