@@ -25,8 +25,8 @@ CHUNK_SIZE, CAPACITY = 32, 128
 SEED, PROMPT_SEED, PROMPT_TOKENS, THRESHOLD = 0, 1003, 62, 0.6
 # Steps of the whole comparison (--run-slow), and of the short one: bypassed, hit and hit, hit and miss, miss and miss.
 STEPS, FIRST_STEPS = 12, 4
-# Steps with threshold 0, and with an infinite one, stand behind those that are bypassed or whose guess is exact, so that
-# the cache in front of them does not depend on the threshold.
+# Steps with threshold 0, and with an infinite one, stand behind those that are bypassed or whose guess is exact: the
+# cache in front of them then does not depend on the threshold.
 SKIPPED = 2
 LEAST_PCC = 0.99
 NEAR_BOUND = 0.01
@@ -54,7 +54,7 @@ def expected(model, prompt, steps) -> list[ReferenceSteps]:
     """The reference with the threshold, exact, and always taking the guess."""
     policies = [(Recorded(THRESHOLD, CHUNK_SIZE), steps[0])]
     policies += [(policy(CHUNK_SIZE), SKIPPED + steps[1]) for policy in (ExactAttention, SinkAttention)]
-    return [reference_steps(model, prompt, steps, policy, CAPACITY) for policy, steps in policies]
+    return [reference_steps(model, prompt, count, policy, CAPACITY) for policy, count in policies]
 
 
 @pytest.fixture(scope="module")
