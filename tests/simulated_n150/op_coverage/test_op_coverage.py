@@ -17,6 +17,7 @@ import pytest
 import torch
 from loguru import logger
 
+from tests.simulated_n150.op_coverage import op_coverage_attention  # noqa: F401 (adds its cases)
 from tests.simulated_n150.op_coverage.op_coverage_cases import CASES, OpCase
 from tests.support.pcc import agreement
 
