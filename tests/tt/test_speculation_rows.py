@@ -42,6 +42,7 @@ class ByHalves(Recorded):
         return super().attend(layer, segments)
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(2400)
 def test_a_row_takes_one_decision_over_all_its_heads(sim_mesh):

@@ -18,6 +18,7 @@ ONE_LAYER = TINY.with_layers(1)
 SEED, PROMPT_SEED, PROMPT_TOKENS, THRESHOLD, CHUNK_SIZE, CAPACITY, STEPS = 0, 1019, 62, 0.7, 32, 128, 7
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
 def test_replays_of_one_trace_follow_the_reference(sim_mesh):
