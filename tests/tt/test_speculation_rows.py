@@ -55,7 +55,7 @@ def test_a_row_takes_one_decision_over_all_its_heads(sim_mesh):
 
     cache = wanted.cache
     prefilled = [[layer[0, :, :PROMPT_TOKENS] for layer in part] for part in (cache.keys, cache.values)]
-    told = sim_mesh((2, 2), "2x2").run(
+    told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
         row_decisions, ROWS, state, prefilled, CHUNK_SIZE, CAPACITY, THRESHOLD, PROMPT_TOKENS, wanted.tokens[:-1],
         timeout=2300,
     )  # fmt: skip
