@@ -109,7 +109,7 @@ def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
 
 def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
     """It ends at its next token: hits, misses and speeds are of the same tokens."""
-    talk = conversation(folder)
+    talk, before = conversation(folder), signal.getsignal(signal.SIGINT)
 
     class Stopping(TextPrinter):
         def push(self, token):
@@ -118,7 +118,7 @@ def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
     talk.reply("the 12 and the end " * 10, Stopping(talk.loaded, None))
     (result,) = talk.results
     assert len(result.token_ids[0]) == 1 and talk.policy.statistics.step_count == result.decode_tokens == 0
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
     talk.reply("go on", TextPrinter(talk.loaded, None))
     assert talk.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
 
