@@ -146,7 +146,9 @@ def test_timeout_names_the_line_and_ends_worker_and_children(worker, mock_mesh, 
 
 
 def test_crash_is_told(worker):
-    with pytest.raises(WorkerFailure, match=r"ended \(exit status -6\) in \S*test_sim_worker\.dies") as caught:
+    with pytest.raises(
+        WorkerFailure, match=r"ended \(exit status -6\) in \S*test_sim_worker\.dies"
+    ) as caught:
         worker.run(dies)
     assert "in dies" in str(caught.value), "the stack at the crash is in the log"
 
