@@ -106,6 +106,7 @@ def test_a_neighbour_that_cannot_be_heard_is_given_up_on(sim_mesh):
             assert found.priorities[0, column] == [REJECTED, REJECTED, BYPASSED]
 
 
+@pytest.mark.slow
 def test_four_chips_speak_over_several_hops(sim_mesh):
     case = replace(CASE, heads=4, kv_heads=4)
     low, high = thresholds_between(case, POSITIONS)
