@@ -11,6 +11,7 @@ from tests.tt.trace_programs import texts, why_eager
 REPLAYS = 8
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(1500)
 def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device):
