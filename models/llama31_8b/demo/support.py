@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from .options import ATTENTIONS, AUTO, DemoOptions, UserError, flag_of
 
-# Attention policies that verify guesses, and so use a threshold.
+# What draws a token; at temperature 0 none is drawn.
 _SAMPLING = ("top_k", "top_p", "seed")
 
 
