@@ -41,8 +41,8 @@ def negate(device) -> list[float]:
         row = ttnn.from_torch(priority_row(priority), dtype=ttnn.uint32, device=device)
         members.append(GateMember(row, core))
     with skip_compute(members, users=1):
-        for tile in tiles:
-            ttnn.neg(tile, output_tensor=tile)
+        for tile, member in zip(tiles, members, strict=True):
+            ttnn.neg(tile, output_tensor=tile, sub_core_grids=member.cores)  # an op is one member's
     return [ttnn.to_torch(tile).float().mean().item() for tile in tiles]
 
 
