@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same program, the same packets: again, and without compiled execution.
 
-Cycles are not compared: how often the host polls between two programs is not the same in every run.
+Neither cycles nor the order of packets are compared: the host starts the chips from threads of its own and polls them
+as it comes to it, so that two workers who share a link may take turns the other way round.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 import torch
@@ -19,16 +20,16 @@ REGISTERS = 0xFFB00000
 
 
 def packets_of(worker):
-    """{direction of a link: place, size and CRC of each L1 write it carried} over a collective and exchanges, and
+    """{direction of a link: size and CRC of the L1 writes it carried, counted} over a collective and exchanges, and
     what these gave."""
     x = torch.randn(1, 1, 32, 128, generator=torch.Generator().manual_seed(2)).bfloat16()
     worker.links.record()
     gathered = worker.run(gather_body, x, 3, 1)
     held = worker.run(layers_body, draw_layers(3), shape=(32, 64))
-    packets = defaultdict(list)
+    packets = defaultdict(Counter)
     for delivery in worker.links.recorded():
         if delivery.address < REGISTERS:
-            packets[delivery.source].append((delivery.address, delivery.bytes, delivery.crc))
+            packets[delivery.source][delivery.bytes, delivery.crc] += 1
     worker.kill()
     return dict(packets), [part.tolist() for part in gathered], held
 
@@ -36,7 +37,10 @@ def packets_of(worker):
 @pytest.mark.sim
 def test_two_runs_and_a_run_in_python_carry_the_same_packets(sim_mesh):
     packets, *results = packets_of(sim_mesh((1, 2)))
-    assert set(packets) >= {"chip 0 channel 1", "chip 1 channel 7"} and sum(map(len, packets.values())) > 20
+    assert (
+        set(packets) >= {"chip 0 channel 1", "chip 1 channel 7"}
+        and sum(map(Counter.total, packets.values())) > 20
+    )
     for variables in ({}, {"SIMULATED_N150_BURST": "0"}):
         again, *others = packets_of(sim_mesh((1, 2), variables=variables))
         assert again == packets and others == results, variables

@@ -29,6 +29,7 @@ from framework.pe.tensix.util import TensixInstructionDecoder
 from runtime_patches.simulated_n150.simulator.burst import interpreter
 from runtime_patches.simulated_n150.simulator.ethernet.queues import TransmitQueue
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters
+from runtime_patches.simulated_n150.simulator.patches.waiting_loops import in_recorded_loop
 
 _NEVER = 1 << 62
 _PUSH_BUFFER, _LOAD = 0xFFE40000, 0x03
@@ -281,6 +282,11 @@ class Burst:
                 if spin.state == SPIN_PARKED:
                     spin.phase = (spin.phase + reached - cycle) % spin.loop_len
                     spin.last_cycle = reached - 1
+                    if not in_recorded_loop(
+                        spin, one.core, spin.phase
+                    ):  # what it waited for has happened in here
+                        spin._unpark(one.core, reached - 1, "left its loop")
+                        spin.next_attempt = _NEVER
         for i, one in enumerate(running):
             if one.core._spin.state == SPIN_IDLE and reached >= one.attempt:
                 self._park(one, registers[i], reached - 1)

@@ -11,7 +11,6 @@ import socket
 import sys
 from pathlib import Path
 
-import pynng
 import yaml
 from framework.bridge import host_not_stranded, protocol
 from framework.network.noc_translation import translation_source
@@ -22,9 +21,9 @@ from runtime_patches.simulated_n150.simulator.host import wire
 from runtime_patches.simulated_n150.simulator.host.chip import Chip
 from runtime_patches.simulated_n150.simulator.host.control import LinkControl
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
+from runtime_patches.simulated_n150.simulator.host.pair import HostConnection
 from runtime_patches.simulated_n150.simulator.host.rendezvous import accept, listen, program_id
 
-_AT_A_TIME = 1000  # requests of one chip before others, and tests that control links, have their turn
 DESCRIPTOR_VARIABLE = "TT_METAL_MOCK_CLUSTER_DESC_PATH"
 
 
@@ -35,7 +34,8 @@ class MeshServer:
         self.descriptor, self.diagnosis = descriptor, diagnosis
         self.clock = Clock()
         self.chips: list[Chip] = []
-        self._sockets: dict[int, tuple[Chip, pynng.Pair1]] = {}
+        self._sockets: dict[int, tuple[Chip, HostConnection]] = {}
+        self._reads: dict[int, protocol.Request] = {}  # the first not yet done, of each chip
         self._selector = selectors.DefaultSelector()
         self._waiting: list[socket.socket] = []
         control = listen(program_id(), "links")
@@ -55,11 +55,14 @@ class MeshServer:
             self._selector.register(listener, selectors.EVENT_READ, ("listener", listener))
         with host_not_stranded(address):
             while self._sockets:
-                for key, _ in self._selector.select():
+                more = self._serve()
+                if not self._sockets:
+                    break
+                for key, _ in self._selector.select(0 if more else None):
                     kind, value = key.data
                     if kind == "chip":
-                        self._serve(*value)
-                    elif kind == "links":
+                        continue
+                    if kind == "links":
                         self._control.answer(value)
                     else:
                         address, connection = accept(value)
@@ -79,8 +82,8 @@ class MeshServer:
         chip.device.tt_device.deadlock_detector.elsewhere = functools.partial(self._elsewhere, number)
         if len(self.chips) == self.expected:
             self._wire()
-        connection = pynng.Pair1(dial=address)
-        self._selector.register(connection.recv_fd, selectors.EVENT_READ, ("chip", (chip, connection)))
+        connection = HostConnection(address)
+        self._selector.register(connection, selectors.EVENT_READ, ("chip", None))
         self._sockets[number] = (chip, connection)
         connection.send(protocol.build_msg(protocol.CMD_EXIT))  # UMD waits for this as a sign of life
 
@@ -101,28 +104,51 @@ class MeshServer:
         latest = max([watch.stall_since for watch in watches] + [self.clock.latest_arrival])
         return latest > cycle - window, [f"chip {chip}:", *self.clock.link_report()]
 
-    def _serve(self, chip: Chip, connection: pynng.Pair1) -> None:
-        for _ in range(_AT_A_TIME):
-            try:
-                request = wire.parse(connection.recv(block=False))
-            except pynng.TryAgain:
-                return
+    def _serve(self) -> bool:
+        """Do what the host has asked of all chips, and one read, in which time goes on; whether there was one.
+
+        All that the host had asked of any chip before that read is done first, as on a board, where a write takes
+        nanoseconds. A chip's requests after a read wait until it is done: another thread of the host waits for it.
+        """
+        self._write_all()
+        if not self._reads:
+            return False
+        self._write_all()  # sent before that read, but after the other chip had been looked at
+        number = next(iter(self._reads))
+        (chip, connection), request = self._sockets[number], self._reads.pop(number)
+        connection.send(wire.answer(chip.fabric.read(request.core, request.address, request.size)))
+        return True
+
+    def _write_all(self) -> None:
+        for number, (chip, connection) in list(self._sockets.items()):
+            if number not in self._reads and (request := self._write(chip, connection)) is not None:
+                self._reads[number] = request
+
+    def _write(self, chip: Chip, connection: HostConnection) -> protocol.Request | None:
+        """Do what the host has asked of a chip; the first read among it, which is not done, ends that."""
+        messages = connection.received()
+        while messages:
+            request = wire.parse(messages.popleft())
             if request.cmd == protocol.CMD_READ:
-                data = chip.fabric.read(request.core, request.address, request.size)
-                connection.send(wire.answer(data))
-            elif request.cmd == protocol.CMD_WRITE:
+                return request
+            if request.cmd == protocol.CMD_WRITE:
                 chip.fabric.write(request.core, request.address, request.data)
             elif request.cmd == protocol.CMD_RESET_ASSERT:
                 chip.fabric.assert_reset(request.core)
             elif request.cmd == protocol.CMD_RESET_DEASSERT:
                 chip.fabric.deassert_reset(request.core)
             elif request.cmd == protocol.CMD_EXIT:
-                self._selector.unregister(connection.recv_fd)
-                del self._sockets[chip.number]
-                connection.close()
-                return
+                self._take_leave(chip, connection)
             else:
                 raise ValueError(f"the host program sent command {request.cmd} to chip {chip.number}")
+        if connection.ended and chip.number in self._sockets:
+            self._take_leave(chip, connection)
+        return None
+
+    def _take_leave(self, chip: Chip, connection: HostConnection) -> None:
+        self._selector.unregister(connection)
+        del self._sockets[chip.number]
+        connection.close()
 
 
 def serve(address: str, listener: socket.socket, diagnosis: Diagnosis) -> int:
