@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import functools
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -30,25 +33,41 @@ def ours():
 
 
 @pytest.fixture(scope="module")
-def theirs(ours):
-    """(config, tensors) as transformers reads them. Its parser is slow, so the file is parsed once: the
-    skeleton it wants for its own name mapping comes from our config."""
+def loaded(ours):
+    """What transformers reads of the file; the skeleton it wants for its name mapping comes from our config."""
+    import gguf
     from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
     with torch.device("meta"):
         skeleton = LlamaForCausalLM(LlamaConfig(**ours[0].to_hf_dict()))
     path = str(weights.default_gguf())
-    loaded = load_gguf_checkpoint(path, return_tensors=True, model_to_load=skeleton)
+    with pytest.MonkeyPatch.context() as patch:
+        # Asked for each module of the skeleton, and made anew each time: half of the time without this.
+        patch.setattr(gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map))
+        return load_gguf_checkpoint(path, return_tensors=True, model_to_load=skeleton)
+
+
+@pytest.fixture(scope="module")
+def theirs(loaded):
     return loaded["config"], loaded["tensors"]
 
 
 @pytest.fixture(scope="module")
-def their_tokenizer():
-    from transformers import AutoTokenizer
+def parsed(loaded):
+    """The same without the tensors."""
+    return {part: content for part, content in loaded.items() if part != "tensors"}
+
+
+@pytest.fixture(scope="module")
+def their_tokenizer(parsed):
+    """Made from the same parse of the file: it takes most of this module's time, and the tokenizer parses twice."""
+    from transformers import AutoTokenizer, modeling_gguf_pytorch_utils
 
     path = weights.default_gguf()
-    return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modeling_gguf_pytorch_utils, "load_gguf_checkpoint", lambda *_, **__: deepcopy(parsed))
+        return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
 
 
 def test_every_tensor_is_identical(ours, theirs):
