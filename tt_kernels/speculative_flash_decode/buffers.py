@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tt_kernels.common.priority import MAX_USERS
+from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 
-from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.predictor import Predictor, both_ends, check_predictor
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
@@ -22,17 +22,6 @@ MAX_THRESHOLD = 1e6
 # At scaled scores of up to 1e4 a row maximum is off by its bfloat16 rounding, at most 2^-8 of it, whose exponential is
 # far from the ends of float32; and the least scale still hides masked keys (common/kernels/tile_masks.hpp).
 MIN_SCALE, MAX_SCALE = 1e-4, 100.0
-
-
-@dataclass(frozen=True)
-class TensorFacts:
-    """shape; dtype, layout: names of ttnn's; on_device; interleaved."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    layout: str = "TILE"
-    on_device: bool = True
-    interleaved: bool = True
 
 
 @dataclass(frozen=True)

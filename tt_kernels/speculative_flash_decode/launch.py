@@ -12,9 +12,9 @@ from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.common.row import ChipRows
+from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.compute_gate.region import refuse_in_region
-from tt_kernels.speculative_flash_decode.checks import Problem, TensorFacts, check_problem
-from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.speculative_flash_decode.checks import Problem, check_problem
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
 from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
@@ -207,23 +207,6 @@ def noc_core_of(device):
         return found.x, found.y
 
     return noc_core
-
-
-def facts(name: str, tensor) -> TensorFacts:
-    """What the checks need to know of the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
-    import ttnn
-
-    if not isinstance(tensor, ttnn.Tensor):
-        raise UnsupportedError(f"{name} must be a ttnn.Tensor, it is a {type(tensor).__qualname__}")
-    if not tensor.is_allocated():
-        raise UnsupportedError(f"{name} has been deallocated")
-    return TensorFacts(
-        tuple(tensor.shape),
-        tensor.dtype.name,
-        tensor.layout.name,
-        tensor.storage_type() == ttnn.StorageType.DEVICE,
-        not tensor.is_sharded(),
-    )
 
 
 def check_gathered_pair(peer: Peer) -> None:

@@ -10,9 +10,9 @@ from functools import lru_cache, partial
 
 from loguru import logger
 
+from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.buffers import Buffer, check_l1, l1_bytes, plan_buffers
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan, cost, deal_cores
 
 

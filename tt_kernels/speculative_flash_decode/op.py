@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tt_kernels.common.peer import CorePair
 from tt_kernels.common.row import ChipRows
+from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
-from tt_kernels.speculative_flash_decode.errors import UnsupportedError
 from tt_kernels.speculative_flash_decode.launch import (
     ProgramConfig,
     check_config,

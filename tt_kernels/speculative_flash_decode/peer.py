@@ -10,7 +10,7 @@ from typing import Any
 
 from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
 from tt_kernels.common.priority import MAX_USERS
-from tt_kernels.speculative_flash_decode.checks import TensorFacts, UnsupportedError
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.member import PeerArgs
 
 DEFAULT_TIMEOUT_S = 2.0

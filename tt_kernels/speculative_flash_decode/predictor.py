@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tt_kernels.speculative_flash_decode.errors import UnsupportedError
+from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 

@@ -8,26 +8,13 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+
 MAX_NODES = 32
 MAX_USERS = 256
 # 1024 tiles of fine parts of a lane, each up to 2^20, stay a whole float32; L1 holds fewer.
 MAX_VOCAB = 1 << 20
 LEAST_TEMPERATURE, GREATEST_TEMPERATURE = 1e-4, 1e4
-
-
-class UnsupportedError(ValueError):
-    """What the op cannot do, said before any launch."""
-
-
-@dataclass(frozen=True)
-class TensorFacts:
-    """shape; dtype, layout: names of ttnn's; on_device; interleaved."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    layout: str
-    on_device: bool = True
-    interleaved: bool = True
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_on_device
+from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.speculative_sampling.checks import (
-    TensorFacts,
-    UnsupportedError,
     check_limits,
     check_problem,
     check_rows,
@@ -121,13 +120,13 @@ def speculative_sampling(
     named = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
     if draft_logits is not None:
         named["draft_logits"] = draft_logits
-    facts = {name: _facts(name, tensor) for name, tensor in named.items()}
+    checked = {name: facts(name, tensor) for name, tensor in named.items()}
     problem = check_problem(
-        facts["tokens"],
-        facts["parents"],
-        facts["target_logits"],
-        facts.get("draft_logits"),
-        facts["uniforms"],
+        checked["tokens"],
+        checked["parents"],
+        checked["target_logits"],
+        checked.get("draft_logits"),
+        checked["uniforms"],
     )
     device = target_logits.device()
     for name, tensor in named.items():
@@ -166,13 +165,13 @@ def greedy_verification(
     import ttnn
 
     named = {"tokens": tokens, "parents": parents, "target_argmax": target_argmax}
-    facts = {name: _facts(name, tensor) for name, tensor in named.items()}
-    shape = facts["tokens"].shape
+    checked = {name: facts(name, tensor) for name, tensor in named.items()}
+    shape = checked["tokens"].shape
     if len(shape) != 2:
         raise UnsupportedError(f"tokens must be [users, nodes], their shape is {shape}")
     check_limits(*shape, vocab)
     for name, dtype in (("tokens", "UINT32"), ("parents", "INT32"), ("target_argmax", "UINT32")):
-        check_rows(name, facts[name], dtype, *shape)
+        check_rows(name, checked[name], dtype, *shape)
     device = tokens.device()
     for name, tensor in named.items():
         _check_same_device(name, tensor, device)
@@ -194,22 +193,6 @@ def _check_same_device(name: str, tensor, device) -> None:
         check_on_device(name, tensor, device)
     except ValueError as error:
         raise UnsupportedError(str(error)) from error
-
-
-def _facts(name: str, tensor) -> TensorFacts:
-    import ttnn
-
-    if not isinstance(tensor, ttnn.Tensor):
-        raise UnsupportedError(f"{name} must be a ttnn.Tensor, it is a {type(tensor).__qualname__}")
-    if not tensor.is_allocated():
-        raise UnsupportedError(f"{name} has been deallocated")
-    return TensorFacts(
-        tuple(tensor.shape),
-        tensor.dtype.name,
-        tensor.layout.name,
-        tensor.storage_type() == ttnn.StorageType.DEVICE,
-        not tensor.is_sharded(),
-    )
 
 
 def _cores(device, grid: tuple[int, int] | None) -> list[tuple[int, int]]:

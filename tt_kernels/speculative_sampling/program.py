@@ -11,8 +11,9 @@ from pathlib import Path
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.ungated import require_ungated
-from tt_kernels.speculative_sampling.checks import Problem, UnsupportedError
+from tt_kernels.speculative_sampling.checks import Problem
 
 KERNELS = Path(__file__).parent / "kernels"
 TILE_IDS = 1024

@@ -21,6 +21,7 @@ from perf import start_line
 from runtime_patches.cycles import CoreCycles, Span
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED, UNKNOWN
 from tt_kernels.common.reference import NobodyError, sender, sends
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.buffers import (
     EXCHANGE,
     OUTPUT,
@@ -30,8 +31,6 @@ from tt_kernels.speculative_flash_decode.buffers import (
 )
 from tt_kernels.speculative_flash_decode.checks import (
     Problem,
-    TensorFacts,
-    UnsupportedError,
     check_fidelity,
     check_numbers,
     check_problem,

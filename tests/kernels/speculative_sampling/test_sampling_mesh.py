@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernels.speculative_sampling.sampling_cases import build_body
-from tt_kernels.speculative_sampling.checks import UnsupportedError
+from tt_kernels.common.tensor_facts import UnsupportedError
 
 pytestmark = pytest.mark.mock_mesh
 

@@ -19,10 +19,9 @@ from models.llama31_8b.reference.token_speculation.draft_verification import ver
 from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
 from tests.kernels.speculative_sampling.borders import walk
 from tests.kernels.speculative_sampling.sampling_cases import KINDS, Batch, random_batch
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_sampling.checks import (
     Problem,
-    TensorFacts,
-    UnsupportedError,
     check_problem,
     check_temperature,
     check_warpers,

@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ops' checks look at, as plain values, so that they are tested without ttnn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class UnsupportedError(ValueError):
+    """A combination of inputs an op does not support, said before any launch."""
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """shape; dtype, layout: names of ttnn's; on_device; interleaved."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = "TILE"
+    on_device: bool = True
+    interleaved: bool = True
+
+
+def facts(name: str, tensor) -> TensorFacts:
+    """What the checks need to know of the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
+    import ttnn
+
+    if not isinstance(tensor, ttnn.Tensor):
+        raise UnsupportedError(f"{name} must be a ttnn.Tensor, it is a {type(tensor).__qualname__}")
+    if not tensor.is_allocated():
+        raise UnsupportedError(f"{name} has been deallocated")
+    return TensorFacts(
+        tuple(tensor.shape),
+        tensor.dtype.name,
+        tensor.layout.name,
+        tensor.storage_type() == ttnn.StorageType.DEVICE,
+        not tensor.is_sharded(),
+    )
