@@ -36,12 +36,12 @@ def packets_of(worker):
 
 @pytest.mark.sim
 def test_two_runs_and_a_run_in_python_carry_the_same_packets(sim_mesh):
-    packets, *results = packets_of(sim_mesh((1, 2)))
-    assert (
-        set(packets) >= {"chip 0 channel 1", "chip 1 channel 7"}
-        and sum(map(Counter.total, packets.values())) > 20
-    )
-    for variables in ({}, {"SIMULATED_N150_BURST": "0"}):
+    # Workers of their own, all fresh: packets also carry what earlier programs left in L1 behind their headers.
+    compiled, python = ({"SIMULATED_N150_BURST": switch} for switch in "10")
+    packets, *results = packets_of(sim_mesh((1, 2), variables=compiled))
+    assert set(packets) >= {"chip 0 channel 1", "chip 1 channel 7"}
+    assert sum(map(Counter.total, packets.values())) > 20
+    for variables in (compiled, python):
         again, *others = packets_of(sim_mesh((1, 2), variables=variables))
         moved = {place: (again[place] - packets[place], packets[place] - again[place]) for place in packets}
         assert again == packets, (variables, moved)
