@@ -13,6 +13,8 @@ memory: an option of the runtime, made for simulators. It costs 16 MiB of each D
 
 from __future__ import annotations
 
+from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
+
 DISPATCHES = ("slow", "fast")
 # Room for traces that a device opened for fast dispatch keeps in DRAM, in bytes: a traced decode step of the tests'
 # models takes a tenth of it.
@@ -22,7 +24,7 @@ _SLOW = "TT_METAL_SLOW_DISPATCH_MODE"
 _QUEUES_IN_DRAM = "TT_METAL_DRAM_BACKED_CQ"
 # The telemetry kernel polls a register on a TRISC of the dispatch core, which then never rests.
 _NO_TELEMETRY = "TT_METAL_DISPATCH_TELEMETRY_DISABLE"
-VARIABLES = (_SLOW, _QUEUES_IN_DRAM, _NO_TELEMETRY)
+VARIABLES = (_SLOW, _QUEUES_IN_DRAM, _NO_TELEMETRY, BURST_VARIABLE)
 
 
 def check_dispatch(dispatch: str) -> str:
@@ -36,7 +38,7 @@ def dispatch_variables(dispatch: str) -> dict[str, str]:
     """Environment variables that put the runtime on a simulated chip into this mode of dispatch."""
     if check_dispatch(dispatch) == "slow":
         return {_SLOW: "1"}
-    return {_QUEUES_IN_DRAM: "1", _NO_TELEMETRY: "1"}
+    return {_QUEUES_IN_DRAM: "1", _NO_TELEMETRY: "1", BURST_VARIABLE: "1"}
 
 
 def opening_options(dispatch: str) -> dict[str, int]:

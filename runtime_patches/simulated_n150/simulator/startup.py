@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 
+from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.host import rendezvous
 
@@ -22,7 +23,7 @@ MESH_VARIABLE = "SIMULATED_N150_MESH"
 
 
 def _watch_device(diagnosis: Diagnosis) -> None:
-    """Let the diagnosis know the device the server builds."""
+    """Let the diagnosis know the device the server builds, and compile what its cores do where that is asked for."""
     from framework.sim.wormhole import wh_device
 
     make_device = wh_device.make_device
@@ -30,6 +31,10 @@ def _watch_device(diagnosis: Diagnosis) -> None:
     def making(*arguments, **named):
         device = make_device(*arguments, **named)
         diagnosis.watch(device.tt_device)
+        if os.environ.get(BURST_VARIABLE) == "1":
+            from runtime_patches.simulated_n150.simulator.burst.engine import Burst
+
+            device.tt_device.run = Burst(device.tt_device).run
         return device
 
     wh_device.make_device = making

@@ -4,3 +4,7 @@
 
 Speed only: the same instructions at the same cycles as one by one in Python.
 """
+
+# Compiled execution (engine.py): of a mesh always but with "0", which shows that it makes no difference; of one chip
+# with "1", as under fast dispatch, where cores that dispatch are always busy. Else it costs more than it saves.
+BURST_VARIABLE = "SIMULATED_N150_BURST"

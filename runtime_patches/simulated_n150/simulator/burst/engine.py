@@ -172,7 +172,7 @@ class Burst:
     """Runs one simulated device (a framework TT_Device)."""
 
     def __init__(self, device):
-        self.device, self.pump = device, device.clocks[0]
+        self.device, self.pump, self._installed = device, device.clocks[0], device.run
         self._tiles: dict[int, _Tile] = {}
         self._of_clock: dict[int, object] = {}
         self._batches: dict[tuple, tuple] = {}
@@ -182,7 +182,7 @@ class Burst:
         """As device.run(cycles)."""
         pump = self.pump
         if pump._threading_enabled or not (pump._striding_enabled and pump._stride_safe):
-            self.device.run(cycles)
+            self._installed(cycles)
             return
         end = pump.clock_tick_num + cycles
         if pump.quiescent_until is not None and pump.quiescent_until >= end:

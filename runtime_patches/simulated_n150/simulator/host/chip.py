@@ -25,13 +25,12 @@ from framework.sim.wormhole.coords import (
 )
 from framework.sim.wormhole.wh_device import wormhole_factory
 
+from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
 from runtime_patches.simulated_n150.simulator.burst.engine import Burst
 from runtime_patches.simulated_n150.simulator.ethernet import boot
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
 
 FIRST_WORKER = (1, 1)
-# "0": every instruction in Python, to show that compiled execution makes no difference.
-BURST_VARIABLE = "SIMULATED_N150_BURST"
 
 
 class LockstepDevice(Device):
