@@ -43,6 +43,7 @@ from pathlib import Path
 DIAGNOSIS_VARIABLE = "SIMULATED_N150_DIAGNOSIS"
 START_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 900.0
+_SIMULATOR = b"runtime_patches.simulated_n150.simulator.startup"
 
 
 class WorkerFailure(RuntimeError):
@@ -193,6 +194,19 @@ class DeviceWorker:
                 break
         return stack
 
+    def _ask_simulator(self) -> None:
+        """Let the simulator report where all cores stand; one that is busy elsewhere may not."""
+        before, patience = self.diagnosis(), 0
+        for pid in _descendants(self._process.pid):
+            with contextlib.suppress(OSError):
+                if _SIMULATOR in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                    os.kill(pid, signal.SIGUSR1)
+                    patience = 100
+        for _ in range(patience):
+            if self.diagnosis() != before:
+                break
+            time.sleep(0.1)
+
     def _state(self, running: bool) -> str:
         """Stack of the running call, the simulator's last diagnosis and the end of the log, as text."""
         parts = []
@@ -202,6 +216,7 @@ class DeviceWorker:
             parts.append(
                 f"It was at: {_running_line(stack)}\n--- stack ---\n{stack.strip() or 'none was written'}"
             )
+            self._ask_simulator()
         diagnosis = (
             self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else "none was written"
         )

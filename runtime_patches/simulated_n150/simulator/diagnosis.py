@@ -4,6 +4,7 @@
 
 The file named by SIMULATED_N150_DIAGNOSIS holds, newest last: the reports of the deadlock watch, an uncaught
 exception of the simulator with its traceback, and for each core where it stood. The test fixture prints it.
+SIGUSR1 asks for a report while the program runs, or hangs: kernels that poll for ever are no deadlock to the watch.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 VARIABLE = "SIMULATED_N150_DIAGNOSIS"
@@ -37,6 +39,7 @@ class Diagnosis:
         self.path = path
         self._reports: list[str] = []
         self._devices: dict[int | None, object] = {}
+        self.links: Callable[[], list[str]] = list  # lines about the links of a mesh
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("")
@@ -60,6 +63,16 @@ class Diagnosis:
         temporary = self.path.with_name(self.path.name + ".new")
         temporary.write_text("\n".join(self._reports)[-_KEEP:])
         os.replace(temporary, self.path)
+
+    def report_on_signal(self) -> None:
+        """At SIGUSR1 append a report of all cores and links, and print it."""
+
+        def asked(*_):
+            links = "\n".join(self.links())
+            self.report("asked for", links)
+            print(f"[server] asked for a report\n{links}\n{self.cores()}", file=sys.stderr, flush=True)
+
+        signal.signal(signal.SIGUSR1, asked)
 
     def cores(self) -> str:
         """One line for each core out of reset: chip in a mesh, tile, core, program counter, parked or not."""

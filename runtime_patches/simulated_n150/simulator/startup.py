@@ -9,6 +9,7 @@ only checks the patches against the installed simulator and lists them.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
@@ -54,6 +55,9 @@ def _end_with_host() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
+    signal.signal(
+        signal.SIGUSR1, signal.SIG_IGN
+    )  # of all processes of a mesh only the one that hosts it reports
     address, listener = os.environ.get("NNG_SOCKET_ADDR", ""), None
     if os.environ.get(MESH_VARIABLE) and "--list-patches" not in arguments:
         _end_with_host()
@@ -86,6 +90,7 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
     from framework.device.deadlock import DeadlockDetector
 
     diagnosis.listen_to_deadlock_watch(DeadlockDetector)
+    diagnosis.report_on_signal()
     if listener is not None:
         from runtime_patches.simulated_n150.simulator.host.server import serve as serve_mesh
 

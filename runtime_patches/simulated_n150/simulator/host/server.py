@@ -33,6 +33,7 @@ class MeshServer:
     def __init__(self, descriptor: dict, diagnosis: Diagnosis):
         self.descriptor, self.diagnosis = descriptor, diagnosis
         self.clock = Clock()
+        diagnosis.links = self.clock.link_report
         self.chips: list[Chip] = []
         self._sockets: dict[int, tuple[Chip, HostConnection]] = {}
         self._reads: dict[int, protocol.Request] = {}  # the first not yet done, of each chip
