@@ -61,3 +61,41 @@ def long_transfers_body(mesh, x, cycles):
     while links.cycle() < start + cycles:
         parts = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(total)]
     return parts
+
+
+def exchanges_body(mesh, values, calls, users):
+    """An exchange for each of `calls` (priorities of both chips), of a tile of `values` [calls, chips, 1, 32, 32].
+
+    Returns of each what both chips hold and gathered, then by how many programs the cache grew, and the states.
+    """
+    import torch
+    import ttnn
+
+    from tt_kernels.common.peer import ChipPairs
+    from tt_kernels.common.priority import priority_row
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    def a_chip_each(parts, dtype, layout, **place):
+        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+        return ttnn.from_torch(parts, dtype=dtype, layout=layout, mesh_mapper=mapper, **place)
+
+    def tiles(number, **place):
+        return a_chip_each(values[number], ttnn.bfloat16, ttnn.TILE_LAYOUT, **place)
+
+    def priorities(number, **place):
+        rows = torch.cat([priority_row(row) for row in calls[number]])
+        return a_chip_each(rows, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, **place)
+
+    exchange = DeviceExchange(ChipPairs(mesh, 1), users=users)
+    residual, priority = tiles(0, device=mesh), priorities(0, device=mesh)
+    before, found, entries = mesh.num_program_cache_entries(), [], set()
+    for number in range(len(calls)):
+        ttnn.copy_host_to_device_tensor(tiles(number), residual)
+        ttnn.copy_host_to_device_tensor(priorities(number), priority)
+        gathered = exchange(residual, priority)
+        entries.add(mesh.num_program_cache_entries() - before)
+        held = [ttnn.to_torch(part)[0] for part in ttnn.get_device_tensors(residual)]
+        told = [ttnn.to_torch(part)[0, 0].to(torch.int32) for part in ttnn.get_device_tensors(gathered)]
+        found.append((held, told))
+    exchange.check()
+    return found, entries, exchange.pairs.states()
