@@ -68,7 +68,7 @@ def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
     "shape", [(1, 2), (1, 4), (1, 8), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}"
 )
 def test_logits_of_two_layers_over_several_boards(board_mesh, shape):
-    """What test_tt_parallel.py shows without links: the order and the sums of the collectives."""
+    """What test_tt_parallel.py shows on simulated chips: the order and the sums of the collectives."""
     prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     config = LLAMA.with_layers(2)
     told = board_mesh(shape, **TRACE).run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.tt_programs import TINY
-from tests.support.virtual_chips import Chip, on_chips
+from tests.tt.parallel_programs import of_chips
 
 
 def keep(mesh, logits, params, shape: tuple[int, int], keys: tuple[float, int] | None = None):
@@ -42,43 +42,47 @@ def keys_of(mesh, numbers):
     return read(ordered_keys(given))[0, 0]
 
 
-def draw_on_two_chips(mesh, logits, params, numbers) -> dict:
-    """The vocabulary split over two virtual chips: tokens drawn by `numbers`, float64 [draws, rows], by either chip,
+def draw_on_a_row(mesh, logits, params, numbers) -> dict:
+    """The vocabulary split over the chips of a row: tokens drawn by `numbers`, float64 [draws, rows], by each chip,
     [draws, rows]; and for each token how many zeros stand before it, [rows, vocab]."""
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.whole_vocabulary import ORIGIN, WholeVocabulary
 
     rows, vocab = logits.shape
-
-    def body(chip: int) -> tuple:
-        whole = WholeVocabulary(mesh, Chip(1, 2, chip), replace(TINY, vocab_size=vocab), params)
-        part = logits[:, chip * whole.columns : (chip + 1) * whole.columns]
-        masses, blocks = whole.masses(_put_logits(mesh, part, whole.columns))
-        drawn = []
-        for row in numbers:
-            uniforms = torch.zeros(32, 1, dtype=torch.float64)
-            uniforms[:rows, 0] = row
-            keys = whole.draw(masses, whole._put(uniforms.float()))
-            drawn.append(ORIGIN - read(keys)[0, 0, :rows, 0].long())
-        rank = whole._rank(ttnn.eqz(blocks))
-        return torch.stack(drawn), _flat(read(rank))[:rows, : whole.columns]
-
-    ((first, ranks), (second, more)), _ = on_chips(2, body)
-    return {"first": first, "second": second, "ranks": torch.cat((ranks, more), 1)[:, :vocab]}
+    plan, config = MeshPlan(*mesh.shape), replace(TINY, vocab_size=vocab)
+    whole = WholeVocabulary(mesh, plan, config, params)
+    masses, blocks = whole.masses(_put_logits(mesh, logits, plan.padded_vocab(config), plan.mapper(mesh, -1)))
+    drawn = []
+    for row in numbers:
+        uniforms = torch.zeros(32, 1, dtype=torch.float64)
+        uniforms[:rows, 0] = row
+        keys = of_chips(whole.draw(masses, whole._put(uniforms.float())))
+        drawn.append([ORIGIN - chip[0, 0, :rows, 0].long() for chip in keys])
+    ranks = [_flat(chip)[:rows, : whole.columns] for chip in of_chips(whole._rank(ttnn.eqz(blocks)))]
+    return {
+        "drawn": [torch.stack(chip) for chip in zip(*drawn, strict=True)],
+        "ranks": torch.cat(ranks, 1)[:, :vocab],
+    }
 
 
-def _put_logits(mesh, logits, columns: int):
-    """Rows of logits as tiles, followed by the head's padding as Chooser masks it."""
+def _put_logits(mesh, logits, columns: int, mapper=None):
+    """Rows of logits as tiles, followed by the head's padding as Chooser masks it; mapper: over the chips."""
     import torch.nn.functional as F
     import ttnn
 
     from models.llama31_8b.tt.sampling import LOWEST
 
     padded = F.pad(logits, (0, columns - logits.shape[1]), value=LOWEST)
-    return ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    return ttnn.from_torch(
+        padded[None, None],
+        dtype=ttnn.bfloat16,
+        layout=ttnn.TILE_LAYOUT,
+        device=mesh,
+        mesh_mapper=mapper,
+    )
 
 
 def _flat(blocks):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens drawn from whole vocabularies: small ones on the simulated chip, 128256 tokens in a model of its arithmetic,
+"""Tokens drawn from whole vocabularies: small ones on simulated chips, 128256 tokens in a model of its arithmetic,
 both against the reference."""
 
 import math
@@ -11,7 +11,7 @@ from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams, filter_logits, inverse_cdf, warp_logits
 from tests.support.tt_tolerances import margin
-from tests.tt.sampling_whole_programs import draw_on_two_chips, keep, keys_of
+from tests.tt.sampling_whole_programs import draw_on_a_row, keep, keys_of
 
 # What whole_vocabulary.py says: no border between two tokens moves by more, of the whole mass.
 BORDER = 2e-5
@@ -20,8 +20,8 @@ VOCAB = 128256
 
 @pytest.mark.sim
 @pytest.mark.timeout(900)
-def test_draws_of_two_chips_are_the_references(sim_device):
-    """By temperature alone, from 60 columns of either chip and padding: numbers beside borders, 0, and nearly 1.
+def test_draws_of_two_chips_are_the_references(sim_mesh):
+    """By temperature alone, from 64 columns of a chip, 56 of the other, padding: numbers beside borders, 0, nearly 1.
 
     Rows: any, flat, peaked, all mass on the second chip, zeros of both signs. Ranks are counted across chips.
     """
@@ -36,14 +36,15 @@ def test_draws_of_two_chips_are_the_references(sim_device):
     numbers = borders.gather(1, ids)[:, 0] + torch.where(torch.arange(12) % 2 == 0, 1.0, -1.0) * 1.5 * BORDER
     numbers = numbers.clamp(0, 1 - 2**-20)
     numbers[3], numbers[5], numbers[6], numbers[7] = 0.5, 0.0, 1 - 2**-20, 1 - 2**-22
-    told = sim_device("2x1").run(draw_on_two_chips, logits, params, numbers[None], timeout=800)
-    assert torch.equal(told["first"], told["second"])
+    told = sim_mesh((1, 2), "2x1").run(draw_on_a_row, logits, params, numbers[None], timeout=800)
+    drawn, other = told["drawn"]
+    assert torch.equal(drawn, other)
     clear = margin(masses, numbers) >= BORDER
     assert clear.sum() >= 7 and clear[3]
     expected = inverse_cdf(masses, numbers)
-    logger.info("{} of {} numbers are clear of borders; {}", int(clear.sum()), len(clear), told["first"])
-    assert torch.equal(told["first"][0][clear], expected[clear])
-    assert (masses.gather(1, told["first"].T) > 0).all()
+    logger.info("{} of {} numbers are clear of borders; {}", int(clear.sum()), len(clear), drawn)
+    assert torch.equal(drawn[0][clear], expected[clear])
+    assert (masses.gather(1, drawn.T) > 0).all()
     zero = (logits == 0).float()
     assert zero[4].sum() > 40 and torch.equal(told["ranks"], zero.cumsum(1) - zero)
 
