@@ -93,7 +93,7 @@ def check(found: Held, ends: Ends) -> None:
 
 NOT_MET = Ends((1, 1), (REJECTED, ACCEPTED), (0,))  # chip 0 sends
 
-# What a member does, or does not; each with a patience that ends the wait of the other. The step before is whole.
+# What a call ends in by what a member does; a short patience ends the wait of the other. The step before is whole.
 MEMBERS = {
     "silent receiver": (
         step(0, IMPATIENCE_S, present=(0,)),
@@ -125,13 +125,26 @@ MEMBERS = {
 }
 
 
-def test_a_member_that_fails_is_told_and_the_next_step_is_right(sim_mesh):
-    steps, ends = [step(0)], [WHOLE[0]]
-    for number, (fault, end) in enumerate(MEMBERS.values(), start=1):
+# Those that the fabric has a part in; the others depend on what the virtual pair shares (test_..._pair.py).
+BY_THE_FABRIC = ["silent receiver", "silent sender", "receiver that does not wait", "peer that began anew"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        BY_THE_FABRIC,
+        pytest.param([name for name in MEMBERS if name not in BY_THE_FABRIC], marks=pytest.mark.slow),
+    ],
+    ids=["fabric", "roles"],
+)
+def test_a_member_that_fails_is_told_and_the_next_step_is_right(sim_mesh, names):
+    said, steps, ends = ["the first"], [step(0)], [WHOLE[0]]
+    for number, name in enumerate(names, start=1):
+        fault, end = MEMBERS[name]
+        said += [name, f"after {name}"]
         steps += [fault, step(number % 2)]
         ends += [end, WHOLE[number % 2]]
-    names = ["the first", *(name for fault in MEMBERS for name in (fault, f"after {fault}"))]
-    for name, found, end in zip(names, run(sim_mesh((2, 1), GRID), *steps), ends, strict=True):
+    for name, found, end in zip(said, run(sim_mesh((2, 1), GRID), *steps), ends, strict=True):
         try:
             check(found, end)
         except AssertionError as error:
@@ -170,7 +183,7 @@ def landings(sim_mesh) -> tuple[int, int, int]:
 @pytest.mark.parametrize(
     ("landing", "ends"),
     [
-        (0, NOT_MET),
+        pytest.param(0, NOT_MET, marks=pytest.mark.slow),
         (1, Ends((8, 2), (REJECTED, ACCEPTED), (0,))),
         (2, Ends((8, 0), (REJECTED, RECEIVED), (0,), 1)),
     ],
@@ -203,7 +216,10 @@ def test_a_cut_after_a_call_is_for_the_next_which_ends_until_the_link_takes_no_m
 
 @pytest.mark.parametrize(
     ("landing", "ends"),
-    [(0, NOT_MET), (1, Ends((8, 2), (REJECTED, ACCEPTED), (0,)))],
+    [
+        pytest.param(0, NOT_MET, marks=pytest.mark.slow),
+        (1, Ends((8, 2), (REJECTED, ACCEPTED), (0,))),
+    ],
     ids=["arrivals", "guess"],
 )
 def test_a_peer_later_than_the_patience_is_told(sim_mesh, landings, landing, ends):

@@ -22,6 +22,27 @@ def gather_body(mesh, x, dim, axis):
     return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(gathered)]
 
 
+def _async_arguments(mesh, name):
+    """The semaphores, counts of them by ttnn 0.81.1, and the rest that the async collective `name` wants."""
+    import ttnn
+
+    size = mesh.compute_with_storage_grid_size()
+    last = ttnn.CoreCoord(size.x - 1, size.y - 1)
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), last)])
+
+    def semaphores(count):
+        return [ttnn.create_global_semaphore(mesh, cores, 0) for _ in range(count)]
+
+    common = {"num_links": 1, "topology": ttnn.Topology.Linear}
+    if name == "all_reduce_async":
+        groups = {"barrier_semaphores": 2, "rs_global_semaphores": 3, "ag_global_semaphores": 2}
+        own = {key: semaphores(count) for key, count in groups.items()}
+        return common | own | {"mesh_device": mesh, "math_op": ttnn.ReduceType.Sum}
+    counted = {"all_gather_async": 2, "reduce_scatter_minimal_async": 3}[name]
+    own = {"multi_device_global_semaphore": semaphores(counted), "barrier_semaphore": semaphores(1)[0]}
+    return common | own
+
+
 def collective_body(mesh, name, x, dtype, memory, arguments):
     """``ttnn.<name>`` of `x`, [chips, 1, rows, columns], a part a chip: what each chip holds afterwards.
 
@@ -43,7 +64,10 @@ def collective_body(mesh, name, x, dtype, memory, arguments):
     }
     if name in ("point_to_point", "broadcast"):
         arguments["topology"] = ttnn.Topology.Linear
-    output = getattr(ttnn, name)(shards, **arguments)
+    module = ttnn
+    if name.endswith("_async"):
+        module, arguments = ttnn.experimental, arguments | _async_arguments(mesh, name)
+    output = getattr(module, name)(shards, **arguments)
     return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(output)]
 
 

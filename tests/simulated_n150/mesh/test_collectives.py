@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stock collectives on two chips against torch."""
+"""Stock collectives on two and four chips against torch."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from tests.simulated_n150.mesh.mesh_programs import collective_body
 
 GRID = "4x2"  # with two links reduce_scatter wants eight cores
 DRAM, L1 = "DRAM_MEMORY_CONFIG", "L1_MEMORY_CONFIG"
+FLAT, TALL = (32, 128), (64, 256)  # a row of four tiles; two rows of eight
 
 
-def expected(name, parts):
-    """What each chip holds, of the parts each had."""
-    if name == "all_gather":
-        return [torch.cat(parts, 3)] * 2
-    total = parts[0] + parts[1]
-    if name == "all_reduce":
-        return [total] * 2
-    if name == "reduce_scatter":
-        return list(total.chunk(2, 3))
+def expected(name, parts, axis_chips=2):
+    """What each chip of an axis holds, of the parts each had."""
+    if name.startswith("all_gather"):
+        return [torch.cat(parts, 3)] * axis_chips
+    total = sum(parts)
+    if name.startswith("all_reduce"):
+        return [total] * axis_chips
+    if name.startswith("reduce_scatter"):
+        return list(total.chunk(axis_chips, 3))
     if name == "broadcast":
-        return [parts[1]] * 2
+        return [parts[1]] * axis_chips
     return [None, parts[0]]  # point_to_point from chip 0 to chip 1
 
 
@@ -33,22 +34,47 @@ ARGUMENTS = {
     "all_reduce": {"cluster_axis": 1},
     "broadcast": {"sender_coord": (0, 1), "cluster_axis": 1},
     "point_to_point": {"sender_coord": (0, 0), "receiver_coord": (0, 1)},
+    "all_gather_async": {"dim": 3, "cluster_axis": 1},
+    "reduce_scatter_minimal_async": {"dim": 3, "cluster_axis": 1},
+    "all_reduce_async": {"cluster_axis": 1},
 }
+
+
+def whole_numbers(chips, shape):
+    """Up to 8, of which sums are exact in both formats."""
+    return torch.randint(-8, 9, (chips, 1, *shape), generator=torch.Generator().manual_seed(3)).float()
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize(
-    ("name", "dtype", "memory"),
+    ("name", "dtype", "memory", "shape"),
     [
-        *((name, "bfloat16", DRAM) for name in ARGUMENTS),
-        ("all_gather", "bfloat8_b", L1),
-        ("reduce_scatter", "bfloat8_b", DRAM),
+        *((name, "bfloat16", DRAM, FLAT) for name in ARGUMENTS),
+        ("all_gather", "bfloat8_b", L1, FLAT),
+        ("reduce_scatter", "bfloat8_b", DRAM, FLAT),
+        ("all_reduce", "bfloat8_b", DRAM, FLAT),
+        ("all_gather", "bfloat16", DRAM, TALL),
+        ("reduce_scatter", "bfloat16", DRAM, TALL),
     ],
 )
-def test_collective(sim_mesh, name, dtype, memory):
-    # Whole numbers up to 16: sums are exact in both formats.
-    x = torch.randint(-8, 9, (2, 1, 32, 128), generator=torch.Generator().manual_seed(3)).float()
+def test_collective(sim_mesh, name, dtype, memory, shape):
+    x = whole_numbers(2, shape)
     held = sim_mesh((1, 2), GRID).run(collective_body, name, x, dtype, memory, ARGUMENTS[name])
     for found, right in zip(held, expected(name, list(x.split(1))), strict=True):
         if right is not None:
             assert torch.equal(found.float(), right)
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", ["all_gather", "reduce_scatter"])
+def test_collective_along_each_axis_of_four_chips(sim_mesh, name, axis):
+    x = whole_numbers(4, FLAT)
+    held = sim_mesh((2, 2), GRID).run(
+        collective_body, name, x, "bfloat16", DRAM, {"dim": 3, "cluster_axis": axis}
+    )
+    parts = list(x.split(1))  # of the chips row by row
+    for group in ([0, 2], [1, 3]) if axis == 0 else ([0, 1], [2, 3]):
+        for chip, right in zip(group, expected(name, [parts[chip] for chip in group]), strict=True):
+            assert torch.equal(held[chip].float(), right), f"chip {chip}"
