@@ -44,9 +44,10 @@ def spread(chips: list[dict]) -> dict[str, int]:
 def overlap(sender: dict, receiver: dict) -> int:
     """Cycles in the last layer, a hit, in which the receiver was at its MLP and the sender still at its attention.
 
-    The MLP runs on the first core; what the other cores' Tensix units did last is attention.
+    The MLP runs on the first core; what the other cores' Tensix units did last, of those that did anything, is
+    attention.
     """
-    attention_ends = max(sender[core].math.end for core in ATTENTION_CORES[1:])
+    attention_ends = max(sender[core].math.end for core in ATTENTION_CORES[1:] if sender[core].math)
     mlp = receiver[ATTENTION_CORES[0]].math
     return max(0, min(signed(attention_ends - mlp.start), signed(mlp.end - mlp.start)))
 
