@@ -114,6 +114,7 @@ def test_fast_dispatch_changes_the_dispatch_and_nothing_else(tmp_path):
     different = {name for name in slow.keys() | fast.keys() if slow.get(name) != fast.get(name)}
     assert different == {
         "TT_METAL_SLOW_DISPATCH_MODE", "TT_METAL_DRAM_BACKED_CQ", "TT_METAL_DISPATCH_TELEMETRY_DISABLE",
+        "SIMULATED_N150_BURST",
     }  # fmt: skip
     assert "TT_METAL_SLOW_DISPATCH_MODE" not in fast
     assert not different & environment.process_environment({}, fast).keys(), (
