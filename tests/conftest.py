@@ -15,7 +15,7 @@ from runtime_patches import sgdc
 from runtime_patches.runtime_root import overlay_digests, project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.clusters import check_shape
-from runtime_patches.simulated_n150.dispatch import opening_options
+from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
 from runtime_patches.simulated_n150.environment import (
     KERNEL_BYTES,
     mock_environment,
@@ -201,7 +201,7 @@ def sim_mesh(
         opening = {
             "mesh": (rows, columns),
             "fabric": fabric,
-            "options": opening_options(dispatch) | dict(options or {}),
+            "options": mesh_options(dispatch) | dict(options or {}),
             "kernel_bytes": KERNEL_BYTES,
         }
 

@@ -19,6 +19,8 @@ DISPATCHES = ("slow", "fast")
 # Room for traces that a device opened for fast dispatch keeps in DRAM, in bytes: a traced decode step of the tests'
 # models takes a tenth of it.
 TRACE_REGION_BYTES = 4 << 20
+# L1 of a core that the semaphores of a mesh's collectives have for themselves: some 32 bytes each, a few a program.
+SEMAPHORE_BYTES = 32 << 10
 
 _SLOW = "TT_METAL_SLOW_DISPATCH_MODE"
 _QUEUES_IN_DRAM = "TT_METAL_DRAM_BACKED_CQ"
@@ -44,3 +46,14 @@ def dispatch_variables(dispatch: str) -> dict[str, str]:
 def opening_options(dispatch: str) -> dict[str, int]:
     """Keyword arguments of ``ttnn.open_device`` or ``ttnn.open_mesh_device`` that this mode wants."""
     return {"trace_region_size": TRACE_REGION_BYTES} if check_dispatch(dispatch) == "fast" else {}
+
+
+def mesh_options(dispatch: str) -> dict[str, int]:
+    """`opening_options` of a mesh.
+
+    At the first call of a collective the runtime writes its semaphores' first values into L1. With slow dispatch that
+    write does not wait for the op before, which may still read a tensor whose L1 the host has given free, and the
+    semaphores got: so they have a part of L1 of their own. Fast dispatch keeps the order.
+    """
+    semaphores = {"l1_small_size": SEMAPHORE_BYTES} if check_dispatch(dispatch) == "slow" else {}
+    return opening_options(dispatch) | semaphores

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import ttnn
 
+from runtime_patches.simulated_n150.dispatch import mesh_options
 from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
 from ...config import LlamaConfig
@@ -93,7 +94,9 @@ def main(arguments: Sequence[str]) -> int:
         f"attention{guess}, steps run eagerly",
         flush=True,
     )
-    device = plan.open(**room) if plan.chips > 1 else ttnn.open_device(device_id=0, **room)
+    device = (
+        plan.open(**room, **mesh_options("slow")) if plan.chips > 1 else ttnn.open_device(device_id=0, **room)
+    )
     try:
         steps, result = _steps(device, plan, source, precision, request, show)
     finally:
