@@ -220,7 +220,7 @@ class DeviceWorker:
         diagnosis = (
             self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else "none was written"
         )
-        parts.append(f"--- last diagnosis of the simulator ---\n{diagnosis.strip()[-6000:]}")
+        parts.append(f"--- last diagnosis of the simulator ---\n{diagnosis.strip()}")
         lines = self._log.read_text(errors="replace").splitlines()
         parts.append(f"--- end of {self._log} ---\n" + "\n".join(lines[-40:]))
         return "\n".join(parts)
