@@ -14,16 +14,16 @@ GREEDY, DRAWN = SamplingParams(0.0), SamplingParams(1.5, top_k=30, seed=5)
 @pytest.mark.sim
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
-    ("params", "replays"),
-    [(GREEDY, 2), pytest.param(DRAWN, 8, marks=pytest.mark.slow)],
+    ("params", "replays", "fewest"),
+    [(GREEDY, 2, 1), pytest.param(DRAWN, 8, 3, marks=pytest.mark.slow)],
     ids=["greedy", "drawn"],
 )
-def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, params, replays):
+def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, params, replays, fewest):
     """Each replay has the token the one before chose, on the chip, and the next position; choosing draws a number that
     the host gives each step. A capture that fails is closed, and the generator goes on."""
     device = sim_device("1x1", dispatch="fast")
     told = device.run(texts, prompt(5, 4), replays + 2, params, timeout=1400)
-    assert len(told["eager"]) == replays + 2 and len(set(told["eager"])) > 1
+    assert len(told["eager"]) == replays + 2 and len(set(told["eager"])) > fewest
     assert told["traced"] == told["eager"]
     assert told["why"] == (None, "trace=False")
     assert (told["replays"], told["eager replays"]) == (replays, 0)

@@ -282,9 +282,8 @@ class Burst:
                 if spin.state == SPIN_PARKED:
                     spin.phase = (spin.phase + reached - cycle) % spin.loop_len
                     spin.last_cycle = reached - 1
-                    if not in_recorded_loop(
-                        spin, one.core, spin.phase
-                    ):  # what it waited for has happened in here
+                    # What it waited for may have happened in here, and be undone again.
+                    if not in_recorded_loop(spin, one.core, spin.phase):
                         spin._unpark(one.core, reached - 1, "left its loop")
                         spin.next_attempt = _NEVER
         for i, one in enumerate(running):

@@ -46,6 +46,8 @@ class HostConnection:
         if len(greeting) < _GREETING.size or _GREETING.unpack(greeting)[:2] != (_MAGIC, _PAIR1):
             self._socket.close()
             raise ConnectionError(f"{address} answered {greeting!r}, which is no nng pair1 socket")
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         self._bytes = bytearray()
         self._messages: deque[bytes] = deque()
         self.ended = False
@@ -63,7 +65,7 @@ class HostConnection:
         while not self.ended:
             # A message that has begun is waited for: its sender sends the rest as soon as there is room.
             wait = None if self._bytes else (_MORE_MS if at_once >= _LARGE else 0)
-            if not self._ready(wait):
+            if not self._poll.poll(wait):
                 break
             try:
                 part = self._socket.recv(_PART)
@@ -77,11 +79,6 @@ class HostConnection:
 
     def close(self) -> None:
         self._socket.close()
-
-    def _ready(self, milliseconds: int | None) -> bool:
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(milliseconds))
 
     def _split(self) -> None:
         start, have = 0, len(self._bytes)

@@ -61,11 +61,9 @@ class MeshServer:
                     break
                 for key, _ in self._selector.select(0 if more else None):
                     kind, value = key.data
-                    if kind == "chip":
-                        continue
                     if kind == "links":
                         self._control.answer(value)
-                    else:
+                    elif kind == "listener":
                         address, connection = accept(value)
                         self._waiting.append(connection)
                         self._add_chip(address)
