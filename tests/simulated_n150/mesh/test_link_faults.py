@@ -39,10 +39,7 @@ def exchange_body(mesh, steps, patience_s=PATIENCE_S):
         residual = a_chip_each(tiles, ttnn.bfloat16, ttnn.TILE_LAYOUT)
         ttnn.synchronize_device(mesh)
         if step == "alone":
-            exchange.pairs.coordinates = lambda: [(0, 0)]
-            program = exchange.mesh_program(residual, priority)
-            del exchange.pairs.coordinates
-            ttnn.generic_op([residual, priority, exchange.gathered], program)
+            alone(exchange, residual, priority, (0, 0))
         else:
             if step is not None:
                 getattr(links, step[0])(**step[1])
@@ -56,6 +53,42 @@ def exchange_body(mesh, steps, patience_s=PATIENCE_S):
         held = [ttnn.to_torch(part).unique().tolist() for part in ttnn.get_device_tensors(residual)]
         found.append((message, held))
     return found
+
+
+def alone(exchange, residual, priority, chip):
+    """Launch a call in which only that chip takes part."""
+    import ttnn
+
+    exchange.pairs.coordinates = lambda: [chip]
+    program = exchange.mesh_program(residual, priority)
+    del exchange.pairs.coordinates
+    ttnn.generic_op([residual, priority, exchange.gathered], program)
+
+
+def new_pairs_body(mesh, patience_s=PATIENCE_S):
+    """Pairs made, and used at once, while chip 1 still waits in a call of others: what exchange_body returns."""
+    import torch
+    import ttnn
+
+    from tt_kernels.common.peer import ChipPairs
+    from tt_kernels.common.priority import priority_row
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    def a_chip_each(parts, dtype, layout):
+        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+        return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, device=mesh)
+
+    residual = a_chip_each(
+        [torch.full((1, 1, 32, 64), value) for value in VALUES], ttnn.bfloat16, ttnn.TILE_LAYOUT
+    )
+    priority = a_chip_each([priority_row([2]), priority_row([0])], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+    earlier = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=patience_s)
+    ttnn.synchronize_device(mesh)
+    alone(earlier, residual, priority, (0, 1))
+    exchange = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=50 * patience_s)
+    exchange(residual, priority)
+    exchange.check()
+    return [ttnn.to_torch(part).unique().tolist() for part in ttnn.get_device_tensors(residual)]
 
 
 SENT = [[VALUES[0]], [VALUES[0]]]
@@ -118,3 +151,9 @@ def test_a_peer_later_than_the_patience_is_reported(sim_mesh):
     ((message, held),) = worker.run(exchange_body, [("delay", {"latency": 50_000})])
     assert message.count("gave up in call 1") == 2 and ARRIVED in message and held == KEPT
     check_whole(worker)
+
+
+@pytest.mark.sim
+def test_pairs_may_be_used_as_soon_as_they_are_made(sim_mesh):
+    """A busy chip has its new state zeroed late; what its peer had sent by then must not be wiped out."""
+    assert sim_mesh((1, 2), dispatch="fast").run(new_pairs_body) == SENT

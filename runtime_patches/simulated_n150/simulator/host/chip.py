@@ -29,8 +29,23 @@ from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
 from runtime_patches.simulated_n150.simulator.burst.engine import Burst
 from runtime_patches.simulated_n150.simulator.ethernet import boot
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
+from runtime_patches.simulated_n150.simulator.patches.unused_tiles import compute_grid, logical_place
 
 FIRST_WORKER = (1, 1)
+
+
+def workers_at_start(chips: int) -> list[tuple[int, int]]:
+    """NoC 0 coordinates of the workers that are there from the start on each of `chips` chips.
+
+    Any other is made by the first use of it, and time goes on while its firmware starts. On a mesh that would come
+    between writes that the host has sent to several chips at once: one chip's program would run, and write to another,
+    while what the host wrote there before is still to come. So all workers of a mesh's compute grid are there.
+    """
+    grid = compute_grid()
+    if chips == 1 or grid is None:
+        return [FIRST_WORKER]
+    places = {worker: logical_place(worker) for worker in TENSIX_COORD_MAP}
+    return [worker for worker, (column, row) in places.items() if column < grid[0] and row < grid[1]]
 
 
 class LockstepDevice(Device):
@@ -98,9 +113,9 @@ class LinkedEthCore:
 
 
 class Chip:
-    """number: as in the cluster descriptor. address: where the host program waits for this chip."""
+    """number: as in the cluster descriptor, of `chips`. address: where the host program waits for this chip."""
 
-    def __init__(self, number: int, clock: Clock, translated: bool, why: str, address: str):
+    def __init__(self, number: int, chips: int, clock: Clock, translated: bool, why: str, address: str):
         self.number = number
         self.fabric = Fabric()
         self.device = LockstepDevice(clock, translated)
@@ -118,14 +133,15 @@ class Chip:
             self.fabric.register(place, DramCore(self.device, unified))
         for place, unified in ETH_COORD_MAP.items():
             self.fabric.register(place, EthCore(self.device, unified))
+        workers = workers_at_start(chips)
         self.pool = LazyTensixPool(
             self.fabric,
             self.device,
             TENSIX_COORD_MAP,
-            eager=[FIRST_WORKER],
+            eager=workers,
             noc_alias=alias if translated else None,
         )
-        install_worker_guards(self.fabric, [FIRST_WORKER], TENSIX_COORD_MAP, wire_addr=address, lazy=True)
+        install_worker_guards(self.fabric, workers, TENSIX_COORD_MAP, wire_addr=address, lazy=True)
         simulated = self.device.tt_device
         compiled = os.environ.get(BURST_VARIABLE) != "0"
         clock.add_chip(simulated, Burst(simulated).run if compiled else simulated.run)

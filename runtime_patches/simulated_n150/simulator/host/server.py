@@ -75,7 +75,7 @@ class MeshServer:
                 f"a simulator process more than the {self.expected} chips of the cluster descriptor"
             )
         translated, why = translation_source(os.environ)
-        chip = Chip(number, self.clock, translated, why, address)
+        chip = Chip(number, self.expected, self.clock, translated, why, address)
         self.chips.append(chip)
         self.diagnosis.watch(chip.device.tt_device, number)
         chip.device.tt_device.deadlock_detector.elsewhere = functools.partial(self._elsewhere, number)
