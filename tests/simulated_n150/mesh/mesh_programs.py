@@ -46,18 +46,30 @@ def _async_arguments(mesh, name):
 def collective_body(mesh, name, x, dtype, memory, arguments):
     """``ttnn.<name>`` of `x`, [chips, 1, rows, columns], a part a chip: what each chip holds afterwards.
 
-    arguments: of the collective; memory: name of a ttnn memory config.
+    arguments: of the collective; memory: name of a ttnn memory config, or "sharded": a tile column a core, and the
+    output in DRAM.
     """
     import ttnn
 
+    if memory == "sharded":
+        columns = x.shape[-1] // 32
+        row = ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, 0))
+        shard = ttnn.ShardSpec(ttnn.CoreRangeSet([row]), [x.shape[-2], 32], ttnn.ShardOrientation.ROW_MAJOR)
+        place = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, shard)
+        arguments = arguments | {"memory_config": ttnn.DRAM_MEMORY_CONFIG}
+    else:
+        place = getattr(ttnn, memory)
     shards = ttnn.from_torch(
         x,
         dtype=getattr(ttnn, dtype),
         layout=ttnn.TILE_LAYOUT,
         device=mesh,
-        memory_config=getattr(ttnn, memory),
+        memory_config=place,
         mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0),
     )
+    # With slow dispatch a semaphore's first value may be written while the op that made the shards still reads L1 that
+    # was given free (dispatch.mesh_options), and not all collectives keep theirs in a part of their own.
+    ttnn.synchronize_device(mesh)
     arguments = {
         key: ttnn.MeshCoordinate(*value) if key.endswith(("coord", "coordinate")) else value
         for key, value in arguments.items()

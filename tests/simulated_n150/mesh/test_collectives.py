@@ -10,7 +10,7 @@ import torch
 from tests.simulated_n150.mesh.mesh_programs import collective_body
 
 GRID = "4x2"  # with two links reduce_scatter wants eight cores
-DRAM, L1 = "DRAM_MEMORY_CONFIG", "L1_MEMORY_CONFIG"
+DRAM, L1, SHARDED = "DRAM_MEMORY_CONFIG", "L1_MEMORY_CONFIG", "sharded"
 FLAT, TALL = (32, 128), (64, 256)  # a row of four tiles; two rows of eight
 
 
@@ -55,6 +55,9 @@ def whole_numbers(chips, shape):
         ("all_reduce", "bfloat8_b", DRAM, FLAT),
         ("all_gather", "bfloat16", DRAM, TALL),
         ("reduce_scatter", "bfloat16", DRAM, TALL),
+        ("all_gather", "bfloat16", SHARDED, FLAT),
+        ("reduce_scatter", "bfloat16", SHARDED, FLAT),
+        ("all_reduce", "bfloat16", SHARDED, FLAT),
     ],
 )
 def test_collective(sim_mesh, name, dtype, memory, shape):
