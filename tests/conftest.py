@@ -181,8 +181,8 @@ def sim_mesh(
 
     The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.
     shape: (rows, columns), one of clusters.SHAPES. grid: compute cores of each chip. fabric: name of a
-    ttnn.FabricConfig, or None. overlays, variables, dispatch: as of `sim_device`; options: of
-    ``ttnn.open_mesh_device``. With fast dispatch each chip's command queues run on their own.
+    ttnn.FabricConfig, or None. opened_as: the shape ttnn opens, if not the boards' own: (1, 4) makes 2x2 boards a
+    ring. overlays, variables, dispatch: as of `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch each chip's command queues run on their own.
     A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
 
@@ -192,6 +192,7 @@ def sim_mesh(
         *,
         dispatch: str = "slow",
         fabric: str | None = "FABRIC_1D",
+        opened_as: tuple[int, int] | None = None,
         overlays: Mapping[str, Path | bytes] | None = None,
         variables: Mapping[str, str] | None = None,
         options: Mapping | None = None,
@@ -199,7 +200,7 @@ def sim_mesh(
         (rows, columns), name = check_shape(shape), grid_name(grid)
         overlays = {**_runtime_overlays, **(overlays or {})}
         opening = {
-            "mesh": (rows, columns),
+            "mesh": opened_as or (rows, columns),
             "fabric": fabric,
             "options": mesh_options(dispatch) | dict(options or {}),
             "kernel_bytes": KERNEL_BYTES,

@@ -8,7 +8,9 @@ has ready ones only for the products Tenstorrent sells, and N150 meshes are buil
 
 The wiring is one an owner can build: an N150 has two QSFP-DD cages of two links each and a Warp 100 bridge of
 two links. Neighbours of a row are joined by QSFP cables (cage A of a board to cage B of the next), the two
-rows of a mesh by Warp bridges. A row of three or more boards is closed to a ring with one more QSFP cable.
+rows of a mesh by Warp bridges. Two rows of n boards are also a ring of 2n: with FABRIC_1D_RING the runtime opens them
+as a mesh of 1 x 2n, down one row and back along the other. (It closes no row to a ring of its own: of all Wormhole
+products, its mesh graph gives only the galaxies links that wrap around.)
 """
 
 from __future__ import annotations
@@ -58,16 +60,9 @@ def links(shape: tuple[int, int]) -> list[tuple[tuple[int, int], tuple[int, int]
         first = row * columns
         for column in range(columns - 1):
             join(first + column, CAGE_A, first + column + 1, CAGE_B)
-        if columns > 2:
-            join(first + columns - 1, CAGE_A, first, CAGE_B)
     for column in range(columns if rows == 2 else 0):
         join(column, WARP, columns + column, WARP)
     return found
-
-
-def is_ring(shape: tuple[int, int]) -> bool:
-    """Whether each row of the mesh is closed to a ring."""
-    return check_shape(shape)[1] > 2
 
 
 def cluster_descriptor(shape: tuple[int, int]) -> str:

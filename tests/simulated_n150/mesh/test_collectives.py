@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 
@@ -81,3 +83,31 @@ def test_collective_along_each_axis_of_four_chips(sim_mesh, name, axis):
     for group in ([0, 2], [1, 3]) if axis == 0 else ([0, 1], [2, 3]):
         for chip, right in zip(group, expected(name, [parts[chip] for chip in group]), strict=True):
             assert torch.equal(held[chip].float(), right), f"chip {chip}"
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [("all_gather", "1x1"), pytest.param("reduce_scatter", GRID, marks=pytest.mark.slow)],
+)
+def test_a_ring_of_four_boards(sim_mesh, name, grid):
+    """Two rows of two as one ring: every cable of it carries packets both ways, the one from the last chip to the
+    first too."""
+    x = whole_numbers(4, FLAT)
+    worker = sim_mesh((2, 2), grid, fabric="FABRIC_1D_RING", opened_as=(1, 4))
+    before = sent_by_boards(worker)
+    held = worker.run(collective_body, name, x, "bfloat16", DRAM, {"dim": 3, "cluster_axis": 1})
+    after = sent_by_boards(worker)
+    for chip, (found, right) in enumerate(zip(held, expected(name, list(x.split(1)), 4), strict=True)):
+        assert torch.equal(found.float(), right), f"chip {chip}"
+    ring = {(0, 1), (1, 3), (3, 2), (2, 0)}
+    assert {pair for pair in after if after[pair] > before[pair]} == ring | {pair[::-1] for pair in ring}
+
+
+def sent_by_boards(worker):
+    """Packets sent so far from each board to each of its neighbours."""
+    sent = Counter()
+    for state in worker.links.states():
+        source, target = (int(place.split()[1]) for place in (state.source, state.target))
+        sent[source, target] += state.sent
+    return sent
