@@ -182,7 +182,8 @@ def sim_mesh(
     The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.
     shape: (rows, columns), one of clusters.SHAPES. grid: compute cores of each chip. fabric: name of a
     ttnn.FabricConfig, or None. opened_as: the shape ttnn opens, if not the boards' own: (1, 4) makes 2x2 boards a
-    ring. overlays, variables, dispatch: as of `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch each chip's command queues run on their own.
+    ring. overlays, variables, dispatch: as of `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch
+    each chip's command queues run on their own.
     A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
 
