@@ -28,12 +28,13 @@ from models.llama31_8b.tt.weight_map import WeightMap
 from models.llama31_8b.tt.weight_store import WeightStore
 from perf.alspec_programs import ATTENTION, EXCHANGE, GATE, hit_pattern
 from runtime_patches.timeline import Timeline
-from tt_kernels.speculative_flash_decode.op import flash_decode
+from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the layers, and of the step: context: cached positions with the new token's."""
+    """Of the layers, and of the step: context: cached positions with the new token's. workers: cores a key/value head
+    for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more."""
 
     layers: int = 2
     hidden: int = 64
@@ -44,6 +45,10 @@ class Shape:
     vocab: int = 96
     context: int = 512
     chunk_size: int = 64
+    workers: int | None = None
+
+    def program(self) -> ProgramConfig:
+        return ProgramConfig(workers_a_head=self.workers)
 
     def config(self) -> LlamaConfig:
         return LlamaConfig(
@@ -62,11 +67,13 @@ class Shape:
 class ExactFlashDecode(DecodeAttention):
     """The exact variant of the speculative op's kernels, on every chip alone."""
 
-    def __init__(self, chunk_size: int) -> None:
-        self.chunk_size = chunk_size
+    def __init__(self, shape: Shape) -> None:
+        self.chunk_size, self.program = shape.chunk_size, shape.program()
 
     def __call__(self, layer, q, keys, values, positions):
-        return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size)
+        return flash_decode(
+            q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program
+        )
 
 
 class ForcedSpeculation(AttentionSpeculation):
@@ -89,7 +96,14 @@ def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
     plan, config = MeshPlan(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
     speculation = ForcedSpeculation(
-        mesh, plan, config, users=1, capacity=capacity, chunk_size=shape.chunk_size, timeout_s=0.02
+        mesh,
+        plan,
+        config,
+        users=1,
+        capacity=capacity,
+        chunk_size=shape.chunk_size,
+        timeout_s=0.02,
+        program=shape.program(),
     )
     weights = WeightMap(config, random_state_dict(config, seed), plan)
     model = TtLlama(
@@ -98,7 +112,7 @@ def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
     )  # fmt: skip
     _fill(model, seed)
     timeline = Timeline(mesh)
-    found = {"exact": _step(model, ExactFlashDecode(shape.chunk_size), timeline, shape)}
+    found = {"exact": _step(model, ExactFlashDecode(shape), timeline, shape)}
     for rate in rates:
         speculation.hits = hit_pattern(shape.layers, rate)
         speculation.reset()

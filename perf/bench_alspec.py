@@ -31,6 +31,7 @@ from perf.files import new_file
 
 RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
+MAX_WORKERS = 2  # on that grid, beside the output and the exchange core
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 WORKER = "--worker"  # how the measuring process is started: with a file for its answer and the shape
 Span = Mapping[str, Any]
@@ -127,7 +128,8 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int]) -> str:
     parts = parts_of(steps, layers)
     lines = [
         f"{layers} layers, hidden {shape['hidden']}, MLP {shape['intermediate']}, {shape['context']} cached tokens, "
-        f"chunks of {shape['chunk_size']}; cycles of the simulated pair, fast dispatch, from a trace",
+        f"chunks of {shape['chunk_size']}, workers {shape['workers'] or 'by shapes'}; cycles of the simulated pair, "
+        "fast dispatch, from a trace",
         f"a layer without attention {parts.per_layer:.0f}, exact attention {parts.exact:.0f}, sender "
         f"{parts.sender:.0f}, receiver {parts.receiver:.0f}; outside the layers {parts.fixed:.0f}",
         f"{'hits':>6}{'step':>9}{'one row, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
@@ -235,6 +237,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--context", type=int, default=512, help="cached tokens (default 512)")
     parser.add_argument("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
     parser.add_argument("--intermediate", type=int, default=96, help="width of the MLP (default 96)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        help="cores a key/value head, of exact and speculative attention (default: by shapes)",
+    )
     parser.add_argument("--hits", type=float, nargs="+", default=list(RATES), help="hit rates, 0 to 1")
     parser.add_argument("--json", type=new_file, help="also write table and programs there")
     parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
@@ -244,6 +251,11 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(
             f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}"
         )
+    if options.workers is not None and not 1 <= options.workers <= MAX_WORKERS:
+        parser.error(
+            f"--workers must be 1 to {MAX_WORKERS}, the cores of the grid {GRID} less two of the pair's own; got "
+            f"{options.workers}"
+        )
     if options.chunk_size < 32 or options.chunk_size % 32 or options.context < 2 * options.chunk_size:
         parser.error(
             f"--chunk-size must be a multiple of 32 and --context at least twice it, got {options.chunk_size} and "
@@ -252,7 +264,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     shape = {
         "layers": options.layers, "hidden": 64, "intermediate": options.intermediate,
-        "context": options.context, "chunk_size": options.chunk_size,
+        "context": options.context, "chunk_size": options.chunk_size, "workers": options.workers,
     }  # fmt: skip
     steps = run(shape, options.hits)
     if options.json:

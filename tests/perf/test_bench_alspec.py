@@ -11,7 +11,7 @@ from perf.alspec_programs import ATTENTION, EXCHANGE, hit_pattern
 from perf.bench_alspec import chrome_trace, cycles, parts_of, report, rows
 from runtime_patches.timeline import ProgramSpan, spans_of
 
-SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64}
+SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64, "workers": None}
 
 
 def span(name: str, start: int, end: int, layer: int | None = None) -> dict:
@@ -98,6 +98,7 @@ def test_words_of_cores_become_spans_of_programs():
         (["--hits", "1.5"], "hit rates 0 to 1"),
         (["--chunk-size", "48"], "multiple of 32"),
         (["--context", "100"], "at least twice it, got 64 and 100"),
+        (["--workers", "3"], "--workers must be 1 to 2"),
         (["--trace", "/nowhere/trace.json"], "does not exist"),
     ],
 )
