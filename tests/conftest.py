@@ -27,6 +27,11 @@ from runtime_patches.simulated_n150.environment import (
 from runtime_patches.simulated_n150.grids import grid_name
 from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
 
+# Modules of checks beside the tests say what was not equal, as the tests do.
+pytest.register_assert_rewrite(
+    "tests.demo", "tests.kernels", "tests.silicon", "tests.simulated_n150", "tests.tt"
+)
+
 # A simulated chip or a mesh of eight is a process of up to a gigabyte.
 LIVE_WORKERS = 3
 _FAST = {"slow": "", "fast": " with fast dispatch"}
