@@ -16,19 +16,27 @@ from tqdm import tqdm
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.weights import load_model
 
-from . import baselines, perplexity
+from . import baselines, deviation, divergence, needle, perplexity, predictors
 from .study import Settings, Study, fill
 from .tables import Table
 from .texts import Texts
 
 TEXTS_VARIABLE = "LLAMA_ALSPEC_TEXTS"
-PARTS = {"perplexity": perplexity, "baselines": baselines}
+PARTS = {
+    "perplexity": perplexity,
+    "baselines": baselines,
+    "bound": deviation,
+    "predictors": predictors,
+    "divergence": divergence,
+    "needle": needle,
+}
 DEFAULTS = {
     "thresholds": (0.0, 0.05, 0.10, 0.15, 0.20, 0.25, float("inf")),
     "chunk_sizes": (64, 128, 256),
     "contexts": (1024, 2048),
     "windows": 2,
-    "questions": 40,
+    "questions": 24,
+    "hashes": 7,
     "new_tokens": 64,
 }
 QUICK = {
@@ -36,7 +44,8 @@ QUICK = {
     "chunk_sizes": (64,),
     "contexts": (512,),
     "windows": 1,
-    "questions": 4,
+    "questions": 3,
+    "hashes": 2,
     "new_tokens": 16,
 }
 
@@ -79,6 +88,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--tail-alignment", type=_positive, default=32, help="32 as on the device (default), 1 as in the paper")
     add("--windows", type=_positive, metavar="N", help="texts of each context")
     add("--questions", type=_positive, metavar="N", help="questions of each set")
+    add("--hashes", type=_positive, metavar="N", help="needles that are hashes, beside three facts")
     add("--new-tokens", type=_positive, metavar="N", help="tokens of a generated text")
     add("--seed", type=int, default=0, help="of what is drawn: needles, their places, the bootstrap")
     args = parser.parse_args(argv)
@@ -113,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
         tail_alignment=args.tail_alignment,
         windows=args.windows,
         questions=args.questions,
+        hashes=args.hashes,
         new_tokens=args.new_tokens,
         seed=args.seed,
     )

@@ -22,7 +22,7 @@ from .texts import Texts
 @dataclass(frozen=True)
 class Settings:
     """The values a run goes through. contexts: tokens of a text. windows: texts of each context, taken evenly from
-    the book. questions: of each set. new_tokens: of a generated text. seed: of what is drawn."""
+    the book. questions: of each set. hashes: needles beside the facts. new_tokens: of a generated text. seed: of what is drawn."""
 
     out: Path
     thresholds: tuple[float, ...]
@@ -31,16 +31,17 @@ class Settings:
     tail_alignment: int
     windows: int
     questions: int
+    hashes: int
     new_tokens: int
     seed: int
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement: the key columns of its row, and what measures the others."""
+    """One measurement: the key columns its rows share, and what measures the others, of one row or of several."""
 
     key: dict[str, object]
-    measure: Callable[[], dict[str, object]]
+    measure: Callable[[], dict[str, object] | list[dict[str, object]]]
 
 
 # Columns that compare a text under a policy with the same text under exact attention.
@@ -155,6 +156,8 @@ def fill(table: Table, cells: Sequence[Cell], done: Callable[[], None] = lambda:
     for cell in cells:
         if not table.has(cell.key):
             start = time.perf_counter()
-            values = cell.measure()
-            table.append({**cell.key, **values, "seconds": round(time.perf_counter() - start, 1)})
+            measured = cell.measure()
+            seconds = round(time.perf_counter() - start, 1)
+            rows = measured if isinstance(measured, list) else [measured]
+            table.append([{**cell.key, **row, "seconds": seconds} for row in rows])
         done()

@@ -18,7 +18,8 @@ def shown(value: object) -> str:
 
 
 class Table:
-    """A CSV file whose first columns name a measurement; each row is appended whole as soon as it is measured.
+    """A CSV file whose first columns name a measurement; its rows are appended as soon as they
+    are measured.
 
     Raises ValueError when the file has other columns: it is from another version, and is not overwritten.
     """
@@ -38,7 +39,7 @@ class Table:
                 f"{path} has the columns {', '.join(found)}; this version writes {', '.join(self.columns)}: "
                 "choose another --out, or remove the file"
             )
-        self._known = {tuple(row[key] for key in self.keys) for row in self.rows()}
+        self._known = [{key: row[key] for key in self.keys} for row in self.rows()]
 
     def rows(self) -> list[dict[str, str]]:
         """All rows, every value as its text."""
@@ -46,16 +47,18 @@ class Table:
             return list(csv.DictReader(file))
 
     def has(self, key: Mapping[str, object]) -> bool:
-        """Whether the measurement of these key columns is there."""
-        return tuple(shown(key[name]) for name in self.keys) in self._known
+        """Whether there is a row with these values in these of the key columns."""
+        wanted = {name: shown(value) for name, value in key.items()}
+        return any(all(row[name] == text for name, text in wanted.items()) for row in self._known)
 
-    def append(self, row: Mapping[str, object]) -> None:
-        """Write one row. Raises ValueError unless it has exactly the table's columns."""
-        if set(row) != set(self.columns):
-            raise ValueError(f"{self.path} takes the columns {', '.join(self.columns)}, got {', '.join(row)}")
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow([shown(row[name]) for name in self.columns])
+    def append(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Write the rows of one measurement at once. Raises ValueError unless each has exactly the table's columns."""
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        for row in rows:
+            if set(row) != set(self.columns):
+                raise ValueError(f"{self.path} takes the columns {', '.join(self.columns)}, got {', '.join(row)}")
+            writer.writerow([shown(row[name]) for name in self.columns])
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(line.getvalue())
-        self._known.add(tuple(shown(row[name]) for name in self.keys))
-
+            file.write(lines.getvalue())
+        self._known += [{name: shown(row[name]) for name in self.keys} for row in rows]
