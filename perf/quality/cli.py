@@ -16,7 +16,7 @@ from tqdm import tqdm
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.weights import load_model
 
-from . import baselines, deviation, divergence, needle, perplexity, predictors
+from . import baselines, deviation, divergence, needle, perplexity, predictors, questions
 from .study import Settings, Study, fill
 from .tables import Table
 from .texts import Texts
@@ -29,6 +29,7 @@ PARTS = {
     "predictors": predictors,
     "divergence": divergence,
     "needle": needle,
+    "questions": questions,
 }
 DEFAULTS = {
     "thresholds": (0.0, 0.05, 0.10, 0.15, 0.20, 0.25, float("inf")),
@@ -40,11 +41,11 @@ DEFAULTS = {
     "new_tokens": 64,
 }
 QUICK = {
-    "thresholds": (0.0, 0.10, 0.25, float("inf")),
+    "thresholds": (0.0, 0.10, float("inf")),
     "chunk_sizes": (64,),
-    "contexts": (512,),
+    "contexts": (384,),
     "windows": 1,
-    "questions": 3,
+    "questions": 2,
     "hashes": 2,
     "new_tokens": 16,
 }

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class Cell:
 
     key: dict[str, object]
     measure: Callable[[], dict[str, object] | list[dict[str, object]]]
+    # Key columns that tell its rows from another cell's with the same key; the rows bring their own values of them.
+    also: Mapping[str, object] = field(default_factory=dict)
 
 
 # Columns that compare a text under a policy with the same text under exact attention.
@@ -154,7 +156,7 @@ def comparison(result: TextPass, exact: TextPass, speculated_from: int) -> dict[
 def fill(table: Table, cells: Sequence[Cell], done: Callable[[], None] = lambda: None) -> None:
     """Measure the cells that the table lacks and append each; its column `seconds` is their time."""
     for cell in cells:
-        if not table.has(cell.key):
+        if not table.has({**cell.key, **cell.also}):
             start = time.perf_counter()
             measured = cell.measure()
             seconds = round(time.perf_counter() - start, 1)
