@@ -59,7 +59,9 @@ def cells(study: Study) -> Iterator[Cell]:
         here = (context, start, chunk_size, threshold)
         if here not in rates:  # the dynamic run was made by an earlier, stopped one
             dynamic(*here)
-        return static(context, start, chunk_size, readiest(acceptance(context, chunk_size, threshold), rates[here]))
+        return static(
+            context, start, chunk_size, readiest(acceptance(context, chunk_size, threshold), rates[here])
+        )
 
     def share(context: int, start: int, chunk_size: int, least: float) -> dict[str, object]:
         ready = acceptance(context, chunk_size, CALIBRATION_THRESHOLD)

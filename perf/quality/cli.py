@@ -72,7 +72,13 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The options; what is not given is taken from DEFAULTS, with --quick from QUICK."""
     parser = argparse.ArgumentParser(prog="python -m perf.quality", description=__doc__)
     add = parser.add_argument
-    add("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS), help="what to measure (default: all)")
+    add(
+        "--parts",
+        nargs="+",
+        choices=tuple(PARTS),
+        default=tuple(PARTS),
+        help="what to measure (default: all)",
+    )
     add("--quick", action="store_true", help="few and short: under three minutes on one core")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
     add(
@@ -82,11 +88,20 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help=f"folder with the book, GSM8K and Spec-Bench (default: ${TEXTS_VARIABLE}, else the project's own short "
         "texts, as --quick always takes)",
     )
-    add("--out", type=Path, help="folder of the results (default: generated/quality, with --quick quality_quick)")
+    add(
+        "--out",
+        type=Path,
+        help="folder of the results (default: generated/quality, with --quick quality_quick)",
+    )
     add("--thresholds", nargs="+", type=_threshold, metavar="X", help="of the acceptance; inf accepts all")
     add("--chunk-sizes", nargs="+", type=_positive, metavar="S", help="tokens the guess reads at either end")
     add("--contexts", nargs="+", type=_positive, metavar="N", help="tokens of a text")
-    add("--tail-alignment", type=_positive, default=32, help="32 as on the device (default), 1 as in the paper")
+    add(
+        "--tail-alignment",
+        type=_positive,
+        default=32,
+        help="32 as on the device (default), 1 as in the paper",
+    )
     add("--windows", type=_positive, metavar="N", help="texts of each context")
     add("--questions", type=_positive, metavar="N", help="questions of each set")
     add("--hashes", type=_positive, metavar="N", help="needles that are hashes, beside three facts")

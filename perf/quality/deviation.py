@@ -5,7 +5,7 @@
 A text is run exactly and under attention-level speculation, and the residual stream of both is kept. All norms are over
 the whole text (tokens and channels in one vector), so that attention, which reads earlier tokens, is a function of what
 is compared and the triangle inequalities hold as they stand. The constants are those of this very run (ratios of
-differences), hence lower bounds of the true Lipschitz constants: a bound from them is the best that appendix A can give.
+differences), hence lower bounds of the true Lipschitz constants: a bound from them is the best appendix A can give.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def recorded_pass(
     """A text's pass, and its residual stream, put together from what attention and MLP add in each layer."""
     added: dict[str, list[list[torch.Tensor]]] = {name: [[] for _ in model.layers] for name in ("o", "down")}
     handles = [
-        getattr(layer, name).register_forward_hook(lambda _, __, out, kept=added[name][index]: kept.append(out))
+        getattr(layer, name).register_forward_hook(
+            lambda _, __, out, kept=added[name][index]: kept.append(out)
+        )
         for index, layer in enumerate(model.layers)
         for name in added
     ]
@@ -100,7 +102,12 @@ def _norm(x: torch.Tensor) -> float:
 
 
 def measured(
-    model: ReferenceLlama, exact: Stream, ids: list[int], threshold: float, chunk_size: int, tail_alignment: int
+    model: ReferenceLlama,
+    exact: Stream,
+    ids: list[int],
+    threshold: float,
+    chunk_size: int,
+    tail_alignment: int,
 ) -> dict[str, object]:
     """The columns VALUES but `seconds` for one text. Every figure but hit rate and constants is relative to the norm
     of the exact state behind the last layer."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Needles in a haystack (ALSpec paper, appendix G): seven MD5 hashes and three made-up facts at random places of a text.
+"""Needles in a haystack (ALSpec paper, appendix G): seven MD5 hashes and three made-up facts at random places.
 
 The text is prefilled exactly; question and answer are decode steps. The paper asks for all ten in one prompt and reads
 what a model of 8B writes. Here each is asked by itself, as a sentence to complete: smaller models follow no list. An
@@ -82,7 +82,9 @@ def cells(study: Study) -> Iterator[Cell]:
             right = [a == b for a, b in zip(said, wanted)]
             rows.append(
                 {
-                    "needle": f"fact {number + 1}" if number < len(FACTS) else f"hash {number + 1 - len(FACTS)}",
+                    "needle": f"fact {number + 1}"
+                    if number < len(FACTS)
+                    else f"hash {number + 1 - len(FACTS)}",
                     "right": int(all(right)),
                     "tokens_right": sum(right) / len(right),
                     "loss": float(result.losses[len(question) - 1 :].double().mean()),

@@ -84,7 +84,11 @@ class ComparedGuesses(AttentionPolicy):
         padded = torch.nn.functional.pad(weights.sum(1), (0, tiles * TILE - weights.shape[-1]))
         mass = padded.unflatten(-1, (tiles, TILE)).sum(-1)  # [kv_heads, t, tiles]
         keys = self.cache.keys[layer][0, :, : weights.shape[-1]].float().norm(dim=-1)
-        norm = torch.nn.functional.pad(keys, (0, tiles * TILE - keys.shape[1])).unflatten(-1, (tiles, TILE)).mean(-1)
+        norm = (
+            torch.nn.functional.pad(keys, (0, tiles * TILE - keys.shape[1]))
+            .unflatten(-1, (tiles, TILE))
+            .mean(-1)
+        )
         norm = norm[:, None].expand_as(mass)
         before = self._mass.get(layer, torch.zeros_like(mass[:, :1]))
         before = torch.nn.functional.pad(before, (0, tiles - before.shape[-1]))

@@ -22,7 +22,8 @@ from .texts import Texts
 @dataclass(frozen=True)
 class Settings:
     """The values a run goes through. contexts: tokens of a text. windows: texts of each context, taken evenly from
-    the book. questions: of each set. hashes: needles beside the facts. new_tokens: of a generated text. seed: of what is drawn."""
+    the book. questions: of each set. hashes: needles beside the facts. new_tokens: of a generated text. seed: of what
+    is drawn."""
 
     out: Path
     thresholds: tuple[float, ...]
@@ -102,7 +103,9 @@ class Study:
             self._exact = (key, text_pass(self.loaded.model, self.window(context, start)))
         return self._exact[1]
 
-    def compared(self, context: int, start: int, policy: AttentionPolicy) -> tuple[TextPass, dict[str, object]]:
+    def compared(
+        self, context: int, start: int, policy: AttentionPolicy
+    ) -> tuple[TextPass, dict[str, object]]:
         """A window under `policy`, and its columns COMPARED with exact attention; hit_rate is that of attention-level
         speculation, to be filled in for other policies."""
         exact = self.exact(context, start)
@@ -117,11 +120,11 @@ class Study:
         return dict(zip(KEYS, (*values, self.settings.tail_alignment)))
 
     def contexts_with(self, chunk_size: int) -> Iterator[tuple[int, int]]:
-        """(context, start of the window) where a guess of this chunk size differs from exact attention for some token."""
+        """(context, start) of the windows in which a guess of this chunk size is none of the whole text."""
         for context in self.settings.contexts:
             if context > 2 * chunk_size:
-                for window in self.starts(context)[:-1]:
-                    yield context, window
+                for start in self.starts(context)[:-1]:
+                    yield context, start
 
 
 # start: the window's first token in the long text.

@@ -69,7 +69,9 @@ def test_it_continues_behind_a_cache(tiny) -> None:
     torch.testing.assert_close(behind.losses, text_pass(tiny, ids).losses[50:], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("count,message", [(1, "at least 2 tokens.*got 1"), (300, "300 tokens is beyond.*256")])
+@pytest.mark.parametrize(
+    "count,message", [(1, "at least 2 tokens.*got 1"), (300, "300 tokens is beyond.*256")]
+)
 def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         text_pass(tiny, random_tokens(count))

@@ -55,7 +55,8 @@ def plain_run(
         name = f"model.layers.{layer}"
         h = norm(x, f"{name}.input_layernorm.weight")
         q, k, v = (
-            (h @ weights[f"{name}.self_attn.{letter}_proj.weight"].T).view(total, -1, size) for letter in "qkv"
+            (h @ weights[f"{name}.self_attn.{letter}_proj.weight"].T).view(total, -1, size)
+            for letter in "qkv"
         )
         q, k = turn(q), turn(k)
         rows = []
