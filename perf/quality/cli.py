@@ -31,6 +31,8 @@ PARTS = {
     "needle": needle,
     "questions": questions,
 }
+# Drawn from what is in the output folder, whatever run measured it.
+PICTURES = "pictures"
 DEFAULTS = {
     "thresholds": (0.0, 0.05, 0.10, 0.15, 0.20, 0.25, float("inf")),
     "chunk_sizes": (64, 128, 256),
@@ -75,8 +77,8 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add(
         "--parts",
         nargs="+",
-        choices=tuple(PARTS),
-        default=tuple(PARTS),
+        choices=(*PARTS, PICTURES),
+        default=(*PARTS, PICTURES),
         help="what to measure (default: all)",
     )
     add("--quick", action="store_true", help="few and short: under three minutes on one core")
@@ -145,11 +147,22 @@ def run(args: argparse.Namespace) -> int:
     )
     texts = Texts(None if args.quick or args.data is None else Path(args.data))
     study = Study(load_model(args.model), texts, settings)
-    for name in args.parts:
+    for name in (name for name in args.parts if name != PICTURES):
         part = PARTS[name]
         table = Table(settings.out / f"{name}.csv", part.KEY, part.VALUES)
         cells = list(part.cells(study))
         with tqdm(total=len(cells), desc=name, unit="cell", disable=not sys.stderr.isatty()) as bar:
             fill(table, cells, lambda: bar.update())
         logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
+    if PICTURES in args.parts:
+        from .pictures import draw  # matplotlib takes a second to import
+
+        measured = {path.stem: path for path in settings.out.glob("*.csv")}
+        tables = {
+            name: Table(measured[name], part.KEY, part.VALUES)
+            for name, part in PARTS.items()
+            if name in measured
+        }
+        for file in draw(study, tables):
+            logger.info("drawn: {}", file)
     return 0
