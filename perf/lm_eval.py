@@ -18,6 +18,7 @@ from pathlib import Path
 from loguru import logger
 
 from models.llama31_8b.demo.options import ATTENTIONS, AUTO, DemoOptions, UserError
+from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.weights import load_model
 from perf.files import new_file
 
@@ -78,6 +79,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 
     if (args.static_layers is None) == (args.attention == "static"):
         raise UserError("--attention static and --static-layers go together")
+    check_threshold(args.threshold)
     options = DemoOptions(
         attention=args.attention,
         threshold=args.threshold,
