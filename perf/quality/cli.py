@@ -154,6 +154,8 @@ def run(args: argparse.Namespace) -> int:
         with tqdm(total=len(cells), desc=name, unit="cell", disable=not sys.stderr.isatty()) as bar:
             fill(table, cells, lambda: bar.update())
         logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
+        if name == "questions":
+            summarise(table, settings)
     if PICTURES in args.parts:
         from .pictures import draw  # matplotlib takes a second to import
 
@@ -166,3 +168,12 @@ def run(args: argparse.Namespace) -> int:
         for file in draw(study, tables):
             logger.info("drawn: {}", file)
     return 0
+
+
+def summarise(table: Table, settings: Settings) -> None:
+    """accuracy.csv anew: the questions measured so far, with their intervals."""
+    path = settings.out / "accuracy.csv"
+    path.unlink(missing_ok=True)
+    Table(path, questions.ACCURACY, questions.INTERVALS).append(
+        questions.accuracy(table.rows(), settings.seed)
+    )

@@ -23,6 +23,7 @@ import torch
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.kv_cache import KVCache
 
+from .bootstrap import interval
 from .forward import text_pass
 from .study import Cell, Study
 
@@ -177,3 +178,42 @@ def _references(study: Study, chunk_size: int, threshold: float) -> list[dict[st
         losses, agree = asked.score("\n", str(reference_text(question)))
         rows.append(_row("spec_bench", question["question_id"], float(agree.double().mean()), losses))
     return rows
+
+
+ACCURACY = ("model", "text", "chunk_size", "tail_alignment", "threshold", "set", "questions")
+INTERVALS = ("right", "right_low", "right_high", "change", "change_low", "change_high", "loss", "loss_change")
+
+
+def accuracy(rows: Sequence[dict[str, str]], seed: int) -> list[dict[str, object]]:
+    """Means over the questions of each set by chunk size and threshold, with 95 % bootstrap intervals.
+
+    change: of the share that is right, question by question, from the smallest threshold of the run (0: exact
+    attention), on which the intervals of the change and loss_change are paired.
+    """
+    groups: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in ACCURACY[:-1]), {})[row["question"]] = row
+    found = []
+    for key, mine in groups.items():
+        same = [other for other in groups if other[:4] == key[:4] and other[5] == key[5]]
+        base = groups[min(same, key=lambda other: float(other[4]))]
+        shared = [question for question in mine if question in base]
+        right = [float(row["right"]) for row in mine.values()]
+        change = [float(mine[q]["right"]) - float(base[q]["right"]) for q in shared]
+        losses = [float(row["loss"]) for row in mine.values() if row["loss"]]
+        changes = [float(mine[q]["loss"]) - float(base[q]["loss"]) for q in shared if mine[q]["loss"]]
+        (low, high), (change_low, change_high) = (interval(values, seed=seed) for values in (right, change))
+        found.append(
+            {
+                **dict(zip(ACCURACY, (*key, len(mine)))),
+                "right": sum(right) / len(right),
+                "right_low": low,
+                "right_high": high,
+                "change": sum(change) / len(change),
+                "change_low": change_low,
+                "change_high": change_high,
+                "loss": sum(losses) / len(losses) if losses else None,
+                "loss_change": sum(changes) / len(changes) if changes else None,
+            }
+        )
+    return found

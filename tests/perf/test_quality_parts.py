@@ -131,8 +131,8 @@ def test_the_last_steps_mass_is_that_of_the_token_before(tiny):
     ids, cache = random_tokens(200, seed=6), tiny.new_cache(1, 200)
     whole = predictors.ComparedGuesses(cache, (96,))
     text_pass(tiny, ids, whole, cache=cache)
-    single, cache = predictors.ComparedGuesses(tiny.new_cache(1, 200), (96,)), None
-    single.cache = cache = tiny.new_cache(1, 200)
+    cache = tiny.new_cache(1, 200)
+    single = predictors.ComparedGuesses(cache, (96,))
     for start in range(0, 200, 50):  # other blocks, the same ranking
         tiny.forward(torch.tensor([ids[start : start + 50]]), cache, policy=single)
 
@@ -191,6 +191,23 @@ def test_categories_take_turns_and_need_a_reference():
     ]
     assert [q["question_id"] for q in questions.by_category(asked, 9)] == [1, 4, 5, 2]
     assert questions.reference_text(asked[4]) == "z"
+
+
+def test_accuracy_is_compared_question_by_question():
+    head = dict(model="m", text="t", chunk_size="64", tail_alignment="32", set="s", tokens="3")
+    rows = [
+        dict(head, threshold=threshold, question=str(n), right=str(right), loss=loss)
+        for threshold, answers, loss in (
+            ("0.1", (1, 0, 0), "2.5"),
+            ("0", (1, 1, 0), "2"),
+            ("inf", (0, 0, 0), ""),
+        )
+        for n, right in enumerate(answers)
+    ]
+    some, exact, sink = questions.accuracy(rows, seed=0)
+    assert exact["right"] == pytest.approx(2 / 3) and exact["change"] == 0 == exact["change_high"]
+    assert some["change"] == pytest.approx(-1 / 3) and some["change_low"] == -1 and some["change_high"] == 0
+    assert some["loss_change"] == 0.5 and sink["loss"] is None and sink["right_high"] == 0
 
 
 def test_the_interval_covers_the_mean_and_knows_certainty():
