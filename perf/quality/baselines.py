@@ -10,7 +10,7 @@ it on those whose acceptance exceeds p (the paper: p = 0.8). `sink` takes it eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from models.llama31_8b.reference.alspec.policies import (
     ALSpecAttention,
@@ -45,14 +45,14 @@ def cells(study: Study) -> Iterator[Cell]:
     def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
         policy = ALSpecAttention(threshold, chunk_size, settings.tail_alignment)
         window = study.window(context, study.starts(context)[-1])
-        return tuple(text_pass(study.loaded.model, window, policy).hit_rate_by_layer())
+        return tuple(text_pass(study.loaded.model, window, policy).hit_rate_by_layer() or ())
 
-    rates: dict[tuple, float] = {}
+    rates: dict[tuple[int, int, int, float], float] = {}
 
     def dynamic(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
         policy = ALSpecAttention(threshold, chunk_size, settings.tail_alignment)
-        _, columns = study.compared(context, start, policy)
-        rates[context, start, chunk_size, threshold] = columns["hit_rate"]
+        result, columns = study.compared(context, start, policy)
+        rates[context, start, chunk_size, threshold] = result.hit_rate() or 0.0
         return {**columns, "layers": ""}
 
     def matched(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
@@ -86,9 +86,8 @@ def cells(study: Study) -> Iterator[Cell]:
         ("share", share, SHARES),
         ("sink", sink, (float("inf"),)),
     ]
-    for chunk_size in settings.chunk_sizes:
-        for context, start in study.contexts_with(chunk_size):
-            for method, run, parameters in kinds:
-                for parameter in parameters:
-                    key = {**study.key(context, start, chunk_size), "method": method, "parameter": parameter}
-                    yield Cell(key, lambda run=run, p=parameter, at=(context, start, chunk_size): run(*at, p))
+    for place in study.places():
+        for method, run, parameters in kinds:
+            for parameter in parameters:
+                key = {**study.key(*place), "method": method, "parameter": parameter}
+                yield Cell(key, partial(run, *place, parameter))

@@ -23,5 +23,5 @@ def interval(
         raise ValueError(f"level must be between 0 and 1, got {level}")
     data = np.asarray(values, dtype=float)
     picks = np.random.default_rng(seed).integers(0, len(data), (draws, len(data)))
-    low, high = np.quantile(data[picks].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    means = data[picks].mean(axis=1)
+    return float(np.quantile(means, (1 - level) / 2)), float(np.quantile(means, (1 + level) / 2))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -169,10 +169,6 @@ def cells(study: Study) -> Iterator[Cell]:
         ids = study.window(context, start)
         return measured(model, exact(context, start), ids, threshold, chunk_size, settings.tail_alignment)
 
-    for context in settings.contexts:
-        for start in study.starts(context)[:-1]:
-            for chunk_size in settings.chunk_sizes:
-                if context > 2 * chunk_size:
-                    for threshold in (t for t in settings.thresholds if t > 0):
-                        key = {**study.key(context, start, chunk_size), "threshold": threshold}
-                        yield Cell(key, lambda at=(context, start, chunk_size, threshold): measure(*at))
+    for place in study.places():
+        for threshold in (t for t in settings.thresholds if t > 0):
+            yield Cell({**study.key(*place), "threshold": threshold}, partial(measure, *place, threshold))

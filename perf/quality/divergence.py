@@ -9,7 +9,7 @@ first choice that differs is where its own text would. The prompt is prefilled e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 
@@ -63,12 +63,6 @@ def cells(study: Study) -> Iterator[Cell]:
     for context in settings.contexts:
         if context <= settings.new_tokens + 1:
             raise ValueError(f"a context of {context} tokens has no room for {settings.new_tokens} new ones")
-        for start in study.starts(context)[:-1]:
-            for chunk_size in settings.chunk_sizes:
-                if context - settings.new_tokens - 1 >= 2 * chunk_size:
-                    for threshold in settings.thresholds:
-                        at = (context, start, chunk_size, threshold)
-                        yield Cell(
-                            {**study.key(context, start, chunk_size), "threshold": threshold},
-                            lambda at=at: measure(*at),
-                        )
+    for place in study.places(room=settings.new_tokens):
+        for threshold in settings.thresholds:
+            yield Cell({**study.key(*place), "threshold": threshold}, partial(measure, *place, threshold))

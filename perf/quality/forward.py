@@ -54,7 +54,7 @@ class TextPass:
 
     def hit_rate_by_layer(self) -> list[float] | None:
         """[layers] hit rates; None as in hit_rate."""
-        if self.hit_rate() is None:
+        if self.accepted is None or self.hit_rate() is None:
             return None
         return self.accepted[:, self.verified].double().mean(1).tolist()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.kv_cache import KVCache
@@ -93,14 +93,7 @@ def cells(study: Study) -> Iterator[Cell]:
             )
         return rows
 
-    for context in settings.contexts:
-        for start in study.starts(context)[:-1]:
-            for chunk_size in settings.chunk_sizes:
-                if context >= 2 * chunk_size:
-                    for threshold in settings.thresholds:
-                        key = {
-                            **study.key(context, start, chunk_size),
-                            "seed": settings.seed,
-                            "threshold": threshold,
-                        }
-                        yield Cell(key, lambda at=(context, start, chunk_size, threshold): measure(*at))
+    for place in study.places():
+        for threshold in settings.thresholds:
+            key = {**study.key(*place), "seed": settings.seed, "threshold": threshold}
+            yield Cell(key, partial(measure, *place, threshold))

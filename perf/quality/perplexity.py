@@ -16,13 +16,9 @@ VALUES = (*COMPARED, "hit_rate_by_layer", "seconds")
 
 def cells(study: Study) -> Iterator[Cell]:
     """One cell a context, start, chunk size and threshold, contexts in the outer loop: each has one exact pass."""
-    settings = study.settings
-    for context in settings.contexts:
-        for start in study.starts(context)[:-1]:
-            for chunk_size in settings.chunk_sizes:
-                if context > 2 * chunk_size:  # else no token speculates
-                    for threshold in settings.thresholds:
-                        yield _cell(study, context, start, chunk_size, threshold)
+    for place in study.places():
+        for threshold in study.settings.thresholds:
+            yield _cell(study, *place, threshold)
 
 
 def _cell(study: Study, context: int, start: int, chunk_size: int, threshold: float) -> Cell:

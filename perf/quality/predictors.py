@@ -10,6 +10,7 @@ boundary behind the query, and whole tiles of 32 in between, chosen for each key
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -119,7 +120,7 @@ def _read(
     start = tail_start(cached, last, TILE)[:, None]
     keys = torch.arange(slots)
     ends = ((keys < first) | (keys >= start))[None]
-    if not middle:
+    if predictor.score is None or not middle:
         return ends
     rank = ranking[predictor.score]
     tile = torch.arange(rank.shape[-1]) * TILE
@@ -142,7 +143,7 @@ def cells(study: Study) -> Iterator[Cell]:
                 "context": context,
                 "start": start,
             }
-            yield Cell(key, lambda at=(context, start), budgets=budgets: _measure(study, *at, budgets))
+            yield Cell(key, partial(_measure, study, context, start, budgets))
 
 
 def _measure(study: Study, context: int, start: int, budgets: tuple[int, ...]) -> list[dict[str, object]]:

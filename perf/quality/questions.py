@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 
 import torch
@@ -129,11 +130,7 @@ def cells(study: Study) -> Iterator[Cell]:
                     "tail_alignment": study.settings.tail_alignment,
                     "threshold": threshold,
                 }
-                yield Cell(
-                    key,
-                    lambda measure=measure, at=(chunk_size, threshold): measure(study, *at),
-                    also={"set": name},
-                )
+                yield Cell(key, partial(measure, study, chunk_size, threshold), also={"set": name})
 
 
 def _row(name: str, question: object, right: float, losses: torch.Tensor | None) -> dict[str, object]:

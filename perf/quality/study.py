@@ -119,12 +119,14 @@ class Study:
         values = (self.loaded.config.name, self.texts.name, context, start, chunk_size)
         return dict(zip(KEYS, (*values, self.settings.tail_alignment)))
 
-    def contexts_with(self, chunk_size: int) -> Iterator[tuple[int, int]]:
-        """(context, start) of the windows in which a guess of this chunk size is none of the whole text."""
+    def places(self, room: int = 0) -> Iterator[tuple[int, int, int]]:
+        """(context, start, chunk size) of every measurement on a window: where some token behind the first
+        context - room has more than 2S tokens cached, so that the guess is none of the whole text."""
         for context in self.settings.contexts:
-            if context > 2 * chunk_size:
-                for start in self.starts(context)[:-1]:
-                    yield context, start
+            for start in self.starts(context)[:-1]:
+                for chunk_size in self.settings.chunk_sizes:
+                    if context - room > 2 * chunk_size:
+                        yield context, start, chunk_size
 
 
 # start: the window's first token in the long text.
@@ -138,6 +140,9 @@ def comparison(result: TextPass, exact: TextPass, speculated_from: int) -> dict[
     agreement (share of equal likeliest tokens) and deviation (median of ||h~ - h|| / ||h|| after the final norm)
     are over the tokens with 2S and more cached, those that speculate; perplexities are over the whole text.
     """
+    assert result.divergence is not None and result.exact_choices is not None, (
+        "made with the exact pass's states"
+    )
     late = slice(speculated_from - 1, None)
     change = (result.losses - exact.losses)[late].double()
     moved = torch.linalg.vector_norm(result.states - exact.states, dim=1)[late]

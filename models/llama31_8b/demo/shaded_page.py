@@ -101,7 +101,8 @@ def _heat_map(tokens: Sequence[ShadedToken]) -> str:
     if not layers:
         return "<p>No layer speculated: fewer than two chunks were cached.</p>"
     width, height = len(tokens) * _CELL, layers * _CELL
-    dark, light = [], []
+    dark: list[str] = []
+    light: list[str] = []
     for x, token in enumerate(tokens):
         for y, accepted in enumerate(token.accepted or ()):
             (light if accepted else dark).append(f"M{x * _CELL} {y * _CELL}h{_CELL}v{_CELL}h-{_CELL}z")
