@@ -30,6 +30,7 @@ def draw(study: Study, tables: dict[str, Table]) -> list[Path]:
     folder = study.settings.out
     files = []
     rows = tables["perplexity"].rows() if "perplexity" in tables else []
+    rows = [row for row in rows if row["tail_alignment"] == str(study.settings.tail_alignment)]
     if rows:
         files += [layers(rows, folder / "layers.png"), thresholds(rows, folder / "thresholds.png")]
     if "predictors" in tables and (rows := tables["predictors"].rows()):
