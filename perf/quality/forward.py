@@ -9,7 +9,7 @@ first and last keys), so a text takes one pass of chunks and no token-by-token l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -77,12 +77,11 @@ def text_pass(
     policy: AttentionPolicy | None = None,
     exact_states: torch.Tensor | None = None,
     cache: KVCache | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> TextPass:
     """Every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
 
     exact_states: states of the exact pass over the same text, to compare with. cache: continue behind what it holds
-    for one user; the text is written to it. progress(n): n more tokens are done.
+    for one user; the text is written to it.
     Raises ValueError for a text shorter than 2 tokens or longer than the context, or for states of another length.
     """
     behind = 0 if cache is None else int(cache.lengths[0])
@@ -105,8 +104,6 @@ def text_pass(
             exact = F.log_softmax(model.head(exact_states[block].to(model.dtype)).float(), dim=-1)
             divergence.append(F.kl_div(scores, exact, log_target=True, reduction="none").sum(-1))
             exact_choices.append(exact.argmax(-1))
-        if progress is not None:
-            progress(block.stop - block.start)
     accepted = verified = None
     if policy is not None and policy.statistics is not None:
         steps = policy.statistics.steps[first:]

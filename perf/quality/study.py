@@ -69,7 +69,6 @@ class Study:
     loaded: LoadedModel
     texts: Texts
     settings: Settings
-    progress: Callable[[int], None] = lambda count: None
     _exact: tuple[object, TextPass] | None = field(default=None, repr=False)
 
     @property
@@ -109,9 +108,7 @@ class Study:
         """A window under `policy`, and its columns COMPARED with exact attention; hit_rate is that of attention-level
         speculation, to be filled in for other policies."""
         exact = self.exact(context, start)
-        result = text_pass(
-            self.loaded.model, self.window(context, start), policy, exact.states, progress=self.progress
-        )
+        result = text_pass(self.loaded.model, self.window(context, start), policy, exact.states)
         return result, comparison(result, exact, 2 * policy.chunk_size)
 
     def key(self, context: int, start: int, chunk_size: int) -> dict[str, object]:
