@@ -42,10 +42,10 @@ class PolicyLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        """Stands before a text that has no context. Raises ValueError for a model without an end of text."""
+        """The end of text. Raises ValueError for a model that has none."""
         ids = sorted(self.loaded.tokenizer.eos_token_ids)
         if not ids:
-            raise ValueError(f"{self.loaded.source} has no end-of-text token to put before an empty context")
+            raise ValueError(f"{self.loaded.source} has no end-of-text token")
         return ids[0]
 
     @property
@@ -53,8 +53,20 @@ class PolicyLM(TemplateLM):
         """Part of lm-eval's cache keys."""
         return self.loaded.source.replace("/", "__")
 
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands before a text without context: the BOS where text begins with one, else the end of text."""
+        tokenizer = self.loaded.tokenizer
+        return tokenizer.bos_token_id if tokenizer.adds_bos else self.eot_token_id
+
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: object) -> list[int]:
-        return self.loaded.tokenizer.encode(string, add_bos=add_special_tokens)
+        """Ids of a text, which may begin with the BOS written out, as chat templates do: there is one of it then."""
+        tokenizer = self.loaded.tokenizer
+        ids = tokenizer.encode(string, add_bos=False)
+        begun = bool(ids) and ids[0] == tokenizer.bos_token_id
+        if add_special_tokens is False or begun or not tokenizer.adds_bos:
+            return ids
+        return tokenizer.encode(string, add_bos=True)
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True

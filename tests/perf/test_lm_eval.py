@@ -113,6 +113,27 @@ def test_likelihoods_are_those_of_the_model(model, tasks):
     assert found == pytest.approx(sum(float(logits[0, p, whole[p + 1]]) for p in places), abs=1e-3)
 
 
+def test_a_text_begins_with_one_bos_even_when_it_is_written_out(tasks):
+    from types import SimpleNamespace
+
+    from models.llama31_8b.reference.alspec.policies import ExactAttention
+    from perf.quality.harness import PolicyLM
+
+    class WithBos:
+        """Ids are characters, 1 the BOS, written <s>."""
+
+        bos_token_id, adds_bos, eos_token_ids = 1, True, (2,)
+
+        def encode(self, text, add_bos=None):
+            ids = [1] * text.startswith("<s>") + [ord(letter) for letter in text.removeprefix("<s>")]
+            return [1, *ids] if add_bos else ids
+
+    lm = PolicyLM(SimpleNamespace(tokenizer=WithBos(), source="x"), ExactAttention())
+    assert lm.tok_encode("ab") == lm.tok_encode("<s>ab") == [1, 97, 98]
+    assert lm.tok_encode("ab", add_special_tokens=False) == [97, 98]
+    assert lm.prefix_token_id == 1 and lm.eot_token_id == 2
+
+
 def test_unknown_tasks_and_layers_without_a_policy_are_refused(model, tasks, capsys):
     given = ["--model", model, "--include-path", str(tasks)]
     assert command.main(["--tasks", "no_such_task", *given]) == 2
