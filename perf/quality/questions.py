@@ -95,14 +95,22 @@ class Asked:
         text_pass(self.model, ids, self.policy, cache=self.cache)
         self.prefix = len(ids)
 
-    def score(self, before: str, answer: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """(losses, greedy choices that agree) of the answer's tokens behind prefix and `before`: [tokens] both."""
+    def score(self, before: str, answers: Sequence[str]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """For each answer (losses, greedy choices that agree) of its tokens behind prefix and `before`, which is read
+        once: [tokens] both."""
         head = self.tokenizer.encode(before, add_bos=False)
-        tail = self.tokenizer.encode(answer, add_bos=False)
-        result = text_pass(self.model, head + tail, self.policy, cache=self.cache)
+        if len(head) > 2:  # a pass takes two tokens and more
+            text_pass(self.model, head[:-1], self.policy, cache=self.cache)
+            head = head[-1:]
+        behind, found = int(self.cache.lengths[0]), []
+        for answer in answers:
+            tail = self.tokenizer.encode(answer, add_bos=False)
+            result = text_pass(self.model, head + tail, self.policy, cache=self.cache)
+            self.cache.truncate(behind)
+            agree = result.choices[len(head) - 1 : -1] == torch.tensor(tail)
+            found.append((result.losses[len(head) - 1 :].double(), agree))
         self.cache.truncate(self.prefix)
-        agree = result.choices[len(head) - 1 : -1] == torch.tensor(tail)
-        return result.losses[len(head) - 1 :].double(), agree
+        return found
 
     def write(self, before: str, new_tokens: int) -> str:
         """Greedy text behind prefix and `before`."""
@@ -154,16 +162,17 @@ def _word_problems(study: Study, chunk_size: int, threshold: float) -> list[dict
     rows = []
     for number, problem in enumerate(problems[SHOTS : SHOTS + settings.questions], SHOTS):
         before, solution = problem_text(problem), solution_text(problem)
-        losses, agree = asked.score(before, solution)
+        ((losses, agree),) = asked.score(before, [solution])
         rows.append(_row("gsm8k solution", number, float(agree.double().mean()), losses))
+        numbers = [f" {option}" for option in options(problem, problems, settings.seed)]
         worked = before + solution[: solution.rindex("####") + 4]
-        right, *wrong = options(problem, problems, settings.seed)
-        losses, agree = asked.score(worked, f" {right}")
+        (losses, agree), *others = asked.score(worked, numbers)
         rows.append(_row("gsm8k short", number, float(agree.all()), losses))
-        best = min(float(asked.score(worked, f" {option}")[0].sum()) for option in wrong)
-        rows.append(_row("gsm8k choice", number, float(losses.sum() < best), losses))
+        likeliest = losses.sum() < min(other.sum() for other, _ in others)
+        rows.append(_row("gsm8k choice", number, float(likeliest), losses))
         said = asked.write(before, settings.new_tokens)
-        rows.append(_row("gsm8k written", number, float(final_number(said) == right), None))
+        written = final_number(said) == final_number(problem["answer"])
+        rows.append(_row("gsm8k written", number, float(written), None))
     return rows
 
 
@@ -172,7 +181,7 @@ def _references(study: Study, chunk_size: int, threshold: float) -> list[dict[st
     for question in by_category(study.texts.spec_bench(), study.settings.questions):
         prompt = f"Question: {question['turns'][0]}\nAnswer:"
         asked = Asked(study, prompt, 1024, chunk_size, threshold)
-        losses, agree = asked.score("\n", str(reference_text(question)))
+        ((losses, agree),) = asked.score("\n", [str(reference_text(question))])
         rows.append(_row("spec_bench", question["question_id"], float(agree.double().mean()), losses))
     return rows
 
