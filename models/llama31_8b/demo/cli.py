@@ -57,6 +57,7 @@ def _run(options: DemoOptions) -> int:
     backend.SUPPORT.check(options)
     text = options.prompt_text() if backend.SUPPORT.reads_prompt else None
     backend.SUPPORT.check_text(text)
+    backend.SUPPORT.check_page(options, text)
     # Torch takes seconds to import: nothing above needs it but the option values.
     from ..config import UnsupportedModelError
     from ..errors import ContextLengthError, ModelLoadError
@@ -201,6 +202,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--json", action="store_true", help="print one JSON object on standard output when done"
     )
+    group.add_argument(
+        "--html", metavar="FILE",
+        help="write a page that shades every token of the text by how many layers took the guess, for --attention "
+        "alspec",
+    )  # fmt: skip
 
 
 def parse(argv: list[str] | None = None) -> DemoOptions:

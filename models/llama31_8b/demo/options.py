@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import asdict, dataclass, fields
@@ -66,6 +67,7 @@ class DemoOptions:
     precision_overrides: str | None = None
     sample_on: str | None = None
     json: bool = False
+    html: str | None = None
     # Names of the options that were given; what differs from the defaults when None is given.
     given: frozenset[str] | None = None
 
@@ -95,6 +97,7 @@ class DemoOptions:
             raise UserError("--stop takes a text of at least one character")
         self._check_drafting()
         self._check_device()
+        self._check_page()
 
     def _check_device(self) -> None:
         _one_of("device", self.device, DEVICES)
@@ -107,6 +110,18 @@ class DemoOptions:
                 MeshPlan.parse(self.mesh)
             except MeshError as error:
                 raise UserError(f"--mesh: {error}") from error
+
+    def _check_page(self) -> None:
+        """Before any work, that the file of --html can be written."""
+        if self.html is None:
+            return
+        path = Path(self.html)
+        if not self.html or path.is_dir():
+            raise UserError(f"--html takes a file to write, got {self.html!r}")
+        if not path.parent.is_dir():
+            raise UserError(f"--html {self.html}: there is no folder {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise UserError(f"--html {self.html} cannot be written")
 
     def _differing(self) -> list[str]:
         """The options that have another value than the default."""

@@ -56,6 +56,10 @@ class Support:
             )
         if "static_layers" in options.given and attention != "static":
             raise UserError(f"--static-layers needs --attention static, got --attention {attention}")
+        if options.html is not None and attention != "alspec":
+            raise UserError(
+                f"--html shows what --attention alspec accepts; this run has {attention} attention"
+            )
         unused = [name for name in _SAMPLING if not (self.seeds_weights and name == "seed")]
         if options.temperature == 0 and (asked := options.flags(*unused)):
             raise UserError(
@@ -66,6 +70,11 @@ class Support:
         """Raises UserError when there is no prompt, so a conversation is asked for, and this backend has none."""
         if text is None and self.reads_prompt and self.chat is not None:
             raise self._refusal("chat", self.chat)
+
+    def check_page(self, options: DemoOptions, text: str | None) -> None:
+        """Raises UserError for --html with a conversation."""
+        if text is None and self.reads_prompt and options.html is not None:
+            raise UserError("--html shows one text: give --prompt or --prompt-file, or pipe one in")
 
     def _refusal(self, what: str, why: str) -> UserError:
         return UserError(f"{what} does not go with --device {self.device}: {why}")

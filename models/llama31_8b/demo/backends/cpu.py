@@ -76,4 +76,28 @@ def run_once(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy,
         statistics=policy.statistics,
     )
     show_result(loaded, options, result, report, interrupted=callback.asked)
+    if options.html is not None:
+        write_page(loaded, options, policy, ids, result.token_ids[0])
     return 130 if callback.asked else 0
+
+
+def write_page(
+    loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, prompt: list[int], tokens: list[int]
+) -> None:
+    """The page of --html. The first token comes of the prefill, where nothing speculates."""
+    from pathlib import Path
+
+    from ..shaded_page import shaded_page, shaded_tokens
+
+    statistics = policy.statistics
+    assert statistics is not None, "Support.check lets --html through with alspec attention only"
+    path, rate = Path(str(options.html)), statistics.hit_rate
+    facts = {
+        "model": loaded.source,
+        "threshold": f"{options.threshold:g}",
+        "chunk size": str(options.chunk_size),
+        "hit rate": "nothing verified" if rate is None else f"{rate:.1%}",
+    }
+    shaded = shaded_tokens(loaded.tokenizer, tokens, [None, *statistics.decisions_per_token()])
+    path.write_text(shaded_page(facts, loaded.tokenizer.decode(prompt), shaded), encoding="utf-8")
+    logger.info("the text, shaded: {}", path)

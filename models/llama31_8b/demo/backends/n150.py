@@ -50,6 +50,7 @@ SUPPORT = Support(
     refused={
         "tail_alignment": "a chip reads whole tiles of 32 tokens",
         "layers": "the first layers alone write no text",
+        "html": "chips count hits by layer, not by token",
     },
 )
 PRECISION = "performance"

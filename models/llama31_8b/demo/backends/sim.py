@@ -39,7 +39,8 @@ SUPPORT = Support(
     drafting=_CHECKED,
     chat=_CHECKED,
     refused=dict.fromkeys(
-        ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment"),
+        ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment",
+         "html"),
         _CHECKED,
     ),
     reads_prompt=False,

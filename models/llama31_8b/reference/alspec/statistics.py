@@ -86,15 +86,21 @@ class AttentionSpeculationStatistics:
 
     def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
         """Share of layers that accepted, for each counted token of a user in order; None where bypassed."""
-        rates: list[float | None] = []
+        return [
+            None if layers is None else sum(layers) / len(layers) for layers in self.decisions_per_token(user)
+        ]
+
+    def decisions_per_token(self, user: int = 0) -> list[list[bool] | None]:
+        """Which layers accepted, for each counted token of a user in order; None where bypassed."""
+        decisions: list[list[bool] | None] = []
         for step in self.steps:
             for row in (index for index, owner in enumerate(step.users) if owner == user):
-                shares = step.accepted[:, row].float().mean(0).tolist()
+                layers = step.accepted[:, row].T.tolist()
                 verified, counted = step.verified[row].tolist(), step.counted[row].tolist()
-                rates += [
-                    share if ok else None for share, ok, count in zip(shares, verified, counted) if count
+                decisions += [
+                    mine if ok else None for mine, ok, count in zip(layers, verified, counted) if count
                 ]
-        return rates
+        return decisions
 
     @property
     def hits(self) -> int:

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A given text through the model with every token as a decode step, many tokens at a time.
+
+The method of the ALSpec paper's section 5.1: full and approximate attention are both computed, and the approximation is
+taken where it passes. The reference's decode step does so for a chain of tokens as for one (each query chooses its own
+first and last keys), so a text takes one pass of chunks and no token-by-token loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.model import ReferenceLlama
+
+# Tokens a forward: the products of the reference are fastest up to this many rows (projection.FEW_ROWS).
+BLOCK = 128
+
+
+@dataclass(frozen=True)
+class TextPass:
+    """A text under one attention policy, T tokens.
+
+    losses: float32 [T - 1], nats of each token but the first. states: float32 [T, hidden], after the final norm.
+    choices: int64 [T], the likeliest next token. divergence: float32 [T], KL(exact || policy) of the next token in
+    nats, and exact_choices: int64 [T]; both None without the states of an exact pass.
+    accepted: bool [layers, T] and verified: bool [T], decisions of attention-level speculation, None for others.
+    """
+
+    losses: torch.Tensor
+    states: torch.Tensor
+    choices: torch.Tensor
+    divergence: torch.Tensor | None = None
+    exact_choices: torch.Tensor | None = None
+    accepted: torch.Tensor | None = None
+    verified: torch.Tensor | None = None
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean loss."""
+        return float(self.losses.double().mean().exp())
+
+    def hit_rate(self) -> float | None:
+        """Accepted over verified (layer, token) pairs; None when nothing was verified, or nothing speculates."""
+        if self.accepted is None or self.verified is None or not bool(self.verified.any()):
+            return None
+        return float(self.accepted[:, self.verified].double().mean())
+
+    def hit_rate_by_layer(self) -> list[float] | None:
+        """[layers] hit rates; None as in hit_rate."""
+        if self.accepted is None or self.hit_rate() is None:
+            return None
+        return self.accepted[:, self.verified].double().mean(1).tolist()
+
+
+def check_length(model: ReferenceLlama, tokens: int) -> None:
+    """Raises ValueError when a text of so many tokens does not fit the model's context."""
+    limit = model.config.max_position_embeddings
+    if tokens > limit:
+        raise ValueError(
+            f"a text of {tokens} tokens is beyond the context of {model.config.name}: {limit} tokens"
+        )
+    if tokens < 2:
+        raise ValueError(f"a text needs at least 2 tokens for one loss, got {tokens}")
+
+
+@torch.inference_mode()
+def text_pass(
+    model: ReferenceLlama,
+    ids: Sequence[int],
+    policy: AttentionPolicy | None = None,
+    exact_states: torch.Tensor | None = None,
+    cache: KVCache | None = None,
+) -> TextPass:
+    """Every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
+
+    exact_states: states of the exact pass over the same text, to compare with. cache: continue behind what it holds
+    for one user; the text is written to it.
+    Raises ValueError for a text shorter than 2 tokens or longer than the context, or for states of another length.
+    """
+    behind = 0 if cache is None else int(cache.lengths[0])
+    check_length(model, behind + len(ids))
+    if exact_states is not None and len(exact_states) != len(ids):
+        raise ValueError(f"states of {len(exact_states)} tokens for a text of {len(ids)}")
+    cache = model.new_cache(1, len(ids)) if cache is None else cache
+    first = 0 if policy is None or policy.statistics is None else policy.statistics.step_count
+    tokens = torch.as_tensor(ids, dtype=torch.int64)
+    following = torch.cat((tokens[1:], tokens[:1]))
+    losses, states, choices, divergence, exact_choices = [], [], [], [], []
+    for start in range(0, len(ids), BLOCK):
+        block = slice(start, min(start + BLOCK, len(ids)))
+        logits, hidden = model.forward(tokens[None, block], cache, policy=policy, logits="all", hidden=True)
+        scores = F.log_softmax(logits[0], dim=-1)
+        losses.append(F.nll_loss(scores, following[block], reduction="none"))
+        states.append(hidden[0].float())
+        choices.append(scores.argmax(-1))
+        if exact_states is not None:
+            exact = F.log_softmax(model.head(exact_states[block].to(model.dtype)).float(), dim=-1)
+            divergence.append(F.kl_div(scores, exact, log_target=True, reduction="none").sum(-1))
+            exact_choices.append(exact.argmax(-1))
+    accepted = verified = None
+    if policy is not None and policy.statistics is not None:
+        steps = policy.statistics.steps[first:]
+        accepted = torch.cat([step.accepted[:, 0] for step in steps], dim=1)
+        verified = torch.cat([step.verified[0] for step in steps])
+    return TextPass(
+        torch.cat(losses)[:-1],
+        torch.cat(states),
+        torch.cat(choices),
+        torch.cat(divergence) if divergence else None,
+        torch.cat(exact_choices) if exact_choices else None,
+        accepted,
+        verified,
+    )

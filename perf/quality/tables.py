@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Results as CSV files that a stopped run continues."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def shown(value: object) -> str:
+    """A value as its cell: floats with six digits, None empty, the rest as str."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+class Table:
+    """A CSV file whose first columns name a measurement; its rows are appended as soon as they
+    are measured.
+
+    Raises ValueError when the file has other columns: it is from another version, and is not overwritten.
+    """
+
+    def __init__(self, path: Path, keys: Sequence[str], values: Sequence[str]) -> None:
+        self.path, self.keys, self.columns = path, tuple(keys), (*keys, *values)
+        if not path.exists() or not path.stat().st_size:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        if not text.endswith("\n"):  # the run was stopped inside a row: measure it again
+            text = text[: text.rfind("\n") + 1]
+            path.write_text(text, encoding="utf-8")
+        found = tuple(next(csv.reader(io.StringIO(text)), ()))
+        if found != self.columns:
+            raise ValueError(
+                f"{path} has the columns {', '.join(found)}; this version writes {', '.join(self.columns)}: "
+                "choose another --out, or remove the file"
+            )
+        self._known = [{key: row[key] for key in self.keys} for row in self.rows()]
+
+    def rows(self) -> list[dict[str, str]]:
+        """All rows, every value as its text."""
+        with self.path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def has(self, key: Mapping[str, object]) -> bool:
+        """Whether there is a row with these values in these of the key columns."""
+        wanted = {name: shown(value) for name, value in key.items()}
+        return any(all(row[name] == text for name, text in wanted.items()) for row in self._known)
+
+    def append(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Write the rows of one measurement at once. Raises ValueError unless each has exactly the table's columns."""
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        for row in rows:
+            if set(row) != set(self.columns):
+                raise ValueError(
+                    f"{self.path} takes the columns {', '.join(self.columns)}, got {', '.join(row)}"
+                )
+            writer.writerow([shown(row[name]) for name in self.columns])
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(lines.getvalue())
+        self._known += [{name: shown(row[name]) for name in self.keys} for row in rows]
