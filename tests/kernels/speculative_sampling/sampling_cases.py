@@ -210,3 +210,60 @@ def spoiled_batch(vocab: int) -> tuple[Batch, list[int]]:
         batch.draft[len(values) + i, 0, last] = value
     batch.tokens[-3, 1], batch.parents[-2, 1] = vocab, 1
     return batch, statuses
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch. op: name of the function; options: its own, as of the torch model."""
+
+    batch: Batch
+    op: str
+    options: dict
+    layout: str
+
+
+def random_calls(seed: int, cases: int) -> list[Call]:
+    """Launches of `cases` users in all: vocabularies of 32 to 4096, most of them small, since a simulated chip takes a
+    second for 64 ids and ten for 4096; one node, a few, and chains of depth 8; all KINDS; siblings with and without
+    replacement; every seventh launch the sigmoid approximation."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (1,), generator=generator))
+
+    calls: list[Call] = []
+    while cases > 0:
+        number, share = len(calls), pick(0, 99)
+        vocab = pick(32, 128) if share < 88 else pick(129, 600) if share < 97 else pick(1000, 4096)
+        users = min(cases, pick(12, 20) if vocab <= 128 else 4 if vocab <= 600 else 1)
+        nodes = 1 if share % 10 == 0 else 9 if share % 10 == 1 else pick(2, 5)
+        sigmoid = number % 7 == 6
+        kinds = KINDS[:-1] if sigmoid else KINDS
+        kind, repeat = kinds[pick(0, len(kinds) - 1)], bool(pick(0, 1))
+        temperature = (1.0, 0.7, 1.4)[pick(0, 2)]
+        batch = random_batch(pick(0, 2**30), users, nodes, vocab, kind, repeat)
+        if nodes == 9:  # drafts of depth 8, likely to be accepted for a while
+            batch.parents[:] = torch.arange(-1, nodes - 1)
+            draw = torch.softmax(
+                (batch.target if kind == "points" else batch.draft).float() / temperature, -1
+            )
+            for node in range(nodes - 1):
+                batch.tokens[:, node + 1] = torch.multinomial(draw[:, node], 1, generator=generator).flatten()
+        if sigmoid:
+            scale = (20.0, 1e3, 1e4)[pick(0, 2)]
+            op, options = "lossy_sigmoid_sampling", {"alpha": -scale, "beta": scale}
+        else:
+            op = "speculative_sampling"
+            options = {
+                "draft_temperature": temperature * (1.0, 1.25)[pick(0, 1)],
+                "with_replacement": repeat and kind != "points",
+            }
+        layout = ("TILE_LAYOUT", "ROW_MAJOR_LAYOUT")[pick(0, 1)]
+        calls.append(Call(batch, op, options | {"temperature": temperature}, layout))
+        cases -= users
+    return calls
+
+
+def calls_body(device, calls: list[Call]):
+    """Of each call the rows of outcomes."""
+    return [sampling_body(device, [call.batch], call.options, call.layout, call.op)[0] for call in calls]

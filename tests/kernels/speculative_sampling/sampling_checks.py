@@ -8,6 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
+from models.llama31_8b.reference.token_speculation.draft_verification import (
+    SigmoidApproximation,
+    verify_exact,
+    verify_sigmoid,
+)
+from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.sampling import SamplingParams
 from tests.kernels.speculative_sampling.borders import walk, walk_sigmoid
 from tests.kernels.speculative_sampling.sampling_cases import Batch
 from tt_kernels.speculative_sampling.reference import (
@@ -22,8 +29,8 @@ _LAYOUT_OPTIONS = ("grid", "cores_a_user")
 
 @dataclass
 class Tally:
-    """verified: users; near: those that came to a border; differing: of these, those that decided otherwise. decisions:
-    accepted and rejected drafts, with how many tokens were drawn."""
+    """verified: users; near: those that came to a border; differing: of these, those that decided otherwise; accepted:
+    drafted tokens."""
 
     verified: int = 0
     near: int = 0
@@ -63,14 +70,47 @@ def float64_walk(batch: Batch, user: int, options: dict, op: str = EXACT):
     return walk(batch, user, temperature, draft_temperature, options.get("with_replacement", False))
 
 
-def check_rows(batch: Batch, rows: list[list[int]], options: dict, op: str = EXACT) -> Tally:
-    """Asserts that rows are the model's and float64's, but for users that came to a border."""
+def trees_of(parents: torch.Tensor) -> TokenTreeBatch:
+    """Trees with the op's padding: nodes without a parent other than the root are reached by nobody."""
+    return TokenTreeBatch.stack([TokenTree.from_parents(row) for row in parents.tolist()])
+
+
+def reference_decisions(batch: Batch, options: dict, op: str = EXACT) -> list[tuple[list[int], int]]:
+    """Accepted nodes and bonus of each user, by the reference's verifiers. options: of the op."""
+    temperature = options.get("temperature", 1.0)
+    trees = trees_of(batch.parents)
+    if op == SIGMOID:
+        scaling = SigmoidApproximation(options.get("alpha", -1e3), options.get("beta", 1e3))
+        params = SamplingParams(temperature=temperature)
+        found = verify_sigmoid(
+            trees, batch.tokens, batch.target.float(), batch.draft.float(), batch.uniforms, params, scaling
+        )
+    else:
+        heat = options.get("draft_temperature", temperature)
+        found = verify_exact(
+            trees,
+            batch.tokens,
+            torch.softmax(batch.target.double() / temperature, -1),
+            None if batch.draft is None else torch.softmax(batch.draft.double() / heat, -1),
+            batch.uniforms,
+            with_replacement=options.get("with_replacement", False),
+        )
+    return [(found.nodes(user), int(found.bonus[user])) for user in range(len(batch.tokens))]
+
+
+def check_rows(
+    batch: Batch, rows: list[list[int]], options: dict, op: str = EXACT, references: list | None = None
+) -> Tally:
+    """Asserts that rows are the model's, float64's and the reference's (reference_decisions), but for users that came
+    to a border."""
     tally = Tally()
     for user, (row, expected) in enumerate(zip(rows, outcome_rows(batch, options, op), strict=True)):
         path, bonus, nearest = float64_walk(batch, user, options, op)
         tally += Tally(1, int(nearest < 1), int(nearest < 1 and row != expected), row[1])
         assert nearest < 1 or row == expected, f"user {user}: {row}, not {expected}"
         nodes = batch.tokens.shape[1]
-        assert nearest < 1 or (row[0], row[4 : 4 + row[1]], row[2]) == (0, path, bonus)
+        decided = row[4 : 4 + row[1]], row[2]
+        assert nearest < 1 or (row[0], *decided) == (0, path, bonus)
+        assert nearest < 1 or references is None or decided == references[user]
         assert all(0 <= token < batch.target.shape[-1] for token in row[4 + nodes :][: row[3]])
     return tally

@@ -15,10 +15,20 @@ import torch
 from loguru import logger
 from scipy.stats import chi2
 
-from models.llama31_8b.reference.token_speculation.draft_verification import verify_exact, verify_greedy
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.reference.token_speculation.draft_verification import verify_greedy
 from tests.kernels.speculative_sampling.borders import walk
-from tests.kernels.speculative_sampling.sampling_cases import KINDS, Batch, random_batch
+from tests.kernels.speculative_sampling.sampling_cases import (
+    KINDS,
+    random_batch,
+    random_calls,
+)
+from tests.kernels.speculative_sampling.sampling_checks import (
+    Tally,
+    check_rows,
+    outcome_rows,
+    reference_decisions,
+    trees_of,
+)
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_sampling.checks import (
     Problem,
@@ -45,24 +55,6 @@ FEW = 20_000  # where a wrong sampler is to be found out
 CHANCE = 1e-4
 
 
-def trees_of(parents: torch.Tensor) -> TokenTreeBatch:
-    """Trees with the op's padding: nodes without a parent other than the root are reached by nobody."""
-    return TokenTreeBatch.stack([TokenTree.from_parents(row) for row in parents.tolist()])
-
-
-def references(batch: Batch, temperature: float, draft_temperature: float, with_replacement: bool):
-    draft = None if batch.draft is None else torch.softmax(batch.draft.double() / draft_temperature, -1)
-    found = verify_exact(
-        trees_of(batch.parents),
-        batch.tokens,
-        torch.softmax(batch.target.double() / temperature, -1),
-        draft,
-        batch.uniforms,
-        with_replacement=with_replacement,
-    )
-    return [(found.nodes(user), int(found.bonus[user])) for user in range(len(batch.tokens))]
-
-
 @pytest.mark.parametrize("with_replacement", (False, True))
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_decision_is_the_references_away_from_borders(kind, with_replacement):
@@ -76,7 +68,7 @@ def test_every_decision_is_the_references_away_from_borders(kind, with_replaceme
             "with_replacement": with_replacement,
         }
         batch = random_batch(100 * seed, 12, nodes, vocab, kind, with_replacement)
-        expected = references(batch, **options)
+        expected = reference_decisions(batch, options)
         outcomes = speculative_sampling_reference(
             batch.tokens, batch.parents, batch.target, batch.draft, batch.words, **options
         )
@@ -92,6 +84,18 @@ def test_every_decision_is_the_references_away_from_borders(kind, with_replaceme
             )
     logger.info(f"{kind}: {near} of {users} verifications came to a border")
     assert near < users / 10
+
+
+def test_random_cases_of_the_chip():
+    """What the chip is shown equal to on 2,000 cases (test_sampling_random.py), here without it: 3,000 cases."""
+    total = Tally()
+    for seed in range(6):
+        for call in random_calls(seed, 500):
+            expected = reference_decisions(call.batch, call.options, call.op)
+            rows = outcome_rows(call.batch, call.options, call.op)
+            total += check_rows(call.batch, rows, call.options, call.op, expected)
+    logger.info(f"the model: {total}")
+    assert total.near < total.verified / 20
 
 
 def test_greedy_is_the_references():
