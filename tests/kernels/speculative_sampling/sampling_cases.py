@@ -71,7 +71,7 @@ def greedy_body(device, tokens, parents, choices, vocab: int):
 
 
 def build_body(
-    mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str = "speculative_sampling"
+    mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str = "speculative_sampling", **options
 ):
     """Build a call on tensors without contents; the shape of its outcome. split: over the chips of a row."""
     import ttnn
@@ -88,7 +88,7 @@ def build_body(
     tokens, parents, uniforms = rows
     target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
     row = module.VocabularyRows(mesh) if split else None
-    verified = getattr(module, op)(tokens, parents, target, draft, uniforms, row=row)
+    verified = getattr(module, op)(tokens, parents, target, draft, uniforms, row=row, **options)
     return tuple(verified.outcome.shape)
 
 
