@@ -142,14 +142,14 @@ def row_body(
     return found
 
 
-KINDS = ("flat", "sharp", "equal", "masked", "disjoint", "points")
+KINDS = ("flat", "sharp", "close", "equal", "masked", "disjoint", "points")
 
 
 def random_batch(
     seed: int, users: int, nodes: int, vocab: int, kind: str, with_replacement: bool = False
 ) -> Batch:
-    """Trees, logits and drafted tokens of `users`. kind: flat or sharp rows; draft equal to the target; either with
-    tokens at -inf; target and draft without a token in common; no draft at all."""
+    """Trees, logits and drafted tokens of `users`. kind: flat or sharp rows; draft close or equal to the target;
+    either with tokens at -inf; target and draft without a token in common; no draft at all."""
     generator = torch.Generator().manual_seed(seed)
 
     def logits(scale: float) -> torch.Tensor:
@@ -159,6 +159,8 @@ def random_batch(
     target, draft = logits(scale), logits(scale)
     if kind == "equal":
         draft = target.clone()
+    if kind == "close":
+        draft = (target + 0.3 * draft).bfloat16()
     if kind in ("masked", "disjoint"):
         chosen = torch.rand(users, nodes, vocab, generator=generator) < 0.5
         chosen[..., 0], chosen[..., 1 % vocab] = True, False
@@ -239,7 +241,7 @@ def random_calls(seed: int, cases: int) -> list[Call]:
         nodes = 1 if share % 10 == 0 else 9 if share % 10 == 1 else pick(2, 5)
         sigmoid = number % 7 == 6
         kinds = KINDS[:-1] if sigmoid else KINDS
-        kind, repeat = kinds[pick(0, len(kinds) - 1)], bool(pick(0, 1))
+        kind, repeat = "close" if nodes == 9 else kinds[pick(0, len(kinds) - 1)], bool(pick(0, 1))
         temperature = (1.0, 0.7, 1.4)[pick(0, 2)]
         batch = random_batch(pick(0, 2**30), users, nodes, vocab, kind, repeat)
         if nodes == 9:  # drafts of depth 8, likely to be accepted for a while
