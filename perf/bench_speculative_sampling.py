@@ -100,6 +100,7 @@ def measure_case(device, users: int, drafted: int, vocab: int, executed: bool = 
             file=sys.stderr,
             flush=True,
         )
+        del once, run  # and with them inputs, before the next ledger looks
     return found
 
 

@@ -33,14 +33,17 @@ from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_sampling.checks import (
     Problem,
     check_problem,
+    check_sigmoid,
     check_temperature,
     check_warpers,
 )
+from tt_kernels.speculative_sampling.layout import Slice, choose_layout
 from tt_kernels.speculative_sampling.reference import (
     BAD_DRAFT,
     BAD_TARGET,
     BAD_TREE,
     FINE_STATUS,
+    SigmoidModel,
     UserModel,
     greedy_reference,
     scale_of,
@@ -348,6 +351,55 @@ def test_shapes_are_read_from_tensors():
 def test_refused_tensors(changed, said):
     with pytest.raises(UnsupportedError, match=said):
         check_problem(*facts(**changed))
+
+
+def test_a_layout_of_users_and_cores():
+    cores = [(x, y) for y in range(8) for x in range(8)]
+    alone = choose_layout(cores, 3, 4000, None, None, 1)
+    assert (alone.groups, alone.slices, alone.hub) == (
+        (((0, 0),), ((1, 0),), ((2, 0),)),
+        (Slice(0, 4000),),
+        None,
+    )
+    whole = choose_layout(cores, 8, 128256, None, None, 1)
+    assert whole.hub == (7, 7) and [len(group) for group in whole.groups] == 8 * [7]
+    assert sum(part.count for part in whole.slices) == 128256
+    assert all(part.first % 1024 == 0 and part.count > 0 for part in whole.slices)
+    row = choose_layout(cores[:2], 5, 100, None, (0, 0), 2)
+    assert (row.groups, row.slices, row.hub) == ((((1, 0),),), (Slice(0, 100),), (0, 0))
+
+
+def test_refused_layouts():
+    cores = [(0, 0), (1, 0)]
+    for wanted in (0, 3, True, 1.0):
+        with pytest.raises(UnsupportedError, match="cores_a_user must be from 1 to 2"):
+            choose_layout(cores, 1, 2000, wanted, None, 1)
+    with pytest.raises(UnsupportedError, match="2 cores a user needs these and a hub"):
+        choose_layout(cores, 1, 2000, 2, None, 1)
+    with pytest.raises(UnsupportedError, match=r"a hub, \(5, 5\)"):
+        choose_layout(cores, 1, 2000, 1, (5, 5), 2)
+
+
+def test_refused_sigmoids():
+    for alpha, beta in ((0.0, 1.0), (-1.0, 0.0), (1.0, 2.0), (-1e6, 1.0), (-1.0, 1e6)):
+        with pytest.raises(UnsupportedError, match="alpha < 0 < beta <= 100000"):
+            check_sigmoid(alpha, beta)
+    for value in (math.nan, -math.inf, "1", True):
+        with pytest.raises(UnsupportedError, match="alpha must be a finite number"):
+            check_sigmoid(value, 1.0)
+    assert check_sigmoid(-1e3, 1e3) == (-1e3, 1e3)
+
+
+@pytest.mark.parametrize("value", (math.nan, math.inf))
+def test_sigmoids_of_logits_that_are_no_numbers_end_in_a_status(value):
+    batch = random_batch(0, 1, 2, 40, "flat")
+    batch.tokens[0, 1] = 7
+    for logits, status in ((batch.target, BAD_TARGET), (batch.draft, BAD_DRAFT)):
+        kept = logits[0, 0, 7].clone()
+        logits[0, 0, 7] = value
+        outcome = SigmoidModel([-1, 0], batch.target[0], batch.draft[0]).verify([0, 7], [1, 1])
+        assert (outcome.status, outcome.path, outcome.bonus) == (status, (), 0)
+        logits[0, 0, 7] = kept
 
 
 def test_refused_numbers():

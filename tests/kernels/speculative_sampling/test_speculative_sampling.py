@@ -87,18 +87,26 @@ def test_errors_are_statuses(sim_device, op):
 
 
 def test_a_user_on_several_cores(sim_device):
-    """Three tiles of ids over two and three cores; users take turns on them; borders between cores inside a draw."""
+    """Two tiles of ids on two cores; users take turns on them."""
+    device, options = sim_device("2x2"), {"cores_a_user": 2}
+    check(device, [random_batch(200, 2, 3, 1100, "flat")], options, "TILE_LAYOUT")
+    check(device, [likely_rejections(240, 2, 3, 1100)], options, "TILE_LAYOUT", SIGMOID)
+
+
+@pytest.mark.slow
+def test_a_user_on_three_cores(sim_device):
+    """Three tiles of ids over two and three cores, in all modes."""
     device = sim_device("2x2")
     for op, batches, options in (
         (EXACT, [random_batch(200, 2, 4, 2100, "flat"), random_batch(210, 1, 3, 2500, "points")], {}),
-        (EXACT, [likely_rejections(220, 2, 5, 1100)], {"with_replacement": True}),
-        (SIGMOID, [random_batch(230, 2, 4, 1500, "flat"), likely_rejections(240, 2, 3, 2100)], {}),
+        (EXACT, [likely_rejections(220, 2, 5, 2100)], {"with_replacement": True}),
+        (SIGMOID, [random_batch(230, 2, 4, 2500, "flat"), likely_rejections(240, 2, 3, 2100)], {}),
     ):
-        for cores in (2, 3) if op == EXACT and not options else (2,):
+        for cores in (2, 3):
             check(device, batches, options | {"cores_a_user": cores}, "TILE_LAYOUT", op)
 
 
-@pytest.mark.parametrize("op", (EXACT, SIGMOID))
+@pytest.mark.parametrize("op", (EXACT, pytest.param(SIGMOID, marks=pytest.mark.slow)))
 def test_errors_on_several_cores_are_statuses(sim_device, op):
     """What is wrong lies with the second core."""
     batch, statuses = spoiled_batch(1100)
