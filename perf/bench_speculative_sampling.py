@@ -74,13 +74,18 @@ def _tensor_bytes(tensor) -> int:
     return math.prod(tensor.padded_shape) * size
 
 
-def measure_case(device, users: int, drafted: int, vocab: int, executed: bool = True) -> dict[str, dict]:
-    """Of each of WAYS `cycles` (of the slowest core, summed over its programs), `peak` and `moved` bytes. executed:
-    False where programs are built only."""
+def measure_case(
+    device, users: int, drafted: int, vocab: int, *, ways: Sequence[str] = WAYS, cores: int | None = None,
+    executed: bool = True,
+) -> dict[str, dict]:  # fmt: skip
+    """Of each of `ways` `cycles` (of the slowest core, summed over its programs), `peak` and `moved` bytes. executed:
+    False where programs are built only. cores: a user's."""
     from runtime_patches.cycles import measure
 
     found = {}
-    for name, run, moved in _ways(device, users, drafted, vocab):
+    for name, run, moved in _ways(device, users, drafted, vocab, cores):
+        if name not in ways:
+            continue
         ledger = Ledger(device)
 
         def once(run=run, ledger=ledger):
@@ -89,8 +94,8 @@ def measure_case(device, users: int, drafted: int, vocab: int, executed: bool = 
             return held
 
         if executed:
-            cores = measure(device, once)
-            found[name] = {"cycles": max(core.program.cycles for core in cores.values())}
+            counts = measure(device, once)
+            found[name] = {"cycles": max(core.program.cycles for core in counts.values())}
         else:
             once()
             found[name] = {}
@@ -104,7 +109,7 @@ def measure_case(device, users: int, drafted: int, vocab: int, executed: bool = 
     return found
 
 
-def _ways(device, users: int, drafted: int, vocab: int):
+def _ways(device, users: int, drafted: int, vocab: int, cores: int | None):
     """Of each way its name, a function of a Ledger, and the bytes it moves, or None when the ledger counts them."""
     import torch
 
@@ -118,7 +123,7 @@ def _ways(device, users: int, drafted: int, vocab: int):
     rejected = target.scatter(-1, following, torch.tensor(-30.0).bfloat16().expand_as(following))
     moved = bytes_moved(users, drafted, vocab)
     for name, logits, uniform in (("accepted", target, 2**30), ("rejected", rejected, 2**32 - 1)):
-        inputs = _inputs(device, tokens, logits, draft, uniform)
+        inputs = _inputs(device, tokens, logits, draft, uniform) | {"cores_a_user": cores}
         for op in TARGETS:
             yield f"{op}, {name}", _op(op, inputs), moved[f"{op}, {name}"]
         del inputs
@@ -222,11 +227,10 @@ def report(results: list[dict]) -> str:
     for case in results:
         sizes = tuple(case[name] for name in ("users", "drafted", "vocab"))
         ways = case["ways"]
-        for name in WAYS:
-            way = ways[name]
-            cycles, ratio = "-", "-"
-            if "cycles" in way:
-                cycles, share = str(way["cycles"]), way["cycles"] / ways["stock"]["cycles"]
+        for name, way in ways.items():
+            cycles, ratio = str(way.get("cycles", "-")), "-"
+            if "cycles" in way and "stock" in ways:
+                share = way["cycles"] / ways["stock"]["cycles"]
                 limit = TARGETS.get(name.split(",")[0])
                 ratio = f"{share:.3f}" + ("" if limit is None else " met" if share <= limit else " MISSED")
             lines.append(
@@ -269,7 +273,12 @@ def paper_report() -> str:
     return "\n".join(lines)
 
 
-def run(cases: list[tuple[int, int, int]], grid: str | None = "1x1") -> list[dict]:
+def run(
+    cases: list[tuple[int, int, int]],
+    grid: str | None = "1x1",
+    ways: Sequence[str] = WAYS,
+    cores: int | None = None,
+) -> list[dict]:
     """Measure in a process of its own, on a simulated chip of that grid; grid None: bytes, on a mock chip."""
     from runtime_patches import sgdc
     from runtime_patches.cycles import CYCLE_VARIABLES, cycle_overlays
@@ -285,7 +294,7 @@ def run(cases: list[tuple[int, int, int]], grid: str | None = "1x1") -> list[dic
         variables = simulated_environment(grid, {**sgdc.overlays(), **cycle_overlays()}) | CYCLE_VARIABLES
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "results.json"
-        asked = json.dumps({"cases": cases, "executed": grid is not None})
+        asked = json.dumps({"cases": cases, "executed": grid is not None, "ways": list(ways), "cores": cores})
         command = [sys.executable, "-m", "perf.bench_speculative_sampling", WORKER, str(answer), asked]
         done = subprocess.run(
             command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
@@ -295,7 +304,8 @@ def run(cases: list[tuple[int, int, int]], grid: str | None = "1x1") -> list[dic
         return json.loads(answer.read_text())
 
 
-def _work(answer: Path, cases: list[list[int]], executed: bool) -> None:
+def _work(answer: Path, cases: list[list[int]], **options) -> None:
+    """options: of measure_case."""
     import ttnn
 
     from tt_kernels.compute_gate.op import clear_compute_gate
@@ -305,7 +315,7 @@ def _work(answer: Path, cases: list[list[int]], executed: bool) -> None:
     results = []
     for users, drafted, vocab in cases:
         case = {"users": users, "drafted": drafted, "vocab": vocab}
-        results.append(case | {"ways": measure_case(device, **case, executed=executed)})
+        results.append(case | {"ways": measure_case(device, **case, **options)})
     answer.write_text(json.dumps(results))
     ttnn.close_device(device)
 
@@ -320,6 +330,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--users", type=int, nargs="+", default=[1])
     parser.add_argument("--drafted", type=int, nargs="+", default=[4])
     parser.add_argument("--grid", default="1x1", help="columns x rows of cores of the simulated chip")
+    parser.add_argument("--cores-a-user", type=int, help="default: as the op chooses")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument(
         "--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip"
     )
@@ -327,7 +339,8 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     vocabularies = [FULL_VOCAB] if options.mock else options.vocab
     cases = [(u, d, v) for v in vocabularies for u in options.users for d in options.drafted]
-    print(report(run(cases, None if options.mock else options.grid)))
+    grid = None if options.mock else options.grid
+    print(report(run(cases, grid, options.ways, options.cores_a_user)))
     print(f"\n{variation_report()}\n\n{paper_report()}")
     return 0
 

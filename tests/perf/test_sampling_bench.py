@@ -14,8 +14,8 @@ ROUNDS = 5_000
 
 
 def test_total_variation_is_what_verifications_show():
-    """Counts of the op's torch model, for drafts drawn from the draft's softmax. A count deviates by 0.005 of the whole,
-    and their half sum over 12 tokens by less than 0.03."""
+    """Counts of the op's torch model, for drafts drawn from the draft's softmax. A count deviates by 0.005 of
+    the whole, and their half sum over 12 tokens by less than 0.03."""
     generator = torch.Generator().manual_seed(3)
     target, draft = (torch.randn(12, generator=generator).bfloat16() for _ in range(2))
     found = total_variation(target.tolist(), draft.tolist(), -5.0, 5.0)
