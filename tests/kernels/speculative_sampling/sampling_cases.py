@@ -87,8 +87,9 @@ def build_body(
     ]
     tokens, parents, uniforms = rows
     target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
-    row = module.VocabularyRows(mesh) if split else None
-    verified = getattr(module, op)(tokens, parents, target, draft, uniforms, row=row, **options)
+    if split:
+        options["row"] = module.VocabularyRows(mesh)
+    verified = getattr(module, op)(tokens, parents, target, draft, uniforms, **options)
     return tuple(verified.outcome.shape)
 
 
