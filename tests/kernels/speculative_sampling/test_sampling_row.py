@@ -60,6 +60,7 @@ def test_exact_with_mass_on_one_chip(sim_mesh):
     check(sim_mesh((1, 2), GRID), batches, {"temperature": 0.8, "draft_temperature": 1.1})
 
 
+@pytest.mark.slow
 def test_point_masses(sim_mesh):
     check(sim_mesh((1, 2), GRID), [random_batch(330, 4, 5, 90, "points")], {})
 
