@@ -267,6 +267,14 @@ def random_calls(seed: int, cases: int) -> list[Call]:
     return calls
 
 
+PARTS = 20
+
+
+def part_of_two_thousand(part: int) -> list[Call]:
+    """The cases of test_sampling_random.py in PARTS parts: for a chip and for the torch model."""
+    return random_calls(1000 + part, 2000 // PARTS)
+
+
 def calls_body(device, calls: list[Call]):
     """Of each call the rows of outcomes."""
     return [sampling_body(device, [call.batch], call.options, call.layout, call.op)[0] for call in calls]

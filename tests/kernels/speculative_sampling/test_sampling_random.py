@@ -8,7 +8,13 @@ from __future__ import annotations
 import pytest
 from loguru import logger
 
-from tests.kernels.speculative_sampling.sampling_cases import Call, calls_body, random_calls
+from tests.kernels.speculative_sampling.sampling_cases import (
+    PARTS,
+    Call,
+    calls_body,
+    part_of_two_thousand,
+    random_calls,
+)
 from tests.kernels.speculative_sampling.sampling_checks import (
     Tally,
     check_rows,
@@ -17,7 +23,6 @@ from tests.kernels.speculative_sampling.sampling_checks import (
 
 pytestmark = pytest.mark.sim
 
-PARTS, CASES_A_PART = 20, 100
 LIMIT_S = 1800
 
 
@@ -39,4 +44,4 @@ def test_random_cases(sim_device):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_two_thousand_random_cases(sim_device, part):
-    check_calls(sim_device("1x1"), random_calls(1000 + part, CASES_A_PART))
+    check_calls(sim_device("1x1"), part_of_two_thousand(part))
