@@ -15,11 +15,13 @@ MAX_USERS = 256
 # 1024 tiles of fine parts of a lane, each up to 2^20, stay a whole float32; L1 holds fewer.
 MAX_VOCAB = 1 << 20
 LEAST_TEMPERATURE, GREATEST_TEMPERATURE = 1e-4, 1e4
+# Further from 0, the sigmoids of two tokens are nearer to each other than their weights tell apart.
+MAX_SIGMOID_SCALE = 1e5
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call."""
+    """The shapes of one call. vocab: ids on a chip."""
 
     users: int
     nodes: int
@@ -86,6 +88,19 @@ def check_temperature(name: str, value) -> float:
             "greedy_verification"
         )
     return float(value)
+
+
+def check_sigmoid(alpha, beta) -> tuple[float, float]:
+    """Errors: UnsupportedError unless alpha < 0 < beta, neither further from 0 than MAX_SIGMOID_SCALE."""
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+            raise UnsupportedError(f"{name} must be a finite number, got {value!r}")
+    if not -MAX_SIGMOID_SCALE <= alpha < 0.0 < beta <= MAX_SIGMOID_SCALE:
+        raise UnsupportedError(
+            f"sigmoid scaling needs {-MAX_SIGMOID_SCALE:g} <= alpha < 0 < beta <= {MAX_SIGMOID_SCALE:g}, got "
+            f"alpha={alpha!r} and beta={beta!r}"
+        )
+    return float(alpha), float(beta)
 
 
 def check_warpers(top_k, top_p) -> None:

@@ -1,11 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ttnn program of the op: a walker and a calculator on each core, a row of logits in L1."""
+"""The ttnn programs of the op: a walker and a calculator on each core, its ids of a row of logits in L1; and a hub
+where a vocabulary is split."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from runtime_patches.sgdc import UNGATED_DEFINE
@@ -14,18 +16,51 @@ from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_sampling.checks import Problem
+from tt_kernels.speculative_sampling.layout import MAX_GROUPS, TILE_IDS, Layout
+from tt_kernels.speculative_sampling.row import VocabularyRows
 
 KERNELS = Path(__file__).parent / "kernels"
-TILE_IDS = 1024
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
+PARTS_LINE_BYTES = 320  # lines.hpp
 OUTCOME_HEAD = 4
 SCRATCH_LINES = 6  # the tree's three and the outcome
-CBS = {
-    name: index
-    for index, name in enumerate(("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch"))
-}
+_CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "cb_lines")
+CBS = {name: index for index, name in enumerate(_CB_NAMES)}
+# Of a hub what each group has posted; of the others the answers.
+SEMAPHORES = MAX_GROUPS + 1
 
-Core = tuple[int, int]
+
+@dataclass(frozen=True)
+class Rule:
+    """How drafted tokens are verified. sharpness: 1 / temperature of target and draft. sigmoid: alpha and beta of the
+    lossy approximation, or None for the exact rule."""
+
+    sharpness: tuple[float, float]
+    with_replacement: bool = False
+    sigmoid: tuple[float, float] | None = None
+
+    def words(self) -> dict[str, int]:
+        """A sigmoid is of logit * slope + center: SigmoidApproximation's equation 5, (z - alpha) / (beta - alpha)."""
+        alpha, beta = self.sigmoid or (-1.0, 1.0)
+        numbers = {
+            "target_sharpness": self.sharpness[0],
+            "draft_sharpness": self.sharpness[1],
+            "center": -alpha / (beta - alpha),
+            "slope": self.sharpness[0] / (beta - alpha),
+        }
+        return {name: float_bits(number) for name, number in numbers.items()}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Of a chip in its row: which one of how many, and what its hub needs to speak to the others. links: a function of
+    the program that adds connections to it and returns their arguments."""
+
+    chip: int = 0
+    chips: int = 1
+    state: int = 0
+    timeout: tuple[int, ...] = ()
+    links: Callable[[object], list[int]] | None = None
 
 
 def float_bits(value: float) -> int:
@@ -33,53 +68,106 @@ def float_bits(value: float) -> int:
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
-def buffer_bytes(problem: Problem) -> dict[str, tuple[str, int, int]]:
+def buffer_bytes(problem: Problem, layout: Layout) -> dict[str, tuple[str, int, int]]:
     """Of each circular buffer the format, the bytes of a page and the pages. The rows have a tile more, for gathered
     logits."""
-    tiles = -(-problem.vocab // TILE_IDS)
+    tiles = max(-(-part.count // TILE_IDS) for part in layout.slices)
     scratch = -(-(SCRATCH_LINES * LINE_BYTES + 8 * tiles) // 32) * 32
+    lines = 2 if layout.hub is None else len(layout.groups) * (len(layout.slices) + 1) + 2
     return {
         "cb_target": ("bfloat16", ROW_TILE_BYTES, tiles + 1),
         "cb_draft": ("bfloat16", ROW_TILE_BYTES, tiles + 1 if problem.has_draft else 1),
         "cb_command": ("uint32", COMMAND_BYTES, 2),
         "cb_result": ("float32", RESULT_BYTES, 4),
         "cb_scratch": ("uint32", scratch, 1),
+        "cb_lines": ("uint32", PARTS_LINE_BYTES, lines),
     }
 
 
 def build_program(
-    problem: Problem, tensors: dict, cores: Sequence[Core], l1_free: int, sharpness: tuple[float, float],
-    with_replacement: bool,
-):  # fmt: skip
-    """A ttnn.ProgramDescriptor. tensors: target, draft (or None), parents, tokens, uniforms, outcome. sharpness: of
-    target and draft. Errors: UnsupportedError when the rows do not fit L1."""
+    problem: Problem,
+    tensors: dict,
+    layout: Layout,
+    l1_free: int,
+    rule: Rule,
+    place: Place,
+    noc_core: Callable,
+):
+    """A ttnn.ProgramDescriptor of a chip. tensors: target, draft (or None), parents, tokens, uniforms, outcome.
+    noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError when the rows do not fit L1."""
     import ttnn
 
-    buffers = buffer_bytes(problem)
+    buffers = buffer_bytes(problem, layout)
     needed = sum(page * pages for _, page, pages in buffers.values())
     if needed > l1_free:
         raise UnsupportedError(
             f"a vocabulary of {problem.vocab} needs {needed} bytes of L1 on each core, {l1_free} are free"
         )
+    split = layout.hub is not None
     constants = CBS | {
         "has_draft": int(problem.has_draft),
         "tiled": int(problem.tiled),
-        "with_replacement": int(with_replacement),
+        "with_replacement": int(rule.with_replacement),
+        "sigmoid": int(rule.sigmoid is not None),
+        "split": int(split),
     }
+    walkers = core_set(*layout.walkers)
+    everywhere = core_set(*layout.walkers, *([layout.hub] if split else []))
+    calculator = kernel_descriptor(
+        KERNELS / "calculator.cpp",
+        ttnn.ComputeConfigDescriptor(fp32_dest_acc_en=True),
+        cores=walkers,
+        constants=constants,
+        defines=[UNGATED_DEFINE],
+    )
+    program = ttnn.ProgramDescriptor(
+        kernels=[_walker(problem, tensors, layout, rule, place, constants, noc_core), calculator],
+        semaphores=[
+            ttnn.SemaphoreDescriptor(id=index, core_ranges=everywhere, initial_value=0)
+            for index in range(SEMAPHORES if split else 0)
+        ],
+        cbs=[_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()],
+    )
+    if split:
+        program.kernels = [*program.kernels, _hub(layout, place, noc_core, program)]
+    return require_ungated(program, "speculative_sampling")
+
+
+def _walker(
+    problem: Problem, tensors: dict, layout: Layout, rule: Rule, place: Place, constants: dict, noc_core: Callable
+):  # fmt: skip
+    import ttnn
+
     draft = tensors["target"] if tensors["draft"] is None else tensors["draft"]
+    names = ("parents", "tokens", "uniforms", "outcome")
     common = {
         "users": problem.users,
         "nodes": problem.nodes,
         "vocab": problem.vocab,
-        "cores": len(cores),
-        "target_sharpness": float_bits(sharpness[0]),
-        "draft_sharpness": float_bits(sharpness[1]),
+        "all_ids": problem.vocab * place.chips,
+        "groups": len(layout.groups),
+        **rule.words(),
         "target": tensors["target"].buffer_address(),
         "draft": draft.buffer_address(),
-        **{name: tensors[name].buffer_address() for name in ("parents", "tokens", "uniforms", "outcome")},
+        **{name: tensors[name].buffer_address() for name in names},
     }
-    everywhere = core_set(*cores)
-    walker = kernel_descriptor(
+    hub = (0, 0) if layout.hub is None else noc_core(layout.hub)
+    per_core = {
+        core: {
+            "first_user": group,
+            "first_id": part.first,
+            "origin": place.chip * problem.vocab + part.first,
+            "ids": part.count,
+            "reports": int(index == 0),
+            "hub_x": hub[0],
+            "hub_y": hub[1],
+            "group": group,
+            "place": group * len(layout.slices) + index,
+        }
+        for group, cores in enumerate(layout.groups)
+        for index, (core, part) in enumerate(zip(cores, layout.slices, strict=True))
+    }
+    return kernel_descriptor(
         KERNELS / "walker.cpp",
         ttnn.WriterConfigDescriptor(),
         constants=constants,
@@ -90,22 +178,35 @@ def build_program(
             "outcome": tensors["outcome"],
         },
         common=common,
-        per_core={core: {"first_user": index} for index, core in enumerate(cores)},
+        per_core=per_core,
         defines=[UNGATED_DEFINE],
     )
-    calculator = kernel_descriptor(
-        KERNELS / "calculator.cpp",
-        ttnn.ComputeConfigDescriptor(fp32_dest_acc_en=True),
-        cores=everywhere,
-        constants=constants,
-        defines=[UNGATED_DEFINE],
+
+
+def _hub(layout: Layout, place: Place, noc_core: Callable, program):
+    import ttnn
+
+    among_chips = place.links is not None
+    return kernel_descriptor(
+        KERNELS / "hub.cpp",
+        ttnn.WriterConfigDescriptor(),
+        constants={"cb_lines": CBS["cb_lines"]},
+        common={
+            "chips": place.chips,
+            "chip": place.chip,
+            "groups": len(layout.groups),
+            "cores": len(layout.slices),
+            "state": place.state,
+        },
+        per_core={
+            layout.hub: {
+                "places": [number for core in layout.walkers for number in noc_core(core)],
+                "timeout": list(place.timeout),
+                "links": place.links(program) if among_chips else [],
+            }
+        },
+        defines=[UNGATED_DEFINE, *(VocabularyRows.defines if among_chips else ())],
     )
-    program = ttnn.ProgramDescriptor(
-        kernels=[walker, calculator],
-        semaphores=[],
-        cbs=[_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()],
-    )
-    return require_ungated(program, "speculative_sampling")
 
 
 def greedy_program(users: int, nodes: int, vocab: int, tensors: dict):

@@ -14,6 +14,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -22,9 +23,11 @@ UNIFORM_BITS = 32
 EXP_ERROR = 2.0**-21
 # Tokens whose logit lies further than this below the largest, over the temperature, have no weight.
 DEEPEST = -86.0
+# No logit counts as further from 0 than this, scaled for the sigmoid.
+FURTHEST = 40.0
 COARSE, FINE = 2.0**15, 2.0**16
 
-FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT = range(4)
+FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT, ROW_BROKEN = range(5)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,14 @@ def exponentials(logits: torch.Tensor, temperature: float) -> torch.Tensor:
 def bad(logits: torch.Tensor) -> bool:
     """Whether a row of logits holds a NaN or +infinity, or no finite number."""
     return bool(logits.isnan().any() or (logits == math.inf).any() or not logits.isfinite().any())
+
+
+def bad_tree(parents: Sequence[int], tokens: Sequence[int], vocab: int) -> bool:
+    """Whether a parent comes no earlier than its child, or a token that has a parent is none."""
+    ordered = parents[0] == -1 and all(-1 <= parent < i for i, parent in enumerate(parents))
+    return not ordered or any(
+        not 0 <= token < vocab for token, parent in zip(tokens, parents, strict=True) if parent >= 0
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +131,7 @@ class UserModel:
 
     def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
         """tokens: [nodes]; uniforms: [nodes] words (uniform_words), that of the root draws the bonus token."""
-        if self._bad_tree(tokens):
+        if bad_tree(self.parents, tokens, self.target.shape[-1]):
             return Outcome(BAD_TREE)
         path: list[int] = []
         current = 0
@@ -150,13 +161,6 @@ class UserModel:
                 weights = kept.float().clamp(min=0.0)
             node.residuals[key] = Weights.on_grid(weights)
         return node.residuals[key]
-
-    def _bad_tree(self, tokens: Sequence[int]) -> bool:
-        vocab = self.target.shape[-1]
-        ordered = self.parents[0] == -1 and all(-1 <= parent < i for i, parent in enumerate(self.parents))
-        return not ordered or any(
-            not 0 <= token < vocab for token, parent in zip(tokens, self.parents, strict=True) if parent >= 0
-        )
 
     def _node(self, index: int) -> Node | int:
         if index not in self._nodes:
@@ -208,6 +212,85 @@ class UserModel:
         return None, self.residual(node, scales, tried)
 
 
+class SigmoidModel:
+    """The lossy op for one user (see op.lossy_sigmoid_sampling), as UserModel is the exact one. Equation 5 of the
+    paper, in float32 where the kernel's rounding may show."""
+
+    def __init__(
+        self,
+        parents: Sequence[int],
+        target: torch.Tensor,
+        draft: torch.Tensor,
+        temperature: float = 1.0,
+        alpha: float = -1e3,
+        beta: float = 1e3,
+    ):
+        self.parents = [int(parent) for parent in parents]
+        self.target, self.draft, self.temperature = target, draft, temperature
+        single = partial(torch.tensor, dtype=torch.float32)
+        self.slope, self.center = single(1 / temperature / (beta - alpha)), single(-alpha / (beta - alpha))
+        self._drawn: dict[tuple[int, bool], Weights | int] = {}
+
+    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
+        """As UserModel.verify."""
+        if bad_tree(self.parents, tokens, self.target.shape[-1]):
+            return Outcome(BAD_TREE)
+        path: list[int] = []
+        current = 0
+        while True:
+            children = [child for child, parent in enumerate(self.parents) if parent == current]
+            drafted = [int(tokens[child]) for child in children]
+            for rows, status in ((self.target, BAD_TARGET), (self.draft, BAD_DRAFT)):
+                logits = rows[current, drafted]
+                if bool((logits.isnan() | (logits == math.inf)).any()):
+                    return Outcome(status)
+            p, q = (on_grid(self.sigmoids(rows[current, drafted])) for rows in (self.target, self.draft))
+            accepted = [
+                child
+                for child, p_child, q_child in zip(children, p.tolist(), q.tolist(), strict=True)
+                if uniforms[child] * q_child <= p_child << UNIFORM_BITS
+            ]
+            if not accepted:
+                weights = self._weights(current, not children)
+                if isinstance(weights, int):
+                    return Outcome(weights)
+                return Outcome(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
+            current = accepted[0]
+            path.append(current)
+
+    def scaled(self, logits: torch.Tensor) -> torch.Tensor:
+        """What the sigmoid is of, but for the center."""
+        return (logits.float() * self.slope).clamp(-FURTHEST, FURTHEST)
+
+    def sigmoids(self, logits: torch.Tensor) -> torch.Tensor:
+        """float32 sigmoids of equation 5."""
+        return torch.sigmoid((self.scaled(logits) + self.center).double()).float()
+
+    def above(self, node: int) -> torch.Tensor:
+        """[vocab] float32: max(0, p^ - q^), without cancellation."""
+        a, b = self.scaled(self.target[node]).double(), self.scaled(self.draft[node]).double()
+        center = self.center.double()
+        gap = -torch.expm1(b - a)
+        return (gap * torch.sigmoid(a + center) * torch.sigmoid(-b - center)).clamp(min=0.0).float()
+
+    def _weights(self, node: int, leaf: bool) -> Weights | int:
+        """What a token after the node is drawn from, or a status."""
+        if (node, leaf) not in self._drawn:
+            self._drawn[node, leaf] = self._find_weights(node, leaf)
+        return self._drawn[node, leaf]
+
+    def _find_weights(self, node: int, leaf: bool) -> Weights | int:
+        if bad(self.target[node]):
+            return BAD_TARGET
+        if not leaf:
+            if bad(self.draft[node]):
+                return BAD_DRAFT
+            weights = Weights.on_grid(self.above(node))
+            if weights.sums[-1]:
+                return weights
+        return Weights.on_grid(exponentials(self.target[node], self.temperature))
+
+
 def scale_of(total: int) -> float:
     """What makes weights of that sum probabilities: the largest float32 not above 1 / (total * UNIT)."""
     length = total.bit_length()
@@ -228,6 +311,23 @@ def speculative_sampling_reference(
         UserModel(
             parents[user].tolist(), target[user], None if draft is None else draft[user], **options
         ).verify(tokens[user].tolist(), uniforms[user].tolist())
+        for user in range(tokens.shape[0])
+    ]
+
+
+def sigmoid_reference(
+    tokens: torch.Tensor,
+    parents: torch.Tensor,
+    target: torch.Tensor,
+    draft: torch.Tensor,
+    uniforms: torch.Tensor,
+    **options,
+) -> list[Outcome]:
+    """As speculative_sampling_reference, of the lossy approximation."""
+    return [
+        SigmoidModel(parents[user].tolist(), target[user], draft[user], **options).verify(
+            tokens[user].tolist(), uniforms[user].tolist()
+        )
         for user in range(tokens.shape[0])
     ]
 

@@ -13,6 +13,40 @@ from tests.kernels.speculative_sampling.sampling_cases import Batch
 BOUND = 2.0**-19
 
 
+def walk_sigmoid(batch: Batch, user: int, temperature: float, alpha: float, beta: float):
+    """As walk, of the lossy approximation; of a draw from sigmoids half a unit of each weight, 2^-31, counts too."""
+    parents, tokens = batch.parents[user].tolist(), batch.tokens[user].tolist()
+    uniforms = batch.uniforms[user].tolist()
+    nearest, path, node = float("inf"), [], 0
+    while True:
+        rows = (batch.target[user, node].double(), batch.draft[user, node].double())
+        p, q = (torch.sigmoid((row / temperature - alpha) / (beta - alpha)) for row in rows)
+        children = [i for i, parent in enumerate(parents) if parent == node]
+        accepted = None
+        for child in children:
+            gap = uniforms[child] * float(q[tokens[child]]) - float(p[tokens[child]])
+            nearest = min(nearest, abs(gap) / BOUND)
+            if gap <= 0:
+                accepted = child
+                break
+        if accepted is not None:
+            path.append(accepted)
+            node = accepted
+            continue
+        mass, unsure = (p - q).clamp(min=0), 0.0
+        if children and mass.sum() > 0:
+            unsure = len(mass) * 2.0**-32
+            if mass.sum() < 2 * unsure:
+                return path, None, 0.0
+        else:
+            mass = torch.softmax(rows[0] / temperature, 0)
+        sums = mass.cumsum(0)
+        goal = uniforms[0] * float(sums[-1])
+        bonus = int(torch.searchsorted(sums, torch.tensor(goal, dtype=torch.float64), right=True))
+        distance = float((sums[sums > 0] - goal).abs().min())
+        return path, bonus, min(nearest, distance / (BOUND * float(sums[-1]) + unsure))
+
+
 def walk(batch: Batch, user: int, temperature: float, draft_temperature: float, with_replacement: bool):
     """path, bonus, and the smallest distance from a border on the way, in units of BOUND."""
     parents, tokens = batch.parents[user].tolist(), batch.tokens[user].tolist()

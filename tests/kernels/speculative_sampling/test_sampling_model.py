@@ -15,22 +15,36 @@ import torch
 from loguru import logger
 from scipy.stats import chi2
 
-from models.llama31_8b.reference.token_speculation.draft_verification import verify_exact, verify_greedy
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.reference.token_speculation.draft_verification import verify_greedy
 from tests.kernels.speculative_sampling.borders import walk
-from tests.kernels.speculative_sampling.sampling_cases import KINDS, Batch, random_batch
+from tests.kernels.speculative_sampling.sampling_cases import (
+    KINDS,
+    PARTS,
+    part_of_two_thousand,
+    random_batch,
+)
+from tests.kernels.speculative_sampling.sampling_checks import (
+    Tally,
+    check_rows,
+    outcome_rows,
+    reference_decisions,
+    trees_of,
+)
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_sampling.checks import (
     Problem,
     check_problem,
+    check_sigmoid,
     check_temperature,
     check_warpers,
 )
+from tt_kernels.speculative_sampling.layout import Slice, choose_layout
 from tt_kernels.speculative_sampling.reference import (
     BAD_DRAFT,
     BAD_TARGET,
     BAD_TREE,
     FINE_STATUS,
+    SigmoidModel,
     UserModel,
     greedy_reference,
     scale_of,
@@ -43,24 +57,6 @@ ROUNDS = 100_000
 FEW = 20_000  # where a wrong sampler is to be found out
 # A right sampler fails with this probability, once and for all: the seeds are fixed.
 CHANCE = 1e-4
-
-
-def trees_of(parents: torch.Tensor) -> TokenTreeBatch:
-    """Trees with the op's padding: nodes without a parent other than the root are reached by nobody."""
-    return TokenTreeBatch.stack([TokenTree.from_parents(row) for row in parents.tolist()])
-
-
-def references(batch: Batch, temperature: float, draft_temperature: float, with_replacement: bool):
-    draft = None if batch.draft is None else torch.softmax(batch.draft.double() / draft_temperature, -1)
-    found = verify_exact(
-        trees_of(batch.parents),
-        batch.tokens,
-        torch.softmax(batch.target.double() / temperature, -1),
-        draft,
-        batch.uniforms,
-        with_replacement=with_replacement,
-    )
-    return [(found.nodes(user), int(found.bonus[user])) for user in range(len(batch.tokens))]
 
 
 @pytest.mark.parametrize("with_replacement", (False, True))
@@ -76,7 +72,7 @@ def test_every_decision_is_the_references_away_from_borders(kind, with_replaceme
             "with_replacement": with_replacement,
         }
         batch = random_batch(100 * seed, 12, nodes, vocab, kind, with_replacement)
-        expected = references(batch, **options)
+        expected = reference_decisions(batch, options)
         outcomes = speculative_sampling_reference(
             batch.tokens, batch.parents, batch.target, batch.draft, batch.words, **options
         )
@@ -92,6 +88,18 @@ def test_every_decision_is_the_references_away_from_borders(kind, with_replaceme
             )
     logger.info(f"{kind}: {near} of {users} verifications came to a border")
     assert near < users / 10
+
+
+def test_the_two_thousand_cases_of_the_chip():
+    """Those of test_sampling_random.py, without the chip."""
+    total = Tally()
+    for part in range(PARTS):
+        for call in part_of_two_thousand(part):
+            expected = reference_decisions(call.batch, call.options, call.op)
+            rows = outcome_rows(call.batch, call.options, call.op)
+            total += check_rows(call.batch, rows, call.options, call.op, expected)
+    logger.info(f"the model: {total}")
+    assert total.verified == 2000 and total.near < total.verified / 20
 
 
 def test_greedy_is_the_references():
@@ -344,6 +352,55 @@ def test_shapes_are_read_from_tensors():
 def test_refused_tensors(changed, said):
     with pytest.raises(UnsupportedError, match=said):
         check_problem(*facts(**changed))
+
+
+def test_a_layout_of_users_and_cores():
+    cores = [(x, y) for y in range(8) for x in range(8)]
+    alone = choose_layout(cores, 3, 4000, None, None, 1)
+    assert (alone.groups, alone.slices, alone.hub) == (
+        (((0, 0),), ((1, 0),), ((2, 0),)),
+        (Slice(0, 4000),),
+        None,
+    )
+    whole = choose_layout(cores, 8, 128256, None, None, 1)
+    assert whole.hub == (7, 7) and [len(group) for group in whole.groups] == 8 * [7]
+    assert sum(part.count for part in whole.slices) == 128256
+    assert all(part.first % 1024 == 0 and part.count > 0 for part in whole.slices)
+    row = choose_layout(cores[:2], 5, 100, None, (0, 0), 2)
+    assert (row.groups, row.slices, row.hub) == ((((1, 0),),), (Slice(0, 100),), (0, 0))
+
+
+def test_refused_layouts():
+    cores = [(0, 0), (1, 0)]
+    for wanted in (0, 3, True, 1.0):
+        with pytest.raises(UnsupportedError, match="cores_a_user must be from 1 to 2"):
+            choose_layout(cores, 1, 2000, wanted, None, 1)
+    with pytest.raises(UnsupportedError, match="2 cores a user needs these and a hub"):
+        choose_layout(cores, 1, 2000, 2, None, 1)
+    with pytest.raises(UnsupportedError, match=r"a hub, \(5, 5\)"):
+        choose_layout(cores, 1, 2000, 1, (5, 5), 2)
+
+
+def test_refused_sigmoids():
+    for alpha, beta in ((0.0, 1.0), (-1.0, 0.0), (1.0, 2.0), (-1e6, 1.0), (-1.0, 1e6)):
+        with pytest.raises(UnsupportedError, match="alpha < 0 < beta <= 100000"):
+            check_sigmoid(alpha, beta)
+    for value in (math.nan, -math.inf, "1", True):
+        with pytest.raises(UnsupportedError, match="alpha must be a finite number"):
+            check_sigmoid(value, 1.0)
+    assert check_sigmoid(-1e3, 1e3) == (-1e3, 1e3)
+
+
+@pytest.mark.parametrize("value", (math.nan, math.inf))
+def test_sigmoids_of_logits_that_are_no_numbers_end_in_a_status(value):
+    batch = random_batch(0, 1, 2, 40, "flat")
+    batch.tokens[0, 1] = 7
+    for logits, status in ((batch.target, BAD_TARGET), (batch.draft, BAD_DRAFT)):
+        kept = logits[0, 0, 7].clone()
+        logits[0, 0, 7] = value
+        outcome = SigmoidModel([-1, 0], batch.target[0], batch.draft[0]).verify([0, 7], [1, 1])
+        assert (outcome.status, outcome.path, outcome.bonus) == (status, (), 0)
+        logits[0, 0, 7] = kept
 
 
 def test_refused_numbers():

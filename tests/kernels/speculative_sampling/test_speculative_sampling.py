@@ -4,22 +4,27 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from loguru import logger
 
-from tests.kernels.speculative_sampling.borders import walk
-from tests.kernels.speculative_sampling.sampling_cases import Batch, greedy_body, random_batch, sampling_body
-from tt_kernels.speculative_sampling.reference import (
-    BAD_DRAFT,
-    BAD_TARGET,
-    BAD_TREE,
-    Outcome,
-    greedy_reference,
-    speculative_sampling_reference,
+from tests.kernels.speculative_sampling.sampling_cases import (
+    Batch,
+    greedy_body,
+    likely_rejections,
+    random_batch,
+    sampling_body,
+    spoiled_batch,
 )
+from tests.kernels.speculative_sampling.sampling_checks import (
+    EXACT,
+    SIGMOID,
+    Tally,
+    as_rows,
+    check_rows,
+    outcome_rows,
+)
+from tt_kernels.speculative_sampling.reference import BAD_TARGET, greedy_reference
 
 pytestmark = pytest.mark.sim
 
@@ -27,40 +32,16 @@ LIMIT_S = 900
 CHIP = "1x1"
 
 
-def outcome_rows(batch: Batch, options: dict) -> list[list[int]]:
-    """What the model writes to the rows of outcomes."""
-    found = speculative_sampling_reference(
-        batch.tokens, batch.parents, batch.target, batch.draft, batch.words, **options
-    )
-    return as_rows(found, batch.tokens)
-
-
-def as_rows(outcomes: list[Outcome], tokens: torch.Tensor) -> list[list[int]]:
-    rows, nodes = [], tokens.shape[1]
-    for user, outcome in enumerate(outcomes):
-        new = [] if outcome.status else [int(tokens[user, node]) for node in outcome.path] + [outcome.bonus]
-        head = [outcome.status, len(outcome.path), outcome.bonus, len(new)]
-        rows.append(
-            [*head, *outcome.path, *[-1] * (nodes - len(outcome.path)), *new, *[-1] * (nodes - len(new))]
-        )
-    return rows
-
-
-def check(device, batches: list[Batch], options: dict, layout: str = "ROW_MAJOR_LAYOUT") -> None:
-    found = device.run(sampling_body, batches, options, layout, timeout=LIMIT_S)
-    temperature = options.get("temperature", 1.0)
-    near, users = 0, 0
-    for batch, rows in zip(batches, found, strict=True):
-        for user, (row, expected) in enumerate(zip(rows.tolist(), outcome_rows(batch, options), strict=True)):
-            users += 1
-            *_, nearest = walk(
-                batch, user, temperature, options.get("draft_temperature", temperature),
-                options.get("with_replacement", False),
-            )  # fmt: skip
-            near += nearest < 1
-            assert nearest < 1 or row == expected
-    logger.info(f"{users} verifications on the chip, {near} of them came to a border")
-    assert near <= max(1, users // 20)
+def check(
+    device, batches: list[Batch], options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = EXACT
+) -> None:
+    found = device.run(sampling_body, batches, options, layout, op, timeout=LIMIT_S)
+    tallies = [
+        check_rows(batch, rows.tolist(), options, op) for batch, rows in zip(batches, found, strict=True)
+    ]
+    total = sum(tallies, Tally())
+    logger.info(f"on the chip: {total}")
+    assert total.near <= max(1, total.verified // 20)
 
 
 def test_without_replacement(sim_device):
@@ -83,17 +64,56 @@ def test_point_masses(sim_device):
     check(sim_device(CHIP), [random_batch(80, 4, 5, 90, "points"), random_batch(90, 1, 1, 32, "points")], {})
 
 
-def test_errors_are_statuses(sim_device):
+def test_sigmoids(sim_device):
+    """Flat, sharp, and draft equal to the target (so that nothing is left to resample from), from both layouts."""
+    batches = [
+        random_batch(100, 6, 4, 100, "flat", True),
+        random_batch(110, 4, 9, 1100, "sharp"),
+        random_batch(120, 3, 4, 70, "masked"),
+        likely_rejections(130, 6, 3, 90),
+    ]
+    device, options = sim_device(CHIP), {"temperature": 0.7, "alpha": -20.0, "beta": 30.0}
+    check(device, batches, options, "TILE_LAYOUT", SIGMOID)
+    check(device, [likely_rejections(140, 6, 4, 120), random_batch(150, 3, 3, 50, "equal")], {}, op=SIGMOID)
+
+
+@pytest.mark.parametrize("op", (EXACT, SIGMOID))
+def test_errors_are_statuses(sim_device, op):
     """NaNs of either sign, infinity, a token and a parent out of range; and a user beside them that is well."""
-    batch = random_batch(0, 7, 2, 40, "flat")
-    batch.target[0, 0, 39], batch.target[1, 0, 3] = math.nan, math.inf
-    batch.target[2, 0, 3] = -math.nan
-    batch.draft[3, 0, 5] = math.nan
-    batch.tokens[4, 1], batch.parents[5, 1] = 40, 1
-    rows = sim_device(CHIP).run(sampling_body, [batch], {}, timeout=LIMIT_S)[0].tolist()
-    statuses = [BAD_TARGET, BAD_TARGET, BAD_TARGET, BAD_DRAFT, BAD_TREE, BAD_TREE]
-    assert rows[:6] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
-    assert rows[6] == outcome_rows(batch, {})[6]
+    batch, statuses = spoiled_batch(40)
+    rows = sim_device(CHIP).run(sampling_body, [batch], {}, op=op, timeout=LIMIT_S)[0].tolist()
+    assert rows[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
+    assert rows[-1] == outcome_rows(batch, {}, op)[-1]
+
+
+def test_a_user_on_several_cores(sim_device):
+    """Two tiles of ids on two cores; users take turns on them."""
+    device, options = sim_device("2x2"), {"cores_a_user": 2}
+    check(device, [random_batch(200, 2, 3, 1100, "flat")], options, "TILE_LAYOUT")
+    check(device, [likely_rejections(240, 2, 3, 1100)], options, "TILE_LAYOUT", SIGMOID)
+
+
+@pytest.mark.slow
+def test_a_user_on_three_cores(sim_device):
+    """Three tiles of ids over two and three cores, in all modes."""
+    device = sim_device("2x2")
+    for op, batches, options in (
+        (EXACT, [random_batch(200, 2, 4, 2100, "flat"), random_batch(210, 1, 3, 2500, "points")], {}),
+        (EXACT, [likely_rejections(220, 2, 5, 2100)], {"with_replacement": True}),
+        (SIGMOID, [random_batch(230, 2, 4, 2500, "flat"), likely_rejections(240, 2, 3, 2100)], {}),
+    ):
+        for cores in (2, 3):
+            check(device, batches, options | {"cores_a_user": cores}, "TILE_LAYOUT", op)
+
+
+@pytest.mark.parametrize("op", (EXACT, pytest.param(SIGMOID, marks=pytest.mark.slow)))
+def test_errors_on_several_cores_are_statuses(sim_device, op):
+    """What is wrong lies with the second core."""
+    batch, statuses = spoiled_batch(1100)
+    options = {"cores_a_user": 2}
+    rows = sim_device("2x2").run(sampling_body, [batch], options, op=op, timeout=LIMIT_S)[0].tolist()
+    assert rows[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
+    assert rows[-1] == outcome_rows(batch, {}, op)[-1]
 
 
 def test_greedy(sim_device):

@@ -19,7 +19,7 @@ uint32_t word(uint32_t index) { return read_tile_value(config::cb_command, 0, in
 
 // The command under way, but for its kind and tiles.
 struct Task {
-    uint32_t source;
+    uint32_t source, form;
     uint32_t end, last_vectors;  // the tile behind the last one, and that one's vectors
     uint32_t offset[2], sharpness[2];
     uint32_t stages;
@@ -27,6 +27,7 @@ struct Task {
 
     void read() {
         source = word(command::source);
+        form = word(command::form);
         end = word(command::stop);
         last_vectors = word(command::last_vectors);
         for (uint32_t i = 0; i < 2; ++i) {
@@ -45,6 +46,17 @@ struct Task {
     // Target register = the weights of a tile.
     void weigh(uint32_t tile) const {
         copy_tile(row(), tile, weights::target);
+        if constexpr (config::sigmoid) {
+            if (form == command::sigmoid) {
+                weights::sigmoid(weights::target, vectors(tile), offset[0], sharpness[0]);
+                return;
+            }
+            if (form == command::difference) {
+                copy_tile(config::cb_draft, tile, weights::draft);
+                weights::sigmoid_difference(vectors(tile), offset[0], sharpness[0]);
+                return;
+            }
+        }
         weights::exponentiate(weights::target, vectors(tile), offset[source], sharpness[source]);
         if (stages > 0) {
             copy_tile(config::cb_draft, tile, weights::draft);

@@ -22,16 +22,20 @@ namespace config {
 constexpr bool has_draft = get_named_compile_time_arg_val("has_draft") == 1;
 constexpr bool tiled = get_named_compile_time_arg_val("tiled") == 1;
 constexpr bool with_replacement = get_named_compile_time_arg_val("with_replacement") == 1;
+constexpr bool sigmoid = get_named_compile_time_arg_val("sigmoid") == 1;  // the lossy approximation
+constexpr bool split = get_named_compile_time_arg_val("split") == 1;      // a user has several cores or chips
 
 constexpr uint32_t cb_target = get_named_compile_time_arg_val("cb_target");
 constexpr uint32_t cb_draft = get_named_compile_time_arg_val("cb_draft");
 constexpr uint32_t cb_command = get_named_compile_time_arg_val("cb_command");
 constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
+constexpr uint32_t cb_lines = get_named_compile_time_arg_val("cb_lines");
 
 constexpr uint32_t most_nodes = 32;
 constexpr uint32_t tile_ids = 1024;  // ids of one row that are one tile to the calculator
 constexpr uint32_t logit_bytes = 2;
+constexpr uint32_t scratch_lines = 6;  // of a word a node: the tree's three, and the outcome
 constexpr uint32_t row_tile_bytes = tile_ids * logit_bytes;
 
 }  // namespace config
@@ -45,14 +49,19 @@ enum Kind : uint32_t {
     weights,  // of tile `begin` the coarse parts, then the fine parts -> 2 tiles
 };
 enum Source : uint32_t { target, draft };
+// What a weight is: that of a softmax, after residuals; the sigmoid of a logit; or by how much the sigmoid of the target's
+// lies above that of the draft's.
+enum Form : uint32_t { softmax, sigmoid, difference };
 // Words of a command. Floats as their bits.
 enum Word : uint32_t {
     kind,
     source,
+    form,
     begin,
     stop,
     last_vectors,  // of the tile before stop, as weights.hpp counts them
-    // Of the target and of the draft: what is added to a logit, what it is then multiplied with.
+    // Of the target and of the draft: what is added to a logit, what it is then multiplied with. Of sigmoids the former
+    // is added afterwards, and both are the same for target and draft.
     target_offset,
     target_sharpness,
     draft_offset,

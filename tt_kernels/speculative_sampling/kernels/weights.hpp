@@ -30,6 +30,7 @@ using ckernel::sfpu::Converter;
 
 constexpr uint32_t tile = 32;  // vectors of a tile
 constexpr float deepest = -86.0f;
+constexpr float furthest = 40.0f;
 constexpr float coarse = 32768.0f, fine = 65536.0f;
 constexpr float whole = 12582912.0f;  // 1.5 * 2^23: added and subtracted, it rounds to whole numbers
 
@@ -76,6 +77,67 @@ inline void exponentiate(uint32_t vectors, uint32_t offset, uint32_t sharpness) 
         v_if(exponent < deepest) { power = 0.0f; }
         v_endif;
         sfpi::dst_reg[0] = power;
+        sfpi::dst_reg++;
+    }
+}
+
+// exp of what is at most `furthest` + 1 from 0 either way.
+sfpi_inline sfpi::vFloat one_and_power(const sfpi::vFloat& exponent) {
+    return ckernel::sfpu::_sfpu_exp_fp32_accurate_unsafe_(exponent) + 1.0f;
+}
+
+// Vector `index` = its logits times `slope`, no further than `furthest` from 0.
+sfpi_inline void scale_logits(uint32_t index, uint32_t slope) {
+    sfpi::vFloat scaled = sfpi::dst_reg[index] * Converter::as_float(slope);
+    v_if(scaled < -furthest) { scaled = -furthest; }
+    v_endif;
+    v_if(scaled > furthest) { scaled = furthest; }
+    v_endif;
+    sfpi::dst_reg[index] = scaled;
+}
+
+// 1 / (1 + exp(-(logit * slope + center))).
+inline void sigmoid(uint32_t vectors, uint32_t center, uint32_t slope) {
+    for (uint32_t i = 0; i < vectors; ++i) {
+        scale_logits(0, slope);
+        sfpi::vFloat exponent = -sfpi::dst_reg[0] - Converter::as_float(center);
+        sfpi::dst_reg[0] = one_and_power(exponent);
+        sfpi::vFloat sum = sfpi::dst_reg[0];
+        sfpi::dst_reg[0] = ckernel::sfpu::sfpu_reciprocal_iter<2>(sum);
+        sfpi::dst_reg++;
+    }
+}
+
+// What of the target's sigmoid lies above the draft's, without cancellation: with a and b what the sigmoids are of,
+// (1 - exp(b - a)) / ((1 + exp(-a)) (1 + exp(b))).
+inline void sigmoid_difference(uint32_t vectors, uint32_t center, uint32_t slope) {
+    for (uint32_t i = 0; i < vectors; ++i) {
+        scale_logits(0, slope);
+        scale_logits(tile, slope);
+        sfpi::vFloat exponent = -sfpi::dst_reg[0] - Converter::as_float(center);
+        sfpi::dst_reg[3 * tile] = one_and_power(exponent);
+        exponent = sfpi::dst_reg[tile] + Converter::as_float(center);
+        sfpi::vFloat product = one_and_power(exponent);
+        product = product * sfpi::dst_reg[3 * tile];
+        sfpi::dst_reg[3 * tile] = ckernel::sfpu::sfpu_reciprocal_iter<2>(product);
+        sfpi::vFloat gap = sfpi::dst_reg[0] - sfpi::dst_reg[tile];
+        sfpi::dst_reg[0] = gap;
+        gap = -gap;
+        sfpi::dst_reg[tile] = ckernel::sfpu::_sfpu_exp_fp32_accurate_unsafe_(gap);
+        gap = sfpi::dst_reg[0];
+        sfpi::vFloat above = 1.0f - sfpi::dst_reg[tile];
+        // Near 0 by its series, to the fifth power.
+        v_if(gap < 0.125f) {
+            above = gap * 8.3333333e-3f - 4.1666667e-2f;
+            above = above * gap + 1.6666667e-1f;
+            above = above * gap - 0.5f;
+            above = above * gap + 1.0f;
+            above = above * gap;
+        }
+        v_endif;
+        v_if(gap <= 0.0f) { above = 0.0f; }
+        v_endif;
+        sfpi::dst_reg[0] = above * sfpi::dst_reg[3 * tile];
         sfpi::dst_reg++;
     }
 }
@@ -147,6 +209,23 @@ inline void exponentiate(
     [[maybe_unused]] uint32_t sharpness) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate, tile, ckernel::VectorMode::None, vectors, offset, sharpness)));
+}
+
+// Tile = sigmoids of its logits.
+inline void sigmoid(
+    [[maybe_unused]] uint32_t tile,
+    [[maybe_unused]] uint32_t vectors,
+    [[maybe_unused]] uint32_t center,
+    [[maybe_unused]] uint32_t slope) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::sigmoid, tile, ckernel::VectorMode::None, vectors, center, slope)));
+}
+
+// Target tile = max(0, sigmoid of the target - sigmoid of the draft). Overwrites the fine result.
+inline void sigmoid_difference(
+    [[maybe_unused]] uint32_t vectors, [[maybe_unused]] uint32_t center, [[maybe_unused]] uint32_t slope) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::sigmoid_difference, target, ckernel::VectorMode::None, vectors, center, slope)));
 }
 
 // Target tile = max(0, target * target_scale - draft * draft_scale).

@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which cores have which users and which ids, on plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tt_kernels.common.tensor_facts import UnsupportedError
+
+Core = tuple[int, int]
+TILE_IDS = 1024
+# As lines.hpp has it: groups of a hub, and so users at a time where the vocabulary is split.
+MAX_GROUPS = 8
+# By default a core has at least this many tiles of ids: with fewer, telling the others takes longer than it saves.
+LEAST_TILES = 4
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The ids of a core. first: of the chip's; count."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """groups: of each the cores that share a user's ids on this chip; users take turns. hub: the core that speaks for
+    them, None where a core has all ids of its users."""
+
+    groups: tuple[tuple[Core, ...], ...]
+    slices: tuple[Slice, ...]
+    hub: Core | None
+
+    @property
+    def walkers(self) -> list[Core]:
+        return [core for group in self.groups for core in group]
+
+
+def choose_layout(
+    cores: Sequence[Core], users: int, ids: int, cores_a_user: int | None, hub: Core | None, chips: int
+) -> Layout:
+    """cores: of a chip; ids: of a chip; cores_a_user: None chooses. hub: core for it, where it is given. Errors:
+    UnsupportedError."""
+    tiles = -(-ids // TILE_IDS)
+    if cores_a_user is None:
+        room = (len(cores) - 1) // min(users, MAX_GROUPS)
+        cores_a_user = max(1, min(room, tiles // LEAST_TILES))
+    if type(cores_a_user) is not int or not 1 <= cores_a_user <= tiles:
+        raise UnsupportedError(
+            f"cores_a_user must be from 1 to {tiles}, the tiles of 1024 ids on a chip, got {cores_a_user!r}"
+        )
+    slices = _slices(ids, tiles, cores_a_user)
+    if cores_a_user == 1 and chips == 1:
+        return Layout(tuple((core,) for core in cores[:users]), slices, None)
+    hub = cores[-1] if hub is None else hub
+    free = [core for core in cores if core != hub]
+    groups = min(users, MAX_GROUPS, len(free) // cores_a_user)
+    if hub not in cores or groups == 0:
+        raise UnsupportedError(
+            f"a split vocabulary with {cores_a_user} cores a user needs these and a hub, {hub}: the grid has "
+            f"{len(cores)} cores, {list(cores)[:4]}..."
+        )
+    starts = range(0, groups * cores_a_user, cores_a_user)
+    return Layout(tuple(tuple(free[start : start + cores_a_user]) for start in starts), slices, hub)
+
+
+def _slices(ids: int, tiles: int, cores: int) -> tuple[Slice, ...]:
+    """Whole tiles a core, as many to each as to another or one more; the last has the rest of ids."""
+    borders = [min(ids, TILE_IDS * (tiles * core // cores)) for core in range(cores)] + [ids]
+    return tuple(Slice(first, stop - first) for first, stop in zip(borders, borders[1:]))
