@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Sequence
+from typing import TYPE_CHECKING, Protocol, Sequence, cast
 
 if TYPE_CHECKING:
     from .streams import UserStream
@@ -14,12 +14,23 @@ if TYPE_CHECKING:
 class AttentionStatistics(Protocol):
     """Counts of attention-level speculation. One count is one (layer, user, token)."""
 
-    hits: int
-    misses: int
-    bypassed: int
-    hit_rate: float | None
-    hit_rate_per_layer: list[float | None]
-    bypassed_positions: int
+    @property
+    def hits(self) -> int: ...
+
+    @property
+    def misses(self) -> int: ...
+
+    @property
+    def bypassed(self) -> int: ...
+
+    @property
+    def hit_rate(self) -> float | None: ...
+
+    @property
+    def hit_rate_per_layer(self) -> list[float | None]: ...
+
+    @property
+    def bypassed_positions(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ class GenerationResult:
         start, prefilled, ended = times
         return cls(
             token_ids=[stream.token_ids for stream in streams],
-            finish_reason=[stream.finish_reason for stream in streams],
+            finish_reason=[cast(str, stream.finish_reason) for stream in streams],  # they have ended
             prefill_tokens=sum(map(len, prompts)),
             prefill_seconds=prefilled - start,
             decode_tokens=sum(len(stream.token_ids) for stream in streams) - len(streams),

@@ -31,7 +31,7 @@ def check_core(device, core: tuple[int, int]) -> None:
 
 def core_list(cores) -> list[tuple[int, int]]:
     """The cores of a ttnn.CoreRangeSet as (x, y), row by row."""
-    found = []
+    found: list[tuple[int, int]] = []
     for part in cores.ranges():
         for y in range(part.start.y, part.end.y + 1):
             found.extend((x, y) for x in range(part.start.x, part.end.x + 1))

@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
 import torch
 
 
@@ -11,14 +15,29 @@ class PeerError(RuntimeError):
     """A call ended without a chip it needed, or with one in another state."""
 
 
-class DeviceState:
+class StateOfOne(Protocol):
+    """What one of those that keep the state says of it. failure: None while all is well."""
+
+    @property
+    def failure(self) -> str | None: ...
+
+
+class DeviceState(ABC):
     """`STATE_WORDS` words in the L1 of some cores of every chip, zeros at first.
 
-    A subclass says what they mean: `states()`, each with a `failure` or None, and `names()` of those they belong to.
+    A subclass says what they mean.
     """
 
     STATE_WORDS: int
     STATUS_WORD: int  # 0 while nothing has failed
+
+    @abstractmethod
+    def states(self) -> Sequence[StateOfOne]:
+        """Of each that keeps one. Waits for the device."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Of those the states belong to, in their order."""
 
     def make_state(self, device, cores, rows: int) -> None:
         """cores: a ttnn.CoreRangeSet of `rows` cores."""

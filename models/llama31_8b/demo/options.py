@@ -26,6 +26,7 @@ SAMPLE_ON = ("device", "host")
 # What --device takes today; the error for anything else lists this.
 DEVICES = (AUTO, "cpu", "sim", "n150")
 VERIFICATIONS = ("exact", "sigmoid")
+_NOBODY_SAID: frozenset[str] = frozenset({"what was given"})  # the mark of options made without `given`
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -68,12 +69,12 @@ class DemoOptions:
     sample_on: str | None = None
     json: bool = False
     html: str | None = None
-    # Names of the options that were given; what differs from the defaults when None is given.
-    given: frozenset[str] | None = None
+    # Names of the options that were given; what differs from the defaults when nobody says.
+    given: frozenset[str] = _NOBODY_SAID
 
     def __post_init__(self) -> None:
         """Raises UserError naming the option and its value."""
-        if self.given is None:
+        if self.given is _NOBODY_SAID:
             object.__setattr__(self, "given", frozenset(self._differing()))
         if self.attention is not None:
             _one_of("attention", self.attention, ATTENTIONS)

@@ -75,14 +75,13 @@ class AttentionSpeculationStatistics:
 
     def totals_per_user(self) -> dict[int, tuple[int, int, int]]:
         """(hits, misses, bypassed) of each user over all layers and tokens."""
-        totals: dict[int, list[int]] = {}
+        totals: dict[int, tuple[int, int, int]] = {}
         for step in self.steps:
             table = torch.stack([count.sum(0) for count in self._counts(step)], dim=1).tolist()
             for user, counts in zip(step.users, table):
-                mine = totals.setdefault(user, [0, 0, 0])
-                for index, count in enumerate(counts):
-                    mine[index] += count
-        return {user: tuple(counts) for user, counts in sorted(totals.items())}
+                hits, misses, bypassed = totals.get(user, (0, 0, 0))
+                totals[user] = (hits + counts[0], misses + counts[1], bypassed + counts[2])
+        return dict(sorted(totals.items()))
 
     def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
         """Share of layers that accepted, for each counted token of a user in order; None where bypassed."""

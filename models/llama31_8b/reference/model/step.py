@@ -65,10 +65,10 @@ class DecodeStep:
         self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
         self.chunk_size, self.tail_alignment = chunk_size, tail_alignment
         self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
-        self.behind = 0 if tree is None else self.tree[0].shape[1] - tokens
+        self.behind = 0 if self.tree is None else self.tree[0].shape[1] - tokens
         start = torch.tensor(self.lengths)[:, None]
         self.positions = start + (
-            torch.arange(tokens)[None, :] if tree is None else self.tree[2][:, self.behind :]
+            torch.arange(tokens)[None, :] if self.tree is None else self.tree[2][:, self.behind :]
         )
         self.cached = self.positions + 1
         self.eligible = self.cached >= 2 * chunk_size
@@ -135,7 +135,7 @@ class DecodeStep:
 
 
 def _tree_tensors(tree: TokenTreeLike, batch: int, tokens: int) -> tuple[torch.Tensor, ...]:
-    tensors = []
+    tensors: list[torch.Tensor] = []
     for name in ("enter", "leave", "depth"):
         values = torch.as_tensor(getattr(tree, name)).to(torch.int64)
         nodes = values.shape[-1] if values.ndim else 0

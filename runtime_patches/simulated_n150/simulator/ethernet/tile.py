@@ -53,7 +53,8 @@ class PlainRegisters(MemMapable):
     """Registers that hold what was written; the Ethernet MAC's, of which firmware writes two around an IRAM load."""
 
     def __init__(self, size: int):
-        self._size, self._words = size, {}
+        self._size = size
+        self._words: dict[int, bytes] = {}
 
     def read(self, addr: int, size: int) -> bytes:
         return self._words.get(addr, bytes(4))[:size]
