@@ -159,6 +159,17 @@ def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
+def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """(start, length) of each program of a chip, from the end of those before it: a program's first cores begin to
+    wait for their work while others are still at the one before."""
+    found, end = [], 0
+    for span in spans:
+        start = min(max(span["start"], end), span["end"])
+        found.append((start, span["end"] - start))
+        end = max(end, span["end"])
+    return found
+
+
 def plot(steps: Mapping[str, Step], path: Path) -> None:
     """Each step as two bars of programs in time, like the paper's figure 6."""
     import matplotlib
@@ -173,7 +184,7 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
     for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
         for chip, spans in enumerate(step["chips"]):
             axis.broken_barh(
-                [(span["start"], _length(span)) for span in spans],
+                one_after_the_other(spans),
                 (chip - 0.4, 0.8),
                 facecolors=[colours.get(span["name"], other) for span in spans],
                 edgecolor="white",

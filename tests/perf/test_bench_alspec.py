@@ -109,6 +109,11 @@ def test_the_command_refuses_before_it_measures(arguments, words, capsys, monkey
     assert ended.value.code == 2 and words in capsys.readouterr().err
 
 
+def test_programs_are_drawn_one_after_the_other():
+    spans = [{"start": start, "end": end} for start, end in ((0, 10), (4, 12), (5, 9), (20, 30))]
+    assert bench_alspec.one_after_the_other(spans) == [(0, 10), (10, 2), (9, 0), (20, 10)]
+
+
 def test_plot_and_files_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench_alspec, "run", lambda *_: steps())
     files = [str(tmp_path / name) for name in ("table.json", "trace.json", "picture.png")]
