@@ -86,6 +86,22 @@ def test_collective_along_each_axis_of_four_chips(sim_mesh, name, axis):
 
 
 @pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(2, 4), (1, 8)], ids=["2x4", "1x8"])
+def test_rows_of_eight_boards(sim_mesh, shape):
+    """All routers run; every row gathers what its boards have."""
+    rows, columns = shape
+    x = whole_numbers(rows * columns, FLAT)
+    held = sim_mesh(shape).run(
+        collective_body, "all_gather", x, "bfloat16", DRAM, {"dim": 3, "cluster_axis": 1}
+    )
+    parts = list(x.split(1))
+    for chip, found in enumerate(held):
+        first = chip // columns * columns
+        assert torch.equal(found.float(), torch.cat(parts[first : first + columns], 3)), f"chip {chip}"
+
+
+@pytest.mark.sim
 @pytest.mark.parametrize(
     ("name", "grid"),
     [("all_gather", "1x1"), pytest.param("reduce_scatter", GRID, marks=pytest.mark.slow)],
