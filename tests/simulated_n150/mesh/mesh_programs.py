@@ -135,3 +135,30 @@ def exchanges_body(mesh, values, calls, users):
         found.append((held, told))
     exchange.check()
     return found, entries, exchange.pairs.states()
+
+
+def first_writes_body(mesh):
+    """Cycles that go by while every chip's last core is written for the first time."""
+    import os
+
+    import torch
+    import ttnn
+
+    from runtime_patches.simulated_n150.links import Links
+
+    size = mesh.compute_with_storage_grid_size()
+    last = ttnn.CoreCoord(size.x - 1, size.y - 1)
+    shard = ttnn.ShardSpec(
+        ttnn.CoreRangeSet([ttnn.CoreRange(last, last)]), [1, 64], ttnn.ShardOrientation.ROW_MAJOR
+    )
+    links = Links(os.getpid())
+    start = links.cycle()
+    ttnn.from_torch(
+        torch.ones(1, 1, 1, 64, dtype=torch.int32),
+        dtype=ttnn.uint32,
+        layout=ttnn.ROW_MAJOR_LAYOUT,
+        device=mesh,
+        memory_config=ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard),
+        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
+    )
+    return links.cycle() - start

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.simulated_n150.mesh.mesh_programs import gather_body
+from tests.simulated_n150.mesh.mesh_programs import first_writes_body, gather_body
 from tests.support.sgdc_pair import USERS, draw_layers, layers_body
 from tt_kernels.common import reference
 
@@ -37,3 +37,11 @@ def test_exchange_and_gate(sim_mesh, shape, axis):
         assert held == [[value], [value]] and gathered == [rows, rows], f"layer {number}"
         assert summed == [[0.0 if max(row) == 0 else 2 * value] for row in rows], f"layer {number}"
     assert sent == [senders.count(0), senders.count(1)] and min(sent) > 0
+
+
+@pytest.mark.sim
+def test_no_time_goes_by_while_the_host_writes(sim_mesh):
+    """Not while a worker is used for the first time either: one chip's program would run, and write to another, before
+    that one has what the host wrote earlier."""
+    sim_mesh((1, 2), "2x1").kill()  # which another test may have used
+    assert sim_mesh((1, 2), "2x1").run(first_writes_body) == 0
