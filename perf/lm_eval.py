@@ -121,12 +121,9 @@ def _figures(scores: dict, model) -> dict:
         for name, value in scores.items()
         if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "sample_len"
     }
-    return {
-        "scores": numbers,
-        "hits": None if statistics is None else statistics.hits,
-        "misses": None if statistics is None else statistics.misses,
-        "bypassed": None if statistics is None else statistics.bypassed,
-        "hit_rate": None if statistics is None else statistics.hit_rate,
+    counted = ("hits", "misses", "bypassed", "hit_rate")
+    return {"scores": numbers} | {
+        name: None if statistics is None else getattr(statistics, name) for name in counted
     }
 
 

@@ -80,9 +80,10 @@ def cells(study: Study) -> Iterator[Cell]:
         shown = " ".join(map(str, layers))
         return {**columns, "hit_rate": len(layers) / study.layers, "layers": shown}
 
+    finite = tuple(t for t in settings.thresholds if 0 < t < float("inf"))
     kinds: list[tuple[str, Callable, tuple[float, ...]]] = [
-        ("dynamic", dynamic, tuple(t for t in settings.thresholds if 0 < t < float("inf"))),
-        ("matched", matched, tuple(t for t in settings.thresholds if 0 < t < float("inf"))),
+        ("dynamic", dynamic, finite),
+        ("matched", matched, finite),
         ("share", share, SHARES),
         ("sink", sink, (float("inf"),)),
     ]

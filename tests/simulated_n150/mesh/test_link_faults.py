@@ -13,30 +13,50 @@ PATIENCE_S = 2e-5  # 20,000 cycles
 ARRIVED, LATE_DATA, NO_PACKET = "did not arrive", "its data did not", "the fabric link took no packet"
 
 
+def a_chip_each(mesh, parts, dtype, layout):
+    """parts: [1, ...] each, a part a chip."""
+    import torch
+    import ttnn
+
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+    return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, device=mesh)
+
+
+def residual_of(mesh):
+    """A residual of VALUES, one a chip."""
+    import torch
+    import ttnn
+
+    tiles = [torch.full((1, 1, 32, 64), value) for value in VALUES]
+    return a_chip_each(mesh, tiles, ttnn.bfloat16, ttnn.TILE_LAYOUT)
+
+
+def first_sends(mesh):
+    """Priorities by which chip 0 sends."""
+    import ttnn
+
+    from tt_kernels.common.priority import priority_row
+
+    return a_chip_each(mesh, [priority_row([2]), priority_row([0])], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+
+
 def exchange_body(mesh, steps, patience_s=PATIENCE_S):
     """Exchanges, each after one of `steps`: None; (method of Links, arguments); or "alone", only chip 0 takes part.
 
     Returns of each the message of check() or None, and the values both chips hold; a failure is forgotten after it.
     """
-    import torch
     import ttnn
 
     from runtime_patches.simulated_n150.links import Links
     from tt_kernels.common.peer import ChipPairs, PeerError
-    from tt_kernels.common.priority import priority_row
     from tt_kernels.device_exchange.op import DeviceExchange
-
-    def a_chip_each(parts, dtype, layout):
-        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
-        return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, device=mesh)
 
     links = Links(os.getpid())
     exchange = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=patience_s)
-    priority = a_chip_each([priority_row([2]), priority_row([0])], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+    priority = first_sends(mesh)
     found = []
     for step in steps:
-        tiles = [torch.full((1, 1, 32, 64), value) for value in VALUES]
-        residual = a_chip_each(tiles, ttnn.bfloat16, ttnn.TILE_LAYOUT)
+        residual = residual_of(mesh)
         ttnn.synchronize_device(mesh)
         if step == "alone":
             alone(exchange, residual, priority, (0, 0))
@@ -67,21 +87,13 @@ def alone(exchange, residual, priority, chip):
 
 def new_pairs_body(mesh, patience_s=PATIENCE_S):
     """Pairs made, and used at once, while chip 1 still waits in a call of others: what exchange_body returns."""
-    import torch
     import ttnn
 
     from tt_kernels.common.peer import ChipPairs
-    from tt_kernels.common.priority import priority_row
     from tt_kernels.device_exchange.op import DeviceExchange
 
-    def a_chip_each(parts, dtype, layout):
-        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
-        return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, device=mesh)
-
-    residual = a_chip_each(
-        [torch.full((1, 1, 32, 64), value) for value in VALUES], ttnn.bfloat16, ttnn.TILE_LAYOUT
-    )
-    priority = a_chip_each([priority_row([2]), priority_row([0])], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+    residual = residual_of(mesh)
+    priority = first_sends(mesh)
     earlier = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=patience_s)
     ttnn.synchronize_device(mesh)
     alone(earlier, residual, priority, (0, 1))
