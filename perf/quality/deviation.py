@@ -114,17 +114,15 @@ def measured(
     policy = SpeculationErrors(threshold, chunk_size, tail_alignment, len(model.layers))
     result, stream = recorded_pass(model, ids, policy)
     with torch.inference_mode():
-        delta = [
-            _norm(layer.o(torch.cat(errors).to(model.dtype)).float())
+        added = [
+            layer.o(torch.cat(errors).to(model.dtype)).float()
             for layer, errors in zip(model.layers, policy.errors)
         ]
-        # What this layer's attention would have given without its own guess, against the exact run's.
-        inherited = [
-            _norm(ours - layer.o(torch.cat(errors).to(model.dtype)).float() - theirs)
-            for layer, errors, ours, theirs in zip(
-                model.layers, policy.errors, stream.attended, exact.attended
-            )
-        ]
+    delta = [_norm(error) for error in added]
+    # What this layer's attention would have given without its own guess, against the exact run's.
+    inherited = [
+        _norm(ours - error - theirs) for error, ours, theirs in zip(added, stream.attended, exact.attended)
+    ]
     moved = [_norm(a - b) for a, b in zip(stream.entry, exact.entry)]
     before_mlp = [_norm(a - b) for a, b in zip(stream.middle, exact.middle)]
     mlp = [_norm(a - b) for a, b in zip(stream.mlp, exact.mlp)]

@@ -81,16 +81,10 @@ class ComparedGuesses(AttentionPolicy):
         cached = self._cached[segments.tokens]
         scores = segments.scores.masked_fill(~segments.visible, float("-inf"))
         weights = torch.softmax(scores, dim=-1)
-        tiles = -(-weights.shape[-1] // TILE)
-        padded = torch.nn.functional.pad(weights.sum(1), (0, tiles * TILE - weights.shape[-1]))
-        mass = padded.unflatten(-1, (tiles, TILE)).sum(-1)  # [kv_heads, t, tiles]
+        mass = _by_tile(weights.sum(1)).sum(-1)  # [kv_heads, t, tiles]
+        tiles = mass.shape[-1]
         keys = self.cache.keys[layer][0, :, : weights.shape[-1]].float().norm(dim=-1)
-        norm = (
-            torch.nn.functional.pad(keys, (0, tiles * TILE - keys.shape[1]))
-            .unflatten(-1, (tiles, TILE))
-            .mean(-1)
-        )
-        norm = norm[:, None].expand_as(mass)
+        norm = _by_tile(keys).mean(-1)[:, None].expand_as(mass)
         before = self._mass.get(layer, torch.zeros_like(mass[:, :1]))
         before = torch.nn.functional.pad(before, (0, tiles - before.shape[-1]))
         ranking = {"norm": norm, "-norm": -norm, "mass": torch.cat((before, mass[:, :-1]), 1), "oracle": mass}
@@ -104,6 +98,11 @@ class ComparedGuesses(AttentionPolicy):
             distance = (guess - exact).norm(dim=1) / size
             found.append(distance.masked_fill(cached < budget, float("nan")))
         return exact
+
+
+def _by_tile(of_keys: torch.Tensor) -> torch.Tensor:
+    """[..., n] of the keys -> [..., tiles, TILE], zeros behind the last."""
+    return torch.nn.functional.pad(of_keys, (0, -of_keys.shape[-1] % TILE)).unflatten(-1, (-1, TILE))
 
 
 def _attention(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -179,7 +179,7 @@ def _word_problems(study: Study, chunk_size: int, threshold: float) -> list[dict
 def _references(study: Study, chunk_size: int, threshold: float) -> list[dict[str, object]]:
     rows = []
     for question in by_category(study.texts.spec_bench(), study.settings.questions):
-        prompt = f"Question: {question['turns'][0]}\nAnswer:"
+        prompt = problem_text({"question": question["turns"][0]})
         asked = Asked(study, prompt, 1024, chunk_size, threshold)
         ((losses, agree),) = asked.score("\n", [str(reference_text(question))])
         rows.append(_row("spec_bench", question["question_id"], float(agree.double().mean()), losses))
