@@ -8,6 +8,7 @@
 //   RUNTIME_ARG(name)     a runtime argument of this core
 //   RUNTIME_INDEX(name)   its index: of the first word, where the argument is a list
 //   COMMON_ARG(name)      a runtime argument all cores have in common
+//   COMMON_INDEX(name)    its index: of the first word, where the argument is a list
 //   ACCESSOR_ARGS(name)   the TensorAccessorArgs of a tensor
 
 #pragma once
@@ -24,6 +25,6 @@ constexpr uint32_t constant = value;
 
 #define RUNTIME_INDEX(name) (arguments::constant<get_named_compile_time_arg_val("arg_" #name)>)
 #define RUNTIME_ARG(name) (get_arg_val<uint32_t>(RUNTIME_INDEX(name)))
-#define COMMON_ARG(name) \
-    (get_common_arg_val<uint32_t>(arguments::constant<get_named_compile_time_arg_val("common_" #name)>))
+#define COMMON_INDEX(name) (arguments::constant<get_named_compile_time_arg_val("common_" #name)>)
+#define COMMON_ARG(name) (get_common_arg_val<uint32_t>(COMMON_INDEX(name)))
 #define ACCESSOR_ARGS(name) (TensorAccessorArgs<get_named_compile_time_arg_val("accessor_" #name)>())

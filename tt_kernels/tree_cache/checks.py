@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the two ops refuse, on plain values, so that it is tested without ttnn. Every message names the values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+
+TILE = 32
+MAX_NODES = 256
+CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
+# The addresses of all caches are runtime arguments, of which a kernel takes 341 words.
+MAX_CACHES = 256
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shapes of one call: of a cache, of a tree, and how many caches."""
+
+    caches: int
+    users: int
+    kv_heads: int
+    capacity: int
+    head_dim: int
+    nodes: int
+    block_float: bool
+
+    @property
+    def head_tiles(self) -> int:
+        return self.head_dim // TILE
+
+    @property
+    def jobs(self) -> int:
+        """Columns of tiles of one head of one user in one cache: what a core moves at a time."""
+        return self.caches * self.users * self.kv_heads * self.head_tiles
+
+    @property
+    def most_tiles(self) -> int:
+        """That the rows of a tree can lie in, wherever they begin."""
+        return (self.nodes + TILE - 2) // TILE + 1
+
+
+def check_caches(caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFacts) -> Problem:
+    """caches: by name, all alike. Errors: UnsupportedError."""
+    if not 1 <= len(caches) <= MAX_CACHES:
+        raise UnsupportedError(f"1 to {MAX_CACHES} caches are moved in one call, there are {len(caches)}")
+    first_name, first = next(iter(caches.items()))
+    for name, cache in caches.items():
+        if not cache.on_device or not cache.interleaved or cache.layout != "TILE":
+            raise UnsupportedError(f"{name} must be interleaved on the device in TILE layout, it is {cache}")
+        if (cache.shape, cache.dtype) != (first.shape, first.dtype):
+            raise UnsupportedError(
+                f"the caches must be alike: {first_name} is {first.dtype} {first.shape}, {name} is {cache.dtype} "
+                f"{cache.shape}"
+            )
+    if first.dtype not in CACHE_DTYPES:
+        raise UnsupportedError(f"the caches must be one of {', '.join(CACHE_DTYPES)}, they are {first.dtype}")
+    if len(first.shape) != 4 or first.shape[2] % TILE or first.shape[3] % TILE or 0 in first.shape:
+        raise UnsupportedError(
+            "the caches must be [users, kv_heads, capacity, head_dim] with a capacity and head_dim in multiples of "
+            f"{TILE}, they are {first.shape}"
+        )
+    users, kv_heads, capacity, head_dim = first.shape
+    if type(nodes) is not int or not 1 <= nodes <= MAX_NODES:
+        raise UnsupportedError(f"nodes must be an integer from 1 to {MAX_NODES}, got {nodes!r}")
+    if nodes > capacity:
+        raise UnsupportedError(f"{nodes} nodes do not fit caches of {capacity} positions")
+    check_integers("prefix", prefix, (users,))
+    return Problem(
+        len(caches), users, kv_heads, capacity, head_dim, nodes, block_float=first.dtype == "BFLOAT8_B"
+    )
+
+
+def check_new(name: str, new: TensorFacts, problem: Problem, cache_dtype: str) -> None:
+    """New keys or values. Errors: UnsupportedError."""
+    shape = (1, problem.kv_heads, problem.users * problem.nodes, problem.head_dim)
+    if not new.on_device or not new.interleaved or new.layout != "TILE":
+        raise UnsupportedError(f"{name} must be interleaved on the device in TILE layout, they are {new}")
+    if new.shape != shape or new.dtype != cache_dtype:
+        raise UnsupportedError(
+            f"{name} must be {cache_dtype} {shape} (a row a node), they are {new.dtype} {new.shape}"
+        )
+
+
+def check_integers(name: str, tensor: TensorFacts, shape: Sequence[int]) -> None:
+    """Errors: UnsupportedError when it is not int32 of `shape`, ROW_MAJOR and interleaved on the device."""
+    if (
+        not tensor.on_device
+        or not tensor.interleaved
+        or tensor.layout != "ROW_MAJOR"
+        or tensor.dtype != "INT32"
+        or tensor.shape != tuple(shape)
+    ):
+        raise UnsupportedError(
+            f"{name} must be INT32 {tuple(shape)}, ROW_MAJOR and interleaved on the device, it is {tensor}"
+        )
+
+
+def check_path(path: TensorFacts, problem: Problem, first_column: int) -> None:
+    """Errors: UnsupportedError when columns [first_column, first_column + nodes) do not exist."""
+    if len(path.shape) != 2 or type(first_column) is not int or first_column < 0:
+        raise UnsupportedError(
+            f"path must be [users, columns] with its nodes from a column on, it is {path.shape} from {first_column!r}"
+        )
+    check_integers("path", path, (problem.users, path.shape[1]))
+    if first_column + problem.nodes > path.shape[1]:
+        raise UnsupportedError(
+            f"path has {path.shape[1]} columns, {problem.nodes} from column {first_column} on are read"
+        )
