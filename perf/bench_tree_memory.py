@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from models.llama31_8b.reference.model.step import QUERY_BLOCK
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch, interval_mask
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch, interval_mask
 
 
 def random_parents(nodes: int, seed: int) -> list[int]:

@@ -4,7 +4,7 @@
 
 import json
 
-from models.llama31_8b.reference.token_speculation.tree import TokenTree
+from models.llama31_8b.token_speculation.tree import TokenTree
 from perf import bench_tree_memory
 
 

@@ -17,8 +17,8 @@ from ..tt.precision import PLANS
 if TYPE_CHECKING:
     from models.llama31_8b.reference.alspec.policies import AttentionPolicy
     from models.llama31_8b.reference.token_speculation.draft_verification import SigmoidApproximation
-    from models.llama31_8b.reference.token_speculation.drafter import DraftShape
     from models.llama31_8b.sampling import SamplingParams
+    from models.llama31_8b.token_speculation.draft_shape import DraftShape
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 AUTO = "auto"
@@ -179,7 +179,7 @@ class DemoOptions:
 
     def draft_shape(self) -> DraftShape:
         """The chain or tree that --tree and --draft-length ask for. Raises ValueError."""
-        from models.llama31_8b.reference.token_speculation.drafter import DraftShape
+        from models.llama31_8b.token_speculation.draft_shape import DraftShape
 
         return DraftShape.parse(self.tree, self.draft_length)
 

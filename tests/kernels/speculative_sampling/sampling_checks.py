@@ -13,8 +13,8 @@ from models.llama31_8b.reference.token_speculation.draft_verification import (
     verify_exact,
     verify_sigmoid,
 )
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.sampling import SamplingParams
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 from tests.kernels.speculative_sampling.borders import walk, walk_sigmoid
 from tests.kernels.speculative_sampling.sampling_cases import Batch
 from tt_kernels.speculative_sampling.reference import (

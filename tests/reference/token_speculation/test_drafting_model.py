@@ -9,10 +9,10 @@ from loguru import logger
 
 from models.llama31_8b.reference.alspec.policies import SinkAttention
 from models.llama31_8b.reference.token_speculation.draft_verification import verify_greedy
-from models.llama31_8b.reference.token_speculation.drafter import DraftShape
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.sampling import SamplingParams, make_generators, warp_logits
+from models.llama31_8b.token_speculation.draft_shape import DraftShape
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 from tests.support import speculation_models as small
 
 SHAPES = {

@@ -9,10 +9,10 @@ from loguru import logger
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.reference.token_speculation.drafter import DraftShape
 from models.llama31_8b.reference.token_speculation.generate import speculative_generate
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
+from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from tests.support import speculation_models as small
 
 PROMPTS = small.prompts(20, 64)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from models.llama31_8b.reference.token_speculation.metrics import TokenSpeculationMetrics
+from models.llama31_8b.token_speculation.metrics import TokenSpeculationMetrics
 
 
 def test_definitions():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama31_8b.reference.token_speculation.tree import (
+from models.llama31_8b.token_speculation.tree import (
     TokenTree,
     TokenTreeBatch,
     TokenTreeError,

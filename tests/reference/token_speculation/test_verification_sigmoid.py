@@ -14,8 +14,8 @@ from models.llama31_8b.reference.token_speculation.draft_verification import (
     verify_exact,
     verify_sigmoid,
 )
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.sampling import SamplingParams, inverse_cdf, warp_logits
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 
 VOCAB = 8
 

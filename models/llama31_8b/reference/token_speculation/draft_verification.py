@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import torch
 from loguru import logger
 
-from models.llama31_8b.reference.token_speculation.tree import TokenTreeBatch
 from models.llama31_8b.sampling import SamplingParams, filter_logits, inverse_cdf, warp_logits
+from models.llama31_8b.token_speculation.tree import TokenTreeBatch
 
 
 @dataclass(frozen=True, eq=False)

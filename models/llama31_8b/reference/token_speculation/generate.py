@@ -34,8 +34,6 @@ from models.llama31_8b.reference.token_speculation.draft_verification import (
     verify_sigmoid,
 )
 from models.llama31_8b.reference.token_speculation.drafter import Draft, Drafter
-from models.llama31_8b.reference.token_speculation.metrics import TokenSpeculationMetrics
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.results import GenerationResult
 from models.llama31_8b.sampling import (
     SamplingParams,
@@ -45,6 +43,8 @@ from models.llama31_8b.sampling import (
     warp_logits,
 )
 from models.llama31_8b.streams import TokenCallback, open_streams
+from models.llama31_8b.token_speculation.metrics import TokenSpeculationMetrics
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 
 
 @dataclass(frozen=True)

@@ -4,44 +4,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Sequence
 
 import torch
 
 from models.llama31_8b.reference.model.kv_cache import KVCache
-from models.llama31_8b.reference.token_speculation.drafter import Draft, Drafter, DraftShape
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch, merge_sequences
+from models.llama31_8b.reference.token_speculation.drafter import Draft, Drafter
 from models.llama31_8b.sampling import SamplingParams
-
-
-class NGramIndex:
-    """Where every n-gram of one text ends, for sizes smallest .. largest; appending a token is O(sizes)."""
-
-    def __init__(self, smallest: int, largest: int) -> None:
-        self.sizes = range(largest, smallest - 1, -1)
-        self.tokens: list[int] = []
-        self._ends: dict[tuple[int, ...], list[int]] = defaultdict(list)
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            self.tokens.append(int(token))
-            for size in self.sizes:
-                if size <= len(self.tokens):
-                    self._ends[tuple(self.tokens[-size:])].append(len(self.tokens))
-
-    def continuations(self, count: int, length: int) -> list[list[int]]:
-        """Up to `count` different continuations of the text's end, of up to `length` tokens: longer matches
-        before shorter ones, later occurrences before earlier ones."""
-        found: list[list[int]] = []
-        for size in self.sizes:
-            for end in reversed(self._ends.get(tuple(self.tokens[-size:]), ())):
-                following = self.tokens[end : end + length]
-                if following and following not in found:
-                    found.append(following)
-                    if len(found) == count:
-                        return found
-        return found
+from models.llama31_8b.token_speculation.draft_shape import DraftShape
+from models.llama31_8b.token_speculation.ngram import NGramIndex, tree_within_budget
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 
 
 class NGramDrafter(Drafter):
@@ -83,7 +55,7 @@ class NGramDrafter(Drafter):
         for user, tokens in zip(users, committed):
             text = self.texts[user]
             text.extend(tokens)
-            tree, row = _within_budget(
+            tree, row = tree_within_budget(
                 tokens[-1], text.continuations(shape.width, shape.length), shape.budget
             )
             trees.append(tree)
@@ -91,14 +63,3 @@ class NGramDrafter(Drafter):
         batch = TokenTreeBatch.stack(trees)
         padded = torch.tensor([row + [0] * (batch.width - len(row)) for row in rows])
         return Draft(batch, padded, depth=shape.length)
-
-
-def _within_budget(root: int, sequences: list[list[int]], budget: int) -> tuple[TokenTree, list[int]]:
-    """As merge_sequences, with what exceeds the budget cut off the last sequences."""
-    kept: list[list[int]] = []
-    for sequence in sequences:
-        excess = len(merge_sequences(root, [*kept, sequence])[0]) - budget
-        kept.append(sequence[: len(sequence) - excess] if excess > 0 else sequence)
-        if excess >= 0:
-            break
-    return merge_sequences(root, kept, budget)

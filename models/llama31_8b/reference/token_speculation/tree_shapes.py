@@ -11,10 +11,8 @@ from functools import lru_cache
 
 import torch
 
-from models.llama31_8b.reference.token_speculation.tree import TokenTree, TokenTreeBatch, TokenTreeError
-
-#: Rows of one tile on the device: verifying up to 32 rows costs what verifying one does.
-DEFAULT_TREE_BUDGET = 32
+from models.llama31_8b.token_speculation.draft_shape import DEFAULT_TREE_BUDGET
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch, TokenTreeError
 
 
 @dataclass(frozen=True, eq=False)

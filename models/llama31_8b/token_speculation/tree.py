@@ -162,10 +162,10 @@ class TokenTreeBatch:
     @classmethod
     def shared(cls, tree: TokenTree, batch: int) -> TokenTreeBatch:
         """The same shape for every user, stored once."""
-        return cls(
-            *(v.expand(batch, -1) for v in (tree.parents, tree.enter, tree.leave, tree.depth)),
-            counts=torch.full((batch,), len(tree)),
-        )
+        parts = {
+            name: getattr(tree, name).expand(batch, -1) for name in ("parents", "enter", "leave", "depth")
+        }
+        return cls(**parts, counts=torch.full((batch,), len(tree)))
 
     @property
     def batch(self) -> int:

@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Look-up of what followed the last tokens when they occurred before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Sequence
+
+from models.llama31_8b.token_speculation.tree import TokenTree, merge_sequences
+
+
+class NGramIndex:
+    """Where every n-gram of one text ends, for sizes smallest .. largest; appending a token is O(sizes)."""
+
+    def __init__(self, smallest: int, largest: int) -> None:
+        self.sizes = range(largest, smallest - 1, -1)
+        self.tokens: list[int] = []
+        self._ends: dict[tuple[int, ...], list[int]] = defaultdict(list)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self.tokens.append(int(token))
+            for size in self.sizes:
+                if size <= len(self.tokens):
+                    self._ends[tuple(self.tokens[-size:])].append(len(self.tokens))
+
+    def continuations(self, count: int, length: int) -> list[list[int]]:
+        """Up to `count` different continuations of the text's end, of up to `length` tokens: longer matches
+        before shorter ones, later occurrences before earlier ones."""
+        found: list[list[int]] = []
+        for size in self.sizes:
+            for end in reversed(self._ends.get(tuple(self.tokens[-size:]), ())):
+                following = self.tokens[end : end + length]
+                if following and following not in found:
+                    found.append(following)
+                    if len(found) == count:
+                        return found
+        return found
+
+
+def tree_within_budget(root: int, sequences: list[list[int]], budget: int) -> tuple[TokenTree, list[int]]:
+    """As merge_sequences, with what exceeds the budget cut off the last sequences."""
+    kept: list[list[int]] = []
+    for sequence in sequences:
+        excess = len(merge_sequences(root, [*kept, sequence])[0]) - budget
+        kept.append(sequence[: len(sequence) - excess] if excess > 0 else sequence)
+        if excess >= 0:
+            break
+    return merge_sequences(root, kept, budget)
