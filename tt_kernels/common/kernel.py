@@ -8,6 +8,7 @@ named compile-time arguments, where each one lies. Neither side writes an index.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ INCLUDE_PATH = Path(__file__).parents[2]
 
 Core = tuple[int, int]
 Values = Mapping[str, int | Sequence[int]]
+
+
+def float_bits(value: float) -> int:
+    """`value` as the word of a float32, which kernels take it as."""
+    return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def pack(values: Values) -> tuple[list[int], dict[str, int]]:

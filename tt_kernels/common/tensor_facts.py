@@ -37,3 +37,11 @@ def facts(name: str, tensor) -> TensorFacts:
         tensor.storage_type() == ttnn.StorageType.DEVICE,
         not tensor.is_sharded(),
     )
+
+
+def unsupported_if_refused(check, *values) -> None:
+    """Call a check that several ops share; its ValueError becomes an UnsupportedError of this one."""
+    try:
+        check(*values)
+    except ValueError as error:
+        raise UnsupportedError(str(error)) from error

@@ -5,14 +5,13 @@ table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer
+from tt_kernels.common.circular_buffers import l1_bytes as l1_bytes
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
-TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}
 CONTROL_BYTES = 64
 LINE_BYTES = 4 * MAX_USERS
 SCRATCH_LINES = 3
@@ -27,21 +26,6 @@ _NAMES = (
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
 WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """`pages` pages of `page_bytes`, on the cores of `roles`. dtype: name of ttnn's."""
-
-    index: int
-    dtype: str
-    page_bytes: int
-    pages: int
-    roles: frozenset[str]
-
-    @property
-    def bytes(self) -> int:
-        return self.page_bytes * self.pages
 
 
 def plan_buffers(
@@ -97,16 +81,6 @@ def plan_buffers(
     ):
         found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
     return found
-
-
-def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
-    """L1 a core of each role needs. The runtime places buffers in order, each above all that its cores hold
-    yet."""
-    tops: dict[str, int] = {}
-    for buffer in sorted(buffers.values(), key=lambda buffer: buffer.index):
-        top = max(tops.get(role, 0) for role in buffer.roles) + buffer.bytes
-        tops.update(dict.fromkeys(buffer.roles, top))
-    return tops
 
 
 def check_l1(

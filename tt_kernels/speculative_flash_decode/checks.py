@@ -4,24 +4,25 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 
+from tt_kernels.common.attention_checks import MAX_SCALE as MAX_SCALE
+from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
+from tt_kernels.common.attention_checks import (
+    check_attention_tensors,
+    check_heads,
+    check_scale,
+    is_number,
+)
+from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.predictor import Predictor, both_ends, check_predictor
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 MAX_USERS = 8  # a semaphore of the output core each
 MAX_QUERY_HEADS = 32  # one tile of query rows a user
-HEAD_DIMS = (64, 128)
-CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
-FIDELITIES = ("HiFi2", "HiFi3", "HiFi4")  # LoFi leaves out bits of the values: norms come out 8% low
 # Beyond any use, and its square times the norm of attention outputs is far from the largest float32.
 MAX_THRESHOLD = 1e6
-# At scaled scores of up to 1e4 a row maximum is off by its bfloat16 rounding, at most 2^-8 of it, whose exponential is
-# far from the ends of float32; and the least scale still hides masked keys (common/kernels/tile_masks.hpp).
-MIN_SCALE, MAX_SCALE = 1e-4, 100.0
 
 
 @dataclass(frozen=True)
@@ -61,22 +62,7 @@ def check_problem(
     predictor: Predictor | None = None,
 ) -> Problem:
     """The Problem of these inputs. Errors: UnsupportedError."""
-    for name, tensor in (("q", q), ("k", k), ("v", v), ("cur_pos", cur_pos)):
-        if not tensor.on_device:
-            raise UnsupportedError(f"{name} must be on device, it is in host memory")
-        if not tensor.interleaved:
-            raise UnsupportedError(f"{name} must be interleaved, it is sharded")
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.layout != "TILE":
-            raise UnsupportedError(f"{name} must have layout TILE, it has {tensor.layout}")
-        if len(tensor.shape) != 4:
-            raise UnsupportedError(f"{name} must have 4 dimensions, its shape is {tensor.shape}")
-    if q.dtype != "BFLOAT16":
-        raise UnsupportedError(f"q must be BFLOAT16, it is {q.dtype}")
-    if k.shape != v.shape or k.dtype != v.dtype:
-        raise UnsupportedError(f"k is {k.dtype} {k.shape}, v is {v.dtype} {v.shape}: they must be alike")
-    if k.dtype not in CACHE_DTYPES:
-        raise UnsupportedError(f"the caches must be one of {', '.join(CACHE_DTYPES)}, they are {k.dtype}")
+    check_attention_tensors(q, k, v, {"cur_pos": cur_pos})
     one, users, query_heads, head_dim = q.shape
     cache_users, kv_heads, max_tokens, cache_dim = k.shape
     if one != 1:
@@ -89,16 +75,9 @@ def check_problem(
         raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
     if not 1 <= users <= MAX_USERS:
         raise UnsupportedError(f"1 to {MAX_USERS} users are supported, q has {users}")
-    if head_dim not in HEAD_DIMS:
-        raise UnsupportedError(f"head_dim must be one of {HEAD_DIMS}, it is {head_dim}")
     if not 1 <= query_heads <= MAX_QUERY_HEADS:
         raise UnsupportedError(f"1 to {MAX_QUERY_HEADS} query heads are supported, q has {query_heads}")
-    if kv_heads < 1 or query_heads % kv_heads:
-        raise UnsupportedError(
-            f"{query_heads} query heads cannot be shared evenly by {kv_heads} key/value heads"
-        )
-    if max_tokens < TILE or max_tokens % TILE:
-        raise UnsupportedError(f"the caches must hold a multiple of {TILE} tokens, they hold {max_tokens}")
+    check_heads(query_heads, kv_heads, head_dim, max_tokens)
     check_chunk(chunk_size, max_tokens)
     if predictor is not None:
         check_predictor(predictor, max_tokens)
@@ -131,20 +110,6 @@ def check_positions(cur_pos: TensorFacts, users: int) -> None:
 
 def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:
     """(threshold, scale) as floats, the default scale filled in. Errors: UnsupportedError."""
-    if not (_is_number(threshold) and 0 <= threshold <= MAX_THRESHOLD):
+    if not (is_number(threshold) and 0 <= threshold <= MAX_THRESHOLD):
         raise UnsupportedError(f"threshold must be from 0 to {MAX_THRESHOLD:g}, got {threshold!r}")
-    scale = 1 / math.sqrt(head_dim) if scale is None else scale
-    if not (_is_number(scale) and MIN_SCALE <= scale <= MAX_SCALE):
-        raise UnsupportedError(f"scale must be from {MIN_SCALE:g} to {MAX_SCALE:g}, got {scale!r}")
-    return float(threshold), float(scale)
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def check_fidelity(name: str) -> str:
-    """`name`, the name of a ttnn.MathFidelity. Errors: UnsupportedError."""
-    if name not in FIDELITIES:
-        raise UnsupportedError(f"math_fidelity must be one of {', '.join(FIDELITIES)}, got {name!r}")
-    return name
+    return float(threshold), check_scale(scale, head_dim)

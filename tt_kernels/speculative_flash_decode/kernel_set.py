@@ -4,23 +4,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
-from tt_kernels.common.kernel import Values, kernel_descriptor
-from tt_kernels.speculative_flash_decode.buffers import TILE_BYTES
+from tt_kernels.common.circular_buffers import TILE_BYTES
+from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings
 from tt_kernels.speculative_flash_decode.work_split import Core
 
 KERNELS = Path(__file__).parent / "kernels"
-
-
-def float_bits(value: float) -> int:
-    """`value` as the word of a float32, which kernels take it as."""
-    return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 class KernelSet:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.peer import ChipPairs, timeout_words
+from tt_kernels.common.placement import grid_cores, noc_core_of
+from tt_kernels.common.placement import l1_free as l1_free
 from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.common.row import ChipRows
-from tt_kernels.common.tensor_facts import UnsupportedError, facts
+from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.checks import Problem, check_problem
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
@@ -146,10 +148,10 @@ def problem_of(q, k, v, cur_pos, priority, chunk_size: int, predictor: Predictor
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
     problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size, predictor)
     if priority is not None:
-        _unsupported_if_refused(check_priority_tensor, priority)
+        unsupported_if_refused(check_priority_tensor, priority)
         named["priority"] = priority
     for name, tensor in named.items():
-        _unsupported_if_refused(check_on_device, name, tensor, q.device())
+        unsupported_if_refused(check_on_device, name, tensor, q.device())
     return problem
 
 
@@ -177,7 +179,7 @@ def layout_of(
     Errors: UnsupportedError."""
     return choose_layout(
         problem,
-        _cores(device, config),
+        grid_cores(device, config.grid, config.origin),
         l1_free(device),
         speculate=settings.speculate,
         peer=exchange is not None,
@@ -186,27 +188,6 @@ def layout_of(
         workers_a_head=config.workers_a_head,
         key_chunk=config.key_chunk,
     )
-
-
-def l1_free(device) -> int:
-    """Bytes that circular buffers may take on every core now: they grow from where the runtime's own part ends
-    up to the lowest tensor in L1."""
-    import ttnn
-
-    blocks = ttnn.get_memory_view(device, ttnn.BufferType.L1).block_table
-    taken = [int(block["address"]) for block in blocks if block["allocated"] == "yes"]
-    return min(taken) if taken else sum(int(block["size"]) for block in blocks)
-
-
-def noc_core_of(device):
-    """A function from a core to its (x, y) on the NoC, as kernels address it."""
-    import ttnn
-
-    def noc_core(core: Core) -> tuple[int, int]:
-        found = device.worker_core_from_logical_core(ttnn.CoreCoord(*core))
-        return found.x, found.y
-
-    return noc_core
 
 
 def check_gathered_pair(peer: Peer) -> None:
@@ -223,7 +204,7 @@ def _check_peer(tensors: Tensors, peer: Peer, member: int = 0) -> None:
     if tensors.priority is None:
         raise UnsupportedError("a peer needs the priorities of this member: give priority=")
     check_gathered(facts("peer.gathered", peer.gathered_of(member)))
-    _unsupported_if_refused(timeout_words, peer.timeout_s)
+    unsupported_if_refused(timeout_words, peer.timeout_s)
 
 
 def _check_row(row: ChipRows | None, peer: Peer | None, device) -> None:
@@ -252,30 +233,3 @@ def _check_row(row: ChipRows | None, peer: Peer | None, device) -> None:
         raise UnsupportedError(
             f"core {row.core} cannot be both the exchange core of the pairs and the output core of the rows"
         )
-
-
-def _unsupported_if_refused(check, *values) -> None:
-    """Call a check that several ops share; its ValueError is an UnsupportedError of this one."""
-    try:
-        check(*values)
-    except ValueError as error:
-        raise UnsupportedError(str(error)) from error
-
-
-def _cores(device, config: ProgramConfig) -> tuple[Core, ...]:
-    """The cores of the program, row by row."""
-    size = device.compute_with_storage_grid_size()
-    for name, pair in (("origin", config.origin), ("grid", config.grid)):
-        if not _is_pair(pair) and not (name == "grid" and pair is None):
-            raise UnsupportedError(f"{name} must be two integers (x, y), got {pair!r}")
-    x, y = config.origin
-    columns, rows = config.grid or (size.x - x, size.y - y)
-    if min(x, y) < 0 or min(columns, rows) < 1 or x + columns > size.x or y + rows > size.y:
-        raise UnsupportedError(
-            f"a grid of {columns}x{rows} cores at ({x}, {y}) is not within the device's {size.x}x{size.y}"
-        )
-    return tuple((x + column, y + row) for row in range(rows) for column in range(columns))
-
-
-def _is_pair(value) -> bool:
-    return isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)

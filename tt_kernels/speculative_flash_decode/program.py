@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.ungated import require_ungated
-from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, INDICES, OUTPUT, WORKER, Buffer
+from tt_kernels.speculative_flash_decode.buffers import EXCHANGE, INDICES, OUTPUT, WORKER
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.kernel_set import KernelSet
 from tt_kernels.speculative_flash_decode.layout import Layout
 from tt_kernels.speculative_flash_decode.member import Member, Settings
-from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan
+from tt_kernels.speculative_flash_decode.work_split import TILE, CorePlan
 
 MAX_SEMAPHORES = 16
 # The last is the first of one a user.
@@ -87,22 +88,6 @@ def fill_program(
     }
     program.kernels = built
     program.cbs = [
-        _circular_buffer(buffer, cores) for buffer in sorted(layout.buffers.values(), key=lambda b: b.index)
+        circular_buffer(buffer, cores) for buffer in sorted(layout.buffers.values(), key=lambda b: b.index)
     ]
     return require_ungated(program, "speculative_flash_decode")
-
-
-def _circular_buffer(buffer: Buffer, cores: dict[str, list[Core]]):
-    import ttnn
-
-    names = {
-        "BFLOAT16": ttnn.bfloat16,
-        "BFLOAT8_B": ttnn.bfloat8_b,
-        "FLOAT32": ttnn.float32,
-        "UINT32": ttnn.uint32,
-    }
-    page = ttnn.CBFormatDescriptor(
-        buffer_index=buffer.index, data_format=names[buffer.dtype], page_size=buffer.page_bytes
-    )
-    on = [core for role in sorted(buffer.roles) for core in cores[role]]
-    return ttnn.CBDescriptor(total_size=buffer.bytes, core_ranges=core_set(*on), format_descriptors=[page])

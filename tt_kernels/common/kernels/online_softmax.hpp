@@ -72,8 +72,62 @@ inline void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t t
     cb_push_back(to, tiles);
 }
 
-// scores = query @ keys^T for `rows` tiles of keys, popping them; the last row of tiles under the mask if `masked`.
+// Whether what a step reads of keys or values is popped as it goes, or kept for the next tile of queries: then it must
+// lie at the start of its buffer, and the caller pops it.
+enum class Input { popped, kept };
+
+// Registers [0, batch) = query @ keys^T for tiles [begin, begin + batch) of keys, the query's tiles being those from
+// `query_first`.
+template <uint32_t head_tiles, Input input>
+inline void multiply_keys(
+    uint32_t query, uint32_t query_first, uint32_t keys, uint32_t begin, uint32_t batch) {
+    for (uint32_t i = 0; i < batch; ++i) {
+        const uint32_t first = input == Input::kept ? (begin + i) * head_tiles : 0;
+        cb_wait_front(keys, first + head_tiles);
+        for (uint32_t k = 0; k < head_tiles; ++k) {
+            matmul_tiles(query, keys, query_first + k, first + k, i);
+        }
+        if constexpr (input == Input::popped) {
+            cb_pop_front(keys, head_tiles);
+        }
+    }
+}
+
+// scores = query @ keys^T for `rows` tiles of keys. Tiles from `masked_from` on come one at a time and are given to
+// mask(tile - masked_from, register), which may use the registers behind that one and must leave the formats of query
+// and keys in force.
 // `scores` is pushed `capacity` tiles whatever `rows` is, so that its pointers stay at the start.
+template <uint32_t head_tiles, Input input, typename Mask>
+inline void score_masked(
+    uint32_t query,
+    uint32_t query_first,
+    uint32_t keys,
+    uint32_t scores,
+    uint32_t rows,
+    uint32_t capacity,
+    uint32_t masked_from,
+    Mask mask) {
+    cb_reserve_back(scores, capacity);
+    reconfig_data_format<SrcOrder::Reverse>(query, keys);
+    matmul_init(query, keys, 1);
+    pack_reconfig_data_format(scores);
+    for (uint32_t begin = 0; begin < rows;) {
+        const bool masked = begin >= masked_from;
+        const uint32_t batch =
+            masked ? 1 : at_most_registers((rows < masked_from ? rows : masked_from) - begin);
+        tile_regs_acquire();
+        multiply_keys<head_tiles, input>(query, query_first, keys, begin, batch);
+        if (masked) {
+            mask(begin - masked_from, 0);
+        }
+        pack_registers(scores, begin, batch);
+        begin += batch;
+    }
+    cb_push_back(scores, capacity);
+}
+
+// scores = query @ keys^T for `rows` tiles of keys, popping them; the last row of tiles under the mask if `masked`.
+// `scores` is pushed as by score_masked().
 template <uint32_t head_tiles>
 inline void score(
     uint32_t query,
@@ -91,13 +145,7 @@ inline void score(
     for (uint32_t begin = 0; begin < rows; begin += registers) {
         const uint32_t batch = at_most_registers(rows - begin);
         tile_regs_acquire();
-        for (uint32_t i = 0; i < batch; ++i) {
-            cb_wait_front(keys, head_tiles);
-            for (uint32_t k = 0; k < head_tiles; ++k) {
-                matmul_tiles(query, keys, k, k, i);
-            }
-            cb_pop_front(keys, head_tiles);
-        }
+        multiply_keys<head_tiles, Input::popped>(query, 0, keys, begin, batch);
         if (masked && begin + batch == rows) {
             cb_wait_front(mask, 1);
             reconfig_data_format<SrcOrder::Reverse>(ones, mask);
@@ -134,7 +182,8 @@ inline void raise_row_max(
     cb_push_back(row_max, 1);
 }
 
-// weights = exp((scores - row_max) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles.
+// weights = exp((scores - row_max) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles. The row
+// maxima are tile `row_max_index` of their buffer.
 inline void weigh(
     uint32_t scores,
     uint32_t row_max,
@@ -142,7 +191,8 @@ inline void weigh(
     uint32_t tiles,
     uint32_t capacity,
     Bands bands,
-    uint32_t scale) {
+    uint32_t scale,
+    uint32_t row_max_index = 0) {
     cb_reserve_back(weights, capacity);
     reconfig_data_format(scores, row_max);
     sub_bcast_cols_init(scores, row_max);
@@ -152,7 +202,7 @@ inline void weigh(
         const uint32_t batch = at_most_registers(tiles - begin);
         tile_regs_acquire();
         for (uint32_t i = 0; i < batch; ++i) {
-            sub_tiles_bcast_cols(scores, row_max, begin + i, 0, i);
+            sub_tiles_bcast_cols(scores, row_max, begin + i, row_max_index, i);
             register_rows::exponentiate(i, bands, scale);
         }
         pack_registers(weights, begin, batch);
@@ -161,16 +211,23 @@ inline void weigh(
     cb_pop_front(scores, capacity);
 }
 
-// rescale = exp((before - after) * scale) of two row maxima, tile `index` of `before`, in float32.
+// rescale = exp((before - after) * scale) of two row maxima, tile `index` of `before` and `after_index` of `after`, in
+// float32.
 inline void rescale_of(
-    uint32_t before, uint32_t index, uint32_t after, uint32_t rescale, Bands bands, uint32_t scale) {
+    uint32_t before,
+    uint32_t index,
+    uint32_t after,
+    uint32_t rescale,
+    Bands bands,
+    uint32_t scale,
+    uint32_t after_index = 0) {
     cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
     register_rows::exponentiate_first_column_init();
     pack_reconfig_data_format(rescale);
     tile_regs_acquire();
-    sub_tiles(before, after, index, 0, 0);
+    sub_tiles(before, after, index, after_index, 0);
     register_rows::exponentiate_first_column(bands, scale);
     pack_registers(rescale, 0, 1);
     cb_push_back(rescale, 1);
@@ -185,8 +242,11 @@ inline void add_rescaled(uint32_t partial, uint32_t first, uint32_t tiles, uint3
     }
 }
 
-// state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops values and weights.
-template <uint32_t head_tiles>
+// state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops the weights, and values as `input`
+// says.
+// The state that is read is the first of its buffer, the new one becomes the last: so a buffer of n + 1 states holds
+// those of n tiles of queries, taken in turn.
+template <uint32_t head_tiles, Input input = Input::popped>
 inline void accumulate(
     uint32_t weights,
     uint32_t values,
@@ -206,11 +266,14 @@ inline void accumulate(
     reconfig_data_format<SrcOrder::Reverse>(weights, values);
     matmul_init(weights, values, 0);
     for (uint32_t row = 0; row < rows; ++row) {
-        cb_wait_front(values, head_tiles);
+        const uint32_t first_value = input == Input::kept ? row * head_tiles : 0;
+        cb_wait_front(values, first_value + head_tiles);
         for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-            matmul_tiles(weights, values, row, tile, tile);
+            matmul_tiles(weights, values, row, first_value + tile, tile);
         }
-        cb_pop_front(values, head_tiles);
+        if constexpr (input == Input::popped) {
+            cb_pop_front(values, head_tiles);
+        }
     }
     pack_reconfig_data_format(state);
     uint32_t row_sum = head_tiles;

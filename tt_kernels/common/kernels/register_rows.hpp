@@ -122,6 +122,29 @@ inline void exponentiate_first_column(Bands bands, uint32_t scale) {
     });
 }
 
+// The vector of register 0 `at` rows on becomes a hidden score in lanes where one of those in the two registers behind
+// it is negative. By hand, as the exponential that shares its kernels.
+template <uint32_t at>
+inline void hide_vector() {
+    using ckernel::p_sfpu;
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, tile_stride * vector_rows + at);
+    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, 2 * tile_stride * vector_rows + at);
+    TTI_SFPOR(0, p_sfpu::LREG1, p_sfpu::LREG0, 0);  // negative where either is
+    TTI_SFPSETCC(0, p_sfpu::LREG0, 0, sfpi::SFPSETCC_MOD1_LREG_LT0);
+    TTI_SFPSTORE(p_sfpu::LREG2, 0, ADDR_MOD_3, at);
+    TTI_SFPENCC(0, 0, 0, 0);
+}
+
+inline void hide(Bands bands) {
+    // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
+    TTI_SFPLOADI(ckernel::p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
+    for_each_half_band(bands, [] {
+        hide_vector<0>();
+        hide_vector<vector_rows>();
+        sfpi::dst_reg += band_stride;
+    });
+}
+
 // LREG0 and LREG1 += the squares of the even and the odd columns of a band, in the first `tiles` tiles. By hand: the
 // compiler would load more vectors ahead than there are registers.
 template <uint32_t tiles>
@@ -234,6 +257,14 @@ inline void exponentiate(
 inline void exponentiate_first_column([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate_first_column, 0, ckernel::VectorMode::None, bands, scale)));
+}
+
+inline void hide_init() { MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>())); }
+
+// Elements of register `index` become a score that hides its key, whatever they were, where one of the two registers
+// behind it is negative.
+inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
 }
 
 // Holds the sum of squares over registers [0, tiles), for the next sums_of_squares(). The vector unit must do nothing

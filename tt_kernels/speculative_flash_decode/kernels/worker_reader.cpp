@@ -10,6 +10,7 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "fetch_control.hpp"
+#include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 
@@ -18,45 +19,6 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
-
-// Rows of head_tiles cache tiles, row r from tile base + r * head_tiles. A push is one row, which divides the
-// buffer's size, so rows never wrap around; those in flight may lie on both sides of its end. Of the last row only the
-// first `visible` tokens are kept: what the cache holds behind the position must not matter, infinite or not a number,
-// and 0 times that would.
-template <typename Accessor>
-void read_rows(uint32_t cb, const Accessor& cache, uint32_t base, const Range& rows, uint32_t visible) {
-    const uint32_t tile_bytes = get_tile_size(cb);
-    const uint32_t row_bytes = head_tiles * tile_bytes;
-    const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
-    for (uint32_t row = rows.begin; row < rows.end;) {
-        const uint32_t batch = attention::least(rows_in_flight, rows.end - row);
-        cb_reserve_back(cb, batch * head_tiles);
-        uint32_t to = get_write_ptr(cb), last = to;
-        for (uint32_t i = 0; i < batch; ++i) {
-            last = to;
-            for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-                noc_async_read_page(base + (row + i) * head_tiles + tile, cache, to + tile * tile_bytes);
-            }
-            to += row_bytes;
-            if (to >= limit) {
-                to -= get_local_cb_interface(cb).fifo_size;
-            }
-        }
-        noc_async_read_barrier();
-        row += batch;
-        if (visible < attention::tile_tokens && row == rows.end) {
-            for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-                tile_masks::clear_rows_from(
-                    last + tile * tile_bytes, visible, tile_bytes != tile_rows::tile_bytes);
-            }
-            noc_async_read_barrier();
-        }
-        for (uint32_t i = 0; i < batch; ++i) {
-            cb_push_back(cb, head_tiles);
-        }
-    }
-}
 
 // The reducer lets the others write the partial results of the next head only into slots compute has popped.
 struct Reduction {
@@ -143,8 +105,8 @@ void kernel_main() {
                     const uint32_t visible = attention::ends_partly(chunk.end, tokens)
                                                  ? attention::tokens_in_last_tile(tokens)
                                                  : attention::tile_tokens;
-                    read_rows(config::cb_keys, keys, base, chunk, visible);
-                    read_rows(config::cb_values, values, base, chunk, visible);
+                    cache_rows::read<head_tiles>(config::cb_keys, keys, base, chunk, visible);
+                    cache_rows::read<head_tiles>(config::cb_values, values, base, chunk, visible);
                 }
             }
         }

@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trees, inputs and bodies of the tree attention tests; bodies run in a worker with a device.
+
+All tests of the op share one simulated chip, and with it the compiled kernels, and use parts of its grid.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+CHIP = "4x2"  # as the flash decode tests'
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape of the op. One compiled program serves all prefixes and trees of a case."""
+
+    heads: int = 4
+    kv_heads: int = 1
+    head_dim: int = 64
+    max_tokens: int = 128
+    nodes: int = 8
+    users: int = 1
+    cache: str = "bfloat16"
+    grid: tuple[int, int] = (2, 1)
+    query_tiles: int | None = None
+    key_chunk: int | None = 64
+    fidelity: str = "HiFi4"
+
+    def random(self, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """q, k, v with rare outliers."""
+        generator = torch.Generator().manual_seed(seed)
+        shapes = [
+            (1, self.heads, self.users * self.nodes, self.head_dim),
+            *2 * [(self.users, self.kv_heads, self.max_tokens, self.head_dim)],
+        ]
+        found = []
+        for shape in shapes:
+            values = torch.randn(shape, generator=generator)
+            outliers = torch.rand(shape, generator=generator) < 0.002
+            found.append(torch.where(outliers, 5 * values, values).bfloat16())
+        return found[0], found[1], found[2]
+
+
+def chain(nodes: int) -> list[int]:
+    return list(range(-1, nodes - 1))
+
+
+def star(nodes: int) -> list[int]:
+    return [-1] + (nodes - 1) * [0]
+
+
+def binary(nodes: int) -> list[int]:
+    return [-1] + [(node - 1) // 2 for node in range(1, nodes)]
+
+
+def random_tree(nodes: int, seed: int, roots: float = 0.1) -> list[int]:
+    """Parents in any valid order; a node is one more root with probability `roots`."""
+    draw = random.Random(seed)
+    return [-1 if node == 0 or draw.random() < roots else draw.randrange(node) for node in range(nodes)]
+
+
+def padded(parents: Sequence[int], nodes: int) -> list[int]:
+    """With further nodes that see only themselves, as of a narrower tree of a batch."""
+    return [*parents, *(nodes - len(parents)) * [-1]]
+
+
+def intervals_of(parents: Sequence[int]) -> list[list[int]]:
+    """[enter times, leave times] of a recursive walk, children in order."""
+    children: list[list[int]] = [[] for _ in parents]
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(node)
+    enter, leave = [0] * len(parents), [0] * len(parents)
+    clock = 0
+
+    def walk(node: int) -> None:
+        nonlocal clock
+        enter[node] = clock
+        clock += 1
+        for child in children[node]:
+            walk(child)
+        leave[node] = clock - 1
+
+    for node, parent in enumerate(parents):
+        if parent < 0:
+            walk(node)
+    return [enter, leave]
+
+
+def upload(device, values: torch.Tensor, dtype: str = "bfloat16", l1: bool = False):
+    import ttnn
+
+    memory = ttnn.L1_MEMORY_CONFIG if l1 else ttnn.DRAM_MEMORY_CONFIG
+    return ttnn.from_torch(
+        values, dtype=getattr(ttnn, dtype), layout=ttnn.TILE_LAYOUT, device=device, memory_config=memory
+    )
+
+
+def upload_words(device, values):
+    import ttnn
+
+    values = torch.as_tensor(values, dtype=torch.int32)
+    return ttnn.from_torch(values, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+
+def config_of(case: Case):
+    from tt_kernels.tree_attention.op import ProgramConfig
+
+    return ProgramConfig(
+        grid=case.grid, query_tiles=case.query_tiles, key_chunk=case.key_chunk, math_fidelity=case.fidelity
+    )
+
+
+def tree_body(device, case: Case, q, k, v, calls, l1: bool = False):
+    """The rows of each of `calls`, dicts of prefix and parents of each user, padding rows of the last tiles included;
+    and the caches as the device holds them."""
+    import ttnn
+
+    from tt_kernels.tree_attention.op import tree_attention
+
+    tensors = [upload(device, q, l1=l1), upload(device, k, case.cache), upload(device, v, case.cache)]
+    results = []
+    for call in calls:
+        intervals = [intervals_of(parents) for parents in call["parents"]]
+        found = tree_attention(
+            *tensors,
+            upload_words(device, call["prefix"]),
+            upload_words(device, intervals),
+            scale=call.get("scale"),
+            program_config=config_of(case),
+        )
+        assert tuple(found.shape) == tuple(q.shape)
+        results.append(found.cpu().to_torch_with_padded_shape())
+    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]

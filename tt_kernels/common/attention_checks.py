@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the attention ops refuse alike, on plain values. Every message names the values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+
+TILE = 32
+HEAD_DIMS = (64, 128)
+CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
+FIDELITIES = ("HiFi2", "HiFi3", "HiFi4")  # LoFi leaves out bits of the values: norms come out 8% low
+# At scaled scores of up to 1e4 a row maximum is off by its bfloat16 rounding, at most 2^-8 of it, whose exponential is
+# far from the ends of float32; and the least scale still hides masked keys (common/kernels/tile_masks.hpp).
+MIN_SCALE, MAX_SCALE = 1e-4, 100.0
+
+
+def check_attention_tensors(
+    q: TensorFacts, k: TensorFacts, v: TensorFacts, others: Mapping[str, TensorFacts]
+) -> None:
+    """Errors: UnsupportedError unless q is bfloat16 and k and v are alike, of a dtype of caches, all TILE with 4
+    dimensions; and all of them and `others` are on device and interleaved."""
+    for name, tensor in {"q": q, "k": k, "v": v, **others}.items():
+        if not tensor.on_device:
+            raise UnsupportedError(f"{name} must be on device, it is in host memory")
+        if not tensor.interleaved:
+            raise UnsupportedError(f"{name} must be interleaved, it is sharded")
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.layout != "TILE":
+            raise UnsupportedError(f"{name} must have layout TILE, it has {tensor.layout}")
+        if len(tensor.shape) != 4:
+            raise UnsupportedError(f"{name} must have 4 dimensions, its shape is {tensor.shape}")
+    if q.dtype != "BFLOAT16":
+        raise UnsupportedError(f"q must be BFLOAT16, it is {q.dtype}")
+    if k.shape != v.shape or k.dtype != v.dtype:
+        raise UnsupportedError(f"k is {k.dtype} {k.shape}, v is {v.dtype} {v.shape}: they must be alike")
+    if k.dtype not in CACHE_DTYPES:
+        raise UnsupportedError(f"the caches must be one of {', '.join(CACHE_DTYPES)}, they are {k.dtype}")
+
+
+def check_heads(query_heads: int, kv_heads: int, head_dim: int, max_tokens: int) -> None:
+    """Errors: UnsupportedError for heads or a cache of `max_tokens` that are not supported."""
+    if head_dim not in HEAD_DIMS:
+        raise UnsupportedError(f"head_dim must be one of {HEAD_DIMS}, it is {head_dim}")
+    if kv_heads < 1 or query_heads % kv_heads:
+        raise UnsupportedError(
+            f"{query_heads} query heads cannot be shared evenly by {kv_heads} key/value heads"
+        )
+    if max_tokens < TILE or max_tokens % TILE:
+        raise UnsupportedError(f"the caches must hold a multiple of {TILE} tokens, they hold {max_tokens}")
+
+
+def check_scale(scale: float | None, head_dim: int) -> float:
+    """`scale`, the default filled in. Errors: UnsupportedError."""
+    scale = 1 / math.sqrt(head_dim) if scale is None else scale
+    if not (is_number(scale) and MIN_SCALE <= scale <= MAX_SCALE):
+        raise UnsupportedError(f"scale must be from {MIN_SCALE:g} to {MAX_SCALE:g}, got {scale!r}")
+    return float(scale)
+
+
+def is_number(value) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_fidelity(name: str) -> str:
+    """`name`, the name of a ttnn.MathFidelity. Errors: UnsupportedError."""
+    if name not in FIDELITIES:
+        raise UnsupportedError(f"math_fidelity must be one of {', '.join(FIDELITIES)}, got {name!r}")
+    return name

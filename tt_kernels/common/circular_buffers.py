@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Circular buffers as a program needs them, and the L1 they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tt_kernels.common.cores import core_set
+from tt_kernels.common.kernel import Core
+
+TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """`pages` pages of `page_bytes`, on the cores of `roles`. dtype: name of ttnn's."""
+
+    index: int
+    dtype: str
+    page_bytes: int
+    pages: int
+    roles: frozenset[str]
+
+    @property
+    def bytes(self) -> int:
+        return self.page_bytes * self.pages
+
+
+def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
+    """L1 a core of each role needs. The runtime places buffers in order, each above all that its cores hold
+    yet."""
+    tops: dict[str, int] = {}
+    for buffer in sorted(buffers.values(), key=lambda buffer: buffer.index):
+        top = max(tops.get(role, 0) for role in buffer.roles) + buffer.bytes
+        tops.update(dict.fromkeys(buffer.roles, top))
+    return tops
+
+
+def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]):
+    """The ttnn.CBDescriptor of `buffer`. cores: of each role."""
+    import ttnn
+
+    names = {
+        "BFLOAT16": ttnn.bfloat16,
+        "BFLOAT8_B": ttnn.bfloat8_b,
+        "FLOAT32": ttnn.float32,
+        "UINT32": ttnn.uint32,
+    }
+    page = ttnn.CBFormatDescriptor(
+        buffer_index=buffer.index, data_format=names[buffer.dtype], page_size=buffer.page_bytes
+    )
+    on = [core for role in sorted(buffer.roles) for core in cores[role]]
+    return ttnn.CBDescriptor(total_size=buffer.bytes, core_ranges=core_set(*on), format_descriptors=[page])

@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The circular buffers of the op: their place in L1, and whether all of them fit. See README.md for the table."""
+
+from __future__ import annotations
+
+from tt_kernels.common.attention_checks import TILE
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes
+from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS, Problem
+
+WORKER = "worker"
+_NAMES = (
+    "query keys values query_times key_times ones scores weights state row_max_a row_max_b rescale output control "
+    "control_writer intervals"
+)
+INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
+
+
+def times_tiles(problem: Problem, key_tiles: int) -> int:
+    """Key tiles of a chunk that can hold nodes."""
+    return min(problem.tree_tiles, key_tiles)
+
+
+def plan_buffers(problem: Problem, query_tiles: int, key_tiles: int) -> dict[str, Buffer]:
+    """Every circular buffer by its name in kernels/config.hpp. query_tiles: of a job. key_tiles: of keys a worker
+    processes at once."""
+    head = problem.head_tiles
+    tiles = {
+        "query": ("BFLOAT16", query_tiles * head),
+        "keys": (problem.cache_dtype, 2 * key_tiles * head),
+        "values": (problem.cache_dtype, 2 * key_tiles * head),
+        "query_times": ("BFLOAT16", query_tiles),
+        "key_times": ("BFLOAT16", 2 * times_tiles(problem, key_tiles)),
+        "ones": ("BFLOAT16", 1),
+        "scores": ("FLOAT32", key_tiles),
+        "weights": ("BFLOAT16", key_tiles),
+        "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
+        "row_max_a": ("BFLOAT16", query_tiles),
+        "row_max_b": ("BFLOAT16", query_tiles),
+        "rescale": ("FLOAT32", 1),
+        "output": ("BFLOAT16", 2 * head),
+    }
+    words = {"control": MAX_USERS, "control_writer": MAX_USERS, "intervals": 2 * MAX_NODES}
+    on = frozenset({WORKER})
+    found = {
+        f"cb_{name}": Buffer(INDICES[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, on)
+        for name, (dtype, pages) in tiles.items()
+    }
+    for name, count in words.items():
+        found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on)
+    return found
+
+
+def check_l1(problem: Problem, query_tiles: int, key_tiles: int, available: int) -> None:
+    """Errors: UnsupportedError when a core needs more than `available` bytes of L1."""
+    buffers = plan_buffers(problem, query_tiles, key_tiles)
+    needed = l1_bytes(buffers)[WORKER]
+    if needed > available:
+        largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
+        parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
+        raise UnsupportedError(
+            f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} need "
+            f"{needed} bytes of L1 on a core, of which {available} are free (largest buffers: {parts}); choose "
+            "fewer query_tiles, a smaller key_chunk, or free tensors in L1"
+        )

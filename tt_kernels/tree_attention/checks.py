@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the op refuses, on plain values, so that it is tested without ttnn. Every message names the values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tt_kernels.common.attention_checks import TILE, check_attention_tensors, check_heads
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+
+MAX_USERS = 8
+# Visiting times are split into two parts of four bits, which every math fidelity multiplies exactly
+# (kernels/interval_tiles.hpp).
+MAX_NODES = 256
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shapes of one call. max_tokens: the cache's capacity of a user."""
+
+    users: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    max_tokens: int
+    cache_dtype: str
+    nodes: int
+
+    @property
+    def items(self) -> int:
+        """Key/value heads of all users."""
+        return self.users * self.kv_heads
+
+    @property
+    def head_tiles(self) -> int:
+        return self.head_dim // TILE
+
+    @property
+    def group_heads(self) -> int:
+        """Query heads of a key/value head."""
+        return self.query_heads // self.kv_heads
+
+    @property
+    def query_tiles(self) -> int:
+        """Tiles that the queries of a key/value head of one user take: a row for each node and query head."""
+        return -(-self.group_heads * self.nodes // TILE)
+
+    @property
+    def tree_tiles(self) -> int:
+        """The most key tiles that hold nodes, wherever the prefix ends."""
+        return min(-(-(self.nodes + TILE - 1) // TILE), self.max_tokens // TILE)
+
+
+def check_problem(
+    q: TensorFacts, k: TensorFacts, v: TensorFacts, prefix: TensorFacts, intervals: TensorFacts
+) -> Problem:
+    """The Problem of these inputs. Errors: UnsupportedError."""
+    check_attention_tensors(q, k, v, {"prefix": prefix, "intervals": intervals})
+    one, rows, query_heads, head_dim = q.shape[0], q.shape[2], q.shape[1], q.shape[3]
+    users, kv_heads, max_tokens, cache_dim = k.shape
+    if not 1 <= users <= MAX_USERS:
+        raise UnsupportedError(f"1 to {MAX_USERS} users are supported, the caches have {users}")
+    nodes = _check_words(prefix, intervals, users)
+    if one != 1 or rows != users * nodes:
+        raise UnsupportedError(
+            f"q must be [1, heads, users * nodes, head_dim] with {users} * {nodes} = {users * nodes} rows, its "
+            f"shape is {q.shape}"
+        )
+    if cache_dim != head_dim:
+        raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
+    check_heads(query_heads, kv_heads, head_dim, max_tokens)
+    if query_heads < 1:
+        raise UnsupportedError(f"q must have query heads, its shape is {q.shape}")
+    if nodes > max_tokens:
+        raise UnsupportedError(f"a tree of {nodes} nodes exceeds the {max_tokens} tokens the caches hold")
+    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, nodes)
+
+
+def _check_words(prefix: TensorFacts, intervals: TensorFacts, users: int) -> int:
+    """The nodes of a tree."""
+    wanted = ((users,), "INT32", "ROW_MAJOR")
+    if (prefix.shape, prefix.dtype, prefix.layout) != wanted:
+        raise UnsupportedError(
+            f"prefix must be INT32 ROW_MAJOR ({users},), it is {prefix.dtype} {prefix.layout} {prefix.shape}"
+        )
+    shape = intervals.shape
+    if (
+        len(shape) != 3
+        or shape[:2] != (users, 2)
+        or (intervals.dtype, intervals.layout) != ("INT32", "ROW_MAJOR")
+    ):
+        raise UnsupportedError(
+            f"intervals must be INT32 ROW_MAJOR ({users}, 2, nodes), it is {intervals.dtype} {intervals.layout} "
+            f"{shape}"
+        )
+    if not 1 <= shape[2] <= MAX_NODES:
+        raise UnsupportedError(f"1 to {MAX_NODES} nodes are supported, intervals has {shape[2]}")
+    return shape[2]
+
+
+def check_intervals(enter: Sequence[int], leave: Sequence[int]) -> None:
+    """What the op relies on and the device does not check: that the visiting times of a tree's N nodes are those of a
+    depth-first walk (FlashSpecInfer, section 5.1).
+
+    enter: a permutation of 0 to N - 1. leave: the last time inside the node's subtree, inclusive. Vectors of integers
+    (lists or tensors). Errors: ValueError with the first offending node and its values.
+    """
+    enters, leaves = ([int(time) for time in times] for times in (enter, leave))
+    nodes = len(enters)
+    if len(leaves) != nodes:
+        raise ValueError(f"{nodes} enter times, but {len(leaves)} leave times")
+    if not 1 <= nodes <= MAX_NODES:
+        raise ValueError(f"a tree has 1 to {MAX_NODES} nodes, this one has {nodes}")
+    at: dict[int, int] = {}
+    for node, (first, last) in enumerate(zip(enters, leaves, strict=True)):
+        if not 0 <= first < nodes:
+            raise ValueError(f"node {node} enters at {first}, which is not from 0 to {nodes - 1}")
+        if first in at:
+            raise ValueError(
+                f"node {node} enters at {first}, as node {at[first]} does: enter times are a permutation"
+            )
+        at[first] = node
+        if not first <= last < nodes:
+            raise ValueError(
+                f"node {node} enters at {first} and leaves at {last}, not from {first} to {nodes - 1}"
+            )
+    for node in range(nodes):
+        for other in range(node):
+            low, high = sorted((node, other), key=enters.__getitem__)
+            if enters[high] <= leaves[low] < leaves[high]:
+                raise ValueError(
+                    f"node {node} [{enters[node]}, {leaves[node]}] and node {other} [{enters[other]}, "
+                    f"{leaves[other]}] overlap, and neither holds the other: no depth-first walk does that"
+                )
+
+
+def check_room(prefixes: Sequence[int], nodes: int, capacity: int) -> None:
+    """What the device does not check either: that each user's tree fits behind its prefix.
+
+    prefixes: tokens a user has cached, -1 for one that is skipped. capacity: tokens the cache holds of a user. Errors:
+    ValueError with the first user and its values.
+    """
+    for user, prefix in enumerate(int(tokens) for tokens in prefixes):
+        if prefix < -1:
+            raise ValueError(f"user {user} has a prefix of {prefix}: it must be -1 (skipped), 0 or more")
+        if prefix >= 0 and prefix + nodes > capacity:
+            raise ValueError(
+                f"user {user} has {prefix} cached tokens and a tree of {nodes} nodes: {prefix + nodes} are more than "
+                f"the {capacity} the cache holds"
+            )

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The compute kernel: attention of the query tiles of each job over this worker's keys, by online softmax. Every chunk
+// of keys serves all query tiles of the job before it is given up.
+
+#include <cstdint>
+
+#include "api/compute/compute_kernel_hw_startup.h"
+#include "config.hpp"
+#include "jobs.hpp"
+#include "tt_kernels/common/kernels/online_softmax.hpp"
+
+namespace {
+
+using namespace online_softmax;
+
+constexpr uint32_t head_tiles = config::head_tiles;
+
+// The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
+// and in one of the two buffers of row maxima.
+struct State {
+    uint32_t scale;
+    uint32_t row_max = config::cb_row_max_a;
+    uint32_t other_row_max = config::cb_row_max_b;
+    bool empty = true;
+
+    // Attends to a chunk of `rows` key tiles, the first `unmasked` of which all nodes see.
+    void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+            attend_tile(tile, register_rows::bands_of(0, job.rows_of(tile)), rows, unmasked);
+        }
+        // Row maxima move by query_tiles whatever the job has, so that their pointers stay at the start.
+        if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
+            if (!empty) {
+                cb_wait_front(row_max, rest);
+                cb_pop_front(row_max, rest);
+            }
+            cb_reserve_back(other_row_max, rest);
+            cb_push_back(other_row_max, rest);
+        }
+        const uint32_t chunk_tiles = config::key_tiles() * head_tiles;
+        cb_wait_front(config::cb_keys, chunk_tiles);
+        cb_pop_front(config::cb_keys, chunk_tiles);
+        cb_wait_front(config::cb_values, chunk_tiles);
+        cb_pop_front(config::cb_values, chunk_tiles);
+        if (unmasked < rows) {
+            cb_pop_front(config::cb_key_times, 2 * config::tree_tiles());
+        }
+        const uint32_t held = row_max;
+        row_max = other_row_max;
+        other_row_max = held;
+        empty = false;
+    }
+
+    // Functions of their own: in one, the compiler would keep the vector constants of both in registers, which are too
+    // few.
+    __attribute__((noinline)) void attend_tile(uint32_t tile, Bands bands, uint32_t rows, uint32_t unmasked) {
+        score_masked<head_tiles, Input::kept>(
+            config::cb_query, tile * head_tiles, config::cb_keys, config::cb_scores, rows,
+            config::key_tiles(), unmasked, [=](uint32_t key_tile, uint32_t at) {
+                cb_wait_front(config::cb_query_times, tile + 1);
+                cb_wait_front(config::cb_key_times, 2 * config::tree_tiles());
+                reconfig_data_format<SrcOrder::Reverse>(config::cb_query_times, config::cb_key_times);
+                matmul_tiles(config::cb_query_times, config::cb_key_times, tile, 2 * key_tile, at + 1);
+                matmul_tiles(config::cb_query_times, config::cb_key_times, tile, 2 * key_tile + 1, at + 2);
+                register_rows::hide_init();
+                register_rows::hide(at, bands);
+                reconfig_data_format<SrcOrder::Reverse>(config::cb_query, config::cb_keys);
+            });
+        cb_wait_front(config::cb_scores, config::key_tiles());
+        raise_row_max(config::cb_scores, rows, config::cb_ones, row_max, empty, other_row_max);
+        cb_wait_front(other_row_max, tile + 1);
+        weigh(
+            config::cb_scores, other_row_max, config::cb_weights, rows, config::key_tiles(), bands, scale,
+            tile);
+        if (!empty) {
+            rescale_of(row_max, 0, other_row_max, config::cb_rescale, bands, scale, tile);
+            cb_pop_front(row_max, 1);
+            cb_wait_front(config::cb_rescale, 1);
+            cb_wait_front(config::cb_state, config::partial_tiles);
+        }
+        cb_wait_front(config::cb_weights, config::key_tiles());
+        accumulate<head_tiles, Input::kept>(
+            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_rescale,
+            empty, rows, config::key_tiles());
+        if (!empty) {
+            cb_pop_front(config::cb_rescale, 1);
+        }
+    }
+
+    __attribute__((noinline)) void finish(const jobs::Job& job) {
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+            cb_wait_front(config::cb_state, config::partial_tiles);
+            const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
+            normalise<head_tiles>(config::cb_state, 0, bands, config::cb_output);
+            cb_pop_front(config::cb_state, config::partial_tiles);
+        }
+        cb_wait_front(row_max, config::query_tiles());
+        cb_pop_front(row_max, config::query_tiles());
+        empty = true;
+    }
+};
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
+
+    cb_wait_front(config::cb_control, 1);
+    compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
+    cb_wait_front(config::cb_ones, 1);
+
+    State state{RUNTIME_ARG(scale)};
+    for (uint32_t index = group; index < jobs::count(); index += groups) {
+        const jobs::Job job = jobs::job_of(index);
+        const uint32_t prefix = read_tile_value(config::cb_control, 0, job.user);
+        if (prefix == jobs::skipped) {
+            continue;
+        }
+        const jobs::Span span = jobs::span_of(prefix);
+        const attention::Range part = span.part(worker);
+        if (part.size() == 0) {
+            continue;
+        }
+        cb_wait_front(config::cb_query, config::query_tiles() * head_tiles);
+        jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
+            state.attend(job, chunk.size(), span.unmasked(chunk));
+        });
+        cb_pop_front(config::cb_query, config::query_tiles() * head_tiles);
+        if (span.masks(part)) {
+            cb_pop_front(config::cb_query_times, config::query_tiles());
+        }
+        state.finish(job);
+    }
+}

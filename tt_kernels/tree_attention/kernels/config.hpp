@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the host fixes, by name: at compile time what selects code, as common runtime arguments the shapes (program.py),
+// so that one binary serves them all.
+
+#pragma once
+
+#include <cstdint>
+
+#if defined(COMPILE_FOR_TRISC)
+#include "api/compute/common.h"
+#else
+#include "api/dataflow/dataflow_api.h"
+#endif
+#include "tt_kernels/common/kernels/arguments.hpp"
+
+namespace config {
+
+constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
+
+// Shapes.
+inline uint32_t users() { return COMMON_ARG(users); }
+inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
+inline uint32_t group_heads() { return COMMON_ARG(group_heads); }  // query heads of a key/value head
+inline uint32_t nodes() { return COMMON_ARG(nodes); }              // of a user's tree
+inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
+// The split. A group of `workers` cores does one job at a time.
+inline uint32_t query_tiles() { return COMMON_ARG(query_tiles); }  // of a job
+inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs of a key/value head
+inline uint32_t workers() { return COMMON_ARG(workers); }
+inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }    // that a worker processes at once
+inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }  // of them, those that can hold nodes
+constexpr uint32_t most_users = 8;
+constexpr uint32_t most_nodes = 256;
+
+// Circular buffers.
+constexpr uint32_t partial_tiles = head_tiles + 1;  // output and softmax row sums of a query tile
+constexpr uint32_t cb_query = get_named_compile_time_arg_val("cb_query");
+constexpr uint32_t cb_keys = get_named_compile_time_arg_val("cb_keys");
+constexpr uint32_t cb_values = get_named_compile_time_arg_val("cb_values");
+constexpr uint32_t cb_query_times = get_named_compile_time_arg_val("cb_query_times");
+constexpr uint32_t cb_key_times = get_named_compile_time_arg_val("cb_key_times");
+constexpr uint32_t cb_ones = get_named_compile_time_arg_val("cb_ones");
+constexpr uint32_t cb_scores = get_named_compile_time_arg_val("cb_scores");
+constexpr uint32_t cb_weights = get_named_compile_time_arg_val("cb_weights");
+constexpr uint32_t cb_state = get_named_compile_time_arg_val("cb_state");
+constexpr uint32_t cb_row_max_a = get_named_compile_time_arg_val("cb_row_max_a");
+constexpr uint32_t cb_row_max_b = get_named_compile_time_arg_val("cb_row_max_b");
+constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
+constexpr uint32_t cb_output = get_named_compile_time_arg_val("cb_output");
+constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
+constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
+constexpr uint32_t cb_intervals = get_named_compile_time_arg_val("cb_intervals");
+
+}  // namespace config

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who does what, which every RISC-V of every core derives for itself from the shapes and the users' prefixes.
+//
+// The queries of a key/value head of a user are rows g * nodes + n for node n of its g-th query head, packed into tiles
+// of 32 rows. A job is `query_tiles` of these tiles, or the rest; jobs of one head follow each other.
+
+#pragma once
+
+#include <cstdint>
+
+#include "config.hpp"
+#include "tt_kernels/common/kernels/chunk_split.hpp"
+
+namespace jobs {
+
+constexpr uint32_t tile_tokens = attention::tile_tokens;
+constexpr uint32_t skipped =
+    0xFFFFFFFF;  // as the prefix of a user, in the control page: a word for each user
+
+inline uint32_t tiles_of(uint32_t rows) { return (rows + 31) / 32; }
+
+struct Job {
+    uint32_t user;
+    uint32_t kv_head;
+    uint32_t first_row;
+    uint32_t rows;
+    bool first;  // of its head
+
+    uint32_t tiles() const { return tiles_of(rows); }
+    uint32_t rows_of(uint32_t tile) const { return attention::least(rows - tile * 32, 32); }
+};
+
+inline uint32_t count() { return config::users() * config::kv_heads() * config::passes(); }
+
+inline Job job_of(uint32_t index) {
+    const uint32_t head = index / config::passes();
+    const uint32_t pass = index - head * config::passes();
+    const uint32_t user = head / config::kv_heads();
+    const uint32_t first_row = pass * config::query_tiles() * 32;
+    const uint32_t left = config::group_heads() * config::nodes() - first_row;
+    return {
+        user, head - user * config::kv_heads(), first_row, attention::least(left, config::query_tiles() * 32),
+        pass == 0};
+}
+
+// The cached tokens a user's nodes attend to: `prefix` that all see, behind them the nodes' own. What would lie past
+// the cache is not there.
+struct Span {
+    uint32_t prefix;
+    uint32_t tokens;
+
+    // Key tiles from this one on hold tokens that not all nodes see.
+    uint32_t first_masked() const { return prefix / tile_tokens; }
+
+    // Of the tiles of `range`, those before the first of these.
+    uint32_t unmasked(const attention::Range& range) const {
+        const uint32_t from = first_masked();
+        return from <= range.begin ? 0 : attention::least(from - range.begin, range.size());
+    }
+    bool masks(const attention::Range& range) const { return unmasked(range) < range.size(); }
+
+    // The key tiles `worker` reads.
+    attention::Range part(uint32_t worker) const {
+        return attention::part_of(tokens, attention::Guess{0, 0, false}, worker, config::workers(), false)
+            .middle;
+    }
+};
+
+inline Span span_of(uint32_t prefix) {
+    const uint32_t capacity = config::cache_tiles() * tile_tokens;
+    const uint32_t seen = attention::least(prefix, capacity);
+    return {seen, attention::least(seen + config::nodes(), capacity)};
+}
+
+// Calls visit(chunk) for the tiles of `range`, as many at a time as the buffers hold.
+template <typename Visit>
+inline void for_each_chunk(const attention::Range& range, Visit visit) {
+    for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
+        visit(attention::Range{begin, attention::least(begin + config::key_tiles(), range.end)});
+    }
+}
+
+}  // namespace jobs

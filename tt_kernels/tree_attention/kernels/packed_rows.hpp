@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// From rows of a tensor [1, heads, users * nodes, head_dim] to the rows of a job's query tiles, and back. Both lie in
+// tiles, so a row is two pieces of 32 bytes in each of head_tiles tiles; rows that follow each other on both sides
+// within a face are one piece.
+
+#pragma once
+
+#include <cstdint>
+
+#include "config.hpp"
+#include "jobs.hpp"
+#include "tt_kernels/common/kernels/tile_rows.hpp"
+
+namespace packed_rows {
+
+// Tiles of rows of a head in the tensor.
+inline uint32_t tensor_tiles() { return jobs::tiles_of(config::users() * config::nodes()); }
+
+// The page of tile `column` of the rows of `head` from `row` on.
+inline uint32_t page_of(uint32_t head, uint32_t row, uint32_t column) {
+    return (head * tensor_tiles() + row / 32) * config::head_tiles + column;
+}
+
+// Where a row starts in the left face of its tile.
+inline uint32_t offset_of(uint32_t row) {
+    return row % 32 / tile_rows::face_rows * tile_rows::faces_across * tile_rows::face_bytes +
+           row % tile_rows::face_rows * tile_rows::row_bytes;
+}
+
+inline uint32_t left_in_face(uint32_t row) { return tile_rows::face_rows - row % tile_rows::face_rows; }
+
+// Calls visit(page, page_offset, column, tile_offset, bytes) for each piece of the rows of query tile `tile` of `job`:
+// where it lies in the tensor, and in the tile's `column` of head_tiles.
+template <typename Visit>
+inline void for_each_piece(const jobs::Job& job, uint32_t tile, Visit visit) {
+    const uint32_t rows = job.rows_of(tile);
+    uint32_t head = (job.first_row + tile * 32) / config::nodes();
+    uint32_t node = job.first_row + tile * 32 - head * config::nodes();
+    for (uint32_t row = 0; row < rows;) {
+        const uint32_t from = job.user * config::nodes() + node;
+        uint32_t run = attention::least(rows - row, config::nodes() - node);
+        run = attention::least(run, attention::least(left_in_face(row), left_in_face(from)));
+        for (uint32_t column = 0; column < config::head_tiles; ++column) {
+            const uint32_t page = page_of(job.kv_head * config::group_heads() + head, from, column);
+            for (uint32_t face = 0; face < tile_rows::faces_across; ++face) {
+                visit(
+                    page, offset_of(from) + face * tile_rows::face_bytes, column,
+                    offset_of(row) + face * tile_rows::face_bytes, run * tile_rows::row_bytes);
+            }
+        }
+        row += run;
+        node += run;
+        if (node == config::nodes()) {
+            node = 0;
+            ++head;
+        }
+    }
+}
+
+}  // namespace packed_rows

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reader (NCRISC): the users' prefixes, then for each job of its group the rows of its queries, gathered into
+// tiles, and this worker's keys and values.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "jobs.hpp"
+#include "packed_rows.hpp"
+#include "tt_kernels/common/kernels/cache_rows.hpp"
+
+namespace {
+
+constexpr uint32_t head_tiles = config::head_tiles;
+
+// Fetches the prefixes and hands a copy to compute (cb_control) and one to the writer (cb_control_writer). They stay
+// readable at the start of cb_control, which nothing else is pushed to.
+template <typename Accessor>
+void share_prefixes(const Accessor& prefixes) {
+    cb_reserve_back(config::cb_control, 1);
+    cb_reserve_back(config::cb_control_writer, 1);
+    const uint32_t page = get_write_ptr(config::cb_control);
+    noc_async_read(prefixes.get_noc_addr(0), page, config::users() * sizeof(uint32_t));
+    noc_async_read_barrier();
+    volatile tt_l1_ptr int32_t* words = reinterpret_cast<volatile tt_l1_ptr int32_t*>(page);
+    volatile tt_l1_ptr int32_t* copy =
+        reinterpret_cast<volatile tt_l1_ptr int32_t*>(get_write_ptr(config::cb_control_writer));
+    for (uint32_t user = 0; user < config::users(); ++user) {
+        const int32_t prefix = words[user];
+        words[user] = copy[user] = prefix < 0 ? static_cast<int32_t>(jobs::skipped) : prefix;
+    }
+    cb_push_back(config::cb_control, 1);
+    cb_push_back(config::cb_control_writer, 1);
+}
+
+template <typename Accessor>
+void gather_queries(const Accessor& query, const jobs::Job& job) {
+    const uint32_t tiles = config::query_tiles() * head_tiles;
+    cb_reserve_back(config::cb_query, tiles);
+    uint32_t to = get_write_ptr(config::cb_query);
+    for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+        packed_rows::for_each_piece(
+            job, tile,
+            [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
+                noc_async_read(
+                    query.get_noc_addr(page, page_offset), to + column * tile_rows::tile_bytes + offset,
+                    bytes);
+            });
+        to += head_tiles * tile_rows::tile_bytes;
+    }
+    noc_async_read_barrier();
+    cb_push_back(config::cb_query, tiles);  // the rest too, so that its pointers stay at the start
+}
+
+template <typename Accessor>
+void read_chunk(
+    uint32_t cb, const Accessor& cache, uint32_t base, const attention::Range& chunk, uint32_t visible) {
+    cache_rows::read<head_tiles>(cb, cache, base, chunk, visible);
+    // Compute takes chunks as a whole, so each must start where a buffer of two chunks has one.
+    if (const uint32_t rest = config::key_tiles() - chunk.size(); rest > 0) {
+        cb_reserve_back(cb, rest * head_tiles);
+        cb_push_back(cb, rest * head_tiles);
+    }
+}
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
+    constexpr auto cache_args = ACCESSOR_ARGS(cache);
+    const auto query = TensorAccessor(ACCESSOR_ARGS(query), RUNTIME_ARG(queries));
+    const auto keys = TensorAccessor(cache_args, RUNTIME_ARG(keys));
+    const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
+
+    const volatile tt_l1_ptr uint32_t* prefixes =
+        reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
+    share_prefixes(TensorAccessor(ACCESSOR_ARGS(prefix), RUNTIME_ARG(prefixes)));
+
+    for (uint32_t index = group; index < jobs::count(); index += groups) {
+        const jobs::Job job = jobs::job_of(index);
+        if (prefixes[job.user] == jobs::skipped) {
+            continue;
+        }
+        const jobs::Span span = jobs::span_of(prefixes[job.user]);
+        const attention::Range part = span.part(worker);
+        if (part.size() == 0) {
+            continue;
+        }
+        gather_queries(query, job);
+        const uint32_t base =
+            (job.user * config::kv_heads() + job.kv_head) * config::cache_tiles() * head_tiles;
+        jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
+            const uint32_t visible = attention::ends_partly(chunk.end, span.tokens)
+                                         ? attention::tokens_in_last_tile(span.tokens)
+                                         : attention::tile_tokens;
+            read_chunk(config::cb_keys, keys, base, chunk, visible);
+            read_chunk(config::cb_values, values, base, chunk, visible);
+        });
+    }
+}

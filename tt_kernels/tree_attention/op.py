@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of the nodes of token trees, masks from two integers a node (FlashSpecInfer, section 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tt_kernels.common.attention_checks import check_fidelity, check_scale
+from tt_kernels.common.cores import check_on_device
+from tt_kernels.common.placement import grid_cores, l1_free
+from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.tree_attention.checks import check_intervals, check_problem, check_room
+from tt_kernels.tree_attention.layout import choose_layout
+from tt_kernels.tree_attention.program import Tensors, build_program
+
+if TYPE_CHECKING:
+    import ttnn
+
+__all__ = ["ProgramConfig", "UnsupportedError", "check_intervals", "check_room", "tree_attention"]
+
+
+@dataclass(frozen=True)
+class ProgramConfig:
+    """How a call is laid out on the chip.
+
+    grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_a_head: cores that
+    share the keys of one head, 1. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a
+    core takes through the cache at once; default by shapes. key_chunk: tokens whose keys a core holds and processes at
+    once, a multiple of 32; default 256, or the most that fit L1. math_fidelity: name of a ttnn.MathFidelity.
+    """
+
+    grid: tuple[int, int] | None = None
+    origin: tuple[int, int] = (0, 0)
+    workers_a_head: int | None = None
+    query_tiles: int | None = None
+    key_chunk: int | None = None
+    math_fidelity: str = "HiFi4"
+
+
+def tree_attention(
+    q: ttnn.Tensor,
+    k: ttnn.Tensor,
+    v: ttnn.Tensor,
+    prefix: ttnn.Tensor,
+    intervals: ttnn.Tensor,
+    *,
+    scale: float | None = None,
+    program_config: ProgramConfig | None = None,
+) -> ttnn.Tensor:
+    """Attention of every node of each user's token tree over the user's cached prefix, the node's ancestors and itself
+    (FlashSpecInfer, section 5.1). Node i sees node j where enter[j] <= enter[i] and leave[j] >= leave[i].
+
+    q: bfloat16 [1, heads, users * nodes, head_dim]: row u * nodes + n is node n of user u. head_dim 64 or 128.
+    k, v: caches [users, kv_heads, max_tokens, head_dim], bfloat16 or bfloat8_b. 1 to 8 users. Keys and values of node n
+        of user u lie at position prefix[u] + n already. All three TILE, interleaved, in DRAM or L1.
+    prefix: int32 [users], ROW_MAJOR: cached tokens before the tree, which all nodes see; 0 or more, -1 skips the user.
+    intervals: int32 [users, 2, nodes], ROW_MAJOR: when a depth-first walk enters each node, then the last time inside
+        its subtree, inclusive; 1 to 256 nodes. Narrower trees have further nodes with an interval of their own.
+    scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
+
+    Returns bfloat16 [1, heads, users * nodes, head_dim], TILE, in DRAM; rows of skipped users are zeros.
+
+    Prefixes and intervals are read on the device, so one program (and one trace) serves all of them. They are not
+    checked there: `check_intervals` and `check_room` do it on the host. What the caches hold behind prefix + nodes does
+    not matter. Errors: UnsupportedError (a ValueError), before any launch.
+    """
+    import ttnn
+
+    config = ProgramConfig() if program_config is None else program_config
+    if not isinstance(config, ProgramConfig):
+        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
+    named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
+    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()))
+    device = q.device()
+    for name, tensor in named.items():
+        unsupported_if_refused(check_on_device, name, tensor, device)
+    scale = check_scale(scale, problem.head_dim)
+    fidelity = check_fidelity(config.math_fidelity)
+    layout = choose_layout(
+        problem,
+        grid_cores(device, config.grid, config.origin),
+        l1_free(device),
+        workers_a_head=config.workers_a_head,
+        query_tiles=config.query_tiles,
+        key_chunk=config.key_chunk,
+    )
+    output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
+    tensors = Tensors(q, k, v, prefix, intervals, output)
+    ttnn.generic_op(tensors.all(), build_program(problem, tensors, layout, scale, fidelity))
+    return output

@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ttnn program of the op: its kernels, what each is given by name, and its circular buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tt_kernels.common.circular_buffers import circular_buffer
+from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.tree_attention.buffers import INDICES, WORKER, times_tiles
+from tt_kernels.tree_attention.checks import Problem
+from tt_kernels.tree_attention.layout import Layout
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The device tensors of a call."""
+
+    q: Any
+    k: Any
+    v: Any
+    prefix: Any
+    intervals: Any
+    output: Any
+
+    def all(self) -> list[Any]:
+        """As ttnn.generic_op takes them: inputs, then the output."""
+        return [self.q, self.k, self.v, self.prefix, self.intervals, self.output]
+
+
+def shapes(problem: Problem, layout: Layout) -> dict[str, int]:
+    """The common runtime arguments of every kernel: what changes without another binary (kernels/config.hpp)."""
+    return {
+        "users": problem.users,
+        "kv_heads": problem.kv_heads,
+        "group_heads": problem.group_heads,
+        "nodes": problem.nodes,
+        "cache_tiles": problem.max_tokens // 32,
+        "query_tiles": layout.query_tiles,
+        "passes": layout.passes,
+        "workers": layout.workers_a_group,
+        "key_tiles": layout.key_tiles,
+        "tree_tiles": times_tiles(problem, layout.key_tiles),
+    }
+
+
+def build_program(problem: Problem, tensors: Tensors, layout: Layout, scale: float, math_fidelity: str):
+    """The ttnn.ProgramDescriptor of a call."""
+    import ttnn
+
+    constants = {"head_tiles": problem.head_tiles} | INDICES
+    common = shapes(problem, layout)
+    sources: dict[str, tuple[Any, dict[str, Any], Values]] = {
+        "reader.cpp": (
+            ttnn.ReaderConfigDescriptor(),
+            {"query": tensors.q, "cache": tensors.k, "prefix": tensors.prefix},
+            {
+                "queries": tensors.q.buffer_address(),
+                "keys": tensors.k.buffer_address(),
+                "values": tensors.v.buffer_address(),
+                "prefixes": tensors.prefix.buffer_address(),
+            },
+        ),
+        "writer.cpp": (
+            ttnn.WriterConfigDescriptor(),
+            {"intervals": tensors.intervals, "output": tensors.output},
+            {
+                "intervals": tensors.intervals.buffer_address(),
+                "output": tensors.output.buffer_address(),
+            },
+        ),
+        "compute.cpp": (
+            ttnn.ComputeConfigDescriptor(
+                math_fidelity=getattr(ttnn.MathFidelity, math_fidelity), fp32_dest_acc_en=True
+            ),
+            {},
+            {"scale": float_bits(scale)},
+        ),
+    }
+    kernels = [
+        kernel_descriptor(
+            KERNELS / source,
+            config,
+            constants=constants,
+            accessors=accessors,
+            common=common,
+            per_core=_per_worker(layout, values),
+        )
+        for source, (config, accessors, values) in sources.items()
+    ]
+    buffers = sorted(layout.buffers.values(), key=lambda buffer: buffer.index)
+    cbs = [circular_buffer(buffer, {WORKER: layout.workers}) for buffer in buffers]
+    return ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs)
+
+
+def _per_worker(layout: Layout, values: Values) -> dict[Core, Values]:
+    groups = len(layout.groups)
+    return {
+        core: {"group": group, "groups": groups, "worker": worker, **values}
+        for group, cores in enumerate(layout.groups)
+        for worker, core in enumerate(cores)
+    }
