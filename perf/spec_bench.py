@@ -25,8 +25,8 @@ from models.llama31_8b.demo.drafting import make_drafter
 from models.llama31_8b.demo.generation import generate_text
 from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
-from models.llama31_8b.reference.token_speculation.generate import SpeculativeResult
 from models.llama31_8b.results import GenerationResult
+from models.llama31_8b.token_speculation.metrics import SpeculativeResult
 from models.llama31_8b.weights import LoadedModel, load_model
 
 

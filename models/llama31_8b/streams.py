@@ -49,6 +49,13 @@ class UserStream:
             self.finish_reason = "context"
         return self.finish_reason is None
 
+    def push_all(self, tokens: Sequence[int]) -> list[int]:
+        """Push tokens until the text ends; those that were taken."""
+        for index, token in enumerate(tokens):
+            if not self.push(token):
+                return list(tokens[: index + 1])
+        return list(tokens)
+
 
 def open_streams(
     config: LlamaConfig,

@@ -119,7 +119,7 @@ def speculative_sampling(
     target_logits: bfloat16 [users, nodes, vocab], ROW_MAJOR or TILE: row i the target's after node i.
     draft_logits: likewise, row i what the children of node i were drawn from at `draft_temperature` (default:
         `temperature`); None for children that were not drawn but chosen (point masses).
-    uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (reference.uniform_words): of each node, and in
+    uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (words.uniform_words): of each node, and in
         column 0 that of the bonus token.
     with_replacement: siblings were drawn independently, duplicates kept; else one by one without replacement.
     top_k, top_p: refused; logits a warper leaves out can be set to -inf.

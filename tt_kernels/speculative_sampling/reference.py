@@ -40,11 +40,6 @@ class Outcome:
     bonus: int = 0
 
 
-def uniform_words(uniforms: torch.Tensor) -> torch.Tensor:
-    """Uniforms float64 in [0, 1) -> int64 in [0, 2^32), rounded down: what the op takes."""
-    return (uniforms.double() * 2.0**UNIFORM_BITS).floor().to(torch.int64)
-
-
 def on_grid(weights: torch.Tensor) -> torch.Tensor:
     """float32 weights up to 1 -> int64 multiples of UNIT, in two steps as the vector unit rounds."""
     scaled = weights.float() * COARSE
@@ -130,7 +125,7 @@ class UserModel:
         self._nodes: dict[int, Node | int] = {}
 
     def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
-        """tokens: [nodes]; uniforms: [nodes] words (uniform_words), that of the root draws the bonus token."""
+        """tokens: [nodes]; uniforms: [nodes] words (words.uniform_words), that of the root draws the bonus token."""
         if bad_tree(self.parents, tokens, self.target.shape[-1]):
             return Outcome(BAD_TREE)
         path: list[int] = []

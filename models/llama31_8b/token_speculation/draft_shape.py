@@ -55,6 +55,11 @@ class DraftShape:
             raise ValueError(f"tree {tree} has depth {depth}, but the draft length is given as {length}")
         return cls(depth, width, False, budget)
 
+    @property
+    def most_nodes(self) -> int:
+        """Of a tree of up to `width` chains that share their root."""
+        return min(self.budget, 1 + self.width * self.length)
+
     def within(self, length: int, room: int) -> DraftShape:
         """This shape cut to a length and to `room` rows (at least 2)."""
         budget = min(self.budget, room)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Iterable
 
+from models.llama31_8b.results import GenerationResult
+
 
 @dataclass
 class TokenSpeculationMetrics:
@@ -117,3 +119,11 @@ class TokenSpeculationMetrics:
             "draft_seconds": self.draft_seconds,
             "target_seconds": self.target_seconds,
         }
+
+
+@dataclass(frozen=True)
+class SpeculativeResult(GenerationResult):
+    """GenerationResult plus the metrics of token-level speculation. prefill_seconds includes the draft
+    model's."""
+
+    speculation: TokenSpeculationMetrics = field(default_factory=TokenSpeculationMetrics)

@@ -141,11 +141,14 @@ class TokenTreeBatch:
     counts: torch.Tensor
 
     @classmethod
-    def stack(cls, trees: Sequence[TokenTree]) -> TokenTreeBatch:
-        """One tree per user, padded to the largest."""
+    def stack(cls, trees: Sequence[TokenTree], width: int | None = None) -> TokenTreeBatch:
+        """One tree per user, padded to `width` nodes, by default to the largest. Raises TokenTreeError."""
         if not trees:
             raise TokenTreeError("a batch of trees needs at least one tree, got none")
-        width = max(len(tree) for tree in trees)
+        largest = max(len(tree) for tree in trees)
+        width = largest if width is None else width
+        if largest > width:
+            raise TokenTreeError(f"a tree of {largest} nodes does not fit a width of {width}")
         columns = torch.arange(width, dtype=torch.int32)
 
         def padded(name: str, filler: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 
 import ttnn
+from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
 from ..results import AttentionStatistics
@@ -38,6 +39,25 @@ class DecodeAttention(ABC):
         """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache
         with the new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp,
         head_dim]."""
+
+    def check_trees(self) -> None:
+        """Errors: ValueError where this attention does not attend to token trees."""
+        raise ValueError(
+            f"{type(self).__name__} guesses one result a user and step; token trees are decoded with exact attention"
+        )
+
+    def attend_tree(
+        self,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        prefix: ttnn.Tensor,
+        intervals: ttnn.Tensor,
+    ) -> ttnn.Tensor:
+        """q: bfloat16 [1, heads / tp, users * nodes, head_dim]; keys, values: the layer's cache with the nodes
+        written; prefix, intervals: as of `tree_attention` -> of q's shape."""
+        self.check_trees()
+        return tree_attention(q, keys, values, prefix, intervals)
 
     def rest_of_layer(self, layer: int) -> AbstractContextManager[None]:
         """Everything of a layer that follows its attention is launched inside."""
@@ -72,6 +92,9 @@ class StockDecodeAttention(DecodeAttention):
             k_chunk_size=chunk_size,
             exp_approx_mode=False,
         )
+
+    def check_trees(self) -> None:
+        """Takes them."""
 
     def __call__(self, layer, q, keys, values, positions):
         return ttnn.transformer.scaled_dot_product_attention_decode(
@@ -142,12 +165,7 @@ class Attention:
         begin: int32 [1] on the device, equal to start. Returns partial sums of x's shape, in DRAM.
         """
         tokens = x.shape[2]
-        fused = linear(x, self.qkv, ttnn.DRAM_MEMORY_CONFIG)
-        q, k, v = ttnn.experimental.nlp_create_qkv_heads(
-            fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
-        )
-        ttnn.deallocate(fused)
-        q, k = self.rope.prefill(q, angles), self.rope.prefill(k, angles)
+        q, k, v = self._rotated_heads(x, angles)
         cache.fill(self.layer, k, v, user, start)
         # The paged op wants one table for all heads; with heads as its batch each has its own, and the
         # plain cache serves as pages. Scores are scaled by 1 / sqrt(head_dim), the op's default: its
@@ -163,6 +181,30 @@ class Attention:
         )
         out = ttnn.experimental.nlp_concat_heads(ttnn.reshape(out, (1, self.heads, tokens, self.head_dim)))
         return linear(out, self.wo, ttnn.DRAM_MEMORY_CONFIG)
+
+    def tree(
+        self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
+    ) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, users * nodes, hidden], a row a node -> partial sums of x's shape, in DRAM. Writes the
+        nodes' keys and values behind the prefixes.
+
+        prefix: int32 [users], intervals: int32 [users, 2, nodes], as of `tree_attention`; angles: of prefill, a row a
+        node.
+        """
+        q, k, v = self._rotated_heads(x, angles)
+        cache.write_nodes(self.layer, k, v, prefix, intervals.shape[2])
+        out = self.attend.attend_tree(q, cache.keys[self.layer], cache.values[self.layer], prefix, intervals)
+        out = ttnn.experimental.nlp_concat_heads(out)
+        return linear(out, self.wo, ttnn.DRAM_MEMORY_CONFIG)
+
+    def _rotated_heads(self, x: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
+        """Queries, keys and values of each row of x: [1, heads or kv heads, rows, head_dim], in DRAM."""
+        fused = linear(x, self.qkv, ttnn.DRAM_MEMORY_CONFIG)
+        q, k, v = ttnn.experimental.nlp_create_qkv_heads(
+            fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
+        )
+        ttnn.deallocate(fused)
+        return self.rope.prefill(q, angles), self.rope.prefill(k, angles), v
 
     def _prefill_program(self, tokens: int, start: int, block: int):
         """Chunks of up to 128 queries and keys that divide tokens, pages and every start of a chunk."""

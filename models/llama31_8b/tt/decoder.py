@@ -47,6 +47,14 @@ class DecoderLayer:
         )
         return self._feed_forward(x, ttnn.DRAM_MEMORY_CONFIG)
 
+    def tree(
+        self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
+    ) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, users * nodes, hidden / tp] in DRAM -> the same. The others as of Attention.tree."""
+        normed = self.attention_norm(gather(x, self.plan))
+        partial = self.attention.tree(normed, cache, prefix, intervals, angles)
+        return self._feed_forward(self._add(x, partial, ttnn.DRAM_MEMORY_CONFIG), ttnn.DRAM_MEMORY_CONFIG)
+
     def _feed_forward(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
         return self._add(x, self.mlp(self.mlp_norm(gather(x, self.plan)), memory), memory)
 

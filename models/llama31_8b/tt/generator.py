@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 import torch
 import ttnn
@@ -21,6 +22,7 @@ from .model import StepInputs, TtLlama, read
 from .sampling import Chooser
 
 PREFILL_CHUNK = 512
+Recorded = TypeVar("Recorded")
 
 
 class Generator:
@@ -48,6 +50,9 @@ class Generator:
         self.why_eager = _why_no_trace(model.mesh) if trace else "trace=False"
         self.replays = 0
 
+    # Cached positions behind a text that a step may write.
+    spare = 0
+
     @property
     def traced(self) -> bool:
         """Whether steps of the last `generate` replayed a trace."""
@@ -72,7 +77,7 @@ class Generator:
         model, sampling = self.model, sampling or SamplingParams()
         if len(prompts) > model.users:
             raise ValueError(f"{len(prompts)} prompts for a model of {model.users} users")
-        limit = min(model.capacity, context_limit or model.config.max_position_embeddings)
+        limit = min(model.capacity - self.spare, context_limit or model.config.max_position_embeddings)
         streams = open_streams(
             model.config, prompts, max_new_tokens, eos_token_ids, on_token=on_token, context_limit=limit
         )
@@ -120,7 +125,7 @@ class Generator:
                     _load(model, inputs, unfinished, lengths)
                 source.draw([stream.user for stream in unfinished])
                 if trace is None and self.why_eager is None and steps == 1:
-                    trace, output = _capture(model, inputs, source)
+                    trace, output = capture(model.mesh, lambda: _step(model, inputs, source))
                 if trace is None:
                     output = _step(model, inputs, source)
                 else:
@@ -207,16 +212,17 @@ def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
     return found[0]
 
 
-def _capture(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> tuple[int, ttnn.Tensor]:
-    """A trace of `_step` and the tensor each replay writes. Runs nothing: the programs must be compiled by now."""
-    trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
+def capture(mesh: ttnn.MeshDevice, step: Callable[[], Recorded]) -> tuple[int, Recorded]:
+    """A trace of `step` and what it returned, whose tensors each replay writes. Runs nothing: the programs must be
+    compiled by now."""
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
     try:
-        output = _step(model, inputs, source)
+        output = step()
     except BaseException:
-        ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
-        ttnn.release_trace(model.mesh, trace)
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        ttnn.release_trace(mesh, trace)
         raise
-    ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
     return trace, output
 
 

@@ -9,6 +9,8 @@ import math
 import torch
 import ttnn
 
+from tt_kernels.tree_cache.op import commit_path, write_nodes
+
 from ..config import LlamaConfig
 from .mesh import BLOCKS, TILE, MeshPlan
 
@@ -82,12 +84,27 @@ class KVCache:
         tokens and start: multiples of 32 within the capacity.
         """
         for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
-            if new.dtype != self.dtype:
-                new = ttnn.typecast(new, self.dtype)
-            ttnn.fill_cache(cache, new, user, update_idx=start)
+            ttnn.fill_cache(cache, self._stored(new), user, update_idx=start)
 
     def update(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
         """Write one token a user, [1, users, kv heads, head_dim] a core a user, at int32 [users] `positions`;
         -1 leaves a user out."""
         for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
             ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions)
+
+    def write_nodes(
+        self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, nodes: int
+    ) -> None:
+        """Write the nodes of all users' token trees, bfloat16 [1, kv heads, users * nodes, head_dim], node n of a user
+        at position prefix + n. prefix: int32 [users], -1 leaves a user out."""
+        write_nodes(
+            self.keys[layer], self.values[layer], self._stored(keys), self._stored(values), prefix, nodes
+        )
+
+    def commit(self, prefix: ttnn.Tensor, path: ttnn.Tensor, nodes: int, first_column: int = 0) -> None:
+        """Move the accepted path of every user's tree to the positions behind its root, in all layers; arguments as of
+        `commit_path`. What was rejected stays behind it, until later tokens overwrite it."""
+        commit_path([*self.keys, *self.values], prefix, path, nodes, first_column=first_column)
+
+    def _stored(self, new: ttnn.Tensor) -> ttnn.Tensor:
+        return new if new.dtype == self.dtype else ttnn.typecast(new, self.dtype)

@@ -12,6 +12,8 @@ import torch
 import ttnn
 from tqdm import tqdm
 
+from tt_kernels.tree_attention.checks import check_intervals, check_room
+
 from ..config import LlamaConfig
 from .attention import Attention, DecodeAttention, StockDecodeAttention
 from .decoder import DecoderLayer
@@ -24,6 +26,7 @@ from .mlp import MLP
 from .precision import PrecisionPlan
 from .rms_norm import RMSNorm
 from .rope import Rope
+from .token_trees import TreeInputs, node_positions
 from .weight_map import WeightMap
 from .weight_store import WeightStore
 
@@ -114,6 +117,21 @@ class TtLlama:
         self.attend.end_step(x)
         return self._logits(x, whole)
 
+    def decode_tree(self, inputs: TreeInputs, whole: bool = True) -> ttnn.Tensor:
+        """One step over the token trees of all users (FlashSpecInfer, section 5) -> logits of every node, bfloat16
+        [1, 1, users * nodes, vocab], on every chip. Writes node n's keys and values at position prefix + n; the
+        accepted ones are then for `cache.commit`.
+
+        One captured step serves all trees of a width: which node sees which is data. whole: as of `decode`.
+        Errors: ValueError where the attention of this model is not exact.
+        """
+        self.attend.check_trees()
+        angles = self.rope.prefill_angles(inputs.angles)
+        x = self.embedding(inputs.tokens, ttnn.DRAM_MEMORY_CONFIG)
+        for layer in self.layers:
+            x = layer.tree(x, self.cache, inputs.prefix, inputs.intervals, angles)
+        return self._logits(x, whole)
+
     def prefill(
         self, tokens: Sequence[int], user: int, start: int, last: bool, whole: bool = True
     ) -> ttnn.Tensor | None:
@@ -173,6 +191,41 @@ class TtLlama:
             self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
             self.put_integers(where, "int32", on_device),
             self.put_integers(where.clamp(min=0)[None], "uint32", on_device),
+        )
+
+    def tree_inputs(
+        self,
+        tokens: torch.Tensor,
+        prefixes: Sequence[int],
+        enter: torch.Tensor,
+        leave: torch.Tensor,
+        on_device: bool = True,
+    ) -> TreeInputs:
+        """Inputs of `decode_tree`. tokens: integers [users, nodes]; enter, leave: visiting times of a walk, likewise,
+        leave inclusive; prefixes: cached tokens of each user, -1 skips it.
+
+        Errors: ValueError for other shapes, times that no walk of a tree gives, a tree over the cache's capacity, a
+        token outside the vocabulary.
+        """
+        shape = tuple(tokens.shape)
+        for name, values in (("enter", enter), ("leave", leave)):
+            if tuple(values.shape) != shape:
+                raise ValueError(f"{name} must be of the tokens' shape {shape}, it is {tuple(values.shape)}")
+        if len(shape) != 2 or shape[0] != self.users or len(prefixes) != self.users:
+            raise ValueError(
+                f"a tree for each of {self.users} users is needed: tokens are {shape}, prefixes {list(prefixes)}"
+            )
+        if not ((tokens >= 0) & (tokens < self.config.vocab_size)).all():
+            raise ValueError(f"tokens must be below {self.config.vocab_size}, they are {tokens.tolist()}")
+        for times in zip(enter, leave, strict=True):
+            check_intervals(*times)
+        check_room(prefixes, shape[1], self.capacity)
+        angles = node_positions(prefixes, enter, leave)
+        return TreeInputs(
+            self.put_integers(tokens.reshape(1, -1), "uint32", on_device),
+            self.put_integers(torch.tensor(list(prefixes)), "int32", on_device),
+            self.put_integers(torch.stack([enter, leave], dim=1), "int32", on_device),
+            self.put_integers(angles.reshape(1, -1), "uint32", on_device),
         )
 
 

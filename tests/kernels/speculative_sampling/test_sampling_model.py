@@ -49,8 +49,8 @@ from tt_kernels.speculative_sampling.reference import (
     greedy_reference,
     scale_of,
     speculative_sampling_reference,
-    uniform_words,
 )
+from tt_kernels.speculative_sampling.words import uniform_words
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 100_000

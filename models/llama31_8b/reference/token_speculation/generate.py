@@ -12,7 +12,6 @@ compose: each drafted token decides for itself, by its own position.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import Callable, Collection, Sequence
 
 import torch
@@ -34,7 +33,6 @@ from models.llama31_8b.reference.token_speculation.draft_verification import (
     verify_sigmoid,
 )
 from models.llama31_8b.reference.token_speculation.drafter import Draft, Drafter
-from models.llama31_8b.results import GenerationResult
 from models.llama31_8b.sampling import (
     SamplingParams,
     choose_tokens,
@@ -43,16 +41,8 @@ from models.llama31_8b.sampling import (
     warp_logits,
 )
 from models.llama31_8b.streams import TokenCallback, open_streams
-from models.llama31_8b.token_speculation.metrics import TokenSpeculationMetrics
+from models.llama31_8b.token_speculation.metrics import SpeculativeResult, TokenSpeculationMetrics
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
-
-
-@dataclass(frozen=True)
-class SpeculativeResult(GenerationResult):
-    """GenerationResult plus the metrics of token-level speculation. prefill_seconds includes the draft
-    model's."""
-
-    speculation: TokenSpeculationMetrics = field(default_factory=TokenSpeculationMetrics)
 
 
 @torch.inference_mode()
@@ -126,7 +116,7 @@ def speculative_generate(
         accepted = []
         for row, stream in enumerate(active):
             nodes = verified.nodes(row)
-            used = _push(stream, [*draft.tokens[row, nodes].tolist(), int(verified.bonus[row])])
+            used = stream.push_all([*draft.tokens[row, nodes].tolist(), int(verified.bonus[row])])
             metrics.num_output_tokens += len(used)
             committed[stream.user] += used
             if draft.trees.width > 1:
@@ -243,11 +233,3 @@ def _target_step(
     if lossy is not None:
         return verify_sigmoid(trees, tokens, logits, draft.logits, uniforms, sampling, lossy)
     return verify_exact(trees, tokens, warp_logits(logits, sampling), draft.probabilities, uniforms)
-
-
-def _push(stream, tokens: list[int]) -> list[int]:
-    """Hands tokens to a stream until the text ends; those that were taken."""
-    for index, token in enumerate(tokens):
-        if not stream.push(token):
-            return tokens[: index + 1]
-    return tokens

@@ -12,29 +12,19 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.token_speculation.drafter import Draft, Drafter
 from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
-from models.llama31_8b.token_speculation.ngram import NGramIndex, tree_within_budget
-from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.token_speculation.ngram import NGramTrees
+from models.llama31_8b.token_speculation.tree import TokenTreeBatch
 
 
 class NGramDrafter(Drafter):
-    """Needs no model and costs nothing worth counting; helps where the output repeats its context.
-
-    The candidates are a function of the text so far, hence point masses to the verifier. With width above 1
-    several occurrences are merged into one tree. smallest, largest: sizes of the n-grams looked up, longest
-    first.
-    """
+    """Needs no model and costs nothing worth counting; helps where the output repeats its context (NGramTrees)."""
 
     name = "ngram"
 
     def __init__(self, shape: DraftShape = DraftShape(8), smallest: int = 2, largest: int = 4) -> None:
-        if not 1 <= smallest <= largest:
-            raise ValueError(f"n-gram sizes need 1 <= smallest <= largest, got {smallest} and {largest}")
-        if shape.grown:
-            raise ValueError(
-                "an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH"
-            )
-        self.shape, self.smallest, self.largest = shape, smallest, largest
-        self.texts: list[NGramIndex] = []
+        self.trees = NGramTrees(smallest, largest)
+        self.trees.check(shape)
+        self.shape = shape
 
     def start(
         self,
@@ -45,21 +35,10 @@ class NGramDrafter(Drafter):
         capacity: int,
         keep_logits: bool = False,
     ) -> None:
-        self.texts = [NGramIndex(self.smallest, self.largest) for _ in prompts]
-        for text, prompt in zip(self.texts, prompts):
-            text.extend(prompt)
+        self.trees.start(prompts)
 
     def draft(self, users: Sequence[int], committed: Sequence[Sequence[int]], shape: DraftShape) -> Draft:
-        trees: list[TokenTree] = []
-        rows: list[list[int]] = []
-        for user, tokens in zip(users, committed):
-            text = self.texts[user]
-            text.extend(tokens)
-            tree, row = tree_within_budget(
-                tokens[-1], text.continuations(shape.width, shape.length), shape.budget
-            )
-            trees.append(tree)
-            rows.append(row)
-        batch = TokenTreeBatch.stack(trees)
-        padded = torch.tensor([row + [0] * (batch.width - len(row)) for row in rows])
+        drafts = [self.trees.draft(user, tokens, shape) for user, tokens in zip(users, committed)]
+        batch = TokenTreeBatch.stack([tree for tree, _ in drafts])
+        padded = torch.tensor([row + [0] * (batch.width - len(row)) for _, row in drafts])
         return Draft(batch, padded, depth=shape.length)
