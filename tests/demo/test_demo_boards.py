@@ -188,14 +188,14 @@ def test_the_entry_of_a_run_is_the_checkpoints_whatever_context_is_asked(
     assert len(list((tmp_path / "cache" / "tt_weights").iterdir())) == 1
 
 
-def test_the_clock_of_a_text_measures_its_first_steps(monkeypatch):
+def test_the_clock_of_a_text_measures_its_first_tokens(monkeypatch):
     times = iter([10.0, 13.0, 14.0, 14.5])
     monkeypatch.setattr(n150.time, "perf_counter", lambda: next(times))
     clock = n150.TokenClock(lambda user, token: token == 3)
-    assert [clock.first_steps(count) for count in (1, 2)] == [(0, 0.0)] * 2
+    assert [clock.first_tokens(count) for count in (1, 2)] == [(0, 0.0)] * 2
     assert [clock(0, token) for token in range(4)] == [False, False, False, True]
-    assert clock.first_steps(1) == (1, 3.0) and clock.first_steps(2) == (2, 4.0)
-    assert clock.first_steps(9) == (3, 4.5)
+    assert clock.first_tokens(1) == (1, 3.0) and clock.first_tokens(2) == (2, 4.0)
+    assert clock.first_tokens(9) == (3, 4.5)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tests.support.tt_programs import TINY, build, cache_figures, figures
 
 CAPACITY = 96
+NODES = 8  # a step's, one of them padding
 DEEPEST = 4  # tokens that a tree can add: three drafted ones and the one behind them
 
 
@@ -27,24 +28,6 @@ def drafted(right: Sequence[int], hits: int, vocab: int) -> tuple[list[int], lis
     return parents, tokens
 
 
-def greedy_step(model, inputs, parents):
-    """A step over trees, the choice and verification of every user's tree, the commit: logits, outcome. All on the
-    device; parents: int32 [users, nodes] there."""
-    import ttnn
-
-    from models.llama31_8b.tt.sampling import greedy
-    from tt_kernels.speculative_sampling.op import greedy_verification
-    from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
-
-    users, nodes = parents.shape
-    logits = model.decode_tree(inputs)
-    tokens = ttnn.reshape(inputs.tokens, (users, nodes))
-    choices = ttnn.reshape(greedy(logits), (users, nodes))
-    verified = greedy_verification(tokens, parents, choices, model.config.vocab_size)
-    model.cache.commit(inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
-    return logits, verified
-
-
 def rounds(mesh, prompts: list[list[int]], hits: list[list[int]], config=TINY) -> dict:
     """Plain greedy decoding of all users by the reference, then the same text by trees on the device, a round for each
     row of `hits`, the tokens of each user's tree that are right.
@@ -54,8 +37,10 @@ def rounds(mesh, prompts: list[list[int]], hits: list[list[int]], config=TINY) -
     """
     import torch
 
+    from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
     from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.tree_step import TreeStep
 
     users = len(prompts)
     model, reference = build(mesh, config, users=users, capacity=CAPACITY)
@@ -75,20 +60,22 @@ def rounds(mesh, prompts: list[list[int]], hits: list[list[int]], config=TINY) -
     for user, prompt in enumerate(prompts):
         model.prefill(prompt, user, 0, last=False)
     lengths, done, told = [len(prompt) for prompt in prompts], [0] * users, []
+    step = TreeStep(model, NODES, SamplingParams(0.0))
     for row in hits:
-        trees, tokens = [], []
+        drafts = {}
         for user, right in enumerate(row):
-            parents, drafts = drafted(texts[user][done[user] :], right, config.vocab_size)
-            trees.append(TokenTree.from_parents(parents))
-            tokens.append(drafts)
-        batch, ids = TokenTreeBatch.stack(trees), torch.tensor(tokens)
-        inputs = model.tree_inputs(ids, lengths, batch.enter, batch.leave)
-        logits, verified = greedy_step(model, inputs, model.put_integers(batch.parents, "int32"))
-        got = read(logits)[0, 0].float().reshape(users, len(parents), -1)
+            parents, tokens = drafted(texts[user][done[user] :], right, config.vocab_size)
+            drafts[user] = (TokenTree.from_parents(parents), tokens)
+        step.load(drafts, lengths, ())
+        verified = step()
+        got = read(step.logits)[0, 0].float().reshape(users, NODES, -1)
+        batch = TokenTreeBatch.stack([tree for tree, _ in drafts.values()])
+        ids = torch.tensor([tokens for _, tokens in drafts.values()])
         wanted = reference.forward(ids, cache, tree=batch, commit=False, logits="all")
         found = []
         for user, outcome in enumerate(verified.check()):
-            found.append(figures(got[user], wanted[user]) | {"tokens": outcome.tokens, "path": outcome.path})
+            ours = got[user, : batch.width]
+            found.append(figures(ours, wanted[user]) | {"tokens": outcome.tokens, "path": outcome.path})
             cache.user(user).keep(0, [0, *outcome.path])
             lengths[user] += len(outcome.tokens)
             done[user] += len(outcome.tokens)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 AUTO = "auto"
 SAMPLE_ON = ("device", "host")
+DRAFTERS = ("ngram", "self", "model")
 # What --device takes today; the error for anything else lists this.
 DEVICES = (AUTO, "cpu", "sim", "n150")
 VERIFICATIONS = ("exact", "sigmoid")
@@ -177,6 +178,11 @@ class DemoOptions:
             return self.draft
         return "self" if self._drafting_asked() else "none"
 
+    @property
+    def draft_kind(self) -> str:
+        """none, or one of DRAFTERS."""
+        return self.drafter if self.drafter in ("none", "ngram", "self") else "model"
+
     def draft_shape(self) -> DraftShape:
         """The chain or tree that --tree and --draft-length ask for. Raises ValueError."""
         from models.llama31_8b.token_speculation.draft_shape import DraftShape
@@ -256,7 +262,8 @@ class DemoOptions:
 
 def flag_of(name: str) -> str:
     """The command-line flag of an option by its name here."""
-    return "--raw" if name == "chat_template" else f"--{name.replace('_', '-')}"
+    negative = {"chat_template": "--raw", "adapt": "--no-adapt"}
+    return negative.get(name, f"--{name.replace('_', '-')}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

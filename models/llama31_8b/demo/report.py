@@ -305,7 +305,7 @@ def _told(exchange: dict[str, Any]) -> str:
 
 def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
     """Rows on token-level speculation; says so when nothing was drafted."""
-    rows = [("drafts", "none: drafting did not pay")]
+    rows = [("drafts", "none: nothing was found, or drafting did not pay")]
     if figures["num_drafts"]:
         rate = f"{figures['draft_acceptance_rate']:.1%}"
         counts = f"{figures['num_accepted_tokens']} of {figures['num_draft_tokens']} drafted tokens"
@@ -321,6 +321,11 @@ def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
     if not figures["lossless"]:
         rows.append(("verification", "[red]sigmoid: LOSSY, not the model's own distribution[/red]"))
     return rows
+
+
+def drafting_line(figures: dict[str, Any]) -> str:
+    """Figures of token-level speculation in one line."""
+    return "; ".join(f"{name} {value}" for name, value in _drafting(figures))
 
 
 def _bars(rates: list[float | None]) -> Columns:

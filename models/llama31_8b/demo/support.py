@@ -7,28 +7,52 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .options import ATTENTIONS, AUTO, DemoOptions, UserError, flag_of
+from .options import ATTENTIONS, AUTO, DRAFTERS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
 _SAMPLING = ("top_k", "top_p", "seed")
+
+# Of backends on chips.
+_NO_DRAFT_MODEL = "chips look drafts up in the text; a draft model runs on --device cpu"
+CHIP_DRAFTING: Mapping[str, str | None] = {"ngram": None, "self": _NO_DRAFT_MODEL, "model": _NO_DRAFT_MODEL}
+_WHOLE_DISTRIBUTION = "drafts are verified against the whole distribution"
+CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
+    "attention": "chips verify a tree's nodes with exact attention",
+    "adapt": "a step on chips always has the full width",
+    "top_k": _WHOLE_DISTRIBUTION,
+    "top_p": _WHOLE_DISTRIBUTION,
+    "sample_on": "drafts are verified on the chips",
+}
+
+
+def chip_tree_nodes(options: DemoOptions) -> int:
+    """Nodes that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token."""
+    if options.drafter == "none":
+        return 0
+    shape = options.draft_shape()
+    if shape.length < 1:
+        raise UserError("--draft-length 0 drafts nothing: chips decode without drafts by --draft none")
+    return shape.most_nodes
 
 
 @dataclass(frozen=True)
 class Support:
     """One backend. Wherever a reason may stand, None says that it is supported.
 
-    what: a few words on where it runs. attention: for each policy why not. drafting, chat: token-level speculation and
-    conversations. refused: for options by name, why they mean nothing here. default_attention: of a run without
-    --attention, or what works it out of the options.
+    what: a few words on where it runs. attention: for each policy why not. drafting: for each kind of drafter why not.
+    chat: conversations. refused: for options by name, why they mean nothing here; drafts_refuse: likewise in a run with
+    a drafter, where "attention" stands for all but exact attention. default_attention: of a run without --attention, or
+    what works it out of the options.
     """
 
     device: str
     what: str
     default_attention: str | Callable[[DemoOptions], str]
     attention: Mapping[str, str | None]
-    drafting: str | None
+    drafting: Mapping[str, str | None]
     chat: str | None
     refused: Mapping[str, str] = field(default_factory=dict)
+    drafts_refuse: Mapping[str, str] = field(default_factory=dict)
     reads_prompt: bool = True
     # Whether --temperature 0 leaves sampling parameters without effect; the seed may serve something else.
     seeds_weights: bool = False
@@ -38,6 +62,8 @@ class Support:
         if options.attention is not None:
             return options
         default = self.default_attention
+        if options.drafter != "none" and "attention" in self.drafts_refuse:
+            default = "exact"
         return replace(options, attention=default if isinstance(default, str) else default(options))
 
     def check(self, options: DemoOptions) -> None:
@@ -45,8 +71,8 @@ class Support:
         attention = str(options.attention)
         if (why := self.attention[attention]) is not None:
             raise self._refusal(f"--attention {attention}", why)
-        if options.drafter != "none" and self.drafting is not None:
-            raise self._refusal("drafting", self.drafting)
+        if options.drafter != "none":
+            self._check_drafting(options, attention)
         for name, why in self.refused.items():
             if name in options.given:
                 raise self._refusal(flag_of(name), why)
@@ -66,6 +92,15 @@ class Support:
                 f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn"
             )
 
+    def _check_drafting(self, options: DemoOptions, attention: str) -> None:
+        if (why := self.drafting[options.draft_kind]) is not None:
+            raise self._refusal(f"--draft {options.drafter}", why)
+        for name, why in self.drafts_refuse.items():
+            if name == "attention" and attention != "exact":
+                raise self._refusal(f"--draft {options.drafter} with --attention {attention}", why)
+            if name != "attention" and name in options.given:
+                raise self._refusal(f"--draft {options.drafter} with {flag_of(name)}", why)
+
     def check_text(self, text: str | None) -> None:
         """Raises UserError when there is no prompt, so a conversation is asked for, and this backend has none."""
         if text is None and self.reads_prompt and self.chat is not None:
@@ -82,7 +117,9 @@ class Support:
     def summary(self) -> str:
         """One line of --help."""
         able = [name for name in ATTENTIONS if self.attention[name] is None]
-        also = [name for name, why in (("drafting", self.drafting), ("chat", self.chat)) if why is None]
+        drafters = [kind for kind in DRAFTERS if self.drafting[kind] is None]
+        also = [f"drafting by {', '.join(drafters)}"] if drafters else []
+        also += [] if self.chat else ["chat"]
         without = f"; not: {', '.join(map(flag_of, self.refused))}" if self.refused else ""
         return (
             f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .cli import SUPPORTS
-from .options import ATTENTIONS, flag_of
+from .options import ATTENTIONS, DRAFTERS, flag_of
 from .support import Support
 
 
@@ -16,10 +16,16 @@ def table(supports: Sequence[Support]) -> str:
     rows: list[tuple[str, list[str | None]]] = [
         (f"`--attention {name}`", [s.attention[name] for s in supports]) for name in ATTENTIONS
     ]
-    rows.append(("drafting (`--draft`, `--tree`, `--fuzzy`, ...)", [s.drafting for s in supports]))
+    shown = {"ngram": "`--draft ngram`", "self": "`--draft self`", "model": "`--draft MODEL`"}
+    rows += [(shown[kind], [s.drafting[kind] for s in supports]) for kind in DRAFTERS]
     rows.append(("chat", [s.chat for s in supports]))
     names = list(dict.fromkeys(name for s in supports for name in s.refused))
     rows += [(f"`{flag_of(name)}`", [s.refused.get(name) for s in supports]) for name in names]
+    names = list(dict.fromkeys(name for s in supports for name in s.drafts_refuse))
+    rows += [
+        (f"drafting with {_with_drafts(name)}", [s.drafts_refuse.get(name) for s in supports])
+        for name in names
+    ]
     reasons = list(dict.fromkeys(why for _, whys in rows for why in whys if why is not None))
     mark = {why: f"no ({number})" for number, why in enumerate(reasons, 1)}
     lines = [
@@ -32,6 +38,10 @@ def table(supports: Sequence[Support]) -> str:
     ]
     lines += ["", *(f"{number}. {why}" for number, why in enumerate(reasons, 1))]
     return "\n".join(lines)
+
+
+def _with_drafts(name: str) -> str:
+    return "other attention than exact" if name == "attention" else f"`{flag_of(name)}`"
 
 
 if __name__ == "__main__":

@@ -58,6 +58,10 @@ class Generator:
         """Whether steps of the last `generate` replayed a trace."""
         return self.replays > 0
 
+    def tokens_of(self, steps: int) -> int:
+        """Tokens of the first user that the first steps of the last `generate` gave."""
+        return steps
+
     def generate(
         self,
         prompts: Sequence[Sequence[int]],

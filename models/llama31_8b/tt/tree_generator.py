@@ -12,22 +12,21 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 import ttnn
 
-from models.llama31_8b.sampling import SamplingParams, draw_uniforms
+from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.streams import TokenCallback, UserStream
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.metrics import SpeculativeResult, TokenSpeculationMetrics
 from models.llama31_8b.token_speculation.ngram import NGramTrees
-from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
-from tt_kernels.speculative_sampling.op import Verified, greedy_verification, speculative_sampling
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
-from tt_kernels.speculative_sampling.words import uniform_words
+from models.llama31_8b.token_speculation.tree import TokenTree
+from tt_kernels.speculative_sampling.op import Verified
 from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS
 
 from .generator import PREFILL_CHUNK, Generator, _TokenSource, capture
 from .model import TtLlama
-from .sampling import greedy
+from .tree_step import ROOT, TreeStep
 
-ROOT = TokenTree.chain(1)
+Drafts = dict[int, tuple[TokenTree, list[int]]]
+OnStep = Callable[[TreeStep, Drafts, Verified], None]
 
 
 class TreeGenerator(Generator):
@@ -37,13 +36,15 @@ class TreeGenerator(Generator):
 
     Greedy text is, token for token, that of Generator, up to ties that rounding breaks. Drawn text has the target's
     distribution: the numbers are those of the reference's loop with a fixed draft length, and so are the tokens where
-    none lies at a border. Errors: ValueError for a shape that needs a model's confidence or is wider than a tree may
-    be, more than 8 users, an attention that is not exact, a cache without room for a tree.
+    none lies at a border. on_step: sees the step, whose `logits` are of all nodes, the drafts by user and what was
+    verified, before their tokens are used. Errors: ValueError for a shape that needs a model's confidence or is wider
+    than a tree may be, more than 8 users, an attention that is not exact, a cache without room for a tree.
     """
 
     def __init__(
-        self, model: TtLlama, shape: DraftShape, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True
-    ) -> None:
+        self, model: TtLlama, shape: DraftShape, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True,
+        on_step: OnStep | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
         self.drafter = NGramTrees()
         self.drafter.check(shape)
@@ -58,8 +59,13 @@ class TreeGenerator(Generator):
             raise ValueError(
                 f"a cache of {model.capacity} positions has no room for trees of {shape.most_nodes} nodes"
             )
+        self.on_step = on_step
         self.shape, self.spare = shape, shape.most_nodes
         self._metrics = TokenSpeculationMetrics()
+        self._given: list[int] = []  # tokens of the first user by step
+
+    def tokens_of(self, steps: int) -> int:
+        return sum(self._given[:steps])
 
     def generate(
         self,
@@ -87,7 +93,7 @@ class TreeGenerator(Generator):
                 "verification keeps logits on the chips: on_logits is for decoding without drafts"
             )
         self.drafter.start(prompts)
-        self._metrics = TokenSpeculationMetrics()
+        self._metrics, self._given = TokenSpeculationMetrics(), []
         result = super().generate(
             prompts,
             max_new_tokens=max_new_tokens,
@@ -101,7 +107,7 @@ class TreeGenerator(Generator):
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
         """Rounds of draft, tree step, and commit, until every stream has ended."""
         model, trace, self.replays, steps = self.model, None, 0, 0
-        step = _TreeStep(model, self.spare, source.sampling)
+        step = TreeStep(model, self.spare, source.sampling)
         undrafted = [list(stream.token_ids) for stream in streams]  # tokens the drafter has not seen
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
@@ -118,11 +124,15 @@ class TreeGenerator(Generator):
                     self.replays += 1
                 steps += 1
                 outcomes = verified.check()
+                if self.on_step is not None:
+                    self.on_step(step, drafts, verified)
                 for stream in unfinished:
                     outcome, (tree, _) = outcomes[stream.user], drafts[stream.user]
                     used = stream.push_all(outcome.tokens)
                     lengths[stream.user] += len(used)
                     undrafted[stream.user] += used
+                    if stream.user == 0:
+                        self._given.append(len(used))
                     self._metrics.num_output_tokens += len(used)
                     if len(tree) > 1:
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
@@ -135,7 +145,7 @@ class TreeGenerator(Generator):
 
     def _draft(
         self, unfinished: list[UserStream], undrafted: list[list[int]], sampling: SamplingParams
-    ) -> dict[int, tuple[TokenTree, list[int]]]:
+    ) -> Drafts:
         """A tree and its tokens for each unfinished user, shorter where greedy texts are about to end: drawn ones must
         not depend on their neighbours. Empties `undrafted`, which the drafter has then seen."""
         length = self.shape.length
@@ -143,7 +153,7 @@ class TreeGenerator(Generator):
             # Every step yields one token more than it accepts, so drafting the last token is never worth it.
             left = max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in unfinished)
             length = min(length, left - 1)
-        drafts = {}
+        drafts: Drafts = {}
         for stream in unfinished:
             user = stream.user
             if length < 1:
@@ -152,71 +162,3 @@ class TreeGenerator(Generator):
             drafts[user] = self.drafter.draft(user, undrafted[user], self.shape.within(length, self.spare))
             undrafted[user].clear()
         return drafts
-
-
-class _TreeStep:
-    """A step over trees of a fixed width, its inputs on the device: decode, verify, commit."""
-
-    def __init__(self, model: TtLlama, nodes: int, sampling: SamplingParams) -> None:
-        self.model, self.nodes, self.sampling = model, nodes, sampling
-        nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
-        blank = torch.zeros(model.users, nodes, dtype=torch.int64)
-        skipped = [-1] * model.users
-        self._inputs = model.tree_inputs(blank, skipped, nobody.enter, nobody.leave)
-        self._parents = model.put_integers(nobody.parents, "int32")
-        self._tokens = model.put_integers(blank, "uint32")
-        self._words = None if sampling.greedy else self._put_words(blank, on_device=True)
-
-    def load(
-        self,
-        drafts: dict[int, tuple[TokenTree, list[int]]],
-        lengths: Sequence[int],
-        generators: Sequence[torch.Generator],
-    ) -> None:
-        """Write the trees of some users to the device; the others are skipped. Each user draws for its own nodes only.
-
-        Raises ValueError (tree_inputs) when a tree does not fit."""
-        model, users = self.model, self.model.users
-        trees = [drafts[user][0] if user in drafts else ROOT for user in range(users)]
-        batch = TokenTreeBatch.stack(trees, self.nodes)
-        tokens = torch.zeros(users, self.nodes, dtype=torch.int64)
-        uniforms = torch.zeros(users, self.nodes, dtype=torch.float64)
-        for user, (tree, drafted) in drafts.items():
-            tokens[user, : len(tree)] = torch.tensor(drafted)
-            if self._words is not None:
-                uniforms[user, : len(tree)] = draw_uniforms([generators[user]], len(tree))[0]
-        prefixes = [lengths[user] if user in drafts else -1 for user in range(users)]
-        hosts = model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False)
-        pairs = list(zip(hosts, self._inputs, strict=True))
-        pairs.append((model.put_integers(batch.parents, "int32", on_device=False), self._parents))
-        pairs.append((model.put_integers(tokens, "uint32", on_device=False), self._tokens))
-        if self._words is not None:
-            pairs.append((self._put_words(uniform_words(uniforms), on_device=False), self._words))
-        for host, device in pairs:
-            ttnn.copy_host_to_device_tensor(host, device)
-
-    def __call__(self) -> Verified:
-        """Nothing is read and no address moves: it can be captured."""
-        model, nodes = self.model, self.nodes
-        logits = model.decode_tree(self._inputs)
-        shape = (model.users, nodes)
-        if self.sampling.greedy:
-            choices = ttnn.reshape(greedy(logits), shape)
-            verified = greedy_verification(self._tokens, self._parents, choices, model.config.vocab_size)
-        else:
-            by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
-            verified = speculative_sampling(
-                self._tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])), None, self._words,
-                temperature=self.sampling.temperature,
-            )  # fmt: skip
-        model.cache.commit(self._inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
-        return verified
-
-    def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:
-        return ttnn.from_torch(
-            (words & 0xFFFFFFFF).to(torch.uint32),
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=self.model.mesh if on_device else None,
-            mesh_mapper=self.model.plan.mapper(self.model.mesh, None),
-        )

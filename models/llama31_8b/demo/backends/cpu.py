@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from ..options import DemoOptions
-from ..support import ATTENTIONS, Support
+from ..support import ATTENTIONS, DRAFTERS, Support
 
 if TYPE_CHECKING:
     from ...reference.alspec.policies import AttentionPolicy
@@ -22,7 +22,7 @@ SUPPORT = Support(
     what="the reference model in torch, on any machine",
     default_attention="alspec",
     attention={name: None for name in ATTENTIONS},
-    drafting=None,
+    drafting=dict.fromkeys(DRAFTERS),
     chat=None,
     refused={
         "layers": "the first layers alone write no text",

@@ -22,13 +22,14 @@ from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ..support import Support
+from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes
 
 if TYPE_CHECKING:
     import torch
     import ttnn
 
     from ...config import LlamaConfig
+    from ...tt.generator import Generator
     from ...tt.model import TtLlama
 
 
@@ -45,7 +46,8 @@ SUPPORT = Support(
     what="N150 boards, in TT-NN",
     default_attention=attention_of_mesh,
     attention={name: None for name in ATTENTIONS},
-    drafting="the model on chips decodes one token a step",
+    drafting=CHIP_DRAFTING,
+    drafts_refuse=CHIP_DRAFTS_REFUSE,
     chat="boards answer one prompt",
     refused={
         "tail_alignment": "a chip reads whole tiles of 32 tokens",
@@ -85,7 +87,8 @@ def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_t
     """config: the checkpoint's own. Raises UserError when the mesh cannot split the model, a chip cannot hold it with
     this context (the message has the bytes needed and present), or the model has no context of --max-context."""
     limit, context = context_limit(config, options), config.max_position_embeddings
-    wanted = min(prompt_tokens + options.max_new_tokens, limit)
+    # A step over trees writes all their nodes behind the text.
+    wanted = min(prompt_tokens + options.max_new_tokens, limit) + chip_tree_nodes(options)
     capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
     try:
         precision = precision_plan(
@@ -185,10 +188,8 @@ def run(options: DemoOptions, text: str) -> int:
     clock = TokenClock(ending)
     device = open_mesh(mesh)
     try:
-        from ...tt.generator import Generator
-
         model = _load_model(device, plan, config, state, entry, options)
-        generator = Generator(model, choose=options.sample_on or "device")
+        generator = _generator(model, options)
         with ending:
             result = generator.generate(
                 [ids],
@@ -203,7 +204,7 @@ def run(options: DemoOptions, text: str) -> int:
         mesh.close(device)
     used = replace(options, mesh=str(mesh), precision=options.precision or PRECISION)
     # The first step compiles what the kernel cache lacks; the second records the trace that the others replay.
-    warm_up = clock.first_steps(2 if generator.traced else 1)
+    warm_up = clock.first_tokens(generator.tokens_of(2 if generator.traced else 1))
     report = make_report(
         shown, used, [result], len(ids) + len(result.token_ids[0]), result.statistics, warm_up
     )
@@ -242,6 +243,16 @@ def _load_model(
     )
 
 
+def _generator(model: TtLlama, options: DemoOptions) -> Generator:
+    if chip_tree_nodes(options):
+        from ...tt.tree_generator import TreeGenerator
+
+        return TreeGenerator(model, options.draft_shape())
+    from ...tt.generator import Generator
+
+    return Generator(model, choose=options.sample_on or "device")
+
+
 class TokenClock:
     """Calls back for every token, and remembers when it came."""
 
@@ -253,8 +264,8 @@ class TokenClock:
         self._times.append(time.perf_counter())
         return self._on_token(user, token)
 
-    def first_steps(self, count: int) -> tuple[int, float]:
-        """How many of the first `count` decode steps there were, and their seconds."""
+    def first_tokens(self, count: int) -> tuple[int, float]:
+        """How many of the first `count` decoded tokens there were, and the seconds they took."""
         taken = self._times[: count + 1]
         return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0
 

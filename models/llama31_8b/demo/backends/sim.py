@@ -22,7 +22,7 @@ from ...tt.mesh import MeshError, MeshPlan
 from ...tt.precision import PrecisionError, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ..support import Support
+from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes
 
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
 CAPACITY, PROMPT_TOKENS = 128, 40
@@ -36,7 +36,8 @@ SUPPORT = Support(
     what="a tiny random model, or --layers of a model, in TT-NN on simulated N150, checked step by step",
     default_attention="exact",
     attention={name: None for name in ATTENTIONS},
-    drafting=_CHECKED,
+    drafting=CHIP_DRAFTING,
+    drafts_refuse=CHIP_DRAFTS_REFUSE,
     chat=_CHECKED,
     refused=dict.fromkeys(
         ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment",
@@ -96,11 +97,12 @@ def plan_request(options: DemoOptions) -> dict:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
     # The first step stands just before the guess's two chunks are cached.
     prompt_tokens = PROMPT_TOKENS if attention == "exact" else 2 * chunk_size - 2
-    wanted = prompt_tokens + tokens
+    nodes = chip_tree_nodes(options)
+    wanted = prompt_tokens + tokens + nodes
     if wanted > MOST_POSITIONS:
         raise UserError(
             f"--device sim caches up to {MOST_POSITIONS} positions; a prompt of {prompt_tokens} tokens and "
-            f"--max-new-tokens {tokens} need {wanted}"
+            f"--max-new-tokens {tokens}{f' with trees of {nodes} nodes' if nodes else ''} need {wanted}"
         )
     capacity = max(CAPACITY, -(-wanted // 32) * 32)
     try:
@@ -119,7 +121,8 @@ def plan_request(options: DemoOptions) -> dict:
         "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
         "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
         "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
-        "prompt_tokens": prompt_tokens, "capacity": capacity,
+        "prompt_tokens": prompt_tokens, "capacity": capacity, "draft_length": options.draft_length, "nodes": nodes,
+        "tree": options.tree,
     }  # fmt: skip
 
 

@@ -22,21 +22,30 @@ from ...reference.alspec import policies
 from ...reference.model.model import ReferenceLlama
 from ...reference.model.random_weights import random_state_dict
 from ...results import GenerationResult
+from ...sampling import SamplingParams
+from ...token_speculation.draft_shape import DraftShape
+from ...token_speculation.metrics import SpeculativeResult
+from ...token_speculation.tree import TokenTree, TokenTreeBatch
 from ...tt.mesh import MeshPlan
 from ...tt.model import TtLlama, read
 from ...tt.policies import decode_attention
 from ...tt.precision import PrecisionPlan, precision_plan
+from ...tt.tree_generator import TreeGenerator
+from ...tt.tree_step import TreeStep
 from ...tt.weight_map import WeightMap
 from ...tt.weight_store import WeightStore
 from ..options import DemoOptions
-from ..report import ReportConsole, make_report, print_hits
+from ..report import ReportConsole, drafting_line, make_report, print_hits
 from .checked_steps import lowest_pcc, step_figures, verdict
 from .sim import TINY
 
 if TYPE_CHECKING:
+    from tt_kernels.speculative_sampling.op import Verified
+
     from ...reference.alspec.policies import AttentionPolicy
 
 CHUNK = 32  # tokens of a prefill chunk
+PATTERN = 6  # tokens that a random prompt repeats where drafts are looked up
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
 
@@ -57,6 +66,8 @@ def source_of(request: dict[str, Any]) -> Source:
     if request["model"] is None:
         generator = torch.Generator().manual_seed(request["seed"])
         prompt = torch.randint(0, TINY.vocab_size, (count,), generator=generator).tolist()
+        if request["nodes"]:
+            prompt = (prompt[:PATTERN] * count)[:count]  # something to look up
         return Source("a tiny random Llama", TINY, random_state_dict(TINY, request["seed"]), prompt)
     from ...tokenizer import Tokenizer
     from ...weights import load_state_dict, read_config, resolve_source
@@ -97,8 +108,9 @@ def main(arguments: Sequence[str]) -> int:
     device = (
         plan.open(**room, **mesh_options("slow")) if plan.chips > 1 else ttnn.open_device(device_id=0, **room)
     )
+    run = _tree_steps if request["nodes"] else _steps
     try:
-        steps, result = _steps(device, plan, source, precision, request, show)
+        steps, result = run(device, plan, source, precision, request, show)
     finally:
         if plan.chips > 1:
             plan.close(device)
@@ -106,7 +118,8 @@ def main(arguments: Sequence[str]) -> int:
             ttnn.close_device(device)
     formats = precision.weight_formats(source.config.num_hidden_layers)
     least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else LEAST_PCC
-    options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"])
+    drafts = {"draft": "ngram"} if request["nodes"] else {}
+    options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
     lowest = lowest_pcc([step["pcc"] for step in steps])
@@ -114,6 +127,8 @@ def main(arguments: Sequence[str]) -> int:
         found = {"request": request, "steps": steps, "lowest_pcc": lowest, "required_pcc": least}
         print(json.dumps(found | report.to_dict()))
         return int(not lowest >= least)
+    if report.speculation is not None:
+        ReportConsole(file=sys.stdout, highlight=False).print(drafting_line(report.speculation))
     if result.statistics is not None:
         print_hits(report, ReportConsole(file=sys.stdout, highlight=False))
     return verdict([step["pcc"] for step in steps], least)
@@ -160,6 +175,41 @@ def _steps(
             flush=True,
         )
         found[-1]["reference_counts"] = [theirs.hits, theirs.misses, theirs.bypassed_positions]
+    return found, result
+
+
+def _tree_steps(
+    device, plan, source: Source, precision: PrecisionPlan, request, show
+) -> tuple[list[dict], SpeculativeResult]:
+    """Figures of the prefill and of every step over a tree, all its nodes against the reference's forward over the same
+    tree; both go on with the path that the chips accept."""
+    config, capacity, prompt = source.config, request["capacity"], source.prompt
+    weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
+    model = TtLlama(device, plan, config, precision, weights, store, capacity=capacity)
+    reference = ReferenceLlama.from_state_dict(config, source.state)
+    cache = reference.new_cache(1, capacity)
+    found: list[dict] = []
+
+    def check(step: TreeStep, drafts: dict[int, tuple[TokenTree, list[int]]], verified: Verified) -> None:
+        tree, tokens = drafts[0]
+        got = read(step.logits)[0, 0, : len(tree)].float()
+        trees = TokenTreeBatch.stack([tree])
+        expected = reference.forward(torch.tensor([tokens]), cache, tree=trees, commit=False, logits="all")[0]
+        path = verified.read()[0].path
+        cache.keep(0, [0, *path])
+        last = path[-1] if path else 0
+        name = f"{len(path)} of {len(tree) - 1}:"
+        nodes = [step_figures("", row, wanted, lambda *_, **__: None) for row, wanted in zip(got, expected)]
+        figures = step_figures(name, got[last], expected[last], show)
+        found.append(figures | {"pcc": lowest_pcc([node["pcc"] for node in nodes]), "nodes": len(tree)})
+
+    shape = DraftShape.parse(request["tree"], request["draft_length"])
+    generator = TreeGenerator(model, shape, prefill_chunk=CHUNK, on_step=check)
+    expected = reference.prefill([prompt], cache)[0]
+    found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
+    result = generator.generate(
+        [prompt], max_new_tokens=request["tokens"], sampling=SamplingParams(0.0), eos_token_ids=()
+    )
     return found, result
 
 

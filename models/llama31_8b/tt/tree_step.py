@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""One step over token trees on the chips: decode, verify, commit (FlashSpecInfer, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import ttnn
+
+from models.llama31_8b.sampling import SamplingParams, draw_uniforms
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
+from tt_kernels.speculative_sampling.op import Verified, greedy_verification, speculative_sampling
+from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
+from tt_kernels.speculative_sampling.words import uniform_words
+
+from .model import TtLlama
+from .sampling import greedy
+
+ROOT = TokenTree.chain(1)
+
+
+class TreeStep:
+    """A step over trees of `nodes` nodes a user, its inputs on the device: what it reads is loaded, what it returns is
+    each user's accepted path and the token behind it.
+
+    sampling: greedy verification compares arg-maxima, at a temperature drafts are point masses verified exactly.
+    logits: of all nodes in the last step, bfloat16 [1, 1, users * nodes, vocab] on every chip.
+    """
+
+    def __init__(self, model: TtLlama, nodes: int, sampling: SamplingParams) -> None:
+        self.model, self.nodes, self.sampling = model, nodes, sampling
+        nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
+        blank = torch.zeros(model.users, nodes, dtype=torch.int64)
+        skipped = [-1] * model.users
+        self._inputs = model.tree_inputs(blank, skipped, nobody.enter, nobody.leave)
+        self._parents = model.put_integers(nobody.parents, "int32")
+        self._tokens = model.put_integers(blank, "uint32")
+        self.logits: ttnn.Tensor | None = None
+        self._words = None if sampling.greedy else self._put_words(blank, on_device=True)
+
+    def load(
+        self,
+        drafts: Mapping[int, tuple[TokenTree, Sequence[int]]],
+        lengths: Sequence[int],
+        generators: Sequence[torch.Generator],
+    ) -> None:
+        """Write the trees and tokens of some users to the device; the others are skipped. lengths: cached tokens of all
+        users. generators: of all users; each draws for its own nodes only, and none where sampling is greedy.
+
+        Raises ValueError (tree_inputs) when a tree does not fit."""
+        model, users = self.model, self.model.users
+        trees = [drafts[user][0] if user in drafts else ROOT for user in range(users)]
+        batch = TokenTreeBatch.stack(trees, self.nodes)
+        tokens = torch.zeros(users, self.nodes, dtype=torch.int64)
+        uniforms = torch.zeros(users, self.nodes, dtype=torch.float64)
+        for user, (tree, drafted) in drafts.items():
+            tokens[user, : len(tree)] = torch.tensor(list(drafted))
+            if self._words is not None:
+                uniforms[user, : len(tree)] = draw_uniforms([generators[user]], len(tree))[0]
+        prefixes = [lengths[user] if user in drafts else -1 for user in range(users)]
+        hosts = model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False)
+        pairs = list(zip(hosts, self._inputs, strict=True))
+        pairs.append((model.put_integers(batch.parents, "int32", on_device=False), self._parents))
+        pairs.append((model.put_integers(tokens, "uint32", on_device=False), self._tokens))
+        if self._words is not None:
+            pairs.append((self._put_words(uniform_words(uniforms), on_device=False), self._words))
+        for host, device in pairs:
+            ttnn.copy_host_to_device_tensor(host, device)
+
+    def __call__(self) -> Verified:
+        """Nothing is read and no address moves: it can be captured."""
+        model, nodes = self.model, self.nodes
+        self.logits = logits = model.decode_tree(self._inputs)
+        shape = (model.users, nodes)
+        if self.sampling.greedy:
+            choices = ttnn.reshape(greedy(logits), shape)
+            verified = greedy_verification(self._tokens, self._parents, choices, model.config.vocab_size)
+        else:
+            by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
+            verified = speculative_sampling(
+                self._tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])), None, self._words,
+                temperature=self.sampling.temperature,
+            )  # fmt: skip
+        model.cache.commit(self._inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
+        return verified
+
+    def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:
+        return ttnn.from_torch(
+            (words & 0xFFFFFFFF).to(torch.uint32),
+            dtype=ttnn.uint32,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            device=self.model.mesh if on_device else None,
+            mesh_mapper=self.model.plan.mapper(self.model.mesh, None),
+        )
