@@ -138,3 +138,122 @@ def tree_body(device, case: Case, q, k, v, calls, l1: bool = False):
         assert tuple(found.shape) == tuple(q.shape)
         results.append(found.cpu().to_torch_with_padded_shape())
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
+
+
+def decode_body(device, case: Case, q, k, v, positions: list[int]):
+    """flash_decode's results: q [1, users, heads, head_dim], a position a user; in key chunks of `case`."""
+    import ttnn
+
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+
+    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
+    found = flash_decode(
+        *tensors,
+        upload_words(device, positions),
+        chunk_size=case.key_chunk,
+        program_config=ProgramConfig(grid=case.grid, workers_a_head=1, math_fidelity=case.fidelity),
+    )
+    return ttnn.to_torch(found)
+
+
+def forget_programs_body(device) -> None:
+    device.clear_program_cache()
+
+
+def count_programs_body(device) -> int:
+    return device.num_program_cache_entries()
+
+
+def trace_body(device, case: Case, q, k, v, calls):
+    """The result of each of `calls` from replays of one captured trace, whose prefix and intervals are rewritten."""
+    import ttnn
+
+    from tt_kernels.tree_attention.op import tree_attention
+
+    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
+
+    def words(call):
+        intervals = [intervals_of(parents) for parents in call["parents"]]
+        return [
+            ttnn.from_torch(
+                torch.tensor(part, dtype=torch.int32), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT
+            )
+            for part in (call["prefix"], intervals)
+        ]
+
+    inputs = [part.to(device) for part in words(calls[0])]
+
+    def run():
+        return tree_attention(*tensors, *inputs, program_config=config_of(case))
+
+    run()
+    trace = ttnn.begin_trace_capture(device, cq_id=0)
+    found = run()
+    ttnn.end_trace_capture(device, trace, cq_id=0)
+    results = []
+    for call in calls:
+        for host, target in zip(words(call), inputs, strict=True):
+            ttnn.copy_host_to_device_tensor(host, target)
+        ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
+        results.append(ttnn.to_torch(found))
+    ttnn.release_trace(device, trace)
+    return results
+
+
+def refused_body(device, build: str):
+    """The message of the error that a call of REFUSED ends with, or None."""
+    try:
+        REFUSED[build](device)
+    except ValueError as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+def _call(
+    device, case: Case | None = None, config: dict | None = None, replace: dict | None = None, **options
+):
+    """A call on its own, with what `replace` names in the place of what would be right."""
+    from tt_kernels.tree_attention.op import ProgramConfig, tree_attention
+
+    case = case or Case()
+    names = ("q", "k", "v", "prefix", "intervals")
+    parts = [upload(device, part) for part in case.random()]
+    parts.append(upload_words(device, case.users * [5]))
+    parts.append(upload_words(device, case.users * [intervals_of(chain(case.nodes))]))
+    inputs = dict(zip(names, parts, strict=True)) | (replace or {})
+    options = {"program_config": ProgramConfig(**({"grid": case.grid} | (config or {})))} | options
+    tree_attention(*inputs.values(), **options)
+
+
+def _host_query(device):
+    import ttnn
+
+    host = ttnn.from_torch(Case().random()[0], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    _call(device, replace={"q": host})
+
+
+def _deallocated(device):
+    import ttnn
+
+    prefix = upload_words(device, [5])
+    ttnn.deallocate(prefix)
+    _call(device, replace={"prefix": prefix})
+
+
+REFUSED = {
+    "host query": _host_query,
+    "deallocated": _deallocated,
+    "torch intervals": lambda device: _call(device, replace={"intervals": torch.zeros(1, 2, 8)}),
+    "tiled intervals": lambda device: _call(
+        device, replace={"intervals": upload(device, torch.zeros(1, 2, 8))}
+    ),
+    "rows": lambda device: _call(device, replace={"intervals": upload_words(device, torch.zeros(1, 2, 7))}),
+    "config in words": lambda device: _call(device, program_config="HiFi4"),
+    "two workers": lambda device: _call(device, config={"workers_a_head": 2}),
+    "grid": lambda device: _call(device, config={"grid": (9, 1)}),
+    "fidelity": lambda device: _call(device, config={"math_fidelity": "LoFi"}),
+    "scale": lambda device: _call(device, scale=0),
+    "too many keys at once": lambda device: _call(
+        device, Case(2, 1, 128, 4096, 8), config={"key_chunk": 4096}
+    ),
+}
