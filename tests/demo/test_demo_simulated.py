@@ -23,14 +23,18 @@ from tests.support.machines import refused
      (["--attention", "alspec", "--chunk-size", "160"], "a prompt of 318 tokens"),
      (["--attention", "static"], "needs --static-layers"),
      (["--attention", "static", "--static-layers", "2"], "names layer 2, but tiny has layers 0 to 1"),
-     (["--stop", "x"], "--stop does not go with"), (["--draft", "self"], "drafting does not go with"),
+     (["--stop", "x"], "--stop does not go with"), (["--draft", "self"], "--draft self does not go with"),
      (["--raw"], "--raw does not go with"), (["--top-k", "5"], "--top-k does not go with"),
      (["--top-p", "0.5"], "--top-p does not go with"), (["--temperature", "1"], "--temperature does not"),
      (["--max-context", "50"], "--max-context does not go with"), (["--sample-on", "host"], "--sample-on does"),
      (["--threshold", "0.2"], "--threshold is what --attention alspec accepts a guess by"),
      (["--chunk-size", "256"], "--chunk-size is how many tokens a guess reads"),
      (["--tail-alignment", "1"], "--tail-alignment does"),
-     (["--draft-window", "32"], "drafting does not"), (["--prompt", "x"], "--prompt needs --model")],
+     (["--draft-window", "32"], "--draft self does not"), (["--prompt", "x"], "--prompt needs --model"),
+     (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
+     (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
+     (["--draft", "ngram", "--draft-length", "0"], "--draft-length 0 drafts nothing"),
+     (["--draft", "ngram", "--max-new-tokens", "213"], "--max-new-tokens 213 with trees of 5 nodes need 258")],
 )  # fmt: skip
 def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words):
     assert words in refused(capsys, "--device", "sim", *arguments, prompt=None)

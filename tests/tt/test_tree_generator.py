@@ -5,28 +5,37 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams
-from tests.support.tt_tolerances import prompt
 from tests.tt.tree_programs import texts
 
 LIMIT_S = 1700
-# Two users; no two best logits of their greedy texts lie closer than 0.06.
-PROMPTS = [prompt(9, 6), prompt(20, 23)]
+
+
+def repeating(seed: int) -> list[int]:
+    """24 tokens out of 6 random ones, in which there is something to look up."""
+    generator = torch.Generator().manual_seed(seed)
+    alphabet = torch.randint(0, 96, (6,), generator=generator)
+    return alphabet[torch.randint(0, 6, (24,), generator=generator)].tolist()
+
+
+# Of two users: drafts are accepted, rejected and missing, and no two best logits of their texts lie closer than 0.07.
+PROMPTS = [repeating(48), repeating(146)]
 
 
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
 def test_greedy_texts_and_their_metrics_are_the_references(sim_device):
     """Steps are captured once and replayed with other trees; the users end apart."""
-    told = sim_device("2x1", dispatch="fast").run(texts, PROMPTS, 14, SamplingParams(0.0), timeout=LIMIT_S)
+    told = sim_device("2x1", dispatch="fast").run(texts, PROMPTS, 9, SamplingParams(0.0), timeout=LIMIT_S)
     logger.info("{}", told)
     assert told["found"]["texts"] == told["wanted"]["texts"]
     assert told["found"]["ends"] == told["wanted"]["ends"] == ["length"] * 2
     counts = told["found"]["counts"]
     assert counts == told["wanted"]["counts"]
-    assert counts["num_accepted_tokens"] > 5 and counts["num_drafts"] > counts["num_accepted_tokens"] / 3
+    assert (counts["num_accepted_tokens"], counts["num_draft_tokens"], counts["num_drafts"]) == (5, 14, 5)
     assert told["why_eager"] is None and told["replays"] > 3
 
 
@@ -34,8 +43,8 @@ def test_greedy_texts_and_their_metrics_are_the_references(sim_device):
 @pytest.mark.timeout(1800)
 def test_drawn_texts_take_the_references_numbers(sim_device):
     """At a temperature at which drafts are accepted and rejected, equal seeds give equal texts."""
-    params = SamplingParams(0.1, seed=1)
-    told = sim_device("2x1", dispatch="fast").run(texts, PROMPTS[:1], 10, params, timeout=LIMIT_S)
+    params = SamplingParams(0.2, seed=5)
+    told = sim_device("2x1", dispatch="fast").run(texts, PROMPTS[:1], 7, params, timeout=LIMIT_S)
     logger.info("{}", told)
     assert told["found"]["texts"] == told["wanted"]["texts"]
     counts = told["found"]["counts"]
