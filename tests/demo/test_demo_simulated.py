@@ -61,7 +61,9 @@ def test_overrides_that_do_not_fit_the_tiny_model_are_refused(capsys, tmp_path):
     )
 
 
-@pytest.mark.parametrize("asked, tokens", [([], "3"), (["--max-new-tokens", "5"], "5")])
+@pytest.mark.parametrize(
+    "asked, tokens", [([], "3"), (["--max-new-tokens", "5"], "5"), (["--draft", "ngram"], "8")]
+)
 def test_a_simulated_run_has_a_few_tokens_unless_asked(capsys, monkeypatch, asked, tokens):
     commands = []
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
@@ -73,7 +75,8 @@ def test_a_simulated_run_has_a_few_tokens_unless_asked(capsys, monkeypatch, aske
     )
     assert cli.main(["--device", "sim", *asked]) == 0
     assert json.loads(commands[0][3])["tokens"] == int(tokens)
-    assert ("checks 3 tokens unless" in capsys.readouterr().err) == (not asked)
+    said = f"checks {tokens} tokens unless" in capsys.readouterr().err
+    assert said == ("--max-new-tokens" not in asked)
 
 
 def test_speculation_is_simulated_on_the_least_mesh_of_two_rows(capsys, monkeypatch):
@@ -124,3 +127,18 @@ def test_a_simulated_run_prints_pcc_step_by_step(capfd, tmp_path):
     assert "a tiny random Llama, hidden 64, accuracy+mine precision" in out
     lines = [line for line in out.splitlines() if " PCC " in line]
     assert [line.split()[0] for line in lines] == ["prefill", "decode", "lowest"]
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1500)
+def test_a_simulated_run_verifies_drafted_trees(capfd):
+    """The text repeats itself from its first token on: of the trees looked up in it one is accepted."""
+    arguments = ["--draft", "ngram", "--tree", "3x2", "--max-new-tokens", "5", "--json"]
+    assert cli.main(["--device", "sim", *arguments]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert [step["step"] for step in told["steps"]][0] == "prefill"
+    assert all(step["pcc"] >= 0.99 and step["token"] == step["reference_token"] for step in told["steps"])
+    drafted = told["speculation"]
+    assert drafted["drafter"] == "ngram" and drafted["lossless"]
+    assert drafted["num_accepted_tokens"] >= 1 and drafted["num_output_tokens"] == 4
+    assert drafted["num_target_steps"] == len(told["steps"]) - 1 < 4

@@ -18,8 +18,9 @@ from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.metrics import SpeculativeResult, TokenSpeculationMetrics
 from models.llama31_8b.token_speculation.ngram import NGramTrees
 from models.llama31_8b.token_speculation.tree import TokenTree
+from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.speculative_sampling.op import Verified
-from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS
+from tt_kernels.tree_attention.checks import MAX_USERS
 
 from .generator import PREFILL_CHUNK, Generator, _TokenSource, capture
 from .model import TtLlama

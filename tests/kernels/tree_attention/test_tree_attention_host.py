@@ -11,8 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from models.llama31_8b.reference.token_speculation.tree import TokenTree
+
 from tests.kernels.tree_attention.tree_programs import binary, chain, intervals_of, random_tree, star
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError

@@ -27,7 +27,10 @@ from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_node
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
 CAPACITY, PROMPT_TOKENS = 128, 40
 MOST_POSITIONS = 256
-DEFAULT_TOKENS = 3  # a step takes seconds
+DEFAULT_TOKENS, DRAFTED_TOKENS = (
+    3,
+    8,
+)  # a step takes seconds; drafts are accepted once the text repeats itself
 CHUNK_SIZE = 32
 PRECISION = "accuracy"
 _CHECKED = "a few steps are checked one by one against the reference"
@@ -91,13 +94,14 @@ def plan_request(options: DemoOptions) -> dict:
     attention = str(options.attention)
     mesh, config = _mesh(options, attention), _config(options)
     precision = options.precision or PRECISION
-    tokens = options.max_new_tokens if "max_new_tokens" in options.given else DEFAULT_TOKENS
+    nodes = chip_tree_nodes(options)
+    default = DRAFTED_TOKENS if nodes else DEFAULT_TOKENS
+    tokens = options.max_new_tokens if "max_new_tokens" in options.given else default
     chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
     if attention == "exact" and "chunk_size" in options.given:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
     # The first step stands just before the guess's two chunks are cached.
     prompt_tokens = PROMPT_TOKENS if attention == "exact" else 2 * chunk_size - 2
-    nodes = chip_tree_nodes(options)
     wanted = prompt_tokens + tokens + nodes
     if wanted > MOST_POSITIONS:
         raise UserError(

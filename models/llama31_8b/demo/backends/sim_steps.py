@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ...reference.alspec.policies import AttentionPolicy
 
 CHUNK = 32  # tokens of a prefill chunk
-PATTERN = 6  # tokens that a random prompt repeats where drafts are looked up
+PATTERN = 3  # tokens that a random prompt repeats where drafts are looked up
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
 
