@@ -9,7 +9,8 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams
-from tests.tt.tree_programs import texts
+from tests.support.tt_tolerances import LEAST_PCC, prompt
+from tests.tt.tree_programs import texts, texts_by_a_draft_model
 
 LIMIT_S = 1700
 
@@ -50,3 +51,20 @@ def test_drawn_texts_take_the_references_numbers(sim_device):
     counts = told["found"]["counts"]
     assert counts == told["wanted"]["counts"]
     assert 0 < counts["num_accepted_tokens"] < counts["num_draft_tokens"]
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_a_draft_model_on_the_chip_drafts_chains(sim_device):
+    """The first layer drafts for both; its cache is calibrated by one pass a round over what was decided."""
+    prompts = [prompt(12, 21), prompt(12, 24)]
+    told = sim_device("2x1", dispatch="fast").run(texts_by_a_draft_model, prompts, 9, 3, timeout=LIMIT_S)
+    logger.info("{}", told)
+    found, wanted = told["texts"]
+    assert found == wanted
+    assert told["counts"][0] == told["counts"][1] and told["counts"][0]["num_accepted_tokens"] == 6
+    assert told["replays"] >= 3
+    for known in told["lengths"]:
+        assert known > 12 + 3, "most of the text was decided before the last draft"
+    for row in told["cache"]:
+        assert row["pcc"] >= LEAST_PCC

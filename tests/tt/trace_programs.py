@@ -81,6 +81,6 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
 
 
 def why_eager(mesh) -> str | None:
-    from models.llama31_8b.tt.generator import _why_no_trace
+    from models.llama31_8b.tt.replay import why_no_trace
 
-    return _why_no_trace(mesh)
+    return why_no_trace(mesh)

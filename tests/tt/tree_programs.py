@@ -112,3 +112,58 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
         told[name] = {"texts": result.token_ids, "ends": result.finish_reason, "counts": counts}
         told[name]["seconds"] = times
     return told
+
+
+def texts_by_a_draft_model(mesh, prompts: list[list[int]], new_tokens: int, length: int) -> dict:
+    """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, those of the reference's
+    loop with the same drafts, the metrics of both, traces replayed, and figures of the draft's cache against a plain
+    pass over what was decided."""
+    from dataclasses import asdict, replace
+
+    from models.llama31_8b.reference.model.model import ReferenceLlama
+    from models.llama31_8b.reference.model.random_weights import random_state_dict
+    from models.llama31_8b.reference.token_speculation.generate import speculative_generate
+    from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter as Reference
+    from models.llama31_8b.sampling import SamplingParams
+    from models.llama31_8b.tensor_shapes import tensor_shapes
+    from models.llama31_8b.token_speculation.draft_shape import DraftShape
+    from models.llama31_8b.tt.drafters import ModelDrafter
+    from models.llama31_8b.tt.mesh import MeshPlan
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.precision import precision_plan
+    from models.llama31_8b.tt.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.weight_map import WeightMap
+    from models.llama31_8b.tt.weight_store import WeightStore
+
+    config, users, shape = replace(TINY, num_attention_heads=1), len(prompts), DraftShape(length)
+    model, reference = build(mesh, config, users=users, capacity=CAPACITY)
+    small, plan = config.with_layers(1), MeshPlan(*mesh.shape)
+    state = {
+        name: value for name, value in random_state_dict(config, 0).items() if name in tensor_shapes(small)
+    }
+    draft = TtLlama(
+        mesh, plan, small, precision_plan("bfloat16", 1), WeightMap(small, state, plan), WeightStore(mesh, plan),
+        users=users, capacity=CAPACITY,
+    )  # fmt: skip
+    small_reference = ReferenceLlama.from_state_dict(small, state)
+    drafter = ModelDrafter(draft, prefill_chunk=32)
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=32)
+    request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
+    found = generator.generate(prompts, **request)
+    wanted = speculative_generate(
+        reference, prompts, Reference(small_reference, shape), adaptive=False, **request
+    )
+    decided = [prompt + text for prompt, text in zip(prompts, found.token_ids, strict=True)]
+    lengths = [min(known, len(text)) for known, text in zip(drafter.lengths, decided, strict=True)]
+    cache = small_reference.new_cache(users, CAPACITY)
+    small_reference.prefill([text[:known] for text, known in zip(decided, lengths, strict=True)], cache)
+    return {
+        "texts": (found.token_ids, wanted.token_ids),
+        "counts": [
+            {name: asdict(result.speculation)[name] for name in ("num_drafts", "num_accepted_tokens")}
+            for result in (found, wanted)
+        ],
+        "replays": generator.replays,
+        "lengths": lengths,
+        "cache": cache_figures(draft, cache, lengths),
+    }

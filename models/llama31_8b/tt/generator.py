@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
 
 import torch
 import ttnn
@@ -19,10 +17,9 @@ from models.llama31_8b.streams import TokenCallback, UserStream, open_streams
 
 from .mesh import TILE
 from .model import StepInputs, TtLlama, read
+from .prompts import PREFILL_CHUNK, cache_prompt, check_chunk
+from .replay import Replay, why_no_trace
 from .sampling import Chooser
-
-PREFILL_CHUNK = 512
-Recorded = TypeVar("Recorded")
 
 
 class Generator:
@@ -44,10 +41,9 @@ class Generator:
     ) -> None:
         if choose not in ("device", "host"):
             raise ValueError(f"choose must be device or host, got {choose!r}")
-        if prefill_chunk < TILE or prefill_chunk & (prefill_chunk - 1):
-            raise ValueError(f"prefill_chunk must be a power of two of at least {TILE}, got {prefill_chunk}")
+        check_chunk(prefill_chunk)
         self.model, self.choose, self.prefill_chunk = model, choose, prefill_chunk
-        self.why_eager = _why_no_trace(model.mesh) if trace else "trace=False"
+        self.why_eager = why_no_trace(model.mesh) if trace else "trace=False"
         self.replays = 0
 
     # Cached positions behind a text that a step may write.
@@ -106,11 +102,7 @@ class Generator:
         return read(self._prefill(prompt, user, whole=True))[0, 0, (len(prompt) - 1) % TILE].float()
 
     def _prefill(self, prompt: Sequence[int], user: int, whole: bool) -> ttnn.Tensor:
-        logits = None
-        for start in range(0, len(prompt), self.prefill_chunk):
-            end = min(start + self.prefill_chunk, len(prompt))
-            logits = self.model.prefill(prompt[start:end], user, start, last=end == len(prompt), whole=whole)
-        return logits
+        return cache_prompt(self.model, prompt, user, self.prefill_chunk, logits=True, whole=whole)
 
     def _chooser(self, sampling: SamplingParams, on_logits: Callable | None) -> Chooser | None:
         """What chooses on the chips; None when the host does."""
@@ -120,30 +112,23 @@ class Generator:
 
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
         """Decode until every stream has ended."""
-        model, trace, steps, self.replays = self.model, None, 0, 0
+        model, self.replays = self.model, 0
         inputs = model.step_inputs([0] * model.users, [-1] * model.users)
-        changed, output = True, None
+        changed = True
+        step = Replay(model.mesh, lambda: _step(model, inputs, source), eager=self.why_eager is not None)
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
                 if changed or source.chooser is None:
                     _load(model, inputs, unfinished, lengths)
                 source.draw([stream.user for stream in unfinished])
-                if trace is None and self.why_eager is None and steps == 1:
-                    trace, output = capture(model.mesh, lambda: _step(model, inputs, source))
-                if trace is None:
-                    output = _step(model, inputs, source)
-                else:
-                    ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
-                    self.replays += 1
-                steps += 1
-                result = _result(model, output, chosen=source.chooser is not None)
+                result = _result(model, step(), chosen=source.chooser is not None)
+                self.replays = step.replays
                 changed = False
                 for stream in unfinished:
                     lengths[stream.user] += 1
                     changed |= not stream.push(source.of(result, stream.user))
         finally:
-            if trace is not None:
-                ttnn.release_trace(model.mesh, trace)
+            step.release()
 
 
 class _TokenSource:
@@ -216,20 +201,6 @@ def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
     return found[0]
 
 
-def capture(mesh: ttnn.MeshDevice, step: Callable[[], Recorded]) -> tuple[int, Recorded]:
-    """A trace of `step` and what it returned, whose tensors each replay writes. Runs nothing: the programs must be
-    compiled by now."""
-    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-    try:
-        output = step()
-    except BaseException:
-        ttnn.end_trace_capture(mesh, trace, cq_id=0)
-        ttnn.release_trace(mesh, trace)
-        raise
-    ttnn.end_trace_capture(mesh, trace, cq_id=0)
-    return trace, output
-
-
 def _load(
     model: TtLlama, inputs: StepInputs, unfinished: Sequence[UserStream], lengths: Sequence[int]
 ) -> None:
@@ -248,11 +219,3 @@ def _check_ids(model: TtLlama, user: int, prompt: Sequence[int]) -> None:
             f"the prompt of user {user} holds token id {wrong[0]}, outside the vocabulary of "
             f"{model.config.vocab_size} ids"
         )
-
-
-def _why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
-    if os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1":
-        return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
-    if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:
-        return "the mesh was opened without a trace region"
-    return None

@@ -10,45 +10,43 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 import torch
-import ttnn
 
 from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.streams import TokenCallback, UserStream
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.metrics import SpeculativeResult, TokenSpeculationMetrics
-from models.llama31_8b.token_speculation.ngram import NGramTrees
-from models.llama31_8b.token_speculation.tree import TokenTree
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.speculative_sampling.op import Verified
 from tt_kernels.tree_attention.checks import MAX_USERS
 
-from .generator import PREFILL_CHUNK, Generator, _TokenSource, capture
+from .drafters import Drafts, LookUpDrafter, TreeDrafter
+from .generator import Generator, _TokenSource
 from .model import TtLlama
+from .prompts import PREFILL_CHUNK
+from .replay import Replay
 from .tree_step import ROOT, TreeStep
 
-Drafts = dict[int, tuple[TokenTree, list[int]]]
 OnStep = Callable[[TreeStep, Drafts, Verified], None]
 
 
 class TreeGenerator(Generator):
-    """Runs a TtLlama with exact attention, several tokens a step: trees of `shape` are looked up in each user's text
-    (NGramTrees), and every step verifies `shape.most_nodes` nodes a user whatever its trees are, so that one captured
-    trace serves all.
+    """Runs a TtLlama with exact attention, several tokens a step: `drafter` guesses trees of `shape`, by default by
+    look-up in each user's text, and every step verifies `shape.most_nodes` nodes a user whatever its trees are, so that
+    one captured trace serves all.
 
     Greedy text is, token for token, that of Generator, up to ties that rounding breaks. Drawn text has the target's
-    distribution: the numbers are those of the reference's loop with a fixed draft length, and so are the tokens where
-    none lies at a border. on_step: sees the step, whose `logits` are of all nodes, the drafts by user and what was
-    verified, before their tokens are used. Errors: ValueError for a shape that needs a model's confidence or is wider
-    than a tree may be, more than 8 users, an attention that is not exact, a cache without room for a tree.
+    distribution; with drafts by look-up its numbers are those of the reference's loop with a fixed draft length, and so
+    are the tokens where none lies at a border. on_step: sees the step, whose `logits` are of all nodes, the drafts by
+    user and what was verified, before their tokens are used. Errors: ValueError for a shape the drafter does not draft
+    or wider than a tree may be, more than 8 users, an attention that is not exact, a cache without room for a tree.
     """
 
     def __init__(
-        self, model: TtLlama, shape: DraftShape, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True,
-        on_step: OnStep | None = None,
+        self, model: TtLlama, shape: DraftShape, drafter: TreeDrafter | None = None, *,
+        prefill_chunk: int = PREFILL_CHUNK, trace: bool = True, on_step: OnStep | None = None,
     ) -> None:  # fmt: skip
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
-        self.drafter = NGramTrees()
-        self.drafter.check(shape)
+        self.drafter = drafter or LookUpDrafter()
         model.attend.check_trees()
         if shape.length < 1:
             raise ValueError("a draft length of 0 drafts nothing")
@@ -60,6 +58,7 @@ class TreeGenerator(Generator):
             raise ValueError(
                 f"a cache of {model.capacity} positions has no room for trees of {shape.most_nodes} nodes"
             )
+        self.drafter.check(shape, model)
         self.on_step = on_step
         self.shape, self.spare = shape, shape.most_nodes
         self._metrics = TokenSpeculationMetrics()
@@ -107,24 +106,19 @@ class TreeGenerator(Generator):
 
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
         """Rounds of draft, tree step, and commit, until every stream has ended."""
-        model, trace, self.replays, steps = self.model, None, 0, 0
+        model, self.replays = self.model, 0
         step = TreeStep(model, self.spare, source.sampling)
+        replay = Replay(model.mesh, step, eager=self.why_eager is not None)
         undrafted = [list(stream.token_ids) for stream in streams]  # tokens the drafter has not seen
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
                 began = time.perf_counter()
                 drafts = self._draft(unfinished, undrafted, source.sampling)
-                step.load(drafts, lengths, source.generators)
                 drafted = time.perf_counter()
-                if trace is None and self.why_eager is None and steps == 1:
-                    trace, verified = capture(model.mesh, step)
-                if trace is None:
-                    verified = step()
-                else:
-                    ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=False)
-                    self.replays += 1
-                steps += 1
+                step.load(drafts, lengths, source.generators)
+                verified = replay()
                 outcomes = verified.check()
+                self.replays = replay.replays
                 if self.on_step is not None:
                     self.on_step(step, drafts, verified)
                 for stream in unfinished:
@@ -141,8 +135,8 @@ class TreeGenerator(Generator):
                 self._metrics.draft_seconds += drafted - began
                 self._metrics.target_seconds += time.perf_counter() - drafted
         finally:
-            if trace is not None:
-                ttnn.release_trace(model.mesh, trace)
+            replay.release()
+            self.drafter.release()
 
     def _draft(
         self, unfinished: list[UserStream], undrafted: list[list[int]], sampling: SamplingParams
@@ -154,12 +148,12 @@ class TreeGenerator(Generator):
             # Every step yields one token more than it accepts, so drafting the last token is never worth it.
             left = max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in unfinished)
             length = min(length, left - 1)
-        drafts: Drafts = {}
-        for stream in unfinished:
-            user = stream.user
-            if length < 1:
-                drafts[user] = (ROOT, [undrafted[user][-1]])
-                continue
-            drafts[user] = self.drafter.draft(user, undrafted[user], self.shape.within(length, self.spare))
+        users = [stream.user for stream in unfinished]
+        if length < 1:
+            return {user: (ROOT, [undrafted[user][-1]]) for user in users}
+        drafts = self.drafter.draft(
+            {user: undrafted[user] for user in users}, self.shape.within(length, self.spare)
+        )
+        for user in users:
             undrafted[user].clear()
         return drafts

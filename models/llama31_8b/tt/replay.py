@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A step that is captured as a trace after its first run, and replayed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import ttnn
+
+Result = TypeVar("Result")
+
+
+class Replay(Generic[Result]):
+    """Calls `step`: first eagerly, which compiles its programs, from the second time on by a captured trace, unless
+    eager. step: reads and writes tensors at fixed addresses and returns tensors, which every replay writes anew: read
+    them before another step runs. replays: how often the trace ran."""
+
+    def __init__(self, mesh: ttnn.MeshDevice, step: Callable[[], Result], eager: bool) -> None:
+        self.mesh, self.step, self.eager = mesh, step, eager
+        self.runs = self.replays = 0
+        self._recorded: tuple[int, Result] | None = None
+
+    def __call__(self) -> Result:
+        self.runs += 1
+        if self.eager or self.runs == 1:
+            return self.step()
+        if self._recorded is None:
+            self._recorded = _capture(self.mesh, self.step)
+        trace, output = self._recorded
+        ttnn.execute_trace(self.mesh, trace, cq_id=0, blocking=False)
+        self.replays += 1
+        return output
+
+    def release(self) -> None:
+        """Give the trace back; the step can be called again, from its first eager run on."""
+        if self._recorded is not None:
+            ttnn.release_trace(self.mesh, self._recorded[0])
+        self._recorded, self.runs = None, 0
+
+
+def _capture(mesh: ttnn.MeshDevice, step: Callable[[], Result]) -> tuple[int, Result]:
+    """A trace of `step` and what it returned. Runs nothing."""
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    try:
+        output = step()
+    except BaseException:
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        ttnn.release_trace(mesh, trace)
+        raise
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    return trace, output
+
+
+def why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
+    """Why steps on this mesh run eagerly; None where traces can be captured."""
+    if os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1":
+        return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
+    if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:
+        return "the mesh was opened without a trace region"
+    return None
