@@ -122,7 +122,7 @@ def test_max_context_and_the_steps_that_compile_reach_the_report(
     monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
     monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
     monkeypatch.setattr(
-        n150, "_load_model", lambda device, plan, config, *_: ZerosLlama(config, plan.capacity)
+        n150, "_load_model", lambda device, plan, weights, *_: ZerosLlama(weights.config, plan.capacity)
     )
     asked = [
         *checkpoint,
@@ -143,6 +143,34 @@ def test_max_context_and_the_steps_that_compile_reach_the_report(
         assert run["prefill_tokens"] + len(run["token_ids"]) == 20 + 1  # the last is never cached
         assert run["time_to_first_token_s"] > 0
     assert [run["warm_up_tokens"] for run in told] == [1, 0] and told[0]["warm_up_s"] > 0
+
+
+def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
+    plain = n150.plan_run(LLAMA, DemoOptions(max_new_tokens=100), MeshPlan(), 28).capacity
+    drafted = DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2")
+    assert (plain, n150.plan_run(LLAMA, drafted, MeshPlan(), 28).capacity) == (128, 256)
+    small = preset("llama-3.2-1b")
+    options = DemoOptions(draft="a-model", precision="accuracy")
+    plan = n150.plan_run(LLAMA, options, MeshPlan(), 10, small)
+    assert plan.draft_precision is not None and plan.draft_precision.of_layer(15).ff1 == "bfloat8_b"
+    with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
+        n150.plan_run(LLAMA, replace(options, max_new_tokens=40000), MeshPlan(), 10, small)
+    n150.plan_run(LLAMA, replace(options, max_new_tokens=40000, draft=None), MeshPlan(), 10)
+    with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):
+        context = replace(LLAMA, max_position_embeddings=140000)
+        n150.plan_run(context, replace(options, max_new_tokens=131090), MeshPlan(1, 8), 5, small)
+
+
+def test_a_draft_model_with_another_vocabulary_is_refused(capsys, boards, checkpoint, tmp_path):
+    write_hf_folder(tmp_path / "draft")
+    tokenizer = tmp_path / "draft" / "tokenizer.json"
+    words = json.loads(tokenizer.read_text())
+    vocabulary = words["model"]["vocab"]
+    first, second = list(vocabulary)[:2]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    tokenizer.write_text(json.dumps(words))
+    error = refused(capsys, *checkpoint, "--prompt", "the", "--draft", str(tmp_path / "draft"))
+    assert "--draft: the draft model draft and the target model both have" in error
 
 
 @pytest.mark.parametrize(

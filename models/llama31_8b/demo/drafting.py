@@ -6,13 +6,10 @@ from __future__ import annotations
 
 from loguru import logger
 
-from models.llama31_8b.reference.token_speculation.drafter import (
-    Drafter,
-    VocabularyMismatchError,
-    check_vocabularies,
-)
+from models.llama31_8b.reference.token_speculation.drafter import Drafter
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
+from models.llama31_8b.token_speculation.vocabulary import VocabularyMismatchError, check_vocabularies
 
 from ..weights import LoadedModel, load_model
 from .options import DemoOptions, UserError

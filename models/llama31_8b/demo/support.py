@@ -13,12 +13,16 @@ from .options import ATTENTIONS, AUTO, DRAFTERS, DemoOptions, UserError, flag_of
 _SAMPLING = ("top_k", "top_p", "seed")
 
 # Of backends on chips.
-_NO_DRAFT_MODEL = "chips look drafts up in the text; a draft model runs on --device cpu"
-CHIP_DRAFTING: Mapping[str, str | None] = {"ngram": None, "self": _NO_DRAFT_MODEL, "model": _NO_DRAFT_MODEL}
+CHIP_DRAFTING: Mapping[str, str | None] = {
+    "ngram": None,
+    "self": "drafts come from the text or from a draft model on chips",
+    "model": None,
+}
 _WHOLE_DISTRIBUTION = "drafts are verified against the whole distribution"
 CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
     "attention": "chips verify a tree's nodes with exact attention",
     "adapt": "a step on chips always has the full width",
+    "fuzzy": "a draft model on chips runs its layers in order",
     "top_k": _WHOLE_DISTRIBUTION,
     "top_p": _WHOLE_DISTRIBUTION,
     "sample_on": "drafts are verified on the chips",
@@ -26,12 +30,21 @@ CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
 
 
 def chip_tree_nodes(options: DemoOptions) -> int:
-    """Nodes that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token."""
+    """Nodes that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token, for trees of a
+    draft model, and for lossy verification."""
     if options.drafter == "none":
         return 0
     shape = options.draft_shape()
     if shape.length < 1:
         raise UserError("--draft-length 0 drafts nothing: chips decode without drafts by --draft none")
+    if options.draft_kind == "model" and options.tree is not None:
+        raise UserError(
+            f"--tree {options.tree}: a draft model on chips drafts chains, of --draft-length tokens"
+        )
+    if options.verify != "exact":
+        raise UserError(
+            f"--verify {options.verify} does not go with --device {options.device}: chips verify exactly"
+        )
     return shape.most_nodes
 
 

@@ -43,6 +43,11 @@ class Budget:
     def needed(self) -> int:
         return self.held + RESERVE_BYTES
 
+    def beside(self, other: Budget) -> Budget:
+        """Of two models on one chip."""
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return Budget(**sums)
+
     def tokens_per_s(self, bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
         """The bound for one user: steps a second when nothing but reading costs time."""
         return bytes_per_s / self.read_per_step

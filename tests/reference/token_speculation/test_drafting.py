@@ -15,12 +15,12 @@ from models.llama31_8b.reference.token_speculation.draft_length import (
     FixedDraftLength,
     StepCosts,
 )
-from models.llama31_8b.reference.token_speculation.drafter import VocabularyMismatchError
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
 from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.ngram import NGramIndex
+from models.llama31_8b.token_speculation.vocabulary import VocabularyMismatchError
 from tests.support import speculation_models as small
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import ttnn
 
     from ...config import LlamaConfig
+    from ...tokenizer import Tokenizer
+    from ...tt.attention import DecodeAttention
     from ...tt.generator import Generator
     from ...tt.model import TtLlama
 
@@ -67,6 +69,7 @@ class BoardPlan(NamedTuple):
     precision: PrecisionPlan
     capacity: int
     limit: int
+    draft_precision: PrecisionPlan | None = None
 
 
 def choose_device() -> tuple[str, str]:
@@ -83,9 +86,16 @@ def choose_device() -> tuple[str, str]:
     return "n150", f"{boards} Tenstorrent chips"
 
 
-def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_tokens: int) -> BoardPlan:
-    """config: the checkpoint's own. Raises UserError when the mesh cannot split the model, a chip cannot hold it with
-    this context (the message has the bytes needed and present), or the model has no context of --max-context."""
+def plan_run(
+    config: LlamaConfig,
+    options: DemoOptions,
+    mesh: MeshPlan,
+    prompt_tokens: int,
+    draft: LlamaConfig | None = None,
+) -> BoardPlan:
+    """config: the checkpoint's own; draft: of a draft model that lies beside it. Raises UserError when the mesh cannot
+    split the models, a chip cannot hold them with this context (the message has the bytes needed and present), or the
+    model has no context of --max-context."""
     limit, context = context_limit(config, options), config.max_position_embeddings
     # A step over trees writes all their nodes behind the text.
     wanted = min(prompt_tokens + options.max_new_tokens, limit) + chip_tree_nodes(options)
@@ -94,12 +104,25 @@ def plan_run(config: LlamaConfig, options: DemoOptions, mesh: MeshPlan, prompt_t
         precision = precision_plan(
             options.precision or PRECISION, config.num_hidden_layers, options.precision_overrides
         )
-        held = budget(config, mesh, precision, min(capacity, context))
-        held.check(f"{config.name} on {mesh} with a cache of {capacity} positions for {wanted}")
+        held, what, drafts = budget(config, mesh, precision, min(capacity, context)), config.name, None
+        if draft is not None:
+            _check_draft_context(draft, capacity)
+            drafts = precision_plan(options.precision or PRECISION, draft.num_hidden_layers, None)
+            held = held.beside(budget(draft, mesh, drafts, capacity))
+            what += f" with {draft.name} as its draft"
+        held.check(f"{what} on {mesh} with a cache of {capacity} positions for {wanted}")
         check_attention(options, mesh, config, capacity)
     except (MeshError, PrecisionError, DoesNotFit, SpeculationError) as error:
         raise UserError(f"--device n150: {error}") from error
-    return BoardPlan(mesh, precision, capacity, limit)
+    return BoardPlan(mesh, precision, capacity, limit, drafts)
+
+
+def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
+    if capacity > draft.max_position_embeddings:
+        raise UserError(
+            f"--draft: {draft.name} has a context of {draft.max_position_embeddings}, this run takes {capacity} "
+            "positions"
+        )
 
 
 def check_attention(options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int) -> None:
@@ -164,8 +187,7 @@ def run(options: DemoOptions, text: str) -> int:
     mesh = check_machine(options)
     from ...conversion_cache import cache_folder, make_cache_folder
     from ...tokenizer import Tokenizer
-    from ...tt.weight_cache import entry_folder
-    from ...weights import Checkpoint, load_state_dict, read_config, resolve_source
+    from ...weights import Checkpoint, read_config, resolve_source
     from ..report import make_report, show_result
     from ..text import EndAtToken, TextPrinter, encode_prompt, token_callback
 
@@ -176,20 +198,21 @@ def run(options: DemoOptions, text: str) -> int:
     limited = replace(config, max_position_embeddings=context_limit(config, options))
     checkpoint = Checkpoint(limited, tokenizer, shown)
     ids = encode_prompt(checkpoint, options, text)
-    plan = plan_run(config, options, mesh, len(ids))
+    draft = _draft_source(options, config, tokenizer)
+    plan = plan_run(config, options, mesh, len(ids), None if draft is None else draft.config)
     logger.info(
         "{} on {} N150, {} precision, {} attention", shown, mesh, plan.precision.name, options.attention
     )
-    state = load_state_dict(folder, config)
-    entry = entry_folder(config, state, mesh, plan.precision)
-    make_cache_folder(entry)
+    weights = Weights.read(Source(folder, config), mesh, plan.precision)
+    formats = plan.draft_precision
+    drafts = None if draft is None or formats is None else Weights.read(draft, mesh, formats)
     printer = TextPrinter(checkpoint, None if options.json else sys.stdout)
     ending = EndAtToken(token_callback(checkpoint, options, printer.push))
     clock = TokenClock(ending)
     device = open_mesh(mesh)
     try:
-        model = _load_model(device, plan, config, state, entry, options)
-        generator = _generator(model, options)
+        model = _load_model(device, plan, weights, options)
+        generator = _generator(model, plan, drafts, options)
         with ending:
             result = generator.generate(
                 [ids],
@@ -212,42 +235,98 @@ def run(options: DemoOptions, text: str) -> int:
     return 130 if ending.asked else 0
 
 
-def _load_model(
-    device: ttnn.MeshDevice,
-    plan: BoardPlan,
-    config: LlamaConfig,
-    state: dict[str, torch.Tensor],
-    entry: Path,
-    options: DemoOptions,
-) -> TtLlama:
-    """The model of one user, its weights through the cache `entry`."""
-    from ...tt.model import TtLlama
-    from ...tt.policies import decode_attention
-    from ...tt.weight_map import WeightMap
-    from ...tt.weight_store import WeightStore
+class Source(NamedTuple):
+    """A checkpoint's folder and its configuration."""
 
-    store, weights = WeightStore(device, plan.mesh, entry), WeightMap(config, state, plan.mesh)
+    folder: Path
+    config: LlamaConfig
+
+
+class Weights(NamedTuple):
+    """A model's tensors, the formats they take on chips, and the folder of those already converted."""
+
+    config: LlamaConfig
+    state: dict[str, torch.Tensor]
+    precision: PrecisionPlan
+    entry: Path
+
+    @classmethod
+    def read(cls, source: Source, mesh: MeshPlan, precision: PrecisionPlan) -> Weights:
+        """Raises what loading a checkpoint and making a cache folder do."""
+        from ...conversion_cache import make_cache_folder
+        from ...tt.weight_cache import entry_folder
+        from ...weights import load_state_dict
+
+        state = load_state_dict(source.folder, source.config)
+        entry = entry_folder(source.config, state, mesh, precision)
+        make_cache_folder(entry)
+        return cls(source.config, state, precision, entry)
+
+    def on(self, device: ttnn.MeshDevice, plan: BoardPlan, attend: DecodeAttention | None = None) -> TtLlama:
+        """The model of one user."""
+        from ...tt.model import TtLlama
+        from ...tt.weight_map import WeightMap
+        from ...tt.weight_store import WeightStore
+
+        store, weights = (
+            WeightStore(device, plan.mesh, self.entry),
+            WeightMap(self.config, self.state, plan.mesh),
+        )
+        return TtLlama(
+            device,
+            plan.mesh,
+            self.config,
+            self.precision,
+            weights,
+            store,
+            capacity=plan.capacity,
+            attend=attend,
+        )
+
+
+def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenizer) -> Source | None:
+    """The checkpoint of a draft model. Raises UserError for one that numbers tokens otherwise."""
+    if options.draft_kind != "model":
+        return None
+    from ...token_speculation.vocabulary import VocabularyMismatchError, check_vocabularies
+    from ...tokenizer import Tokenizer
+    from ...weights import read_config, resolve_source
+
+    folder, shown = resolve_source(options.drafter)
+    draft = read_config(folder, name=Path(shown).name)
+    other = Tokenizer.from_folder(folder, eos_token_ids=draft.eos_token_ids)
+    try:
+        check_vocabularies(config, draft, tokenizer.fingerprint(), other.fingerprint())
+    except VocabularyMismatchError as error:
+        raise UserError(f"--draft: {error}") from error
+    return Source(folder, draft)
+
+
+def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, options: DemoOptions) -> TtLlama:
+    """The model with the attention that these options ask for."""
+    from ...tt.policies import decode_attention
+
     attend = decode_attention(
         str(options.attention),
         device,
         plan.mesh,
-        config,
+        weights.config,
         users=1,
         capacity=plan.capacity,
         chunk_size=options.chunk_size,
         threshold=options.threshold,
         static_layers=static_layers(options) if options.attention == "static" else (),
     )
-    return TtLlama(
-        device, plan.mesh, config, plan.precision, weights, store, capacity=plan.capacity, attend=attend
-    )
+    return weights.on(device, plan, attend)
 
 
-def _generator(model: TtLlama, options: DemoOptions) -> Generator:
+def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options: DemoOptions) -> Generator:
     if chip_tree_nodes(options):
+        from ...tt.drafters import LookUpDrafter, ModelDrafter
         from ...tt.tree_generator import TreeGenerator
 
-        return TreeGenerator(model, options.draft_shape())
+        drafter = LookUpDrafter() if drafts is None else ModelDrafter(drafts.on(model.mesh, plan))
+        return TreeGenerator(model, options.draft_shape(), drafter)
     from ...tt.generator import Generator
 
     return Generator(model, choose=options.sample_on or "device")

@@ -95,6 +95,11 @@ def plan_request(options: DemoOptions) -> dict:
     mesh, config = _mesh(options, attention), _config(options)
     precision = options.precision or PRECISION
     nodes = chip_tree_nodes(options)
+    if options.draft_kind == "model" and (options.drafter != TINY.name or options.model is not None):
+        raise UserError(
+            f"--device sim has one draft model: --draft {TINY.name}, the first layer of the tiny random model, for the "
+            f"whole of it; got --draft {options.drafter}{'' if options.model is None else f' for {options.model}'}"
+        )
     default = DRAFTED_TOKENS if nodes else DEFAULT_TOKENS
     tokens = options.max_new_tokens if "max_new_tokens" in options.given else default
     chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
@@ -126,7 +131,7 @@ def plan_request(options: DemoOptions) -> dict:
         "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
         "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
         "prompt_tokens": prompt_tokens, "capacity": capacity, "draft_length": options.draft_length, "nodes": nodes,
-        "tree": options.tree,
+        "tree": options.tree, "draft": options.drafter,
     }  # fmt: skip
 
 

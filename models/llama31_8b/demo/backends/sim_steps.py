@@ -26,6 +26,7 @@ from ...sampling import SamplingParams
 from ...token_speculation.draft_shape import DraftShape
 from ...token_speculation.metrics import SpeculativeResult
 from ...token_speculation.tree import TokenTree, TokenTreeBatch
+from ...tt.drafters import LookUpDrafter, ModelDrafter, TreeDrafter
 from ...tt.mesh import MeshPlan
 from ...tt.model import TtLlama, read
 from ...tt.policies import decode_attention
@@ -66,7 +67,7 @@ def source_of(request: dict[str, Any]) -> Source:
     if request["model"] is None:
         generator = torch.Generator().manual_seed(request["seed"])
         prompt = torch.randint(0, TINY.vocab_size, (count,), generator=generator).tolist()
-        if request["nodes"]:
+        if request["draft"] == LookUpDrafter.name:
             prompt = (prompt[:PATTERN] * count)[:count]  # something to look up
         return Source("a tiny random Llama", TINY, random_state_dict(TINY, request["seed"]), prompt)
     from ...tokenizer import Tokenizer
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
             ttnn.close_device(device)
     formats = precision.weight_formats(source.config.num_hidden_layers)
     least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else LEAST_PCC
-    drafts = {"draft": "ngram"} if request["nodes"] else {}
+    drafts = {"draft": request["draft"]} if request["nodes"] else {}
     options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
@@ -204,7 +205,14 @@ def _tree_steps(
         found.append(figures | {"pcc": lowest_pcc([node["pcc"] for node in nodes]), "nodes": len(tree)})
 
     shape = DraftShape.parse(request["tree"], request["draft_length"])
-    generator = TreeGenerator(model, shape, prefill_chunk=CHUNK, on_step=check)
+    drafter: TreeDrafter = LookUpDrafter()
+    if request["draft"] != LookUpDrafter.name:
+        first = config.with_layers(1)
+        formats = precision_plan(request["precision"], 1, None)
+        weights, store = WeightMap(first, source.state, plan), WeightStore(device, plan)
+        draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity)
+        drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check)
     expected = reference.prefill([prompt], cache)[0]
     found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
     result = generator.generate(
