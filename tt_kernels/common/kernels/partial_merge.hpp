@@ -109,10 +109,10 @@ struct Handover {
 };
 
 #if defined(TRISC_PACK)
-// The address of the last `tiles` tiles pushed into `cb`.
-inline uint32_t address_of_last(uint32_t cb, uint32_t tiles) {
+// The address of the last `tiles` tiles pushed into `cb` before the last `since` times as many.
+inline uint32_t address_of_last(uint32_t cb, uint32_t tiles, uint32_t since) {
     const auto& buffer = get_local_cb_interface(cb);
-    uint32_t at = buffer.fifo_wr_ptr - tiles * buffer.fifo_page_size;
+    uint32_t at = buffer.fifo_wr_ptr - (since + 1) * tiles * buffer.fifo_page_size;
     if (at < buffer.fifo_limit - buffer.fifo_size) {
         at += buffer.fifo_size;
     }
@@ -120,16 +120,22 @@ inline uint32_t address_of_last(uint32_t cb, uint32_t tiles) {
 }
 #endif
 
-// Tells the data movement kernel, by a page of `handover`, where the last state and row maximum that were pushed lie.
+// Tells the data movement kernel, by a page of `handover`, where the last state and row maximum that were pushed lie,
+// before so many further ones.
 // Until it has popped that page (cb_reserve_back of all pages but those pushed since), nothing may be packed there.
 template <uint32_t head_tiles>
-inline void hand_over([[maybe_unused]] uint32_t state, [[maybe_unused]] uint32_t row_max, uint32_t handover) {
+inline void hand_over(
+    [[maybe_unused]] uint32_t state,
+    [[maybe_unused]] uint32_t row_max,
+    uint32_t handover,
+    [[maybe_unused]] uint32_t states_since = 0,
+    [[maybe_unused]] uint32_t row_maxima_since = 0) {
     cb_reserve_back(handover, 1);
     PACK(({
         volatile tt_l1_ptr Handover* page =
             reinterpret_cast<volatile tt_l1_ptr Handover*>(get_local_cb_interface(handover).fifo_wr_ptr << 4);
-        page->state = address_of_last(state, head_tiles + 1);
-        page->row_max = address_of_last(row_max, 1);
+        page->state = address_of_last(state, head_tiles + 1, states_since);
+        page->row_max = address_of_last(row_max, 1, row_maxima_since);
         (void)page->row_max;  // read back: both have reached L1
     }));
     cb_push_back(handover, 1);
