@@ -5,6 +5,7 @@ table."""
 
 from __future__ import annotations
 
+from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer
 from tt_kernels.common.circular_buffers import l1_bytes as l1_bytes
 from tt_kernels.common.priority import MAX_USERS
@@ -13,13 +14,14 @@ from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 CONTROL_BYTES = 64
+HANDOVER_BYTES = 16
 LINE_BYTES = 4 * MAX_USERS
 SCRATCH_LINES = 3
 
 # Indices are the same whichever buffers a program has, and so are its binaries. The runtime places buffers in
 # the order of the list it is given, which is that of the indices.
 _NAMES = (
-    "guess exact outgoing gathered gathered_row_max partial partial_row_max query keys values mask ones "
+    "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other verdict control "
     "control_writer scratch"
 )
@@ -37,7 +39,7 @@ def plan_buffers(
     at the same address there: the gathered results of all users.
     """
     head, users = problem.head_tiles, problem.users
-    partial, others = head + 1, workers - 1
+    partial, levels = head + 1, merge_tree.levels(workers)
     results = users * head if speculate else 2 * head
     worker, output, exchange = {WORKER}, {OUTPUT}, {EXCHANGE}
     rows: list[tuple[str, str, int, set[str]]] = []
@@ -46,12 +48,10 @@ def plan_buffers(
     rows.append(("cb_exact", "BFLOAT16", results, worker | output if speculate else worker))
     if peer:
         rows.append(("cb_outgoing", "BFLOAT16", results, worker | exchange))
-    if others:
+    if levels:
         rows += [
-            ("cb_gathered", "FLOAT32", others * partial, worker),
-            ("cb_gathered_row_max", "BFLOAT16", others, worker),
-            ("cb_partial", "FLOAT32", partial, worker),
-            ("cb_partial_row_max", "BFLOAT16", 1, worker),
+            ("cb_gathered", "FLOAT32", levels * partial, worker),
+            ("cb_gathered_row_max", "BFLOAT16", levels, worker),
         ]
     rows += [
         ("cb_query", "BFLOAT16", head, worker),
@@ -74,6 +74,8 @@ def plan_buffers(
         for name, dtype, pages, roles in rows
     }
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
+    if levels:
+        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))
     for name, size in (
         ("cb_control", CONTROL_BYTES),
         ("cb_control_writer", CONTROL_BYTES),

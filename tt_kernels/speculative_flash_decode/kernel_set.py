@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
+from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings
@@ -115,7 +116,7 @@ class KernelSet:
         return {
             **_place(member, group, worker),
             "exact": member.tensors.exact.buffer_address(),
-            "reducer_core": self.noc_core(plan.groups[group][0]),
+            "receiver_core": self.noc_core(plan.groups[group][merge_tree.parent_of(worker)]),
             "output_core": self._noc_core_or_none(plan.output),
             "exchange_core": self._noc_core_or_none(plan.exchange),
         }

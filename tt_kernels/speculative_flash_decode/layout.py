@@ -15,6 +15,10 @@ from tt_kernels.speculative_flash_decode.buffers import Buffer, check_l1, l1_byt
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan, cost, deal_cores
 
+# Where a group does more heads one after another, the guess of their user leaves only with the last of them, and what a
+# head begins and ends with comes again: only for a gain of so much.
+LEAST_GAIN_OF_A_ROUND = 1.05
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -42,8 +46,9 @@ def choose_layout(
 
     exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the output core where
     it is not any, in `cores` or not. workers_a_head: default as many as take the shortest time, as `work_split.cost`
-    has it at half the cache. key_chunk: tokens a worker processes at once, default chunk_size or, said in a log line,
-    the most that fit. Errors: UnsupportedError with the numbers.
+    has it at half the cache, among what fits; with fewer groups than another only for LEAST_GAIN_OF_A_ROUND.
+    key_chunk: tokens a worker processes at once, default chunk_size or, said in a log line, the most that fit.
+    Errors: UnsupportedError with the numbers.
     """
     _check_key_chunk(key_chunk, problem.chunk_size)
     for_workers = len([core for core in cores if core not in (exchange, output)])
@@ -70,7 +75,8 @@ def choose_layout(
             cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output
         )
         takes = cost(half_cache, problem.items, len(plan.groups), workers, guess_tiles, key_tiles, speculate)
-        if best is None or takes < best_cost:
+        gain = 1.0 if best is None or len(plan.groups) == len(best.plan.groups) else LEAST_GAIN_OF_A_ROUND
+        if best is None or takes * gain < best_cost:
             best, best_cost = Layout(plan, key_tiles, buffers_of(workers, key_tiles)), takes
     if best is None:
         check_l1(buffers_of(sizes[0], least), l1_free, problem, sizes[0], least)

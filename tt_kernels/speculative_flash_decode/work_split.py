@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tt_kernels.common import merge_tree
+
 TILE = 32
 
 Core = tuple[int, int]
@@ -105,8 +107,9 @@ def deal_cores(
 
 
 # What steps of a worker cost besides its key tiles, in units of one: every chunk (row maximum, rescale, packing), every
-# partial result that the reducer merges, one after another, and every head. From the bench, at head_dim 64.
-CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 2.0, 3.0
+# step of the merge (a partial result on its way to another worker, and merged there), and every head. From the bench,
+# at head_dim 64.
+CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
 
 
 def cost(
@@ -117,5 +120,5 @@ def cost(
     share = -(-tiles // workers)
     if speculate:
         share = max(share, min(guess_tiles, tiles))
-    head = share + CHUNK_COST * -(-share // key_tiles) + MERGE_COST * (workers - 1) + HEAD_COST
+    head = share + CHUNK_COST * -(-share // key_tiles) + MERGE_COST * merge_tree.levels(workers) + HEAD_COST
     return -(-items // groups) * head

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -11,9 +12,10 @@ from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS, Problem
 
 WORKER = "worker"
 _NAMES = (
-    "query keys values query_times key_times ones scores weights state row_max_a row_max_b rescale output control "
-    "control_writer intervals"
+    "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
+    "row_max_b rescale rescale_other output control control_writer intervals"
 )
+HANDOVER_BYTES = 16
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
 
@@ -22,9 +24,10 @@ def times_tiles(problem: Problem, key_tiles: int) -> int:
     return min(problem.tree_tiles, key_tiles)
 
 
-def plan_buffers(problem: Problem, query_tiles: int, key_tiles: int) -> dict[str, Buffer]:
-    """Every circular buffer by its name in kernels/config.hpp. query_tiles: of a job. key_tiles: of keys a worker
-    processes at once."""
+def plan_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: int) -> dict[str, Buffer]:
+    """Every circular buffer by its name in kernels/config.hpp. workers: of a job, as are query_tiles. key_tiles: of
+    keys a worker processes at once. Those that other cores write into come first, at the same address everywhere."""
+    levels = merge_tree.levels(workers)
     head = problem.head_tiles
     tiles = {
         "query": ("BFLOAT16", query_tiles * head),
@@ -41,6 +44,12 @@ def plan_buffers(problem: Problem, query_tiles: int, key_tiles: int) -> dict[str
         "rescale": ("FLOAT32", 1),
         "output": ("BFLOAT16", 2 * head),
     }
+    if levels:
+        tiles |= {
+            "gathered": ("FLOAT32", levels * query_tiles * (head + 1)),
+            "gathered_row_max": ("BFLOAT16", levels * query_tiles),
+            "rescale_other": ("FLOAT32", 1),
+        }
     words = {"control": MAX_USERS, "control_writer": MAX_USERS, "intervals": 2 * MAX_NODES}
     on = frozenset({WORKER})
     found = {
@@ -49,18 +58,21 @@ def plan_buffers(problem: Problem, query_tiles: int, key_tiles: int) -> dict[str
     }
     for name, count in words.items():
         found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on)
+    if levels:
+        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on)
     return found
 
 
-def check_l1(problem: Problem, query_tiles: int, key_tiles: int, available: int) -> None:
+def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, available: int) -> None:
     """Errors: UnsupportedError when a core needs more than `available` bytes of L1."""
-    buffers = plan_buffers(problem, query_tiles, key_tiles)
+    buffers = plan_buffers(problem, workers, query_tiles, key_tiles)
     needed = l1_bytes(buffers)[WORKER]
     if needed > available:
         largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
         parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
         raise UnsupportedError(
-            f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} need "
-            f"{needed} bytes of L1 on a core, of which {available} are free (largest buffers: {parts}); choose "
-            "fewer query_tiles, a smaller key_chunk, or free tensors in L1"
+            f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} and "
+            f"{workers} worker(s) a head need {needed} bytes of L1 on a core, of which {available} are free "
+            f"(largest buffers: {parts}); choose fewer query_tiles or workers_a_head, a smaller key_chunk, or free "
+            "tensors in L1"
         )

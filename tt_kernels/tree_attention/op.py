@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tt_kernels.common.attention_checks import check_fidelity, check_scale
 from tt_kernels.common.cores import check_on_device
-from tt_kernels.common.placement import grid_cores, l1_free
+from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.tree_attention.checks import check_intervals, check_problem, check_room
 from tt_kernels.tree_attention.layout import choose_layout
@@ -26,9 +26,10 @@ class ProgramConfig:
     """How a call is laid out on the chip.
 
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_a_head: cores that
-    share the keys of one head, 1. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a
-    core takes through the cache at once; default by shapes. key_chunk: tokens whose keys a core holds and processes at
-    once, a multiple of 32; default 256, or the most that fit L1. math_fidelity: name of a ttnn.MathFidelity.
+    share the keys of one head. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a core
+    takes through the cache at once. Both by default as shapes have it fastest. key_chunk: tokens whose keys a core
+    holds and processes at once, a multiple of 32; default 256, or the most that fit L1. math_fidelity: name of a
+    ttnn.MathFidelity.
     """
 
     grid: tuple[int, int] | None = None
@@ -88,5 +89,7 @@ def tree_attention(
     )
     output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
     tensors = Tensors(q, k, v, prefix, intervals, output)
-    ttnn.generic_op(tensors.all(), build_program(problem, tensors, layout, scale, fidelity))
+    ttnn.generic_op(
+        tensors.all(), build_program(problem, tensors, layout, scale, fidelity, noc_core_of(device))
+    )
     return output

@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import circular_buffer
+from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
 from tt_kernels.tree_attention.buffers import INDICES, WORKER, times_tiles
 from tt_kernels.tree_attention.checks import Problem
 from tt_kernels.tree_attention.layout import Layout
 
 KERNELS = Path(__file__).parent / "kernels"
+SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1}
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,18 @@ def shapes(problem: Problem, layout: Layout) -> dict[str, int]:
     }
 
 
-def build_program(problem: Problem, tensors: Tensors, layout: Layout, scale: float, math_fidelity: str):
-    """The ttnn.ProgramDescriptor of a call."""
+def build_program(
+    problem: Problem,
+    tensors: Tensors,
+    layout: Layout,
+    scale: float,
+    math_fidelity: str,
+    noc_core: Callable[[Core], tuple[int, int]],
+):
+    """The ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC."""
     import ttnn
 
-    constants = {"head_tiles": problem.head_tiles} | INDICES
+    constants = {"head_tiles": problem.head_tiles} | INDICES | SEMAPHORES
     common = shapes(problem, layout)
     sources: dict[str, tuple[Any, dict[str, Any], Values]] = {
         "reader.cpp": (
@@ -89,19 +100,32 @@ def build_program(problem: Problem, tensors: Tensors, layout: Layout, scale: flo
             constants=constants,
             accessors=accessors,
             common=common,
-            per_core=_per_worker(layout, values),
+            per_core=_per_worker(layout, values, noc_core),
         )
         for source, (config, accessors, values) in sources.items()
     ]
     buffers = sorted(layout.buffers.values(), key=lambda buffer: buffer.index)
     cbs = [circular_buffer(buffer, {WORKER: layout.workers}) for buffer in buffers]
-    return ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs)
+    on = core_set(*layout.workers)
+    semaphores = [
+        ttnn.SemaphoreDescriptor(id=index, core_ranges=on, initial_value=0) for index in SEMAPHORES.values()
+    ]
+    return ttnn.ProgramDescriptor(kernels=kernels, semaphores=semaphores, cbs=cbs)
 
 
-def _per_worker(layout: Layout, values: Values) -> dict[Core, Values]:
+def _per_worker(
+    layout: Layout, values: Values, noc_core: Callable[[Core], tuple[int, int]]
+) -> dict[Core, Values]:
     groups = len(layout.groups)
     return {
-        core: {"group": group, "groups": groups, "worker": worker, **values}
+        core: {
+            "group": group,
+            "groups": groups,
+            "worker": worker,
+            **values,
+            "receiver_core": noc_core(cores[merge_tree.parent_of(worker)]),
+            "group_cores": [part for other in cores for part in noc_core(other)],
+        }
         for group, cores in enumerate(layout.groups)
         for worker, core in enumerate(cores)
     }

@@ -5,6 +5,7 @@ budget."""
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from loguru import logger
 from models.llama31_8b.reference.model.attention import OneQuery
 from perf import start_line
 from runtime_patches.cycles import CoreCycles, Span
+from tt_kernels.common import merge_tree
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED, UNKNOWN
 from tt_kernels.common.reference import NobodyError, sender, sends
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
@@ -233,6 +235,66 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
             assert list(range(begin, end)) == list(expected), case
         assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
         assert bool(bypassed) == (tokens < predictor.bypass_below), case
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 31, 62])
+def test_the_merge_tree_takes_logarithmically_many_steps(workers):
+    """Whatever parts are empty, every worker that has one is merged into worker 0 once, in one step a level."""
+    assert merge_tree.levels(workers) == math.ceil(math.log2(workers))
+    for seed in range(20):
+        has = (torch.rand(workers, generator=torch.Generator().manual_seed(seed)) < 0.5).tolist()
+        holds: list[list[int]] = [[worker] if own else [] for worker, own in enumerate(has)]
+        for level in range(merge_tree.levels(workers)):
+            for worker in range(workers):
+                sends = worker > 0 and merge_tree.level_of(worker) == level and holds[worker]
+                receiver = merge_tree.parent_of(worker)
+                assert (
+                    worker == 0 or merge_tree.level_of(worker) != level or worker == receiver + (1 << level)
+                )
+                if sends:
+                    assert level in merge_tree.sources_of(receiver, has)
+                    holds[receiver] += holds[worker]
+                elif worker > 0 and merge_tree.level_of(worker) == level:
+                    assert level not in merge_tree.sources_of(receiver, has)
+        assert holds[0] == [worker for worker, own in enumerate(has) if own]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
+def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
+    source = tmp_path / "tree.cpp"
+    source.write_text(
+        """
+        #include <cstdio>
+        #include "merge_tree.hpp"
+        int main() {
+            unsigned worker, workers, parts;
+            while (std::scanf("%u %u %u", &worker, &workers, &parts) == 3) {
+                const auto has = [&](uint32_t other) { return (parts >> other & 1) != 0; };
+                std::printf("%u %u %u %u\\n", merge_tree::levels(workers), merge_tree::level_of(worker),
+                            merge_tree::parent_of(worker), merge_tree::sources_of(worker, workers, has));
+            }
+        }
+        """
+    )
+    program = tmp_path / "tree"
+    subprocess.run(
+        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
+    )
+    cases = [
+        (worker, workers, held)
+        for workers in (1, 2, 3, 5, 7, 8) for worker in range(workers) for held in range(1 << workers)
+    ]  # fmt: skip
+    text = "\n".join(" ".join(map(str, case)) for case in cases)
+    printed = subprocess.run(
+        [program], input=text, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    for (worker, workers, held), line in zip(cases, printed, strict=True):
+        has = [bool(held >> other & 1) for other in range(workers)]
+        levels, level, parent, sources = map(int, line.split())
+        assert levels == merge_tree.levels(workers)
+        if worker > 0:
+            assert (level, parent) == (merge_tree.level_of(worker), merge_tree.parent_of(worker))
+        assert [s for s in range(levels) if sources >> s & 1] == merge_tree.sources_of(worker, has)
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS, ids=str)

@@ -126,6 +126,25 @@ def test_queries_in_l1_and_another_scale(sim_device):
     check_calls(sim_device(CHIP), case, [call], l1=True)
 
 
+WORKERS = {
+    # Workers without keys, which the prefix of a user decides; more heads than groups.
+    "4": (
+        Case(4, 1, 64, 160, 9, users=4, workers=4, grid=(4, 1), key_chunk=32),
+        [{"prefix": [120, 5, -1, 60], "parents": [random_tree(9, 7), binary(9), chain(9), star(9)]}],
+    ),
+    # Slots of two query tiles, of which the last pass fills one; two groups of three.
+    "3 and passes": (
+        Case(4, 1, 128, 160, 20, users=2, workers=3, query_tiles=2, grid=(3, 2), key_chunk=64),
+        [{"prefix": [130, 90], "parents": [random_tree(20, 8), binary(20)]}],
+    ),
+}
+
+
+@pytest.mark.parametrize("case, calls", WORKERS.values(), ids=WORKERS)
+def test_several_workers_share_a_head(sim_device, case, calls):
+    check_calls(sim_device(CHIP), case, calls)
+
+
 @st.composite
 def trees(draw, nodes: int) -> list[int]:
     parents = [-1] + [draw(st.integers(-1, node - 1)) for node in range(1, draw(st.integers(1, nodes)))]
@@ -255,7 +274,7 @@ def test_refused_before_anything_runs(sim_device):
         "tiled intervals": "intervals must be INT32 ROW_MAJOR (1, 2, nodes), it is BFLOAT16 TILE (1, 2, 8)",
         "rows": "q must be [1, heads, users * nodes, head_dim] with 1 * 7 = 7 rows, its shape is (1, 4, 8, 64)",
         "config in words": "program_config must be a ProgramConfig, it is a str",
-        "two workers": "workers_a_head must be 1, got 2",
+        "three workers": "3 workers a head need 3 cores, the grid has 2",
         "grid": "a grid of 9x1 cores at (0, 0) is not within the device's 4x2",
         "fidelity": "math_fidelity must be one of HiFi2, HiFi3, HiFi4, got 'LoFi'",
         "scale": "scale must be from 0.0001 to 100, got 0",

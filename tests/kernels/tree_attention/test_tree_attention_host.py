@@ -24,7 +24,7 @@ from tt_kernels.tree_attention.checks import (
     check_problem,
     check_room,
 )
-from tt_kernels.tree_attention.layout import choose_layout, job_sizes
+from tt_kernels.tree_attention.layout import choose_layout, group_sizes, job_sizes
 from tt_kernels.tree_attention.reference import path_of, tree_attention_reference
 
 GRID = tuple((x, y) for y in range(8) for x in range(8))
@@ -195,7 +195,8 @@ def test_defaults_serve_every_shape(head_dim, cache, nodes, users, heads, kv_hea
     layout = choose_layout(problem, GRID, N150_L1)
     assert l1_bytes(layout.buffers)[WORKER] <= N150_L1
     assert layout.query_tiles * layout.passes >= problem.query_tiles
-    assert len(set(layout.workers)) == len(layout.workers) <= problem.items * layout.passes
+    assert len(set(layout.workers)) == len(layout.workers) <= len(GRID)
+    assert len(layout.groups) <= problem.items * layout.passes
 
 
 def test_less_l1_takes_more_passes_or_fewer_keys():
@@ -209,8 +210,9 @@ def test_less_l1_takes_more_passes_or_fewer_keys():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"workers_a_head": 2}, "workers_a_head must be 1, got 2"),
-        ({"workers_a_head": True}, "workers_a_head must be 1, got True"),
+        ({"workers_a_head": 65}, "65 workers a head need 65 cores, the grid has 64"),
+        ({"workers_a_head": True}, "workers_a_head must be an integer of at least 1, got True"),
+        ({"workers_a_head": 0}, "workers_a_head must be an integer of at least 1, got 0"),
         (
             {"query_tiles": 9},
             "query_tiles must be from 1 to the 8 that 64 nodes of 4 query heads take, got 9",
@@ -222,7 +224,10 @@ def test_less_l1_takes_more_passes_or_fewer_keys():
             "key_chunk must be a multiple of 32 from 32 to the 131072 tokens of the caches, got 48",
         ),
         ({"key_chunk": 262144}, "key_chunk must be a multiple of 32"),
-        ({"key_chunk": 8192}, "query_tiles 1 and key_chunk 8192 with head_dim 128 need"),
+        (
+            {"key_chunk": 8192},
+            "query_tiles 1 and key_chunk 8192 with head_dim 128 and 1 worker(s) a head need",
+        ),
     ],
 )
 def test_layouts_that_are_not_supported_are_refused(options, message):
@@ -238,6 +243,18 @@ def test_the_l1_that_does_not_suffice_is_named():
 
 
 def test_every_buffer_has_its_index():
-    found = plan_buffers(LLAMA, 8, 4)
+    found = plan_buffers(LLAMA, 5, 8, 4)
     assert sorted(buffer.index for buffer in found.values()) == list(range(len(INDICES)))
     assert found["cb_state"].pages == 9 * 5 and found["cb_key_times"].pages == 2 * 3
+    assert found["cb_gathered"].pages == 3 * 8 * 5 and found["cb_gathered_row_max"].pages == 3 * 8
+    assert not {"cb_gathered", "cb_handover"} & plan_buffers(LLAMA, 1, 8, 4).keys()
+
+
+def test_cores_are_dealt_to_groups():
+    """8 heads on 64 cores: 8 workers each; with fewer cores than jobs, one each."""
+    layout = choose_layout(replace(LLAMA, nodes=8), GRID, N150_L1)
+    assert (len(layout.groups), layout.workers_a_group, layout.query_tiles) == (8, 8, 1)
+    assert choose_layout(replace(LLAMA, users=8), GRID, N150_L1, workers_a_head=1).workers_a_group == 1
+    assert group_sizes(64, 3) == [1, 2, 4, 8, 16, 21, 32, 64] and group_sizes(6, 9) == [1, 2, 3, 4, 6]
+    short = Problem(1, 32, 8, 128, 64, "BFLOAT8_B", 8)
+    assert choose_layout(short, GRID, N150_L1).workers_a_group == 1, "one tile each would only be merged"

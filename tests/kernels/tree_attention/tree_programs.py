@@ -29,6 +29,7 @@ class Case:
     cache: str = "bfloat16"
     grid: tuple[int, int] = (2, 1)
     query_tiles: int | None = None
+    workers: int | None = 1
     key_chunk: int | None = 64
     fidelity: str = "HiFi4"
 
@@ -113,7 +114,11 @@ def config_of(case: Case):
     from tt_kernels.tree_attention.op import ProgramConfig
 
     return ProgramConfig(
-        grid=case.grid, query_tiles=case.query_tiles, key_chunk=case.key_chunk, math_fidelity=case.fidelity
+        grid=case.grid,
+        workers_a_head=case.workers,
+        query_tiles=case.query_tiles,
+        key_chunk=case.key_chunk,
+        math_fidelity=case.fidelity,
     )
 
 
@@ -249,7 +254,7 @@ REFUSED = {
     ),
     "rows": lambda device: _call(device, replace={"intervals": upload_words(device, torch.zeros(1, 2, 7))}),
     "config in words": lambda device: _call(device, program_config="HiFi4"),
-    "two workers": lambda device: _call(device, config={"workers_a_head": 2}),
+    "three workers": lambda device: _call(device, config={"workers_a_head": 3}),
     "grid": lambda device: _call(device, config={"grid": (9, 1)}),
     "fidelity": lambda device: _call(device, config={"math_fidelity": "LoFi"}),
     "scale": lambda device: _call(device, scale=0),

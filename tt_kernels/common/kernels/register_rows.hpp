@@ -29,6 +29,9 @@ inline Bands bands_of(uint32_t begin, uint32_t end) {
     return {begin / band_rows, (end + band_rows - 1) / band_rows};
 }
 
+// The register that rescales_of_two() leaves the merged maximum in.
+constexpr uint32_t merged_maximum = 2;
+
 }  // namespace register_rows
 
 #if defined(TRISC_MATH)
@@ -141,6 +144,40 @@ inline void hide(Bands bands) {
     for_each_half_band(bands, [] {
         hide_vector<0>();
         hide_vector<vector_rows>();
+        sfpi::dst_reg += band_stride;
+    });
+}
+
+// See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
+inline void exponentiate_distance(Bands bands, uint32_t scale) {
+    for_each_band(bands, [scale] {
+        const sfpi::vFloat own = sfpi::dst_reg[0];
+        const sfpi::vFloat other = sfpi::dst_reg[tile_stride];
+        const sfpi::vFloat distance = own - other;
+        sfpi::vFloat highest = own;
+        v_if(distance < 0.0f) { highest = other; }
+        v_endif;
+        sfpi::dst_reg[merged_maximum * tile_stride] = highest;
+        sfpi::dst_reg[(merged_maximum + 1) * tile_stride] = distance;
+        sfpi::dst_reg[0] = sfpi::setsgn(distance, 1) * ckernel::sfpu::Converter::as_float(scale);
+        ckernel::sfpu::calculate_exponential<false, true, false, 1, true>();
+        sfpi::dst_reg += band_stride - 1;
+    });
+}
+
+inline void assign_factors(Bands bands) {
+    for_each_band(bands, [] {
+        const sfpi::vFloat lower = sfpi::dst_reg[0];
+        const sfpi::vFloat distance = sfpi::dst_reg[(merged_maximum + 1) * tile_stride];
+        sfpi::vFloat own = 1.0f;
+        sfpi::vFloat other = lower;
+        v_if(distance < 0.0f) {
+            own = lower;
+            other = 1.0f;
+        }
+        v_endif;
+        sfpi::dst_reg[0] = own;
+        sfpi::dst_reg[tile_stride] = other;
         sfpi::dst_reg += band_stride;
     });
 }
@@ -265,6 +302,15 @@ inline void hide_init() { MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unu
 // behind it is negative.
 inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
+}
+
+// Column 0 of registers 0 and 1 holds two maxima a row. Register `merged_maximum` = the higher; registers 0 and 1 =
+// exp((theirs - the higher) * scale), with the accuracy of float32; register 3 is used. After
+// exponentiate_first_column_init().
+inline void rescales_of_two([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::exponentiate_distance, 0, ckernel::VectorMode::None, bands, scale)));
+    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::assign_factors, 0, ckernel::VectorMode::None, bands)));
 }
 
 // Holds the sum of squares over registers [0, tiles), for the next sums_of_squares(). The vector unit must do nothing

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's compute kernel (ALSpec paper, algorithm 3): the guess first where this worker owns it, then its slice
-// of the middle; on the reducer the merge of all partial results.
+// of the middle; then the merge with the partial results of other workers (merge_tree.hpp).
 
 #include <cstdint>
 
@@ -10,7 +10,9 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/online_softmax.hpp"
+#include "tt_kernels/common/kernels/partial_merge.hpp"
 
 namespace {
 
@@ -18,6 +20,8 @@ using attention::Range;
 using namespace online_softmax;
 
 constexpr uint32_t head_tiles = config::head_tiles;
+constexpr partial_merge::Buffers merge_buffers{
+    config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
 attention::Part part_of(uint32_t tokens, uint32_t worker) {
     return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
@@ -36,6 +40,7 @@ struct State {
     uint32_t row_max = config::cb_row_max_a;
     uint32_t other_row_max = config::cb_row_max_b;
     bool empty = true;
+    bool handed_over = false;  // the one before this, which the writer may still be reading
 
     void swap_row_maxima() {
         const uint32_t held = row_max;
@@ -51,7 +56,16 @@ struct State {
         }
     }
 
+    // A new state is packed beside the last one, what follows in its place.
+    void await_handover() {
+        if (!empty && handed_over) {
+            cb_reserve_back(config::cb_handover, 1);
+            handed_over = false;
+        }
+    }
+
     void attend_chunk(uint32_t rows, bool masked) {
+        await_handover();
         score<head_tiles>(
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
             config::key_tiles(), masked);
@@ -76,38 +90,22 @@ struct State {
         empty = false;
     }
 
-    // Merges the partial result in slot `slot` of the gathered ones.
-    void merge_slot(uint32_t slot) {
-        cb_reserve_back(other_row_max, 1);
-        reconfig_data_format_srca(row_max);
-        copy_init(row_max);
-        binary_max_tile_init();
-        pack_reconfig_data_format(other_row_max);
-        tile_regs_acquire();
-        copy_tile(row_max, 0, 0);
-        copy_tile(config::cb_gathered_row_max, slot, 1);
-        binary_max_tile(0, 1, 0, VectorMode::C);
-        pack_registers(other_row_max, 0, 1);
-        cb_push_back(other_row_max, 1);
-
-        cb_wait_front(other_row_max, 1);
-        rescale_of(row_max, 0, other_row_max, config::cb_rescale, bands, scale);
-        rescale_of(config::cb_gathered_row_max, slot, other_row_max, config::cb_rescale_other, bands, scale);
-        cb_wait_front(config::cb_rescale, 1);
-        cb_wait_front(config::cb_rescale_other, 1);
-        merge<head_tiles>(
-            config::cb_state, config::cb_rescale, config::cb_gathered, slot * config::partial_tiles,
-            config::cb_rescale_other);
-        cb_wait_front(config::cb_state, config::partial_tiles);
-        cb_pop_front(config::cb_rescale, 1);
-        cb_pop_front(config::cb_rescale_other, 1);
-        cb_pop_front(row_max, 1);
+    // Merges the partial result received at `level`.
+    void receive(uint32_t level) {
+        await_handover();
+        if (empty) {
+            partial_merge::adopt<head_tiles>(merge_buffers, level, config::cb_state, other_row_max);
+        } else {
+            partial_merge::merge<head_tiles>(
+                merge_buffers, level, config::cb_state, row_max, other_row_max, bands, scale);
+        }
         swap_row_maxima();
+        empty = false;
     }
 
-    void send_to_reducer() {
-        copy_tiles(config::cb_state, 0, config::partial_tiles, config::cb_partial);
-        copy_tiles(row_max, 0, 1, config::cb_partial_row_max);
+    void hand_over() {
+        partial_merge::hand_over<head_tiles>(config::cb_state, row_max, config::cb_handover);
+        handed_over = true;
     }
 
     void drop() {
@@ -119,30 +117,23 @@ struct State {
     }
 };
 
-void reduce_head(State& state, uint32_t tokens) {
-    const uint32_t others = config::workers() - 1;
-    if (others > 0) {
-        cb_wait_front(config::cb_gathered, others * config::partial_tiles);
-        cb_wait_front(config::cb_gathered_row_max, others);
+// Merges what arrives at the levels in `sources`, in their order.
+void receive_all(State& state, uint32_t sources) {
+    if (sources == 0) {
+        return;
     }
-    if (state.empty) {
-        // The guess was everything there is: its worker's partial result is the head's.
-        normalise<head_tiles>(
-            config::cb_gathered,
-            (attention::speculative_worker(config::workers()) - 1) * config::partial_tiles, state.bands,
-            config::cb_exact);
-    } else {
-        for (uint32_t slot = 0; slot < others; ++slot) {
-            if (part_of(tokens, slot + 1).tiles() > 0) {
-                state.merge_slot(slot);
-            }
+    const uint32_t levels = merge_tree::levels(config::workers());
+    for (uint32_t level = 0; level < levels; ++level) {
+        if (sources >> level & 1) {
+            cb_wait_front(config::cb_gathered, (level + 1) * config::partial_tiles);
+            cb_wait_front(config::cb_gathered_row_max, level + 1);
+            state.receive(level);
         }
-        normalise<head_tiles>(config::cb_state, 0, state.bands, config::cb_exact);
     }
-    if (others > 0) {
-        cb_pop_front(config::cb_gathered, others * config::partial_tiles);
-        cb_pop_front(config::cb_gathered_row_max, others);
-    }
+    cb_wait_front(config::cb_gathered, levels * config::partial_tiles);
+    cb_wait_front(config::cb_gathered_row_max, levels);
+    cb_pop_front(config::cb_gathered, levels * config::partial_tiles);
+    cb_pop_front(config::cb_gathered_row_max, levels);
 }
 
 }  // namespace
@@ -165,6 +156,8 @@ void kernel_main() {
             continue;
         }
         const auto part = part_of(tokens, worker);
+        const uint32_t sources = merge_tree::sources_of(
+            worker, config::workers(), [&](uint32_t other) { return part_of(tokens, other).tiles() > 0; });
         state.bands = bands_of(item);
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
@@ -176,10 +169,11 @@ void kernel_main() {
             state.attend(part.middle, tokens);
             cb_pop_front(config::cb_query, head_tiles);
         }
+        receive_all(state, sources);
         if (worker == attention::reducer) {
-            reduce_head(state, tokens);
-        } else if (part.tiles() > 0) {
-            state.send_to_reducer();
+            normalise<head_tiles>(config::cb_state, 0, state.bands, config::cb_exact);
+        } else if (!state.empty) {
+            state.hand_over();
         }
         state.drop();
     }

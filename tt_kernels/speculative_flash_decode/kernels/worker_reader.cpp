@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's reader (NCRISC): control, queries and this worker's part of the keys and values of each
-// head its group owns; on the reducer also the partial results of the others.
+// head its group owns; and the partial results of others that it receives.
 
 #include <cstdint>
 
@@ -12,6 +12,8 @@
 #include "fetch_control.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
+#include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 
 namespace {
@@ -19,40 +21,9 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-
-// The reducer lets the others write the partial results of the next head only into slots compute has popped.
-struct Reduction {
-    uint32_t arrived = 0;
-    uint32_t heads = 0;
-
-    void open() {
-        cb_reserve_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
-        cb_reserve_back(config::cb_gathered_row_max, config::workers() - 1);
-        if (heads++ == 0) {
-            return;  // the slots start free
-        }
-        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            const uint32_t arg = RUNTIME_INDEX(group_cores) + 2 * worker;
-            noc_semaphore_inc(
-                get_noc_addr(
-                    get_arg_val<uint32_t>(arg), get_arg_val<uint32_t>(arg + 1),
-                    get_semaphore(config::sem_credit)),
-                1);
-        }
-    }
-
-    void gather(uint32_t tokens) {
-        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            arrived +=
-                attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate)
-                    .tiles() > 0;
-        }
-        noc_semaphore_wait_min(
-            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_arrived)), arrived);
-        cb_push_back(config::cb_gathered, (config::workers() - 1) * config::partial_tiles);
-        cb_push_back(config::cb_gathered_row_max, config::workers() - 1);
-    }
-};
+attention::Part part_of(uint32_t tokens, uint32_t worker) {
+    return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
+}
 
 }  // namespace
 
@@ -70,13 +41,20 @@ void kernel_main() {
         return;
     }
 
-    Reduction reduction;
+    partial_link::Receiver partials(
+        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
+         config::partial_tiles},
+        get_semaphore(config::sem_arrived));
+    const auto credit_of = [&](uint32_t level) {
+        const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * merge_tree::child_of(worker, level);
+        return get_noc_addr(
+            get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), get_semaphore(config::sem_credit));
+    };
     bool mask_is_blank = false;  // but for its first column
     for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
-        const auto part =
-            attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
+        const auto part = part_of(tokens, worker);
         if (part.tiles() > 0) {
             cb_reserve_back(config::cb_query, head_tiles);
             const uint32_t to = get_write_ptr(config::cb_query);
@@ -110,9 +88,12 @@ void kernel_main() {
                 }
             }
         }
-        if (config::workers() > 1 && worker == attention::reducer && tokens > 0) {
-            reduction.open();
-            reduction.gather(tokens);
+        if (tokens > 0) {
+            const uint32_t sources = merge_tree::sources_of(worker, config::workers(), [&](uint32_t other) {
+                return part_of(tokens, other).tiles() > 0;
+            });
+            partials.receive(sources, credit_of);
         }
     }
+    noc_async_atomic_barrier();
 }

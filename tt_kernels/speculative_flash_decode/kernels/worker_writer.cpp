@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's writer (BRISC): the constant tile; the rows of its guess and exact result to where they are gathered, its
-// partial result to the reducer of its group.
+// partial result to the worker that merges it (merge_tree.hpp).
 
 #include <cstdint>
 
@@ -10,6 +10,8 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
+#include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 
@@ -118,32 +120,21 @@ void send_guess(const Head& head, const Core& output, const Core& exchange) {
     cb_pop_front(config::cb_guess, head_tiles);
 }
 
-void send_partial(uint32_t worker, const Core& reducer, uint32_t sent) {
-    const uint32_t tile_bytes = get_tile_size(config::cb_partial);
-    const uint32_t slot = worker - 1;
-    cb_wait_front(config::cb_partial, config::partial_tiles);
-    cb_wait_front(config::cb_partial_row_max, 1);
-    noc_semaphore_wait_min(
-        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_credit)), sent);
-    const uint32_t bytes = config::partial_tiles * tile_bytes;
-    noc_async_write(
-        get_read_ptr(config::cb_partial), reducer.at(get_write_ptr(config::cb_gathered) + slot * bytes),
-        bytes);
-    noc_async_write(
-        get_read_ptr(config::cb_partial_row_max),
-        reducer.at(get_write_ptr(config::cb_gathered_row_max) + slot * tile_rows::tile_bytes),
-        tile_rows::tile_bytes);
-    noc_async_write_barrier();
-    noc_semaphore_inc(reducer.at(get_semaphore(config::sem_arrived)), 1);
-    cb_pop_front(config::cb_partial, config::partial_tiles);
-    cb_pop_front(config::cb_partial_row_max, 1);
+attention::Part part_of(uint32_t tokens, uint32_t worker) {
+    return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
+}
+
+// Whether `worker` has something for its receiver: a part of its own, or what it received.
+bool sends(uint32_t tokens, uint32_t worker) {
+    const auto has = [&](uint32_t other) { return part_of(tokens, other).tiles() > 0; };
+    return has(worker) || merge_tree::sources_of(worker, config::workers(), has) != 0;
 }
 
 }  // namespace
 
 void kernel_main() {
     const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
-    const Core reducer = core_arg(RUNTIME_INDEX(reducer_core));
+    const Core receiver = core_arg(RUNTIME_INDEX(receiver_core));
     const Core output = core_arg(RUNTIME_INDEX(output_core));
     const Core exchange = core_arg(RUNTIME_INDEX(exchange_core));
     const auto exact = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
@@ -158,7 +149,11 @@ void kernel_main() {
     const bool reduces = worker == attention::reducer;
     const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
 
-    uint32_t sent = 0;
+    partial_link::Sender partials(
+        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
+         config::partial_tiles},
+        worker, receiver.x, receiver.y, get_semaphore(config::sem_arrived),
+        get_semaphore(config::sem_credit));
     for (uint32_t item = group; item < config::items(); item += groups) {
         const Head head = head_of(item);
         const uint32_t tokens = words[control::first_tokens + head.user];
@@ -177,11 +172,9 @@ void kernel_main() {
             send_guess(head, output, exchange);
         }
         if (!reduces) {
-            if (attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate)
-                    .tiles() > 0) {
-                send_partial(worker, reducer, sent);
+            if (sends(tokens, worker)) {
+                partials.send(config::cb_handover, head.begin, head.end);
             }
-            ++sent;  // the reducer opens its slots once for each head, whoever fills them
             continue;
         }
         if constexpr (config::speculate) {

@@ -2,20 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The compute kernel: attention of the query tiles of each job over this worker's keys, by online softmax. Every chunk
-// of keys serves all query tiles of the job before it is given up.
+// of keys serves all query tiles of the job before it is given up. Then the merge with the partial results of other
+// workers (merge_tree.hpp).
 
 #include <cstdint>
 
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
 #include "jobs.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/online_softmax.hpp"
+#include "tt_kernels/common/kernels/partial_merge.hpp"
 
 namespace {
 
 using namespace online_softmax;
 
 constexpr uint32_t head_tiles = config::head_tiles;
+constexpr partial_merge::Buffers merge_buffers{
+    config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
 // The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
 // and in one of the two buffers of row maxima.
@@ -24,20 +29,16 @@ struct State {
     uint32_t row_max = config::cb_row_max_a;
     uint32_t other_row_max = config::cb_row_max_b;
     bool empty = true;
+    bool handed_over = false;  // the one before this, which the writer may still be reading
 
     // Attends to a chunk of `rows` key tiles, the first `unmasked` of which all nodes see.
     void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
+        if (handed_over) {
+            cb_reserve_back(config::cb_handover, config::query_tiles());
+            handed_over = false;
+        }
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             attend_tile(tile, register_rows::bands_of(0, job.rows_of(tile)), rows, unmasked);
-        }
-        // Row maxima move by query_tiles whatever the job has, so that their pointers stay at the start.
-        if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
-            if (!empty) {
-                cb_wait_front(row_max, rest);
-                cb_pop_front(row_max, rest);
-            }
-            cb_reserve_back(other_row_max, rest);
-            cb_push_back(other_row_max, rest);
         }
         const uint32_t chunk_tiles = config::key_tiles() * head_tiles;
         cb_wait_front(config::cb_keys, chunk_tiles);
@@ -47,10 +48,24 @@ struct State {
         if (unmasked < rows) {
             cb_pop_front(config::cb_key_times, 2 * config::tree_tiles());
         }
+        move_row_maxima(job);
+        empty = false;
+    }
+
+    // The maxima of all tiles of the job have moved to the other buffer. They move by query_tiles whatever the job has,
+    // so that pointers stay at the start.
+    void move_row_maxima(const jobs::Job& job) {
+        if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
+            if (!empty) {
+                cb_wait_front(row_max, rest);
+                cb_pop_front(row_max, rest);
+            }
+            cb_reserve_back(other_row_max, rest);
+            cb_push_back(other_row_max, rest);
+        }
         const uint32_t held = row_max;
         row_max = other_row_max;
         other_row_max = held;
-        empty = false;
     }
 
     // Functions of their own: in one, the compiler would keep the vector constants of both in registers, which are too
@@ -89,6 +104,56 @@ struct State {
         }
     }
 
+    // Merges what arrives at the levels in `sources`, in their order. This worker has a part of its own then.
+    __attribute__((noinline)) void receive(const jobs::Job& job, uint32_t sources) {
+        if (sources == 0) {
+            return;
+        }
+        const uint32_t slots = config::query_tiles(), levels = merge_tree::levels(config::workers());
+        for (uint32_t level = 0; level < levels; ++level) {
+            if ((sources >> level & 1) == 0) {
+                continue;
+            }
+            cb_wait_front(config::cb_gathered, (level + 1) * slots * config::partial_tiles);
+            cb_wait_front(config::cb_gathered_row_max, (level + 1) * slots);
+            for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+                cb_wait_front(config::cb_state, config::partial_tiles);
+                cb_wait_front(row_max, 1);
+                partial_merge::merge<head_tiles>(
+                    merge_buffers, level * slots + tile, config::cb_state, row_max, other_row_max,
+                    register_rows::bands_of(0, job.rows_of(tile)), scale);
+            }
+            move_row_maxima(job);
+        }
+        cb_wait_front(config::cb_gathered, levels * slots * config::partial_tiles);
+        cb_wait_front(config::cb_gathered_row_max, levels * slots);
+        cb_pop_front(config::cb_gathered, levels * slots * config::partial_tiles);
+        cb_pop_front(config::cb_gathered_row_max, levels * slots);
+    }
+
+    // A page for each tile of a slot; those that the job has not repeat its last.
+    void hand_over(const jobs::Job& job) {
+        const uint32_t tiles = job.tiles();
+        for (uint32_t page = 0; page < config::query_tiles(); ++page) {
+            const uint32_t tile = page < tiles ? page : tiles - 1;
+            partial_merge::hand_over<head_tiles>(
+                config::cb_state, row_max, config::cb_handover, tiles - 1 - tile,
+                config::query_tiles() - 1 - tile);
+        }
+        handed_over = true;
+        for (uint32_t tile = 0; tile < tiles; ++tile) {
+            cb_wait_front(config::cb_state, config::partial_tiles);
+            cb_pop_front(config::cb_state, config::partial_tiles);
+        }
+        drop_row_maxima();
+    }
+
+    void drop_row_maxima() {
+        cb_wait_front(row_max, config::query_tiles());
+        cb_pop_front(row_max, config::query_tiles());
+        empty = true;
+    }
+
     __attribute__((noinline)) void finish(const jobs::Job& job) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
@@ -96,9 +161,7 @@ struct State {
             normalise<head_tiles>(config::cb_state, 0, bands, config::cb_output);
             cb_pop_front(config::cb_state, config::partial_tiles);
         }
-        cb_wait_front(row_max, config::query_tiles());
-        cb_pop_front(row_max, config::query_tiles());
-        empty = true;
+        drop_row_maxima();
     }
 };
 
@@ -131,6 +194,11 @@ void kernel_main() {
         if (span.masks(part)) {
             cb_pop_front(config::cb_query_times, config::query_tiles());
         }
-        state.finish(job);
+        state.receive(job, span.sources(worker));
+        if (worker == attention::reducer) {
+            state.finish(job);
+        } else {
+            state.hand_over(job);
+        }
     }
 }

@@ -48,9 +48,17 @@ constexpr uint32_t cb_state = get_named_compile_time_arg_val("cb_state");
 constexpr uint32_t cb_row_max_a = get_named_compile_time_arg_val("cb_row_max_a");
 constexpr uint32_t cb_row_max_b = get_named_compile_time_arg_val("cb_row_max_b");
 constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
+constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
+constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
+constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
+constexpr uint32_t cb_handover = get_named_compile_time_arg_val("cb_handover");
 constexpr uint32_t cb_output = get_named_compile_time_arg_val("cb_output");
 constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
 constexpr uint32_t cb_intervals = get_named_compile_time_arg_val("cb_intervals");
+
+// Semaphores (partial_link.hpp).
+constexpr uint32_t sem_arrived = get_named_compile_time_arg_val("sem_arrived");
+constexpr uint32_t sem_credit = get_named_compile_time_arg_val("sem_credit");
 
 }  // namespace config

@@ -12,6 +12,7 @@
 
 #include "config.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
 
 namespace jobs {
 
@@ -61,10 +62,16 @@ struct Span {
     }
     bool masks(const attention::Range& range) const { return unmasked(range) < range.size(); }
 
-    // The key tiles `worker` reads.
+    // The key tiles `worker` reads. Only workers behind all others have none.
     attention::Range part(uint32_t worker) const {
         return attention::part_of(tokens, attention::Guess{0, 0, false}, worker, config::workers(), false)
             .middle;
+    }
+
+    // The levels at which `worker` receives partial results (merge_tree.hpp).
+    uint32_t sources(uint32_t worker) const {
+        return merge_tree::sources_of(
+            worker, config::workers(), [this](uint32_t other) { return part(other).size() > 0; });
     }
 };
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The reader (NCRISC): the users' prefixes, then for each job of its group the rows of its queries, gathered into
-// tiles, and this worker's keys and values.
+// tiles, this worker's keys and values, and the partial results it receives.
 
 #include <cstdint>
 
@@ -11,6 +11,8 @@
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
+#include "tt_kernels/common/kernels/partial_link.hpp"
 
 namespace {
 
@@ -79,6 +81,15 @@ void kernel_main() {
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
     share_prefixes(TensorAccessor(ACCESSOR_ARGS(prefix), RUNTIME_ARG(prefixes)));
 
+    partial_link::Receiver partials(
+        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
+         config::partial_tiles, config::query_tiles()},
+        get_semaphore(config::sem_arrived));
+    const auto credit_of = [&](uint32_t level) {
+        const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * merge_tree::child_of(worker, level);
+        return get_noc_addr(
+            get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), get_semaphore(config::sem_credit));
+    };
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
         if (prefixes[job.user] == jobs::skipped) {
@@ -99,5 +110,7 @@ void kernel_main() {
             read_chunk(config::cb_keys, keys, base, chunk, visible);
             read_chunk(config::cb_values, values, base, chunk, visible);
         });
+        partials.receive(span.sources(worker), credit_of);
     }
+    noc_async_atomic_barrier();
 }

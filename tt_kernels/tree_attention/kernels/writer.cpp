@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The writer (BRISC): the constant tile; for each job of its group the times its mask is made of, then the rows of its
-// results, and zeros where no node is.
+// The writer (BRISC): the constant tile; for each job of its group the times its mask is made of; then the partial
+// result to the worker that merges it, or the rows of the result, and zeros where no node is.
 
 #include <cstdint>
 
@@ -11,6 +11,8 @@
 #include "interval_tiles.hpp"
 #include "jobs.hpp"
 #include "packed_rows.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
+#include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 
@@ -111,6 +113,12 @@ void kernel_main() {
     const volatile tt_l1_ptr uint32_t* prefixes =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
 
+    const uint32_t receiver = RUNTIME_INDEX(receiver_core);
+    partial_link::Sender partials(
+        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
+         config::partial_tiles, config::query_tiles()},
+        worker, get_arg_val<uint32_t>(receiver), get_arg_val<uint32_t>(receiver + 1),
+        get_semaphore(config::sem_arrived), get_semaphore(config::sem_credit));
     interval_tiles::Times times;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
@@ -132,6 +140,8 @@ void kernel_main() {
         }
         if (stores) {
             scatter_results(output, job);
+        } else if (part.size() > 0) {
+            partials.send(config::cb_handover, 0, attention::least(job.rows, 32));
         }
     }
     noc_async_full_barrier();

@@ -1,0 +1,27 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who merges whose partial result, on the host: mirrors kernels/merge_tree.hpp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def levels(workers: int) -> int:
+    """Steps until worker 0 has the partial results of all `workers`: the logarithm of their number, rounded up."""
+    return (workers - 1).bit_length()
+
+
+def parent_of(worker: int) -> int:
+    """The worker that `worker`, not 0, sends to; at level `level_of(worker)`."""
+    return worker & (worker - 1)
+
+
+def level_of(worker: int) -> int:
+    return (worker & -worker).bit_length() - 1
+
+
+def sources_of(worker: int, has: Sequence[bool]) -> list[int]:
+    """The levels at which `worker` receives something, where worker w has a part of its own if has[w]."""
+    own = levels(len(has)) if worker == 0 else level_of(worker)
+    return [level for level in range(own) if any(has[worker + (1 << level) : worker + (2 << level)])]
