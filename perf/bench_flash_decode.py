@@ -101,6 +101,7 @@ LONG_POINTS = [
     *POINTS, Point(256, 64), Point(768, 64), Point(512, 64, head_dim=128),
     Point(512, 64, workers=2), Point(1024, 64, workers=2), Point(1024, 32, workers=2), Point(1024, 32, workers=4),
     Point(256, 32, workers=7), Point(2048, 32, workers=7), Point(1024, 128, workers=7), Point(5120, 128, workers=7),
+    *(Point(2048, 128, workers=workers) for workers in (2, 3, 7)),
 ]  # fmt: skip
 
 

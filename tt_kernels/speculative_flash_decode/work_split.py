@@ -18,8 +18,8 @@ Core = tuple[int, int]
 
 
 def speculative_worker(workers: int) -> int:
-    """The worker of a group that owns the guess: not the reducer, where there is another."""
-    return 1 if workers > 1 else 0
+    """The worker of a group that owns the guess: the last, which receives nothing in the merge."""
+    return workers - 1
 
 
 @dataclass(frozen=True)

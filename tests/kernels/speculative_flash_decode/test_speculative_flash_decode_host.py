@@ -368,7 +368,7 @@ def test_llamas_heads_take_the_whole_grid():
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize("kv_heads", [1, 2, 8])
 def test_defaults_serve_every_shape(kv_heads, head_dim, cache_dtype, speculate):
-    """Also one head of 128 that 62 workers would share, whose partial results alone are 1.25 MB."""
+    """Also one head of 128 that 62 workers can share, each with slots for 6 partial results."""
     for users, max_tokens, chunk_size in product((1, 8), (1024, 131072), (32, 1024)):
         problem = Problem(users, 4 * kv_heads, kv_heads, head_dim, max_tokens, cache_dtype, chunk_size)
         found = layout(problem, speculate=speculate, exchange=(7, 7) if speculate else None)

@@ -30,9 +30,10 @@ struct Part {
     uint32_t tiles() const { return first.size() + last.size() + middle.size(); }
 };
 
-// Worker 0 of a group is its reducer. Speculation has a worker of its own where there is one.
+// Worker 0 of a group is its reducer. Speculation has a worker of its own where there is one: the last, which receives
+// nothing in the merge (merge_tree.hpp) and whose partial result, often the latest, is as a rule merged late.
 constexpr uint32_t reducer = 0;
-constexpr uint32_t speculative_worker(uint32_t workers) { return workers > 1 ? 1 : 0; }
+constexpr uint32_t speculative_worker(uint32_t workers) { return workers - 1; }
 
 inline uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
