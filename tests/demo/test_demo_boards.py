@@ -153,7 +153,9 @@ def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
     options = DemoOptions(draft="a-model", precision="accuracy")
     plan = n150.plan_run(LLAMA, options, MeshPlan(), 10, small)
     assert plan.draft_precision is not None and plan.draft_precision.of_layer(15).ff1 == "bfloat8_b"
-    with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
+    with pytest.raises(
+        UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"
+    ):
         n150.plan_run(LLAMA, replace(options, max_new_tokens=40000), MeshPlan(), 10, small)
     n150.plan_run(LLAMA, replace(options, max_new_tokens=40000, draft=None), MeshPlan(), 10)
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):

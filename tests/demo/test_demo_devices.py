@@ -154,7 +154,7 @@ def test_precision_of_a_run(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--draft", "self"], "--draft self"), (["--tree", "2x2"], "--draft self"), 
+    [(["--draft", "self"], "--draft self"), (["--tree", "2x2"], "--draft self"),
      (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec"),
      (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
      (["--draft", "ngram", "--sample-on", "host"], "--draft ngram with --sample-on"),

@@ -126,14 +126,18 @@ def check_intervals(enter: Sequence[int], leave: Sequence[int]) -> None:
             raise ValueError(
                 f"node {node} enters at {first} and leaves at {last}, not from {first} to {nodes - 1}"
             )
-    for node in range(nodes):
-        for other in range(node):
-            low, high = sorted((node, other), key=enters.__getitem__)
-            if enters[high] <= leaves[low] < leaves[high]:
-                raise ValueError(
-                    f"node {node} [{enters[node]}, {leaves[node]}] and node {other} [{enters[other]}, "
-                    f"{leaves[other]}] overlap, and neither holds the other: no depth-first walk does that"
-                )
+    open_nodes: list[int] = []  # whose subtrees the walk is in
+    for time in range(nodes):
+        node = at[time]
+        while open_nodes and leaves[open_nodes[-1]] < time:
+            open_nodes.pop()
+        if open_nodes and leaves[node] > leaves[open_nodes[-1]]:
+            other = open_nodes[-1]
+            raise ValueError(
+                f"node {node} [{enters[node]}, {leaves[node]}] and node {other} [{enters[other]}, "
+                f"{leaves[other]}] overlap, and neither holds the other: no depth-first walk does that"
+            )
+        open_nodes.append(node)
 
 
 def check_room(prefixes: Sequence[int], nodes: int, capacity: int) -> None:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from models.llama31_8b.reference.token_speculation.tree import TokenTree
 
+from models.llama31_8b.token_speculation.tree import TokenTree
 from tests.kernels.tree_attention.tree_programs import binary, chain, intervals_of, random_tree, star
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
@@ -86,7 +86,7 @@ def test_every_walk_passes(data):
         ([0, 1, 2], [2, 0, 2], "node 1 enters at 1 and leaves at 0, not from 1 to 2"),
         ([1, 0, 2], [3, 1, 2], "node 0 enters at 1 and leaves at 3, not from 1 to 2"),
         ([0, 1, 2], [1, 2, 2], "node 1 [1, 2] and node 0 [0, 1] overlap"),
-        ([3, 1, 0, 2], [3, 3, 2, 2], "node 2 [0, 2] and node 1 [1, 3] overlap"),
+        ([3, 1, 0, 2], [3, 3, 2, 2], "node 1 [1, 3] and node 2 [0, 2] overlap"),
         ([0, 1], [1], "2 enter times, but 1 leave times"),
         ([], [], "a tree has 1 to 256 nodes, this one has 0"),
         (range(257), range(257), "a tree has 1 to 256 nodes, this one has 257"),
