@@ -186,8 +186,10 @@ def measure_point(device, point: Point) -> Cycles:
             ttnn.transformer.scaled_dot_product_attention_decode,
             q_rows, k, v, is_causal=False, attn_mask=mask, program_config=config,
         )  # fmt: skip
-        (core,) = measure(device, attend).values()
-        stock = core.program.cycles
+        counts = measure(device, attend)
+        stock = _until(
+            counts, min(span.start for core in counts.values() for span in core.kernels().values())
+        )
     shaped, chained = tree(point.shape), tree("chain")
     return Cycles(cycles_of(shaped), cycles_of(chained), stock, cycles_of(decode))
 
