@@ -57,14 +57,13 @@ def test_drawn_texts_take_the_references_numbers(sim_device):
 @pytest.mark.timeout(1800)
 def test_a_draft_model_on_the_chip_drafts_chains(sim_device):
     """The first layer drafts for both; its cache is calibrated by one pass a round over what was decided."""
-    prompts = [prompt(12, 21), prompt(12, 24)]
-    told = sim_device("2x1", dispatch="fast").run(texts_by_a_draft_model, prompts, 9, 3, timeout=LIMIT_S)
+    prompts = [prompt(12, 2)]
+    told = sim_device("2x1", dispatch="fast").run(texts_by_a_draft_model, prompts, 6, 2, timeout=LIMIT_S)
     logger.info("{}", told)
     found, wanted = told["texts"]
     assert found == wanted
-    assert told["counts"][0] == told["counts"][1] and told["counts"][0]["num_accepted_tokens"] == 6
-    assert told["replays"] >= 3
-    for known in told["lengths"]:
-        assert known > 12 + 3, "most of the text was decided before the last draft"
+    assert told["counts"][0] == told["counts"][1] and told["counts"][0]["num_accepted_tokens"] == 2
+    assert told["replays"] == 2
+    assert told["lengths"] == [12 + 5], "all but the last token were decided before the last draft"
     for row in told["cache"]:
         assert row["pcc"] >= LEAST_PCC

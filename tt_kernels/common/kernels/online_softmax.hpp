@@ -304,22 +304,6 @@ inline void accumulate(
     cb_pop_front(weights, capacity);
 }
 
-// state = state * rescale + other * other_rescale, `other` being tiles from `first`; pops the state only.
-template <uint32_t head_tiles>
-inline void merge(uint32_t state, uint32_t rescale, uint32_t other, uint32_t first, uint32_t other_rescale) {
-    cb_reserve_back(state, head_tiles + 1);
-    pack_reconfig_data_format(state);
-    for (uint32_t begin = 0; begin < head_tiles + 1; begin += registers) {
-        const uint32_t batch = at_most_registers(head_tiles + 1 - begin);
-        tile_regs_acquire();
-        add_rescaled(state, begin, batch, rescale);
-        add_rescaled(other, first + begin, batch, other_rescale);
-        pack_registers(state, begin, batch);
-    }
-    cb_pop_front(state, head_tiles + 1);
-    cb_push_back(state, head_tiles + 1);
-}
-
 // to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
 template <uint32_t head_tiles>
 inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) {

@@ -23,6 +23,7 @@ from ...reference.model.model import ReferenceLlama
 from ...reference.model.random_weights import random_state_dict
 from ...results import GenerationResult
 from ...sampling import SamplingParams
+from ...tensor_shapes import tensor_shapes
 from ...token_speculation.draft_shape import DraftShape
 from ...token_speculation.metrics import SpeculativeResult
 from ...token_speculation.tree import TokenTree, TokenTreeBatch
@@ -209,7 +210,8 @@ def _tree_steps(
     if request["draft"] != LookUpDrafter.name:
         first = config.with_layers(1)
         formats = precision_plan(request["precision"], 1, None)
-        weights, store = WeightMap(first, source.state, plan), WeightStore(device, plan)
+        state = {name: source.state[name] for name in tensor_shapes(first)}
+        weights, store = WeightMap(first, state, plan), WeightStore(device, plan)
         draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity)
         drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
     generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check)
