@@ -51,9 +51,10 @@ setup-lint: $(VENV)/.stamp-lint
 demo: setup
 	$(PY) -m models.llama31_8b.demo $(DEMO_ARGS)
 
-# Kernels and headers of C++; mypy reads the modules that pyproject.toml lists, those without ttnn.
+# Kernels and headers of C++; mypy reads the modules that pyproject.toml lists. Without a cache, in which ruff may keep
+# how imports were sorted before a package was there.
 lint: setup-lint
-	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff check --no-cache .
 	$(VENV)/bin/ruff format --check .
 	git ls-files '*.cpp' '*.hpp' '*.h' | xargs $(VENV)/bin/clang-format --dry-run -Werror
 	$(PY) -m mypy

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 
 import ttnn
+
 from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
