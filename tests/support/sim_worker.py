@@ -41,6 +41,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 DIAGNOSIS_VARIABLE = "SIMULATED_N150_DIAGNOSIS"
+ASKED_FOR = "== asked for\n"  # begins the simulator's report at SIGUSR1
 START_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 900.0
 _SIMULATOR = b"runtime_patches.simulated_n150.simulator.startup"
@@ -195,15 +196,16 @@ class DeviceWorker:
         return stack
 
     def _ask_simulator(self) -> None:
-        """Let the simulator report where all cores stand; one that is busy elsewhere may not."""
-        before, patience = self.diagnosis(), 0
+        """Let the simulator report where all cores stand; one that is busy elsewhere may not. The deadlock watch of a
+        hung kernel reports all the while, so it is this report that is waited for."""
+        patience = 0
         for pid in _descendants(self._process.pid):
             with contextlib.suppress(OSError):
                 if _SIMULATOR in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                     os.kill(pid, signal.SIGUSR1)
                     patience = 100
         for _ in range(patience):
-            if self.diagnosis() != before:
+            if ASKED_FOR in self.diagnosis():
                 break
             time.sleep(0.1)
 
