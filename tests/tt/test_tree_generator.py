@@ -30,14 +30,14 @@ PROMPTS = [repeating(48), repeating(146)]
 @pytest.mark.timeout(1800)
 def test_greedy_texts_and_their_metrics_are_the_references(sim_device):
     """Steps are captured once and replayed with other trees; the users end apart."""
-    told = sim_device("2x1", dispatch="fast").run(texts, PROMPTS, 9, SamplingParams(0.0), timeout=LIMIT_S)
+    told = sim_device("2x1", dispatch="fast").run(texts, PROMPTS, 6, SamplingParams(0.0), timeout=LIMIT_S)
     logger.info("{}", told)
     assert told["found"]["texts"] == told["wanted"]["texts"]
     assert told["found"]["ends"] == told["wanted"]["ends"] == ["length"] * 2
     counts = told["found"]["counts"]
     assert counts == told["wanted"]["counts"]
-    assert (counts["num_accepted_tokens"], counts["num_draft_tokens"], counts["num_drafts"]) == (5, 14, 5)
-    assert told["why_eager"] is None and told["replays"] > 3
+    assert (counts["num_accepted_tokens"], counts["num_draft_tokens"], counts["num_drafts"]) == (3, 11, 4)
+    assert told["why_eager"] is None and told["replays"] >= 2
 
 
 # Steps cost less with slow dispatch, where none is replayed.
@@ -50,7 +50,7 @@ DISPATCH = pytest.mark.parametrize("dispatch", ["slow", pytest.param("fast", mar
 def test_drawn_texts_take_the_references_numbers(sim_device, dispatch):
     """At a temperature at which drafts are accepted and rejected, equal seeds give equal texts."""
     params = SamplingParams(0.2, seed=5)
-    told = sim_device("2x1", dispatch=dispatch).run(texts, PROMPTS[:1], 7, params, timeout=LIMIT_S)
+    told = sim_device("2x1", dispatch=dispatch).run(texts, PROMPTS[:1], 5, params, timeout=LIMIT_S)
     logger.info("{}", told)
     assert told["found"]["texts"] == told["wanted"]["texts"]
     counts = told["found"]["counts"]
