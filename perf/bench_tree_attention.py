@@ -24,6 +24,7 @@ from pathlib import Path
 
 from loguru import logger
 
+from models.llama31_8b.token_speculation.tree import TokenTree
 from perf.files import new_file
 from perf.start_line import common_start, held_at_start_line, signed
 from runtime_patches.runtime_root import project_cache_dir
@@ -108,20 +109,8 @@ def parents_of(shape: str, nodes: int) -> list[int]:
 
 def intervals_of(parents: list[int]) -> tuple[list[int], list[int]]:
     """Enter and leave times of nodes whose parents come before them."""
-    nodes = len(parents)
-    subtree = [1] * nodes
-    for node in range(nodes - 1, 0, -1):
-        if parents[node] >= 0:
-            subtree[parents[node]] += subtree[node]
-    enter, clock, roots = [0] * nodes, [0] * nodes, 0
-    for node, parent in enumerate(parents):
-        if parent < 0:
-            enter[node], roots = roots, roots + subtree[node]
-        else:
-            enter[node] = clock[parent]
-            clock[parent] += subtree[node]
-        clock[node] = enter[node] + 1
-    return enter, [first + size - 1 for first, size in zip(enter, subtree, strict=True)]
+    tree = TokenTree.from_parents(parents)
+    return tree.enter.tolist(), tree.leave.tolist()
 
 
 def measure_point(device, point: Point) -> Cycles:

@@ -68,6 +68,23 @@ def test_what_no_step_over_trees_does(model, shape, words):
         TreeGenerator(model, shape)
 
 
+def test_a_request_is_checked_before_its_drafter_starts():
+    """A draft model's start caches the prompts: work that a wrong prompt must not cause."""
+    from models.llama31_8b.tt.tree_generator import TreeGenerator
+
+    generator = TreeGenerator(llama(), DraftShape(3))
+    started = []
+    generator.drafter.start = started.append
+    for prompts, words in (
+        ([[]], "empty"),
+        ([[1], [2]], "2 prompts for a model of 1"),
+        ([[10**6]], "1000000"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            generator.generate(prompts, max_new_tokens=4)
+    assert started == []
+
+
 def test_what_a_generator_of_trees_does_not_sample():
     from models.llama31_8b.tt.tree_generator import TreeGenerator
 

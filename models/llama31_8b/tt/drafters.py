@@ -16,7 +16,7 @@ from models.llama31_8b.token_speculation.ngram import NGramTrees
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 
 from .mesh import TILE
-from .model import TtLlama, read
+from .model import TtLlama, overwrite, read
 from .prompts import PREFILL_CHUNK, cache_prompt
 from .replay import Replay, why_no_trace
 from .sampling import Chooser
@@ -169,8 +169,7 @@ class _Chain:
             [lengths[user] if user in tokens else -1 for user in users],
             on_device=False,
         )
-        for host, device in zip(hosts, self._inputs, strict=True):
-            ttnn.copy_host_to_device_tensor(host, device)
+        overwrite(self._inputs, hosts)
 
     def _step(self) -> ttnn.Tensor:
         logits = self.model.decode(self._inputs, whole=False)
@@ -189,8 +188,7 @@ class _Calibration:
         self.replay = Replay(model.mesh, self._step, eager)
 
     def load(self, tokens: Mapping[int, Sequence[int]], lengths: Sequence[int]) -> None:
-        for host, device in zip(self._made(tokens, lengths, on_device=False), self._inputs, strict=True):
-            ttnn.copy_host_to_device_tensor(host, device)
+        overwrite(self._inputs, self._made(tokens, lengths, on_device=False))
 
     def _step(self) -> ttnn.Tensor:
         return self._chooser(self.model.decode_tree(self._inputs, whole=False))

@@ -16,7 +16,7 @@ from models.llama31_8b.sampling import SamplingParams, draw_uniforms, make_gener
 from models.llama31_8b.streams import TokenCallback, UserStream, open_streams
 
 from .mesh import TILE
-from .model import StepInputs, TtLlama, read
+from .model import StepInputs, TtLlama, overwrite, read
 from .prompts import PREFILL_CHUNK, cache_prompt, check_chunk
 from .replay import Replay, why_no_trace
 from .sampling import Chooser
@@ -89,6 +89,7 @@ class Generator:
 
         model.attend.reset()
         started = time.perf_counter()
+        self._start(prompts)
         for stream, prompt in zip(streams, prompts, strict=True):
             logits = self._prefill(prompt, stream.user, whole=source.chooser is None)
             stream.push(source.first(logits, stream.user, (len(prompt) - 1) % TILE))
@@ -96,6 +97,9 @@ class Generator:
         self._decode(streams, [len(prompt) for prompt in prompts], source)
         ended = time.perf_counter()
         return GenerationResult.of(streams, prompts, (started, decoding, ended), model.attend.statistics())
+
+    def _start(self, prompts: Sequence[Sequence[int]]) -> None:
+        """What a subclass needs of the prompts, once the request is checked; part of the prefill's time."""
 
     def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
         """Cache a prompt in chunks; the last token's logits, float32 [vocab]."""
@@ -208,8 +212,7 @@ def _load(
     tokens, positions = [0] * model.users, [-1] * model.users
     for stream in unfinished:
         tokens[stream.user], positions[stream.user] = stream.token_ids[-1], lengths[stream.user]
-    for host, device in zip(model.step_inputs(tokens, positions, on_device=False), inputs, strict=True):
-        ttnn.copy_host_to_device_tensor(host, device)
+    overwrite(inputs, model.step_inputs(tokens, positions, on_device=False))
 
 
 def _check_ids(model: TtLlama, user: int, prompt: Sequence[int]) -> None:

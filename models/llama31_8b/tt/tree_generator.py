@@ -92,7 +92,6 @@ class TreeGenerator(Generator):
             raise ValueError(
                 "verification keeps logits on the chips: on_logits is for decoding without drafts"
             )
-        self.drafter.start(prompts)
         self._metrics, self._given = TokenSpeculationMetrics(), []
         result = super().generate(
             prompts,
@@ -103,6 +102,9 @@ class TreeGenerator(Generator):
             context_limit=context_limit,
         )
         return SpeculativeResult(**vars(result), speculation=self._metrics)
+
+    def _start(self, prompts: Sequence[Sequence[int]]) -> None:
+        self.drafter.start(prompts)
 
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
         """Rounds of draft, tree step, and commit, until every stream has ended."""

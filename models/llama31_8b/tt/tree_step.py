@@ -15,7 +15,7 @@ from tt_kernels.speculative_sampling.op import Verified, greedy_verification, sp
 from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
 from tt_kernels.speculative_sampling.words import uniform_words
 
-from .model import TtLlama
+from .model import TtLlama, overwrite
 from .sampling import greedy
 
 ROOT = TokenTree.chain(1)
@@ -60,14 +60,13 @@ class TreeStep:
             if self._words is not None:
                 uniforms[user, : len(tree)] = draw_uniforms([generators[user]], len(tree))[0]
         prefixes = [lengths[user] if user in drafts else -1 for user in range(users)]
-        hosts = model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False)
-        pairs = list(zip(hosts, self._inputs, strict=True))
-        pairs.append((model.put_integers(batch.parents, "int32", on_device=False), self._parents))
-        pairs.append((model.put_integers(tokens, "uint32", on_device=False), self._tokens))
+        overwrite(
+            self._inputs, model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False)
+        )
+        rows = (batch.parents, "int32"), (tokens, "uint32")
+        overwrite((self._parents, self._tokens), (model.put_integers(*row, on_device=False) for row in rows))
         if self._words is not None:
-            pairs.append((self._put_words(uniform_words(uniforms), on_device=False), self._words))
-        for host, device in pairs:
-            ttnn.copy_host_to_device_tensor(host, device)
+            overwrite([self._words], [self._put_words(uniform_words(uniforms), on_device=False)])
 
     def __call__(self) -> Verified:
         """Nothing is read and no address moves: it can be captured."""
