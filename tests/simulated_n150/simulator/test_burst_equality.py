@@ -5,6 +5,7 @@
 import numpy as np
 
 from runtime_patches.simulated_n150.simulator.burst import interpreter
+from runtime_patches.simulated_n150.simulator.ethernet import queues
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import write_register
 from tests.simulated_n150.simulator.core_programs import DATA, RAM, START, make_core, random_program
 
@@ -89,6 +90,97 @@ def test_stream_registers_are_written_as_in_python():
         assert interpreter.run(registers, spans, np.array([0, 2]), np.zeros((1, 4), np.int64), 0, 1) == 1
         write_register(plain[stream], index, value)
         assert words.tolist() == plain
+
+
+LOAD, STORE = (
+    1 << 15 | 2 << 12 | 3 << 7 | 0x03,
+    2 << 20 | 1 << 15 | 2 << 12 | 0x23,
+)  # lw x3, (x1); sw x2, (x1)
+
+
+def step(word, low, array, kind, address, value=0, cycle=0):
+    """One instruction on a register space that begins at `low` -> what x3 holds then, or None where it is slow."""
+    code = np.frombuffer(word.to_bytes(4, "little"), np.uint8).copy()
+    spans = np.array(
+        [
+            [0, 3, code.ctypes.data, interpreter.RAM],
+            [low, low + 0xFFFF, 0 if array is None else array.ctypes.data, kind],
+        ],
+        np.int64,
+    )
+    registers = np.zeros((1, interpreter.WORDS), np.int64)
+    registers[0, 1], registers[0, 2] = low + address, value
+    reached = interpreter.run(
+        registers, spans, np.array([0, 2]), np.zeros((1, 4), np.int64), cycle, cycle + 1
+    )
+    return int(registers[0, 3]) if reached == cycle + 1 else None
+
+
+def test_noc_registers_are_read_and_written_as_in_python():
+    from framework.network.tt_noc import NUI
+
+    from runtime_patches.simulated_n150.simulator.burst.engine import share_registers
+
+    low, rng = 0xFFB20000, np.random.default_rng(1)
+    plain, shared = NUI(0, 1, 1, None), NUI(0, 1, 1, None)
+    for interface in (plain, shared):
+        interface.write(0x404, (7).to_bytes(4, "little"))
+        interface.nui_counters.increment(5, 3)
+    share_registers(shared)
+    array, kept = shared.nui_counters.shared, [0x400 * i + 4 * j for i in range(4) for j in range(10)]
+    counters, waiting = [0x200 + 4 * i for i in range(62)], [0x400 * i + 0x28 for i in range(4)]
+    for _ in range(300):
+        address, value = int(rng.choice(kept)), int(rng.integers(1 << 32))
+        plain.write(address, value.to_bytes(4, "little"))
+        assert step(STORE, low, array, interpreter.NOC, address, value) == 0
+        counter, by = int(rng.integers(62)), int(rng.integers(1, 9))
+        for interface in (plain, shared):
+            interface.nui_counters.increment([counter, 5], by)
+            interface.nui_counters.decrement(counter, 1)
+    for address in (*kept, *counters, *waiting):
+        expected = plain.read(address, 4)
+        assert shared.read(address, 4) == expected, hex(address)
+        found = step(LOAD, low, array, interpreter.NOC, address)
+        assert found == int.from_bytes(expected, "little"), hex(address)
+    # Commands, node identity, configuration, and the first words behind counters and command buffers.
+    for address in (*waiting, 0x2C, 0x100, 0x1FC, 0x2F8, 0x1000):
+        assert step(STORE, low, array, interpreter.NOC, address, 1) is None, hex(address)
+        assert address in waiting or step(LOAD, low, array, interpreter.NOC, address) is None, hex(address)
+    assert all(step(STORE, low, array, interpreter.NOC, address, 1) is None for address in counters)
+
+
+def test_a_transmit_queues_registers_are_written_as_in_python():
+    low, rng = 0xFFB90000, np.random.default_rng(2)
+    plain, compiled = queues.TransmitQueue(None, 0), queues.TransmitQueue(None, 0)
+    for _ in range(200):
+        address, value = int(rng.choice(queues.KEPT)), int(rng.integers(1 << 32))
+        plain.write(address, value.to_bytes(4, "little"))
+        assert step(STORE, low, compiled.state, interpreter.TRANSMIT, address, value) == 0
+        assert np.array_equal(plain.state, compiled.state)
+    compiled.busy_until = 50
+    busy = [
+        step(LOAD, low, compiled.state, interpreter.TRANSMIT, queues.COMMAND, cycle=at) for at in (49, 50)
+    ]
+    assert busy == [1, 0]
+    for address in (queues.COMMAND, queues.TRANSFERS, queues.ENDED, 0x08, 0x70, 0x1014):
+        assert step(STORE, low, compiled.state, interpreter.TRANSMIT, address, 1) is None, hex(address)
+
+
+def test_the_clock_is_read_as_in_python():
+    from framework.misc.tile_ctrl import TensixTileControl
+
+    class Owner:
+        current_cycle = 0
+
+    low, control = 0xFFB12000, TensixTileControl()
+    control.clock_owner = Owner
+    for cycle in (0, 1, 77, (1 << 32) - 1):
+        Owner.current_cycle = cycle
+        for address in (0x1F0, 0x1F4, 0x1F8):
+            expected = int.from_bytes(control.read(address, 4), "little")
+            found = step(LOAD, low, None, interpreter.CLOCK, address, cycle=cycle)
+            assert found == expected, (cycle, address)
+    assert step(LOAD, low, None, interpreter.CLOCK, 0x1F0, cycle=1 << 32) is None
 
 
 def test_a_waiting_loop_is_one_that_changes_nothing():

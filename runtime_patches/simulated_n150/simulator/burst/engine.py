@@ -74,11 +74,11 @@ def _spans(memory) -> list[tuple[int, int, int, int]]:
             )
         elif isinstance(part, NUI):
             if not isinstance(part.nui_counters, _Counters):
-                part.nui_counters = _Counters(part.nui_counters)
-            values = part.nui_counters.counters
-            found.append((place.low, place.low + 0xFFFF, values.ctypes.data, interpreter.COUNTERS))
+                share_registers(part)
+            values = part.nui_counters.shared
+            found.append((place.low, place.low + 0xFFFF, values.ctypes.data, interpreter.NOC))
         elif isinstance(part, TransmitQueue):
-            found.append((place.low, place.low + 0xFFF, part.busy.ctypes.data, interpreter.TRANSMIT))
+            found.append((place.low, place.low + 0xFFF, part.state.ctypes.data, interpreter.TRANSMIT))
         elif isinstance(part, TensixTileControl):
             found.append((place.low, place.low + 0xFFF, 0, interpreter.CLOCK))
     return sorted(found, key=lambda span: span[3])
@@ -94,22 +94,60 @@ def _as_array(part) -> np.ndarray:
     return rows
 
 
+def share_registers(interface) -> None:
+    """Keep a NoC interface's counters and command registers where compiled code can reach them."""
+    interface.nui_counters = _Counters(interface.nui_counters)
+    for number, initiator in enumerate(interface.request_initiators):
+        first = interpreter.NOC_COMMANDS + number * interpreter.NOC_COMMAND_WORDS
+        words = memoryview(interface.nui_counters.shared)[first : first + interpreter.NOC_COMMAND_WORDS]
+        for index, name in enumerate(_COMMAND_REGISTERS):
+            words[index] = initiator.__dict__.pop(name)
+        initiator._words = words
+        initiator.__class__ = _Initiator
+
+
 class _Counters(NUI.NUICounters):
     """A NoC interface's counters where compiled code can read them. They count whole words; the simulator's own count
     fractions of words for reads of a few bytes.
     """
 
     def __init__(self, installed: NUI.NUICounters):
-        self.counters = np.array(installed.counters, dtype=np.int64)
-
-    def __getitem__(self, index):
-        return int(self.counters[index])
+        self.shared = np.zeros(interpreter.NOC_COMMANDS + 4 * interpreter.NOC_COMMAND_WORDS, np.int64)
+        self.shared[: len(installed.counters)] = installed.counters
+        self.counters = memoryview(self.shared)
 
     def increment(self, index, value=1):
-        self.counters[index] += int(value)
+        counters, value = self.counters, int(value)
+        for one in index if isinstance(index, list) else (index,):
+            counters[one] += value
 
     def decrement(self, index, value=1):
-        self.counters[index] -= int(value)
+        self.increment(index, -int(value))
+
+
+# A command buffer's registers in the order of their addresses, four bytes each.
+_COMMAND_REGISTERS = (
+    "target_addr_low", "target_addr_mid", "target_addr_hi", "ret_addr_low", "ret_addr_mid", "ret_addr_hi",
+    "packet_tag", "ctrl", "at_len_be", "at_data", "cmd_ctrl",
+)  # fmt: skip
+
+
+def _word(index: int) -> property:
+    def read(self):
+        return self._words[index]
+
+    def write(self, value):
+        self._words[index] = value
+
+    return property(read, write)
+
+
+class _Initiator(NUI.RequestInitiator):
+    """A command buffer whose registers lie in an array."""
+
+
+for _index, _name in enumerate(_COMMAND_REGISTERS):
+    setattr(_Initiator, _name, _word(_index))
 
 
 class _Tile:

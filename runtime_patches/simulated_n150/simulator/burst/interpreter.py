@@ -14,7 +14,13 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-RAM, STREAMS, TRANSMIT, CLOCK, COUNTERS = 0, 1, 2, 3, 4
+from runtime_patches.simulated_n150.simulator.ethernet.queues import KEPT as _KEPT
+
+RAM, STREAMS, TRANSMIT, CLOCK, NOC = 0, 1, 2, 3, 4
+# A NoC interface's array: its counters, then its four command buffers' registers, 16 words each.
+NOC_COUNTERS, NOC_COMMANDS, NOC_COMMAND_WORDS, NOC_START = 62, 64, 16, 10
+# An Ethernet transmit queue's array: the first cycle at which CMD reads 0, then its registers.
+TRANSMIT_BUSY, TRANSMIT_REGISTERS, TRANSMIT_COMMAND = 0, 1, 4
 PC = 32
 WORDS = 33
 _MASK = 0xFFFFFFFF
@@ -94,6 +100,23 @@ def _multiply_high(funct3, a, b):
 
 
 @numba.njit(cache=True)
+def _noc_word(within):
+    """Where a NoC interface's array has the register at byte `within` of its address space."""
+    if 0x200 <= within and within <= 0x2F4:
+        return (within - 0x200) >> 2
+    return NOC_COMMANDS + (within >> 10) * NOC_COMMAND_WORDS + ((within & 0x3FF) >> 2)
+
+
+@numba.njit(cache=True)
+def _kept_by_transmit_queue(within):
+    """Whether a write to this register of a transmit queue does no more than keep the word."""
+    for register in _KEPT:
+        if register == within:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
 def _fast(registers, spans, first, last, pending, core, cycle):
     """Whether the core's next instruction can be taken here; leaves its word, span and address in `pending`."""
     pc = registers[core, PC]
@@ -124,11 +147,25 @@ def _fast(registers, spans, first, last, pending, core, cycle):
             if size != 4 or address & 3:
                 return False
             within = address - spans[span, 0]
-            if kind == TRANSMIT and (opcode == 0x23 or within != 4):
-                return False
-            if kind == COUNTERS and (opcode == 0x23 or within < 0x200 or within > 0x2F4):
-                return False
-            if kind == CLOCK and (opcode == 0x23 or within != 0x1F0 or cycle >= 0x100000000):
+            if kind == TRANSMIT:
+                if opcode == 0x03:
+                    if within != TRANSMIT_COMMAND:
+                        return False
+                elif not _kept_by_transmit_queue(within):
+                    return False
+            if kind == NOC:
+                register = (within & 0x3FF) >> 2
+                if opcode == 0x23:
+                    if within >= 0x1000 or register >= NOC_START:
+                        return False
+                elif (within >= 0x1000 or register > NOC_START) and (within < 0x200 or within > 0x2F4):
+                    return False
+            # Until the low word overflows, both of the high words are 0.
+            if kind == CLOCK and (
+                opcode == 0x23
+                or (within != 0x1F0 and within != 0x1F4 and within != 0x1F8)
+                or cycle >= 0x100000000
+            ):
                 return False
         pending[core, 1], pending[core, 2] = span, address
         return True
@@ -151,17 +188,23 @@ def _read(spans, span, address, size, cycle):
         return _load(spans[span, 2], within * 2, 4)  # registers are kept as 64-bit words
     if kind == TRANSMIT:
         free = numba.carray(_pointer(spans[span, 2]), (1,), np.int64)
-        return np.int64(1) if cycle < free[0] else np.int64(0)
-    if kind == COUNTERS:
-        return _load(spans[span, 2], (within - 0x200) * 2, 4)
-    return np.int64(cycle - 1 if cycle > 0 else 0)
+        return np.int64(1) if cycle < free[TRANSMIT_BUSY] else np.int64(0)
+    if kind == NOC:
+        return _load(spans[span, 2], 8 * _noc_word(within), 4)
+    return np.int64(cycle - 1 if cycle > 0 and within == 0x1F0 else 0)
 
 
 @numba.njit(cache=True)
 def _write(spans, span, address, size, value):
-    within = address - spans[span, 0]
-    if spans[span, 3] == RAM:
+    kind, within = spans[span, 3], address - spans[span, 0]
+    if kind == RAM:
         _store(spans[span, 2], within, size, value)
+        return
+    if kind == NOC:
+        _store(spans[span, 2], 8 * _noc_word(within), 4, value)
+        return
+    if kind == TRANSMIT:
+        _store(spans[span, 2], 8 * (TRANSMIT_REGISTERS + (within >> 2)), 4, value)
         return
     # Stream registers, as stream_registers.write_register has them.
     stream, index = within >> 12, (within & 0xFFF) >> 2

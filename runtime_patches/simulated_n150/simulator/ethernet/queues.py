@@ -38,6 +38,8 @@ _NAMES = {
     **dict(zip(MAC_ADDRESSES, ("DEST_MAC_HI", "DEST_MAC_LO", "SRC_MAC_HI", "SRC_MAC_LO"), strict=True)),
 }  # fmt: skip
 _COUNTERS = (TRANSFERS, STARTED, ENDED, WORDS)
+#: Registers of which a write does no more than keep the word.
+KEPT = tuple(sorted(set(_NAMES) - {COMMAND, *_COUNTERS}))
 RAW, L1_WRITE, REGISTER_WRITE = 1, 2, 4
 
 FRAME_BYTES = 1500  # firmware's MAX_PKT_SIZE_BYTES
@@ -65,6 +67,19 @@ def wire_cycles(data_bytes: int, frame_bytes: int = FRAME_BYTES) -> int:
     return -int(-(data_bytes + frames * HEADER_BYTES) // BYTES_A_CYCLE)
 
 
+class _Words:
+    """Words by byte address."""
+
+    def __init__(self, values: np.ndarray):
+        self._values = memoryview(values)
+
+    def __getitem__(self, address: int) -> int:
+        return self._values[address >> 2]
+
+    def __setitem__(self, address: int, value: int) -> None:
+        self._values[address >> 2] = value
+
+
 class TransmitQueue(MemMapable):
     """One transmit queue. `link` takes its packets (see link.End); None, as on a tile with no cable, refuses them.
 
@@ -74,10 +89,11 @@ class TransmitQueue(MemMapable):
 
     def __init__(self, tile, number: int):
         self.tile, self.number, self.link = tile, number, None
-        self._registers = dict.fromkeys(_NAMES, 0) | {MAX_PACKET: FRAME_BYTES}
-        # The first cycle at which CMD reads 0, which is when the latest packet's transmission starts; an array because
-        # compiled code reads it too.
-        self.busy = np.zeros(1, np.int64)
+        # An array because compiled code reads and writes it too (burst/interpreter.py): the first cycle at which CMD
+        # reads 0, which is when the latest packet's transmission starts, and the registers.
+        self.state = np.zeros(1 + (max(_NAMES) + 4) // 4, np.int64)
+        self._registers = _Words(self.state[1:])
+        self._registers[MAX_PACKET] = FRAME_BYTES
         self._free = 0  # when the wire is free
         self._ends: list[int] = []
 
@@ -85,15 +101,23 @@ class TransmitQueue(MemMapable):
     def cycle(self) -> int:
         return self.tile.clock.current_cycle
 
+    @property
+    def busy_until(self) -> int:
+        return int(self.state[0])
+
+    @busy_until.setter
+    def busy_until(self, cycle: int) -> None:
+        self.state[0] = cycle
+
     def read(self, addr: int, size: int) -> bytes:
         if addr not in _NAMES:
             raise NotModelled(f"register {addr:#x} of Ethernet transmit queue {self.number} is not modelled")
         if addr == COMMAND:
-            value = int(self.cycle < self.busy[0])
+            value = int(self.cycle < self.busy_until)
         elif addr == ENDED:
             value = sum(end <= self.cycle for end in self._ends)
         elif addr in (TRANSFERS, STARTED):
-            value = self._registers[addr] - int(self.cycle < self.busy[0])
+            value = self._registers[addr] - int(self.cycle < self.busy_until)
         else:
             value = self._registers[addr]
         return (value & 0xFFFFFFFF).to_bytes(4, "little")[:size]
@@ -118,8 +142,8 @@ class TransmitQueue(MemMapable):
             raise NotModelled(f"{where}: only queue 0 is modelled")
         if self.link is None:
             raise NotModelled(f"{where} of a tile that no cable is plugged into was given a packet")
-        if self.cycle < self.busy[0]:
-            raise NotModelled(f"{where} was given a command while it was busy until cycle {self.busy[0]}")
+        if self.cycle < self.busy_until:
+            raise NotModelled(f"{where} was given a command while it was busy until cycle {self.busy_until}")
         address = self._registers[DESTINATION]
         if command == L1_WRITE:
             source, length = self._registers[START_ADDRESS], self._registers[SIZE]
@@ -133,7 +157,7 @@ class TransmitQueue(MemMapable):
             if address % 4 or address < MMIO:
                 raise NotModelled(f"{where}: a register write to {address:#x}, which is no register")
             data = self._registers[REGISTER_DATA].to_bytes(4, "little")
-        self.busy[0] = starts = max(self.cycle, self._free)
+        self.busy_until = starts = max(self.cycle, self._free)
         self._free = starts + wire_cycles(len(data), self._registers[MAX_PACKET] or FRAME_BYTES)
         self._ends = [end for end in self._ends if end > self.cycle] + [self._free]
         for counter in (TRANSFERS, STARTED):
