@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""How fast a simulated mesh runs: `python -m perf.bench_simulator`.
+
+Two chips of one core each, joined by a cable, the stock fabric on it, slow dispatch. For each program: simulated cycles
+of both chips' common clock, cycles a second, and cycles a second of the simulator's own processor time. Seconds are
+those of host and simulator, and a busy machine shows more of them. Opening is timed in a second process:
+the first may compile firmware and kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from models.llama31_8b.command_line import OneLineParser
+
+GRID, MESH = "1x1", (1, 2)
+COLUMNS = 512
+TIMEOUT_SECONDS = 900
+WORKER = "--worker"  # how the measuring process is started: with the number of repeats
+
+
+def rates(cycles: int, seconds: float, processor_seconds: float) -> str:
+    """A line of the table; seconds of 0, which a clock of 10 ms may give, print no rate."""
+    each = [
+        f"{cycles / spent:>10,.0f}" if spent > 0 else f"{'-':>10}" for spent in (seconds, processor_seconds)
+    ]
+    return f"{cycles:>10,} {seconds:>9.2f} {each[0]} {each[1]}"
+
+
+def measure(repeats: int) -> None:
+    """In a process of the simulated mesh: print a line a program."""
+    began = time.perf_counter()
+    import torch
+    import ttnn
+
+    from runtime_patches.simulated_n150.dispatch import mesh_options
+    from runtime_patches.simulated_n150.links import Links
+    from tt_kernels.common.peer import ChipPairs
+    from tt_kernels.common.priority import ACCEPTED, REJECTED, priority_row
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    imported = time.perf_counter()
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*MESH), **mesh_options("slow"))
+    print(f"import {imported - began:.2f} s, open {time.perf_counter() - imported:.2f} s", flush=True)
+    if not repeats:
+        return
+
+    def sharded(parts: list, dtype, layout):
+        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+        return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, device=mesh)
+
+    chips = MESH[0] * MESH[1]
+    tensor = sharded([torch.ones(1, 1, 32, COLUMNS)] * chips, ttnn.bfloat16, ttnn.TILE_LAYOUT)
+    roles = [priority_row([REJECTED]), priority_row([ACCEPTED])]
+    priority = sharded(roles, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
+    exchange = DeviceExchange(ChipPairs(mesh, 1), users=1)
+
+    def read() -> None:
+        for part in ttnn.get_device_tensors(tensor):
+            ttnn.to_torch(part)
+
+    programs: dict[str, Callable] = {
+        "exchange of a pair": lambda: exchange(tensor, priority),
+        "ttnn.all_gather": lambda: ttnn.all_gather(tensor, dim=3, cluster_axis=1),
+        "reading back": read,
+        "ttnn.add": lambda: ttnn.add(tensor, tensor),
+    }
+    links, simulator = Links(os.getpid()), _simulator()
+    print(f"{'program':<20} {'cycles':>10} {'seconds':>9} {'cycles/s':>10} {'cycles/processor s':>10}")
+    for name, program in programs.items():
+        program()  # compiled before it is measured
+        ttnn.synchronize_device(mesh)
+        before = links.cycle(), time.perf_counter(), _processor_seconds(simulator)
+        for _ in range(repeats):
+            program()
+        ttnn.synchronize_device(mesh)
+        after = links.cycle(), time.perf_counter(), _processor_seconds(simulator)
+        print(f"{name:<20} {rates(*(b - a for a, b in zip(before, after)))}", flush=True)
+    ttnn.close_mesh_device(mesh)
+
+
+def _simulator() -> Path:
+    """The process that hosts the chips: of this process's descendants the one that has worked longest."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                if b"simulator.startup" in (process / "cmdline").read_bytes() and _is_descendant(process):
+                    found.append(process)
+            except OSError:  # it ended meanwhile
+                continue
+    return max(found, key=_processor_seconds)
+
+
+def _is_descendant(process: Path) -> bool:
+    number = int(process.name)
+    while number > 1:
+        if number == os.getpid():
+            return True
+        number = int(_stat(Path(f"/proc/{number}"))[1])
+    return False
+
+
+def _stat(process: Path) -> list[str]:
+    """Fields of /proc/N/stat from the process's state on."""
+    return (process / "stat").read_text().rsplit(")", 1)[1].split()
+
+
+def _processor_seconds(process: Path) -> float:
+    fields = _stat(process)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = OneLineParser(
+        prog="python -m perf.bench_simulator",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=20, metavar="N", help="runs of each program (default 20)"
+    )
+    given = parser.parse_args(arguments)
+    if given.repeats < 1:
+        parser.error(f"--repeats must be at least 1, got {given.repeats}")
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    variables = process_environment(simulated_environment(GRID, mesh=MESH)) | {"TT_LOGGER_LEVEL": "error"}
+    print(f"a mesh of {MESH[0]}x{MESH[1]} chips of {GRID} cores", flush=True)
+    for repeats in (0, given.repeats):
+        command = [sys.executable, "-m", "perf.bench_simulator", WORKER, str(repeats)]
+        ended = subprocess.run(
+            command, env=variables, stderr=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS, check=False
+        )
+        if ended.returncode:
+            print(f"the measuring process ended with {ended.returncode}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [WORKER]:
+        measure(int(sys.argv[2]))
+    else:
+        sys.exit(main())
