@@ -87,7 +87,8 @@ class ForcedSpeculation(AttentionSpeculation):
 
 
 def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
-    """Steps with exact attention on each row alone, and with speculation at each hit rate.
+    """Steps with exact attention on each row alone, and with speculation at each hit rate; on a mesh of one row, the
+    step with exact attention and tensor parallelism.
 
     Returns {"exact": step, "0.5": step, ...}; a step is {"chips": a list a chip of {"name", "layer", "start", "end"},
     in cycles from the step's first program, "hits": of each layer as the chips counted them}. Errors: RuntimeError
@@ -95,24 +96,23 @@ def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
     """
     plan, config = MeshPlan(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
-    speculation = ForcedSpeculation(
-        mesh,
-        plan,
-        config,
-        users=1,
-        capacity=capacity,
-        chunk_size=shape.chunk_size,
-        timeout_s=0.02,
-        program=shape.program(),
-    )
+    exact = ExactFlashDecode(shape)
+    speculation = None
+    if plan.sp == 2:
+        speculation = ForcedSpeculation(
+            mesh, plan, config, users=1, capacity=capacity, chunk_size=shape.chunk_size, timeout_s=0.02,
+            program=shape.program(),
+        )  # fmt: skip
     weights = WeightMap(config, random_state_dict(config, seed), plan)
     model = TtLlama(
         mesh, plan, config, precision_plan("bfloat16", shape.layers), weights, WeightStore(mesh, plan),
-        capacity=capacity, attend=speculation,
+        capacity=capacity, attend=speculation or exact,
     )  # fmt: skip
     _fill(model, seed)
     timeline = Timeline(mesh)
-    found = {"exact": _step(model, ExactFlashDecode(shape), timeline, shape)}
+    found = {"exact": _step(model, exact, timeline, shape)}
+    if speculation is None:
+        return found
     for rate in rates:
         speculation.hits = hit_pattern(shape.layers, rate)
         speculation.reset()
@@ -187,7 +187,8 @@ def _labelled(model: TtLlama, labels: list) -> Iterator[None]:
             stack.callback(setattr, kind, "__call__", original)
             kind.__call__ = noting(original)
         for index, layer in enumerate(model.layers):
-            stack.enter_context(_within(layer, "decode", now, "layer", index))
+            for part in ("before_attention", "attended", "after_attention"):
+                stack.enter_context(_within(layer, part, now, "layer", index))
         attend = model.attend
         stack.enter_context(_within(type(attend), "__call__", now, "part", ATTENTION))
         if isinstance(attend, AttentionSpeculation):

@@ -7,7 +7,8 @@ traces: with exact attention on one row alone, and with speculation between the 
 timed whole, from its first program to its last on both chips, and compared with
 
 - one row alone with exact attention, whose cycles the guess shall save;
-- appendix F's formula, given what attention, guess and the rest of a layer took in these very steps.
+- appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
+- with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
 
 The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
 """
@@ -122,8 +123,8 @@ def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
     return found
 
 
-def report(steps: Mapping[str, Step], shape: Mapping[str, int]) -> str:
-    """The table as text, with what appendix F was given."""
+def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None) -> str:
+    """The table as text, with what appendix F was given; tensor_parallel: the step split over the same chips."""
     layers = shape["layers"]
     parts = parts_of(steps, layers)
     lines = [
@@ -139,6 +140,11 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int]) -> str:
         lines.append(
             f"{row['hit_rate']:>6.0%}{row['cycles']:>9}{row['exact']:>16}{row['speedup']:>8.3f}x"
             f"{row['formula']:>12}{row['difference']:>+8.1%}{gain:>13}"
+        )
+    if tensor_parallel is not None:
+        alone, split = cycles({"chips": [steps["exact"]["chips"][0]]}), cycles(tensor_parallel)
+        lines.append(
+            f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one row alone"
         )
     return "\n".join(lines)
 
@@ -207,17 +213,17 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
     pyplot.close(figure)
 
 
-def run(shape: Mapping[str, int], rates: Sequence[float]) -> dict[str, Step]:
-    """Measure in a process of its own. Errors: SystemExit with what went wrong there."""
+def run(shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] = (2, 1)) -> dict[str, Step]:
+    """Measure in a process of its own: see `alspec_step.measure`. Errors: SystemExit with what went wrong there."""
     from runtime_patches import sgdc
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
     from runtime_patches.timeline import TIMELINE_VARIABLES, timeline_overlays
 
     overlays = {**sgdc.overlays(), **timeline_overlays()}
-    variables = simulated_environment(GRID, overlays, mesh=(2, 1), dispatch="fast") | TIMELINE_VARIABLES
+    variables = simulated_environment(GRID, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "steps.json"
-        asked = json.dumps({"shape": dict(shape), "rates": list(rates)})
+        asked = json.dumps({"shape": dict(shape), "rates": list(rates), "mesh": list(mesh)})
         command = [sys.executable, "-m", "perf.bench_alspec", WORKER, str(answer), asked]
         done = subprocess.run(
             command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
@@ -236,7 +242,7 @@ def _work(answer: Path, asked: Mapping[str, Any]) -> None:
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshPlan(2, 1)
+    plan = MeshPlan(*asked["mesh"])
     mesh = plan.open(worker_l1_size=room, **opening_options("fast"))
     answer.write_text(json.dumps(measure(mesh, Shape(**asked["shape"]), asked["rates"])))
     plan.close(mesh)
@@ -253,6 +259,14 @@ def main(argv: list[str] | None = None) -> int:
         type=int,
         help="cores a key/value head, of exact and speculative attention (default: by shapes)",
     )
+    parser.add_argument(
+        "--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each"
+    )
+    parser.add_argument(
+        "--tensor-parallel",
+        action="store_true",
+        help="also run the step with exact attention, its heads and columns split over both chips",
+    )
     parser.add_argument("--hits", type=float, nargs="+", default=list(RATES), help="hit rates, 0 to 1")
     parser.add_argument("--json", type=new_file, help="also write table and programs there")
     parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
@@ -262,30 +276,42 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(
             f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}"
         )
-    if options.workers is not None and not 1 <= options.workers <= MAX_WORKERS:
+    workers = options.kv_heads * (1 if options.workers is None else options.workers)
+    if not 1 <= workers <= MAX_WORKERS:
         parser.error(
-            f"--workers must be 1 to {MAX_WORKERS}, the cores of the grid {GRID} less two of the pair's own; got "
-            f"{options.workers}"
+            f"--workers times --kv-heads must be 1 to {MAX_WORKERS}, the cores of the grid {GRID} less two of the "
+            f"pair's own; got {workers}"
         )
     if options.chunk_size < 32 or options.chunk_size % 32 or options.context < 2 * options.chunk_size:
         parser.error(
             f"--chunk-size must be a multiple of 32 and --context at least twice it, got {options.chunk_size} and "
             f"{options.context}"
         )
+    if options.tensor_parallel and options.kv_heads % 2:
+        parser.error(
+            f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}"
+        )
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     shape = {
         "layers": options.layers, "hidden": 64, "intermediate": options.intermediate,
+        "heads": 2 * options.kv_heads, "kv_heads": options.kv_heads,
         "context": options.context, "chunk_size": options.chunk_size, "workers": options.workers,
     }  # fmt: skip
     steps = run(shape, options.hits)
+    split = run(shape, (), (1, 2))["exact"] if options.tensor_parallel else None
     if options.json:
-        found = {"shape": shape, "rows": rows(steps, options.layers), "steps": steps}
+        found = {
+            "shape": shape,
+            "rows": rows(steps, options.layers),
+            "steps": steps,
+            "tensor_parallel": split,
+        }
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.trace:
         options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
     if options.plot:
         plot(steps, options.plot)
-    print(report(steps, shape))
+    print(report(steps, shape, split))
     return 0
 
 

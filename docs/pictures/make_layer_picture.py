@@ -13,23 +13,23 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT, ROW, LEFT = 1000, 470, 46, 110
 BOTH, GUESS, EXACT, AFTER, SKIPPED = "#d9dee7", "#f6c667", "#7fb2e5", "#8fca97", "#ffffff"
 # Of a chip: (start, width, text, colour), in pixels behind LEFT.
-BEFORE = (0, 110, "norm, QKV", BOTH)
+BEFORE = (0, 110, "KV cache", BOTH)
 FIRST = [BEFORE, (118, 90, "guess", GUESS), (216, 250, "the rest of exact attention", EXACT)]
 VERDICT = (474, 70, "verdict", EXACT)
-WORKS = (216, 260, "projection, MLP on the guess", AFTER)
+WORKS = (216, 260, "projection, MLP, next norm and QKV", AFTER)
 OUTCOMES = [
     (
         "Guess accepted: the receiver is already done with the layer; the sender skips it",
         [*FIRST, VERDICT, (552, 120, "skipped (gate)", SKIPPED)],
         [BEFORE, (118, 90, "waits", SKIPPED), WORKS],
-        "residual",
+        "residual, Q, K, V",
         1,
     ),
     (
         "Guess rejected: the sender goes on with the exact result; the receiver's work is overwritten",
-        [*FIRST, VERDICT, (552, 260, "projection, MLP, exact", AFTER)],
+        [*FIRST, VERDICT, (552, 260, "projection, MLP, next norm and QKV", AFTER)],
         [BEFORE, (118, 90, "waits", SKIPPED), WORKS],
-        "residual",
+        "residual, Q, K, V",
         0,
     ),
 ]
@@ -76,7 +76,7 @@ def picture() -> str:
         parts.append(text(LEFT + 232, rows[0] + ROW + 10, "guess"))
         up = (rows[1], rows[0] + ROW - 10) if holder == 1 else (rows[0] + ROW - 10, rows[1])
         parts.append(arrow(end, up[0], end, up[1]))
-        parts.append(text(end + 8, rows[0] + ROW + 10, sent))
+        parts.append(text(end - 8, rows[0] + ROW + 10, sent, anchor="end"))
         y += 180
     parts.append(text(16, y + 16, "Legend:", weight="bold"))
     x = 90

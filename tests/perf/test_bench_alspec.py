@@ -62,6 +62,11 @@ def test_no_gain_is_claimed_where_appendix_f_promises_none():
     assert report(slow, SHAPE).splitlines()[-1].endswith("-")
 
 
+def test_tensor_parallelism_over_the_same_chips_is_held_against_one_row():
+    line = report(steps(), SHAPE, steps()["1"]).splitlines()[-1]
+    assert line == "tensor parallelism over the same two chips: 550 cycles, 1.364x one row alone"
+
+
 def test_the_table_and_the_trace_hold_every_program():
     text = report(steps(), SHAPE)
     assert "100%" in text and "1.364x" in text and "91%" in text
@@ -98,7 +103,9 @@ def test_words_of_cores_become_spans_of_programs():
         (["--hits", "1.5"], "hit rates 0 to 1"),
         (["--chunk-size", "48"], "multiple of 32"),
         (["--context", "100"], "at least twice it, got 64 and 100"),
-        (["--workers", "3"], "--workers must be 1 to 2"),
+        (["--workers", "3"], "must be 1 to 2, the cores of the grid 4x1 less two of the pair's own; got 3"),
+        (["--kv-heads", "2", "--workers", "2"], "must be 1 to 2"),
+        (["--tensor-parallel"], "an even number of --kv-heads over two chips, got 1"),
         (["--trace", "/nowhere/trace.json"], "does not exist"),
     ],
 )

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both members of a pair end with the tensor of the higher priority (ALSpec paper, algorithm 2: the sync).
 
-Before each layer:
+In each layer:
 
     exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
-    gathered = exchange(residual, priority)    # residual is updated in place where the priority is lower
-    exchange.check()                           # when the host wants to know: did a member give up on its peer?
+    gathered = exchange(residual, priority, q, k, v)    # in place where the priority is lower
+    exchange.check()                                    # when the host wants to know: did a member give up on its peer?
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB = 0
 _DECISION_SEMAPHORE = 0
 _PIECES_IN_BUFFER = 16  # pieces_in_buffer of exchange.hpp
+MAX_TENSORS = 4  # tensor_0 to tensor_3 of the kernels
 DEFAULT_TIMEOUT_S = 2.0
 
 
@@ -52,11 +53,12 @@ class DeviceExchange:
         self._gathered = [self._make_gathered() for _ in range(pairs.members_on_a_chip)]
         self.gathered = self._gathered if pairs.members_on_a_chip == 2 else self._gathered[0]
 
-    def __call__(self, tensor, priority):
-        """Exchange `tensor`, in place; returns `gathered`.
+    def __call__(self, tensor, priority, *more):
+        """Exchange `tensor` and `more` tensors, in place; returns `gathered`.
 
         tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1; for
-            CorePair a pair of tensors of equal specification, one a member.
+            CorePair a pair of tensors of equal specification, one a member. more: as tensor, up to three, which
+            go the same way in the same call.
         priority: each member's own row, uint32 [1, 1, 1, MAX_USERS]; for CorePair two of them.
 
         The member with the highest priority over its users sends; on a tie above 0, member 0. Both 0 means
@@ -66,20 +68,21 @@ class DeviceExchange:
         import ttnn
 
         refuse_in_region("device_exchange", getattr(self.pairs, "pair_axis", None))
-        tensors, priorities = self._checked(tensor, priority)
+        tensors, priorities = self._checked((tensor, *more), priority)
         if isinstance(self.pairs, CorePair):
             program = self.core_pair_program(tensors, priorities)
         else:
-            program = self.mesh_program(tensors[0], priorities[0])
-        ttnn.generic_op([*tensors, *priorities, *self._gathered], program)
+            program = self.mesh_program([own for (own,) in tensors], priorities[0])
+        given = [part for parts in tensors for part in parts]
+        ttnn.generic_op([*given, *priorities, *self._gathered], program)
         return self.gathered
 
     def check(self) -> None:
         """Raise PeerError if a member gave up. Waits for the device."""
         self.pairs.check()
 
-    def mesh_program(self, tensor, priority):
-        """The ttnn.MeshProgramDescriptor of a call between chips."""
+    def mesh_program(self, tensors, priority):
+        """The ttnn.MeshProgramDescriptor of a call between chips; tensors: of each chip."""
         import ttnn
 
         programs = ttnn.MeshProgramDescriptor()
@@ -89,25 +92,27 @@ class DeviceExchange:
             )
             arguments = self._arguments(
                 self.pairs.member(place),
-                tensor,
-                tensor,
+                tensors,
+                tensors,
                 priority,
                 self._gathered[0],
                 self.pairs.link_args(place, program),
             )
-            self._add_kernels(program, {self.pairs.core: arguments}, tensor, priority)
+            self._add_kernels(program, {self.pairs.core: arguments}, tensors, priority)
             here = ttnn.MeshCoordinate(*place)
             programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
         return programs
 
     def core_pair_program(self, tensors, priorities, members=(0, 1)):
-        """The ttnn.ProgramDescriptor of a call between two cores; with one member, its peer stays silent."""
+        """The ttnn.ProgramDescriptor of a call between two cores; with one member, its peer stays silent.
+
+        tensors: pairs, one a member."""
         import ttnn
 
         arguments = {}
         for member in members:
             core = self.pairs.cores[member]
-            own, other = tensors[member], tensors[1 - member]
+            own, other = ([parts[m] for parts in tensors] for m in (member, 1 - member))
             link = self.pairs.link_args(member)
             arguments[core] = self._arguments(
                 member, own, other, priorities[member], self._gathered[member], link
@@ -115,7 +120,7 @@ class DeviceExchange:
         program = ttnn.ProgramDescriptor(
             kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[]
         )
-        self._add_kernels(program, arguments, tensors[0], priorities[0])
+        self._add_kernels(program, arguments, [parts[0] for parts in tensors], priorities[0])
         return require_ungated(program, "device_exchange")
 
     def _arguments(self, member, own, other, priority, gathered, link) -> tuple[Values, Values]:
@@ -124,33 +129,35 @@ class DeviceExchange:
             "member": member,
             "state": self.pairs.state.buffer_address(),
             "timeout": self._timeout,
-            "peer_tensor": other.buffer_address(),
+            **{f"peer_{name}": part.buffer_address() for name, part in _named(other).items()},
             "own_priority": priority.buffer_address(),
             "gathered": gathered.buffer_address(),
             "link": link,
         }
-        return {"own_tensor": own.buffer_address()}, writer
+        reader = {f"own_{name}": part.buffer_address() for name, part in _named(own).items()}
+        return reader, writer
 
-    def _add_kernels(self, program, arguments: dict, tensor, priority) -> None:
+    def _add_kernels(self, program, arguments: dict, tensors, priority) -> None:
         import ttnn
 
-        cores = core_set(*arguments)
-        page_bytes = tensor.buffer_aligned_page_size()
-        piece_bytes = min(page_bytes, self.pairs.max_write() // 64 * 64)
+        cores, named = core_set(*arguments), _named(tensors)
+        longest_page = max(tensor.buffer_aligned_page_size() for tensor in tensors)
+        piece_bytes = min(longest_page, self.pairs.max_write() // 64 * 64)
         constants = {
             "pieces_cb": _PIECES_CB,
             "decision_semaphore": _DECISION_SEMAPHORE,
-            "pages": tensor.buffer_num_pages(),
-            "page_bytes": page_bytes,
             "piece_bytes": piece_bytes,
         }
+        for number, (name, tensor) in enumerate(named.items()):
+            constants[f"pages_{name}"] = tensor.buffer_num_pages() if number < len(tensors) else 0
+            constants[f"page_bytes_{name}"] = tensor.buffer_aligned_page_size()
         defines = [UNGATED_DEFINE, *self.pairs.defines]
         program.kernels = [
             kernel_descriptor(
                 KERNELS / "reader.cpp",
                 ttnn.ReaderConfigDescriptor(),
                 constants=constants,
-                accessors={"tensor": tensor},
+                accessors=named,
                 per_core={core: reader for core, (reader, _) in arguments.items()},
                 defines=defines,
             ),
@@ -158,7 +165,7 @@ class DeviceExchange:
                 KERNELS / "writer.cpp",
                 ttnn.WriterConfigDescriptor(),
                 constants=constants | {"users": self.users},
-                accessors={"tensor": tensor, "priority": priority, "gathered": self._gathered[0]},
+                accessors=named | {"priority": priority, "gathered": self._gathered[0]},
                 per_core={core: writer for core, (_, writer) in arguments.items()},
                 defines=defines,
             ),
@@ -186,21 +193,30 @@ class DeviceExchange:
             mesh_mapper=ttnn.ReplicateTensorToMesh(device),
         )
 
-    def _checked(self, tensor, priority) -> tuple[list[ttnn.Tensor], list[ttnn.Tensor]]:
-        tensors, priorities = (self._parts(*given) for given in (("tensor", tensor), ("priority", priority)))
+    def _checked(self, given: tuple, priority) -> tuple[list[list[ttnn.Tensor]], list[ttnn.Tensor]]:
+        """The members' parts of each tensor, and their priorities."""
+        if len(given) > MAX_TENSORS:
+            raise ValueError(f"an exchange takes up to {MAX_TENSORS} tensors, not {len(given)}")
+        tensors, priorities = [self._parts("tensor", one) for one in given], self._parts("priority", priority)
         for part in priorities:
             check_priority_tensor(part)
-        specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in tensors]
-        if specs[0] != specs[-1]:
-            raise ValueError(f"the members' tensors differ: {specs[0]} and {specs[-1]}")
-        if tensors[0].volume() == 0:
-            raise ValueError(
-                f"the tensors are empty, of shape {tuple(tensors[0].shape)}: there is nothing to exchange"
-            )
-        for name, parts in (("tensor", tensors), ("priority", priorities)):
-            if len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address():
+        for parts in tensors:
+            specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in parts]
+            if specs[0] != specs[-1]:
+                raise ValueError(f"the members' tensors differ: {specs[0]} and {specs[-1]}")
+            if parts[0].volume() == 0:
                 raise ValueError(
-                    f"the members of a core pair need a {name} each; the same one was given twice"
+                    f"the tensors are empty, of shape {tuple(parts[0].shape)}: there is nothing to exchange"
+                )
+        for name, kind in (
+            ("tensor", [part for parts in tensors for part in parts]),
+            ("priority", priorities),
+        ):
+            addresses = [(part.memory_config().buffer_type, part.buffer_address()) for part in kind]
+            if len(set(addresses)) < len(addresses):
+                raise ValueError(
+                    f"the members of a pair and the parts of an exchange need a {name} each; the same one was given "
+                    "twice"
                 )
         return tensors, priorities
 
@@ -221,3 +237,8 @@ class DeviceExchange:
                 raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
             check_on_device(name, part, self.pairs.device)
         return list(parts)
+
+
+def _named(tensors: Sequence) -> dict:
+    """The kernels' names for an exchange's tensors; names left over stand for the first, of which they take no page."""
+    return {f"tensor_{n}": tensors[n] if n < len(tensors) else tensors[0] for n in range(MAX_TENSORS)}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
 import ttnn
 
@@ -21,6 +22,15 @@ from .rope import Angles, Rope, user_shards
 Q_CHUNK = 128
 
 
+class TokenHeads(NamedTuple):
+    """One token a user at its position: bfloat16 [1, users, heads, head_dim], TILE, in L1, a core a user. keys, values:
+    of the chip's KV heads."""
+
+    queries: ttnn.Tensor
+    keys: ttnn.Tensor
+    values: ttnn.Tensor
+
+
 class DecodeAttention(ABC):
     """Attention of one token a user over its cache, and what it wants done around it in a decode step.
 
@@ -30,8 +40,9 @@ class DecodeAttention(ABC):
     def begin_step(self) -> None:
         """Before the first layer."""
 
-    def before_layer(self, residual: ttnn.Tensor) -> None:
-        """Before each layer, whose input is bfloat16 [1, 1, users, hidden / tp]; may change it in place."""
+    def before_attention(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
+        """Before each layer's cache is written: the layer's input, bfloat16 [1, 1, users, hidden / tp], and what
+        was made of it; may change them in place."""
 
     @abstractmethod
     def __call__(
@@ -60,12 +71,12 @@ class DecodeAttention(ABC):
         self.check_trees()
         return tree_attention(q, keys, values, prefix, intervals)
 
-    def rest_of_layer(self, layer: int) -> AbstractContextManager[None]:
-        """Everything of a layer that follows its attention is launched inside."""
+    def until_next_attention(self, layer: int) -> AbstractContextManager[None]:
+        """What follows a layer's attention, up to the next layer's queries, keys and values, is launched inside."""
         return nullcontext()
 
     def end_step(self, residual: ttnn.Tensor) -> None:
-        """After the last layer, whose output is of the shape of `before_layer`; may change it in place."""
+        """After the last layer, whose output is of its input's shape; may change it in place."""
 
     def guard(self, tokens: ttnn.Tensor) -> None:
         """After the choice of tokens, uint32 [1, users]: overwrite them where the step went wrong on a chip."""
@@ -130,10 +141,10 @@ class Attention:
 
         positions: int32 [users], ROW_MAJOR, where the new token of each user stands; -1 skips a user.
         """
-        return self.project(self.attended(x, cache, positions, angles))
+        return self.project(self.attended(self.heads_of(x, angles), cache, positions))
 
-    def attended(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
-        """`decode` without the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved."""
+    def heads_of(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
+        """x: bfloat16 [1, 1, users, hidden] -> its queries, keys and values, rotated."""
         fused = linear(x, self.qkv, ttnn.L1_MEMORY_CONFIG)
         q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
             fused,
@@ -142,9 +153,13 @@ class Attention:
             memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
         )
         ttnn.deallocate(fused)
-        q, k = self.rope.decode(q, angles), self.rope.decode(k, angles)
-        cache.update(self.layer, k, v, positions)
-        q = ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
+        return TokenHeads(self.rope.decode(q, angles), self.rope.decode(k, angles), v)
+
+    def attended(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
+        """What `decode` gives the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved. Writes the
+        cache."""
+        cache.update(self.layer, heads.keys, heads.values, positions)
+        q = ttnn.to_memory_config(heads.queries, ttnn.DRAM_MEMORY_CONFIG)
         return self.attend(self.layer, q, cache.keys[self.layer], cache.values[self.layer], positions)
 
     def project(self, out: ttnn.Tensor) -> ttnn.Tensor:

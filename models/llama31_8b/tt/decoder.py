@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ttnn
 
-from .attention import Attention
+from .attention import Attention, TokenHeads
 from .kv_cache import KVCache
 from .linear import gather, reduce
 from .mesh import MeshPlan
@@ -26,16 +26,18 @@ class DecoderLayer:
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
-    def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, users, hidden / tp] in L1 -> the same. Positions as of Attention.decode."""
-        attend = self.attention.attend
-        attend.before_layer(x)
-        attended = self.attention.attended(
-            self.attention_norm(gather(x, self.plan)), cache, positions, angles
-        )
-        with attend.rest_of_layer(self.attention.layer):
-            x = self._add(x, self.attention.project(attended), ttnn.L1_MEMORY_CONFIG)
-            return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
+    def before_attention(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
+        """x: bfloat16 [1, 1, users, hidden / tp] in L1 -> the new tokens' queries, keys and values."""
+        return self.attention.heads_of(self.attention_norm(gather(x, self.plan)), angles)
+
+    def attended(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
+        """Attention alone: as of Attention.attended. Writes the cache."""
+        return self.attention.attended(heads, cache, positions)
+
+    def after_attention(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
+        """x: of `before_attention`, which is freed -> the layer's output, of its shape."""
+        x = self._add(x, self.attention.project(attended), ttnn.L1_MEMORY_CONFIG)
+        return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
 
     def prefill(
         self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles

@@ -112,8 +112,14 @@ class TtLlama:
         angles = self.rope.decode_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG)
         self.attend.begin_step()
-        for layer in self.layers:
-            x = layer.decode(x, self.cache, inputs.positions, angles)
+        heads = self.layers[0].before_attention(x, angles)
+        for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
+            self.attend.before_attention(x, heads)
+            attended = layer.attended(heads, self.cache, inputs.positions)
+            with self.attend.until_next_attention(layer.attention.layer):
+                x = layer.after_attention(x, attended)
+                if following is not None:
+                    heads = following.before_attention(x, angles)
         self.attend.end_step(x)
         return self._logits(x, whole)
 

@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention-level speculation between the two rows of a mesh (ALSpec paper, section 4.2 and algorithm 2).
 
-A decode step of TtLlama with `AttentionSpeculation` as its attention. For every layer:
+A decode step of TtLlama with `AttentionSpeculation` as its attention. Both rows make the first layer's queries, keys
+and values of the embedding. Then for every layer:
 
-    residual and priorities change hands     the row with the higher priority holds the residual (device_exchange)
-    norm, query/key/value, RoPE, cache       on both rows, so that both caches hold every token
+    residual, queries, keys, values and      the row with the higher priority has them and the other takes them
+    priorities change hands                  (device_exchange)
+    cache                                    on both rows, so that both caches hold every token
     attention                                the sender guesses, sends, verifies; the receiver takes the guess
-    output projection, MLP, their sums       skipped on the row whose priority is now 0 (compute_gate)
+    output projection, MLP, the next layer's
+    norm, queries, keys, values, rotation    skipped on the row whose priority is now 0 (compute_gate)
 
-and after the last layer the residual changes hands once more, so that the head runs alike on both rows. The
-host launches the same ops whatever the outcomes and reads none of them; everything lives at fixed addresses,
-so that one trace serves all steps.
+and after the last layer the residual changes hands once more, so that the head runs alike on both rows. The rows meet
+just before the cache, the latest point that keeps both caches whole: whoever goes on with a guess has a whole layer's
+work to do beside the other's verification, as appendix F counts it. The host launches the same ops whatever the
+outcomes and reads none of them; everything lives at fixed addresses, so that one trace serves all steps.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from tt_kernels.speculative_flash_decode.op import Peer, ProgramConfig, speculat
 from tt_kernels.token_guard.op import guard_tokens
 
 from ..config import LlamaConfig
-from .attention import DecodeAttention
+from .attention import DecodeAttention, TokenHeads
 from .mesh import SP_AXIS, TP_AXIS, MeshPlan
 from .speculation_settings import check_speculation
 
@@ -137,8 +141,8 @@ class AttentionSpeculation(DecodeAttention):
         """Both rows hold the embedding; the first is the sender of layer 0 (priorities [2, 0])."""
         ttnn.copy(self._initial, self.priority)
 
-    def before_layer(self, residual: ttnn.Tensor) -> None:
-        self.exchange(residual, self.priority)
+    def before_attention(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
+        self.exchange(residual, self.priority, *heads)
 
     def __call__(self, layer, q, keys, values, positions):
         return speculative_flash_decode(
@@ -155,7 +159,7 @@ class AttentionSpeculation(DecodeAttention):
             program_config=self.program,
         ).exact
 
-    def rest_of_layer(self, layer: int) -> AbstractContextManager[None]:
+    def until_next_attention(self, layer: int) -> AbstractContextManager[None]:
         # The chips of a row decide alike, so their collectives are skipped together or not at all.
         return skip_compute(
             self.priority, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS

@@ -127,6 +127,60 @@ def test_formats_and_places_with_several_users(chip, specification):
     check_results(results, stored, calls, 3)
 
 
+def several_body(device, calls, parts):
+    """What both members hold of several tensors after each call."""
+    import ttnn
+
+    from tests.kernels.compute_gate import sgdc_programs as programs
+    from tt_kernels.common.peer import CorePair
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    exchange = DeviceExchange(CorePair(device), users=1)
+    given = [
+        [
+            ttnn.from_torch(
+                tensor, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device,
+                memory_config=memory_config(memory, tuple(tensor.shape)),
+            )
+            for tensor in tensors
+        ]
+        for dtype, layout, memory, tensors in parts
+    ]  # fmt: skip
+    found = []
+    for rows in calls:
+        before = [[to_torch(tensor) for tensor in pair] for pair in given]
+        exchange(given[0], [programs.priorities(device, row) for row in rows], *given[1:])
+        found.append((before, [[to_torch(tensor) for tensor in pair] for pair in given]))
+        for pair in given:  # so that the next call has something to do
+            for number, tensor in enumerate(pair):
+                ttnn.copy(ttnn.multiply(tensor, 2 + number), tensor)
+    exchange.check()
+    return found, exchange.pairs.states()
+
+
+def test_several_tensors_go_the_same_way_in_one_call(chip):
+    """A residual, and queries, keys and values as a layer has them: more than a batch and fewer, in two kinds of L1."""
+    torch.manual_seed(4)
+    parts = [
+        ("bfloat16", "TILE_LAYOUT", memory, [torch.randn(shape).bfloat16() for _ in range(2)])
+        for memory, shape in (
+            ("L1", (1, 1, 32, 352)),
+            ("height sharded", (1, 1, 64, 64)),
+            ("DRAM", (1, 1, 32, 32)),
+            ("width sharded", (1, 1, 32, 64)),
+        )
+    ]
+    calls = [([2], [1]), ([0], [2]), ([1], [1])]
+    found, states = chip().run(several_body, calls, parts)
+    for (before, after), rows in zip(found, calls, strict=True):
+        for part, (held, now) in enumerate(zip(before, after, strict=True)):
+            expected, _ = reference.device_exchange(held, rows, 1)
+            assert not torch.equal(*held), "nothing to exchange"
+            for member in range(2):
+                assert torch.equal(now[member], expected[member]), f"part {part} of member {member} at {rows}"
+    assert [state.calls for state in states] == [3, 3] and [state.sent for state in states] == [2, 1]
+
+
 def layers_body(device, layers):
     """One exchange a layer; `layers` holds the priorities and each member's new row of values before it."""
     import ttnn
@@ -182,7 +236,7 @@ def silent_body(device, timeout_s):
     exchange = DeviceExchange(CorePair(device), users=1, timeout_s=timeout_s)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, value) for value in (1, 2)]
-    alone = exchange.core_pair_program(tensors, priorities, members=(0,))
+    alone = exchange.core_pair_program([tensors], priorities, members=(0,))
     for _ in range(2):  # the second call returns at once
         ttnn.generic_op([*tensors, *priorities, *exchange.gathered], alone)
     states, message = exchange.pairs.states(), None
@@ -220,7 +274,7 @@ def half_peer_body(device, case):
     exchange = DeviceExchange(CorePair(device), users=1, timeout_s=2e-5)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, value) for value in (1, 2)]
-    program = exchange.core_pair_program(tensors, priorities, members=(0,))
+    program = exchange.core_pair_program([tensors], priorities, members=(0,))
     skipped = {"same call": 0, "another call": 1}[case]
     programs.add_half_peer(program, exchange.pairs, exchange.pairs.link_args(1), row_value=2, skipped=skipped)
     ttnn.generic_op([*tensors, *priorities, *exchange.gathered], program)
@@ -290,7 +344,7 @@ def nobody_body(device):
     clear_compute_gate(device)
     taken = ttnn.to_torch(tensors[0]).unique().tolist()
 
-    for kernel in (program := exchange.core_pair_program(tensors, priorities)).kernels:
+    for kernel in (program := exchange.core_pair_program([tensors], priorities)).kernels:
         kernel.defines = [define for define in kernel.defines if define[0] != "SGDC_UNGATED"]
     try:
         ttnn.generic_op([*tensors, *priorities, *exchange.gathered], program)

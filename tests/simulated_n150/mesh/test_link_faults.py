@@ -80,7 +80,7 @@ def alone(exchange, residual, priority, chip):
     import ttnn
 
     exchange.pairs.coordinates = lambda: [chip]
-    program = exchange.mesh_program(residual, priority)
+    program = exchange.mesh_program([residual], priority)
     del exchange.pairs.coordinates
     ttnn.generic_op([residual, priority, exchange.gathered], program)
 

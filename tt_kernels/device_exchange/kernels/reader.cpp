@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads this member's tensor piece by piece into the circular buffer, if the writer decided that this member sends.
+// Reads this member's tensors piece by piece into the circular buffer, if the writer decided that this member sends.
 
 #include <cstdint>
 
@@ -9,27 +9,15 @@
 #include "exchange.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
 
-void kernel_main() {
-    constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
-    constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
-    constexpr uint32_t pages = get_named_compile_time_arg_val("pages");
-    constexpr uint32_t page_bytes = get_named_compile_time_arg_val("page_bytes");
-    constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
-    const auto tensor = TensorAccessor(ACCESSOR_ARGS(tensor), RUNTIME_ARG(own_tensor), page_bytes);
+namespace {
 
-    // The writer always decides: its own waits are bounded.
-    volatile tt_l1_ptr uint32_t* decision =
-        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
-    noc_semaphore_wait_min(decision, exchange::receive);
-    if (*decision != exchange::send) {
-        return;
-    }
-
+template <uint32_t pieces_cb, uint32_t pages, uint32_t page_bytes, uint32_t piece_bytes, typename Accessor>
+void read_tensor(const Accessor& tensor) {
     constexpr uint32_t pieces = (page_bytes + piece_bytes - 1) / piece_bytes;
     uint32_t page = 0, piece = 0;
     for (uint32_t left = pages * pieces; left > 0;) {
         const uint32_t batch = left < exchange::batch ? left : exchange::batch;
-        cb_reserve_back(pieces_cb, batch);
+        cb_reserve_back(pieces_cb, exchange::batch);
         uint32_t to = get_write_ptr(pieces_cb);
         for (uint32_t i = 0; i < batch; ++i) {
             const uint32_t offset = piece * piece_bytes;
@@ -42,7 +30,33 @@ void kernel_main() {
             }
         }
         noc_async_read_barrier();
-        cb_push_back(pieces_cb, batch);
+        cb_push_back(pieces_cb, exchange::batch);
         left -= batch;
     }
+}
+
+}  // namespace
+
+#define READ_TENSOR(name)                                                                 \
+    read_tensor<                                                                          \
+        pieces_cb, get_named_compile_time_arg_val("pages_" #name),                        \
+        get_named_compile_time_arg_val("page_bytes_" #name), piece_bytes>(TensorAccessor( \
+        ACCESSOR_ARGS(name), RUNTIME_ARG(own_##name), get_named_compile_time_arg_val("page_bytes_" #name)))
+
+void kernel_main() {
+    constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
+    constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
+    constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+
+    // The writer always decides: its own waits are bounded.
+    volatile tt_l1_ptr uint32_t* decision =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
+    noc_semaphore_wait_min(decision, exchange::receive);
+    if (*decision != exchange::send) {
+        return;
+    }
+    READ_TENSOR(tensor_0);
+    READ_TENSOR(tensor_1);
+    READ_TENSOR(tensor_2);
+    READ_TENSOR(tensor_3);
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One call of the exchange: tell the peer this member's priorities, learn the peer's, write both to `gathered`, then
-// send the tensor (higher priority) or wait for it. The protocol is in common/kernels/peer_session.hpp.
+// send the tensors (higher priority) or wait for them. The protocol is in common/kernels/peer_session.hpp.
 
 #include <cstdint>
 
@@ -58,7 +58,7 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
     uint32_t page = 0, piece = 0;
     for (uint32_t left = pages * pieces; left > 0;) {
         const uint32_t batch = left < exchange::batch ? left : exchange::batch;
-        cb_wait_front(pieces_cb, batch);
+        cb_wait_front(pieces_cb, exchange::batch);
         uint32_t from = get_read_ptr(pieces_cb);
         for (uint32_t i = 0; i < batch; ++i) {
             const uint64_t to = link.page_address(target, page, piece * piece_bytes);
@@ -71,7 +71,7 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
         }
         link.drain();
         // Popped even if nothing was sent, so that the reader can end.
-        cb_pop_front(pieces_cb, batch);
+        cb_pop_front(pieces_cb, exchange::batch);
         left -= batch;
     }
     return sent;
@@ -79,16 +79,22 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
 
 }  // namespace
 
+// Each is read whatever became of those before, so that the reader can end.
+#define SEND_TENSOR(name)                                                  \
+    send_tensor<                                                           \
+        pieces_cb, get_named_compile_time_arg_val("pages_" #name),         \
+        get_named_compile_time_arg_val("page_bytes_" #name), piece_bytes>( \
+        link, TensorAccessor(                                              \
+                  ACCESSOR_ARGS(name), RUNTIME_ARG(peer_##name),           \
+                  get_named_compile_time_arg_val("page_bytes_" #name)))
+
 void kernel_main() {
     constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
-    constexpr uint32_t pages = get_named_compile_time_arg_val("pages");
-    constexpr uint32_t page_bytes = get_named_compile_time_arg_val("page_bytes");
     constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
     const uint32_t member = RUNTIME_ARG(member);
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
-    const auto target = TensorAccessor(ACCESSOR_ARGS(tensor), RUNTIME_ARG(peer_tensor), page_bytes);
     const auto priorities =
         TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority), priority::row_bytes);
     const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered), priority::row_bytes);
@@ -119,7 +125,10 @@ void kernel_main() {
     bool done = met;
     if (met && sends) {
         session.state().sent = session.state().sent + 1;
-        const bool sent = send_tensor<pieces_cb, pages, page_bytes, piece_bytes>(link, target);
+        bool sent = SEND_TENSOR(tensor_0);
+        sent = SEND_TENSOR(tensor_1) && sent;
+        sent = SEND_TENSOR(tensor_2) && sent;
+        sent = SEND_TENSOR(tensor_3) && sent;
         done = sent ? session.confirm(link) : session.fail(peer::link_blocked);
     } else if (met) {
         done = session.await_delivery();
