@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Layer-parallel drafting on simulated chips: fuzzy steps by logits, and caches after calibration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from loguru import logger
+
+from models.llama31_8b.demo.backends.sim import TINY
+from tests.support.tt_tolerances import LEAST_PCC, prompt
+from tests.tt.fuzzy_programs import draft_and_calibrate
+
+# Two query heads and a key/value head a chip of two.
+CONFIG = replace(
+    TINY, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3
+)
+# On two chips a stage of two layers and a tensor-parallel one, which all read what enters layer 0.
+GROUPS = [[0, 1, 2]]
+DRAFTED, DECIDED = [5], [5, 23]
+
+
+def check(told: dict) -> None:
+    for step in told["fuzzy"]:
+        logger.info("fuzzy {}", step)
+    logger.info("exact {}", told["exact"])
+    for row in told["cache"] + told["own"]:
+        logger.info("cache {}", row)
+    for step in told["fuzzy"]:
+        assert step["pcc"] >= LEAST_PCC
+        assert step["exact"] < LEAST_PCC, "the groups must change the logits, or this shows nothing"
+    assert told["exact"]["pcc"] >= LEAST_PCC
+    for row in told["cache"] + told["own"]:
+        assert row["pcc"] >= LEAST_PCC
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_a_row_of_two_drafts_the_references_logits_and_calibrates(sim_mesh):
+    worker = sim_mesh((1, 2), "4x2")
+    told = worker.run(draft_and_calibrate, CONFIG, GROUPS, prompt(20, 2), DRAFTED, DECIDED, timeout=1700)
+    check(told)
+    assert [(row["layer"], row["chip"]) for row in told["own"]] == [(0, 0), (1, 1)] * 2
+    assert min(row["pcc"] for row in told["own before"]) < LEAST_PCC, "fuzzy entries were there"
