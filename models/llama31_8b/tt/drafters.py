@@ -67,10 +67,11 @@ class LookUpDrafter(TreeDrafter):
 
 
 class ModelDrafter(TreeDrafter):
-    """Chains of the likeliest tokens of a draft model that lies on the target's mesh, one step a token.
+    """Chains of the likeliest tokens of a draft model that lies on the target's mesh, one step a token; a step is fuzzy
+    where the model was made with a LayerParallelPlan.
 
     A round begins with one exact pass over the tokens decided since the last (EasySpec's bonus calibration, section
-    4.3): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
+    3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
     plain pass, and its last node gives the first drafted token. draft: with as many users and positions as the target.
     """
 
