@@ -46,7 +46,8 @@ ASSUMPTIONS = (
 def product_line() -> tuple[float, float]:
     """(ns, ns a byte) of a matrix product: least squares over the layers' products in tables 4 to 7, those of table 7
     that are fused with a gather left out."""
-    config, points = preset(TARGET), []
+    config = preset(TARGET)
+    points: list[tuple[int, int]] = []
     for chips in (1, 2, 4, 8):
         sizes = _layer_bytes(config, chips, precision_plan("performance", 2), 0)
         wanted = [sizes[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2") if chips < 8 or name != "wo"]

@@ -62,14 +62,15 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     }  # fmt: skip
 
 
+@pytest.mark.slow  # 140 programs of two models: four CPU minutes where no kernel is cached
 @pytest.mark.mock_mesh
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "shape, layers, draft_layers",
     [
         ((1, 4), 1, 8),  # groups 0, 1-3, 4-6, 7
-        pytest.param((1, 4), None, None, marks=pytest.mark.slow),
-        pytest.param((1, 8), None, None, marks=pytest.mark.slow),
+        ((1, 4), None, None),
+        ((1, 8), None, None),
     ],
     ids=["1x4 of a few layers", "1x4", "1x8"],
 )
