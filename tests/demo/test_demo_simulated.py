@@ -37,6 +37,7 @@ from tests.support.machines import refused
      (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
      (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
      (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got --fuzzy 5"),
+     (["--draft", "tiny", "--fuzzy", "2", "--draft-length", "1"], "--draft-length 1 would change nothing"),
      (["--draft", "tiny", "--mesh", "1x2"], "or on 1x2 with --draft tiny --fuzzy N"),
      (["--draft", "tiny", "--mesh", "1x4", "--fuzzy", "2"], "--mesh 1x4 does not go with"),
      (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),

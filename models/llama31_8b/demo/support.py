@@ -52,9 +52,14 @@ def chip_tree_nodes(options: DemoOptions) -> int:
 
 def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshPlan) -> LayerParallelPlan | None:
     """The plan of --fuzzy for a draft model on chips, None for sequential drafts. Raises UserError for a number of
-    layers that the model does not have, MeshError for a model that the mesh cannot hold."""
+    layers that the model does not have and for drafts of one token, MeshError for a model that the mesh cannot hold."""
     if options.fuzzy is None or options.fuzzy == 1:
         return None
+    if options.draft_shape().length < 2:
+        raise UserError(
+            f"--fuzzy {options.fuzzy} with --draft-length 1 would change nothing: the first token of a draft comes "
+            "from the exact pass"
+        )
     try:
         return LayerParallelPlan.make(draft, mesh, options.fuzzy)
     except MeshError:

@@ -111,6 +111,11 @@ class ModelDrafter(TreeDrafter):
                 f"{draft.users} users and drafts of {shape.length} tokens need {rows} rows to calibrate, {TILE} are "
                 "a step's"
             )
+        if draft.groups is not None and draft.groups.plan.size > 1 and shape.length < 2:
+            raise ValueError(
+                f"drafts of {shape.length} token come from the exact pass alone: {draft.groups.plan.size} layers in "
+                "parallel would change nothing"
+            )
         draft.attend.check_trees()
         self._nodes = shape.length + 1
 
