@@ -31,11 +31,11 @@ from rich.table import Table
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.token_speculation.drafter import Drafter
-from models.llama31_8b.reference.token_speculation.fuzzy import layer_groups
 from models.llama31_8b.reference.token_speculation.generate import speculative_generate
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
+from models.llama31_8b.token_speculation.fuzzy import layer_groups
 from models.llama31_8b.token_speculation.metrics import TokenSpeculationMetrics
 from models.llama31_8b.weights import LoadedModel, load_model
 from perf.speculation_projection import TILE_ROWS, fuzzy_drafting_speedup, project

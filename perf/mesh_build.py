@@ -20,6 +20,7 @@ import ttnn
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tensor_shapes import tensor_shapes
+from models.llama31_8b.tt.layer_parallel import LayerParallelPlan
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.precision import precision_plan
@@ -59,13 +60,14 @@ class BlankStore(WeightStore):
 
 def build_model(
     mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, layers: int | None = None,
-    chunk_size: int | None = None,
+    chunk_size: int | None = None, *, model: str = MODEL, fuzzy: int | None = None,
 ) -> TtLlama:  # fmt: skip
     """The model, or its first `layers`, its weights allocated on `mesh` but blank.
 
-    chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention.
+    chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
+    fuzzy: layers that a draft model runs in parallel.
     """
-    plan, config = MeshPlan(*mesh.shape), preset(MODEL)
+    plan, config = MeshPlan(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)
     state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
     attend = None
@@ -77,6 +79,7 @@ def build_model(
         mesh, plan, config, precision_plan(precision, config.num_hidden_layers),
         WeightMap(config, state, plan), BlankStore(mesh, plan),
         users=users, capacity=capacity, zeroed=False, attend=attend,
+        fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
     )  # fmt: skip
 
 
@@ -91,9 +94,9 @@ def measure(
     `build_model`. Drops the mesh's compiled programs, to count those of this model.
     """
     mesh.clear_program_cache()
-    empty = _in_use(mesh)
+    empty = in_use(mesh)
     model = build_model(mesh, precision, users, capacity, layers, chunk_size)
-    held = _in_use(mesh)
+    held = in_use(mesh)
     decode, decoded = step_memory(
         lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users))
     )
@@ -114,7 +117,7 @@ def measure(
     )
 
 
-def _in_use(mesh: ttnn.MeshDevice) -> tuple[int, int]:
+def in_use(mesh: ttnn.MeshDevice) -> tuple[int, int]:
     """Bytes of a DRAM bank, and of a core's L1."""
     kinds = (ttnn.BufferType.DRAM, ttnn.BufferType.L1)
     return tuple(ttnn.get_memory_view(mesh, kind).total_bytes_allocated_per_bank for kind in kinds)

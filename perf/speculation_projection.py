@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.llama31_8b.reference.token_speculation.fuzzy import attention_stages, layer_groups
+from models.llama31_8b.token_speculation.fuzzy import attention_stages, layer_groups
 from perf.estimator.attention_latency import AttentionLatency
 from perf.estimator.latency import estimate
 from perf.estimator.tables import LAYERS, chip_table

@@ -163,6 +163,27 @@ def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
         n150.plan_run(context, replace(options, max_new_tokens=131090), MeshPlan(1, 8), 5, small)
 
 
+def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
+    small, mesh = preset("llama-3.2-1b"), MeshPlan(1, 4)
+    options = DemoOptions(draft="a-model", fuzzy=4, max_new_tokens=4000)
+    plan = n150.plan_run(LLAMA, options, mesh, 10, small)
+    assert plan.draft_layers is not None and len(plan.draft_layers.parallel_stages) == 4
+    for sequential in (None, 1):
+        assert n150.plan_run(LLAMA, replace(options, fuzzy=sequential), mesh, 10, small).draft_layers is None
+    with pytest.raises(UserError, match="--fuzzy 15: .* from 1 to 14 for a model of 16 layers"):
+        n150.plan_run(LLAMA, replace(options, fuzzy=15), mesh, 10, small)
+    # Two models of a long context fit beside each other, but not the draft's second copy.
+    longer, small, mesh = (
+        *(replace(config, max_position_embeddings=200000) for config in (LLAMA, small)), MeshPlan(1, 2)
+    )  # fmt: skip
+    tight = replace(options, max_new_tokens=160000)
+    assert n150.plan_run(longer, replace(tight, fuzzy=None), mesh, 10, small).capacity > 160000
+    with pytest.raises(
+        UserError, match="llama-3.2-1b as its draft, 4 of its layers in parallel, on 1x2 .* needs"
+    ):
+        n150.plan_run(longer, tight, mesh, 10, small)
+
+
 def test_a_draft_model_with_another_vocabulary_is_refused(capsys, boards, checkpoint, tmp_path):
     write_hf_folder(tmp_path / "draft")
     tokenizer = tmp_path / "draft" / "tokenizer.json"

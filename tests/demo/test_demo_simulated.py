@@ -10,6 +10,9 @@ import pytest
 
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends import checked_steps, sim
+from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.tt.layer_parallel import LayerParallelPlan
+from models.llama31_8b.tt.mesh import MeshPlan
 from runtime_patches.simulated_n150 import doctor, environment
 from tests.support.machines import refused
 
@@ -33,6 +36,11 @@ from tests.support.machines import refused
      (["--draft-window", "32"], "--draft self does not"), (["--prompt", "x"], "--prompt needs --model"),
      (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
      (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
+     (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got --fuzzy 5"),
+     (["--draft", "tiny", "--fuzzy", "2", "--draft-length", "1"], "--draft-length 1 would change nothing"),
+     (["--draft", "tiny", "--mesh", "1x2"], "or on 1x2 with --draft tiny --fuzzy N"),
+     (["--draft", "tiny", "--mesh", "1x4", "--fuzzy", "2"], "--mesh 1x4 does not go with"),
+     (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),
      (["--draft", "ngram", "--draft-length", "0"], "--draft-length 0 drafts nothing"),
      (["--draft", "ngram", "--max-new-tokens", "213"], "--max-new-tokens 213 with trees of 5 nodes need 258")],
 )  # fmt: skip
@@ -77,6 +85,16 @@ def test_a_simulated_run_has_a_few_tokens_unless_asked(capsys, monkeypatch, aske
     assert json.loads(commands[0][3])["tokens"] == int(tokens)
     said = f"checks {tokens} tokens unless" in capsys.readouterr().err
     assert said == ("--max-new-tokens" not in asked)
+
+
+@pytest.mark.parametrize("mesh, grid", [("1x1", "2x1"), ("1x2", "4x2")])
+def test_a_fuzzy_draft_is_of_the_whole_tiny_model(mesh, grid):
+    """Which then has layers enough between the first and the last, and heads for every chip of the row."""
+    options = sim.SUPPORT.resolved(DemoOptions(device="sim", draft="tiny", fuzzy=3, mesh=mesh))
+    request, plan = sim.plan_request(options), MeshPlan.parse(mesh)
+    config = sim.tiny_model(request["fuzzy"], plan)
+    assert (request["mesh"], request["grid"], config.num_hidden_layers) == (mesh, grid, 5)
+    assert LayerParallelPlan.make(config, plan, 3).size == 3
 
 
 def test_speculation_is_simulated_on_the_least_mesh_of_two_rows(capsys, monkeypatch):

@@ -19,10 +19,12 @@ def figures(got, expected) -> dict:
     }
 
 
-def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, overrides=None):
-    """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache."""
+def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, overrides=None, fuzzy=None):
+    """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: as of
+    LayerParallelPlan.make, of a draft model."""
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.random_weights import random_state_dict
+    from models.llama31_8b.tt.layer_parallel import LayerParallelPlan
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_plan
@@ -40,6 +42,7 @@ def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, ove
         WeightStore(mesh, plan),
         users=users,
         capacity=capacity,
+        fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
     )
     return model, ReferenceLlama.from_state_dict(config, state)
 

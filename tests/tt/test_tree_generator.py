@@ -66,10 +66,30 @@ def test_a_draft_model_on_the_chip_drafts_chains(sim_device, dispatch):
     prompts = [prompt(12, 2)]
     told = sim_device("2x1", dispatch=dispatch).run(texts_by_a_draft_model, prompts, 6, 2, timeout=LIMIT_S)
     logger.info("{}", told)
-    found, wanted = told["texts"]
-    assert found == wanted
+    found, wanted, plain = told["texts"]
+    assert found == wanted == plain
     assert told["counts"][0] == told["counts"][1] and told["counts"][0]["num_accepted_tokens"] == 2
     assert told["replays"] == (2 if dispatch == "fast" else 0)
     assert told["lengths"] == [12 + 4], "what was decided before the last draft"
+    for row in told["cache"]:
+        assert row["pcc"] >= LEAST_PCC
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+@DISPATCH
+def test_a_layer_parallel_draft_on_one_chip_runs_the_same_mathematics(sim_device, dispatch):
+    """Of two layers that read the same input: the chains are the reference's fuzzy ones, the text is the plain one, and
+    the cache is calibrated to that of a plain pass."""
+    told = sim_device("2x1", dispatch=dispatch).run(
+        texts_by_a_draft_model, [prompt(12, 21)], 5, 2, [[0, 1]], timeout=LIMIT_S
+    )
+    logger.info("{}", told)
+    found, wanted, plain = told["texts"]
+    assert found == wanted == plain
+    assert told["counts"][0] == told["counts"][1]
+    # Of three fuzzy drafts two are accepted; sequential ones of the same weights would all be.
+    assert told["counts"][0] == {"num_drafts": 2, "num_accepted_tokens": 2}
+    assert told["lengths"] == [12 + 3]
     for row in told["cache"]:
         assert row["pcc"] >= LEAST_PCC

@@ -23,15 +23,20 @@ def host(monkeypatch):
     monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
 
 
-def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None = None):
-    """A TtLlama as far as checks look at it."""
+def llama(
+    users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None = None, parallel: int | None = None
+):
+    """A TtLlama as far as checks look at it; parallel: layers that it drafts with at once."""
 
     def check_trees():
         if refuse is not None:
             raise ValueError(refuse)
 
     attend = SimpleNamespace(check_trees=check_trees)
-    return SimpleNamespace(users=users, capacity=capacity, config=config, attend=attend, mesh=None)
+    groups = None if parallel is None else SimpleNamespace(plan=SimpleNamespace(size=parallel))
+    return SimpleNamespace(
+        users=users, capacity=capacity, config=config, attend=attend, mesh=None, groups=groups
+    )
 
 
 def test_positions_are_those_of_each_nodes_path():
@@ -106,6 +111,7 @@ def test_what_a_generator_of_trees_does_not_sample():
         (llama(capacity=128), DraftShape(3), "1 users of 128 positions, the target 1 of 256"),
         (llama(users=2), DraftShape(3), "2 users of 256 positions, the target 1"),
         (llama(refuse="guesses only"), DraftShape(3), "guesses only"),
+        (llama(parallel=4), DraftShape(1), "drafts of 1 token come from the exact pass alone: 4 layers"),
     ],
 )
 def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):

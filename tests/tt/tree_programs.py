@@ -114,12 +114,18 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
     return told
 
 
-def texts_by_a_draft_model(mesh, prompts: list[list[int]], new_tokens: int, length: int) -> dict:
+def texts_by_a_draft_model(
+    mesh, prompts: list[list[int]], new_tokens: int, length: int, fuzzy: list[list[int]] | None = None
+) -> dict:
     """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, those of the reference's
-    loop with the same drafts, the metrics of both, traces replayed, and figures of the draft's cache against a plain
-    pass over what was decided."""
+    loop with the same drafts and of plain decoding, the metrics of both, traces replayed, and figures of the draft's
+    cache against a plain pass over what was decided.
+
+    fuzzy: groups of layers of the draft, which is then both layers: what it drafts wrong comes of the groups alone.
+    """
     from dataclasses import asdict, replace
 
+    from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.reference.token_speculation.generate import speculative_generate
@@ -128,6 +134,7 @@ def texts_by_a_draft_model(mesh, prompts: list[list[int]], new_tokens: int, leng
     from models.llama31_8b.tensor_shapes import tensor_shapes
     from models.llama31_8b.token_speculation.draft_shape import DraftShape
     from models.llama31_8b.tt.drafters import ModelDrafter
+    from models.llama31_8b.tt.layer_parallel import LayerParallelPlan
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_plan
@@ -135,15 +142,18 @@ def texts_by_a_draft_model(mesh, prompts: list[list[int]], new_tokens: int, leng
     from models.llama31_8b.tt.weight_map import WeightMap
     from models.llama31_8b.tt.weight_store import WeightStore
 
-    config, users, shape = replace(TINY, num_attention_heads=1), len(prompts), DraftShape(length)
+    chips, users, shape = mesh.shape[1], len(prompts), DraftShape(length)
+    ffn = TINY.intermediate_size if chips == 1 else 64 * chips
+    config = replace(TINY, num_attention_heads=chips, num_key_value_heads=chips, intermediate_size=ffn)
     model, reference = build(mesh, config, users=users, capacity=CAPACITY)
-    small, plan = config.with_layers(1), MeshPlan(*mesh.shape)
+    small, plan = config.with_layers(1 if fuzzy is None else 2), MeshPlan(*mesh.shape)
+    layers = None if fuzzy is None else LayerParallelPlan.make(small, plan, fuzzy)
     state = {
         name: value for name, value in random_state_dict(config, 0).items() if name in tensor_shapes(small)
     }
     draft = TtLlama(
-        mesh, plan, small, precision_plan("bfloat16", 1), WeightMap(small, state, plan), WeightStore(mesh, plan),
-        users=users, capacity=CAPACITY,
+        mesh, plan, small, precision_plan("bfloat16", small.num_hidden_layers), WeightMap(small, state, plan),
+        WeightStore(mesh, plan), users=users, capacity=CAPACITY, fuzzy=layers,
     )  # fmt: skip
     small_reference = ReferenceLlama.from_state_dict(small, state)
     drafter = ModelDrafter(draft, prefill_chunk=32)
@@ -151,14 +161,15 @@ def texts_by_a_draft_model(mesh, prompts: list[list[int]], new_tokens: int, leng
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
     wanted = speculative_generate(
-        reference, prompts, Reference(small_reference, shape), adaptive=False, **request
+        reference, prompts, Reference(small_reference, shape, fuzzy=fuzzy), adaptive=False, **request
     )
+    plain = generate(reference, prompts, **request)
     decided = [prompt + text for prompt, text in zip(prompts, found.token_ids, strict=True)]
     lengths = [min(known, len(text)) for known, text in zip(drafter.lengths, decided, strict=True)]
     cache = small_reference.new_cache(users, CAPACITY)
     small_reference.prefill([text[:known] for text, known in zip(decided, lengths, strict=True)], cache)
     return {
-        "texts": (found.token_ids, wanted.token_ids),
+        "texts": (found.token_ids, wanted.token_ids, plain.token_ids),
         "counts": [
             {name: asdict(result.speculation)[name] for name in ("num_drafts", "num_accepted_tokens")}
             for result in (found, wanted)

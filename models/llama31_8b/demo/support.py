@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..config import LlamaConfig
+from ..tt.layer_parallel import LayerParallelPlan
+from ..tt.mesh import MeshError, MeshPlan
 from .options import ATTENTIONS, AUTO, DRAFTERS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
@@ -22,7 +25,6 @@ _WHOLE_DISTRIBUTION = "drafts are verified against the whole distribution"
 CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
     "attention": "chips verify a tree's nodes with exact attention",
     "adapt": "a step on chips always has the full width",
-    "fuzzy": "a draft model on chips runs its layers in order",
     "top_k": _WHOLE_DISTRIBUTION,
     "top_p": _WHOLE_DISTRIBUTION,
     "sample_on": "drafts are verified on the chips",
@@ -46,6 +48,24 @@ def chip_tree_nodes(options: DemoOptions) -> int:
             f"--verify {options.verify} does not go with --device {options.device}: chips verify exactly"
         )
     return shape.most_nodes
+
+
+def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshPlan) -> LayerParallelPlan | None:
+    """The plan of --fuzzy for a draft model on chips, None for sequential drafts. Raises UserError for a number of
+    layers that the model does not have and for drafts of one token, MeshError for a model that the mesh cannot hold."""
+    if options.fuzzy is None or options.fuzzy == 1:
+        return None
+    if options.draft_shape().length < 2:
+        raise UserError(
+            f"--fuzzy {options.fuzzy} with --draft-length 1 would change nothing: the first token of a draft comes "
+            "from the exact pass"
+        )
+    try:
+        return LayerParallelPlan.make(draft, mesh, options.fuzzy)
+    except MeshError:
+        raise
+    except ValueError as error:
+        raise UserError(f"--fuzzy {options.fuzzy}: {error} ({draft.name})") from error
 
 
 @dataclass(frozen=True)

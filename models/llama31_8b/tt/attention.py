@@ -213,14 +213,23 @@ class Attention:
         out = ttnn.experimental.nlp_concat_heads(out)
         return linear(out, self.wo, ttnn.DRAM_MEMORY_CONFIG)
 
+    def keys_and_values(self, x: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        """What `prefill` and `tree` write into the cache: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
+        _, k, v = self._heads(x)
+        return self.rope.prefill(k, angles), v
+
     def _rotated_heads(self, x: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
         """Queries, keys and values of each row of x: [1, heads or kv heads, rows, head_dim], in DRAM."""
+        q, k, v = self._heads(x)
+        return self.rope.prefill(q, angles), self.rope.prefill(k, angles), v
+
+    def _heads(self, x: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
         fused = linear(x, self.qkv, ttnn.DRAM_MEMORY_CONFIG)
         q, k, v = ttnn.experimental.nlp_create_qkv_heads(
             fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
         )
         ttnn.deallocate(fused)
-        return self.rope.prefill(q, angles), self.rope.prefill(k, angles), v
+        return q, k, v
 
     def _prefill_program(self, tokens: int, start: int, block: int):
         """Chunks of up to 128 queries and keys that divide tokens, pages and every start of a chunk."""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ttnn
 
 from .attention import Attention, TokenHeads
@@ -13,6 +15,9 @@ from .mesh import MeshPlan
 from .mlp import MLP
 from .rms_norm import RMSNorm
 from .rope import Angles
+
+# Sees a layer's number and what enters it, bfloat16 [1, 1, rows, hidden], the same on every chip of a row.
+Entering = Callable[[int, ttnn.Tensor], None]
 
 
 class DecoderLayer:
@@ -39,23 +44,46 @@ class DecoderLayer:
         x = self._add(x, self.attention.project(attended), ttnn.L1_MEMORY_CONFIG)
         return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
 
-    def prefill(
-        self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles
+    def attention_share(
+        self, whole: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles
     ) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, tokens, hidden / tp] in DRAM -> the same. The others as of Attention.prefill."""
-        normed = self.attention_norm(gather(x, self.plan))
+        """What the attention adds to a chip's columns of the residual when `whole`, bfloat16 [1, 1, users, hidden],
+        enters the layer: [1, 1, users, hidden / tp]."""
+        return reduce(self.attention.decode(self.attention_norm(whole), cache, positions, angles), self.plan)
+
+    def rest_after(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
+        """A decode step's residual x with `attended` of its shape added, and the MLP behind it."""
+        out = ttnn.add(x, attended, memory_config=ttnn.L1_MEMORY_CONFIG)
+        ttnn.deallocate(x)
+        return self._feed_forward(out, ttnn.L1_MEMORY_CONFIG)
+
+    def prefill(
+        self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles,
+        entering: Entering | None = None,
+    ) -> ttnn.Tensor:  # fmt: skip
+        """x: bfloat16 [1, 1, tokens, hidden / tp] in DRAM -> the same. entering: sees the gathered input. The others as
+        of Attention.prefill."""
+        normed = self.attention_norm(self._entered(x, entering))
         x = self._add(
             x, self.attention.prefill(normed, cache, user, start, begin, angles), ttnn.DRAM_MEMORY_CONFIG
         )
         return self._feed_forward(x, ttnn.DRAM_MEMORY_CONFIG)
 
     def tree(
-        self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
-    ) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, users * nodes, hidden / tp] in DRAM -> the same. The others as of Attention.tree."""
-        normed = self.attention_norm(gather(x, self.plan))
+        self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles,
+        entering: Entering | None = None,
+    ) -> ttnn.Tensor:  # fmt: skip
+        """x: bfloat16 [1, 1, users * nodes, hidden / tp] in DRAM -> the same. entering: sees the gathered input. The
+        others as of Attention.tree."""
+        normed = self.attention_norm(self._entered(x, entering))
         partial = self.attention.tree(normed, cache, prefix, intervals, angles)
         return self._feed_forward(self._add(x, partial, ttnn.DRAM_MEMORY_CONFIG), ttnn.DRAM_MEMORY_CONFIG)
+
+    def _entered(self, x: ttnn.Tensor, entering: Entering | None) -> ttnn.Tensor:
+        whole = gather(x, self.plan)
+        if entering is not None:
+            entering(self.attention.layer, whole)
+        return whole
 
     def _feed_forward(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
         return self._add(x, self.mlp(self.mlp_norm(gather(x, self.plan)), memory), memory)

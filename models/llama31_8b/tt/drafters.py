@@ -67,10 +67,11 @@ class LookUpDrafter(TreeDrafter):
 
 
 class ModelDrafter(TreeDrafter):
-    """Chains of the likeliest tokens of a draft model that lies on the target's mesh, one step a token.
+    """Chains of the likeliest tokens of a draft model that lies on the target's mesh, one step a token; a step is fuzzy
+    where the model was made with a LayerParallelPlan.
 
     A round begins with one exact pass over the tokens decided since the last (EasySpec's bonus calibration, section
-    4.3): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
+    3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
     plain pass, and its last node gives the first drafted token. draft: with as many users and positions as the target.
     """
 
@@ -109,6 +110,11 @@ class ModelDrafter(TreeDrafter):
             raise ValueError(
                 f"{draft.users} users and drafts of {shape.length} tokens need {rows} rows to calibrate, {TILE} are "
                 "a step's"
+            )
+        if draft.groups is not None and draft.groups.plan.size > 1 and shape.length < 2:
+            raise ValueError(
+                f"drafts of {shape.length} token come from the exact pass alone: {draft.groups.plan.size} layers in "
+                "parallel would change nothing"
             )
         draft.attend.check_trees()
         self._nodes = shape.length + 1

@@ -18,14 +18,16 @@ from ..config import LlamaConfig
 from .attention import Attention, DecodeAttention, StockDecodeAttention
 from .decoder import DecoderLayer
 from .embedding import Embedding
+from .fuzzy import LayerGroups, Refill, Write
 from .kv_cache import KVCache
+from .layer_parallel import LayerParallelPlan
 from .linear import gather
 from .lm_head import LMHead, column_blocks
 from .mesh import TILE, MeshPlan
 from .mlp import MLP
 from .precision import PrecisionPlan
 from .rms_norm import RMSNorm
-from .rope import Rope
+from .rope import Angles, Rope
 from .token_trees import TreeInputs, node_positions
 from .weight_map import WeightMap
 from .weight_store import WeightStore
@@ -47,15 +49,21 @@ class TtLlama:
     """All layers of a model on a mesh, with its KV cache.
 
     users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32.
-    attend: the attention of decode steps, exact by default. zeroed: see KVCache.
+    attend: the attention of decode steps, exact by default. zeroed: see KVCache. fuzzy: as a draft model, run the
+    layers of a decode step in the groups of this plan; prefill and steps over trees stay exact.
     """
 
     def __init__(
         self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, precision: PrecisionPlan,
         weights: WeightMap, store: WeightStore, *, users: int = 1, capacity: int = 1024,
-        attend: DecodeAttention | None = None, zeroed: bool = True,
+        attend: DecodeAttention | None = None, zeroed: bool = True, fuzzy: LayerParallelPlan | None = None,
     ) -> None:  # fmt: skip
         plan.check_model(config)
+        if fuzzy is not None and (fuzzy.config, fuzzy.mesh) != (config, plan):
+            raise ValueError(
+                f"the layer-parallel plan is of {fuzzy.config.name} with {fuzzy.config.num_hidden_layers} layers on "
+                f"{fuzzy.mesh}, the model is {config.name} with {config.num_hidden_layers} on {plan}"
+            )
         self.mesh, self.plan, self.config, self.precision = mesh, plan, config, precision
         self.users, self.capacity = users, capacity
         self.cache = KVCache(mesh, plan, config, precision.kv_cache, users, capacity, zeroed)
@@ -69,6 +77,12 @@ class TtLlama:
             layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty()
         )
         self.layers = [self._layer(index, weights, store) for index in bar]
+        self.groups = None
+        if fuzzy is not None:
+            self.groups = LayerGroups(
+                mesh, fuzzy, self.layers, precision, weights, store, self.rope, self.attend,
+                users=users, capacity=capacity, zeroed=zeroed,
+            )  # fmt: skip
         self.norm = RMSNorm(store.put("norm", weights.final_norm, "bfloat16", None), config.rms_norm_eps)
         blocks, start = [], 0
         for columns in column_blocks(plan.padded_vocab(config) // plan.tp):
@@ -108,9 +122,14 @@ class TtLlama:
         """One token a user -> logits, bfloat16 [1, 1, users, vocab], on every chip. Writes the cache.
 
         whole: False leaves every chip its own columns, [1, 1, users, padded vocab / tp].
+
+        With a plan of layer groups the step is fuzzy (EasySpec, algorithm 2), and the keys and values that it caches
+        are for an exact pass, `decode_tree` over the same positions, to overwrite.
         """
         angles = self.rope.decode_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG)
+        if self.groups is not None:
+            return self._logits(self.groups.decode(x, self.cache, inputs.positions, angles), whole)
         self.attend.begin_step()
         heads = self.layers[0].before_attention(x, angles)
         for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
@@ -134,8 +153,10 @@ class TtLlama:
         self.attend.check_trees()
         angles = self.rope.prefill_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.DRAM_MEMORY_CONFIG)
+        nodes = inputs.intervals.shape[2]
+        refill = self._refill(angles, lambda cache, k, v: cache.write_nodes(0, k, v, inputs.prefix, nodes))
         for layer in self.layers:
-            x = layer.tree(x, self.cache, inputs.prefix, inputs.intervals, angles)
+            x = layer.tree(x, self.cache, inputs.prefix, inputs.intervals, angles, refill)
         return self._logits(x, whole)
 
     def prefill(
@@ -160,14 +181,20 @@ class TtLlama:
         begin = self.put_integers(torch.tensor([start]), "int32")
         angles = self.rope.prefill_angles(positions)
         x = self.embedding(self.put_integers(torch.tensor([padded]), "uint32"), ttnn.DRAM_MEMORY_CONFIG)
+        refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, user, start))
         for layer in self.layers:
-            x = layer.prefill(x, self.cache, user, start, begin, angles)
+            x = layer.prefill(x, self.cache, user, start, begin, angles, refill)
         if not last:
             return None
         tile = (len(tokens) - 1) // TILE * TILE
         if rows > TILE:
             x = ttnn.slice(x, [0, 0, tile, 0], [1, 1, tile + TILE, x.shape[3]])
         return self._logits(x, whole)
+
+    def _refill(self, angles: Angles, write: Write) -> Refill | None:
+        """Of an exact pass; None where no chip has layers of its own."""
+        stages = [] if self.groups is None else self.groups.parallel_stages
+        return Refill(stages, angles, write) if stages else None
 
     def _logits(self, x: ttnn.Tensor, whole: bool) -> ttnn.Tensor:
         logits = self.head(self.norm(gather(x, self.plan)))

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 
 from ..config import LlamaConfig
 from ..tensor_shapes import LM_HEAD, check_shapes
+from .layer_parallel import Stage
 from .mesh import MeshPlan
 
 EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
@@ -52,16 +53,39 @@ class WeightMap:
 
     def qkv(self, layer: int) -> torch.Tensor:
         """[hidden, (heads + 2 kv heads) * head_dim]: chip after chip its query, key and value columns."""
-        config, tp = self.config, self.mesh.tp
+        return torch.cat(self._qkv_rows(layer, self.mesh.tp)).t()
+
+    def _qkv_rows(self, layer: int, chips: int) -> list[torch.Tensor]:
+        """By chip of `chips` that share a layer's heads: its query, key and value rows, [outputs, hidden]."""
+        config = self.config
         parts = {name: self.state[f"model.layers.{layer}.self_attn.{name}_proj.weight"] for name in "qkv"}
         parts["q"] = adjacent_pairs(parts["q"], config.num_attention_heads)
         parts["k"] = adjacent_pairs(parts["k"], config.num_key_value_heads)
-        shards = [part.chunk(tp) for part in parts.values()]
-        return torch.cat([shard[chip] for chip in range(tp) for shard in shards]).t()
+        return [torch.cat(rows) for rows in zip(*(part.chunk(chips) for part in parts.values()), strict=True)]
 
     def wo(self, layer: int) -> torch.Tensor:
         """[heads * head_dim, hidden]; rows are split."""
         return self.state[f"model.layers.{layer}.self_attn.o_proj.weight"].t()
+
+    def own_qkv(self, stage: Stage) -> torch.Tensor:
+        """[hidden, tp * columns]: chip after chip the query, key and value columns of its own layer, or of its part of
+        it; zeros for a chip that idles. Columns are split."""
+        return torch.cat(self._own(stage, lambda layer: self._qkv_rows(layer, stage.share))).t()
+
+    def own_wo(self, stage: Stage) -> torch.Tensor:
+        """[tp * heads * head_dim / share, hidden], likewise; rows are split."""
+        return torch.cat(self._own(stage, lambda layer: self.wo(layer).chunk(stage.share)))
+
+    def own_norms(self, stage: Stage) -> torch.Tensor:
+        """[tp * hidden]: chip after chip the attention norm of its own layer."""
+        return torch.cat(self._own(stage, lambda layer: [self.norm(layer, "attention")] * stage.share))
+
+    def _own(self, stage: Stage, parts: Callable[[int], Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+        """By chip its part of what `parts` splits over the chips of its layer."""
+        by_layer = {layer: parts(layer) for layer in stage.layers}
+        idle = torch.zeros_like(by_layer[stage.layers[0]][0])
+        places = [stage.place(chip) for chip in range(stage.chips)]
+        return [idle if place is None else by_layer[place[0]][place[1]] for place in places]
 
     def ff1(self, layer: int) -> torch.Tensor:
         """The gate, [hidden, intermediate]; columns are split."""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from loguru import logger
 
 from models.llama31_8b.errors import ContextLengthError
-from models.llama31_8b.reference.token_speculation import fuzzy
 from models.llama31_8b.reference.token_speculation.draft_length import (
     AdaptiveDraftLength,
     FixedDraftLength,
@@ -18,6 +17,7 @@ from models.llama31_8b.reference.token_speculation.draft_length import (
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
 from models.llama31_8b.sampling import SamplingParams
+from models.llama31_8b.token_speculation import fuzzy
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.ngram import NGramIndex
 from models.llama31_8b.token_speculation.vocabulary import VocabularyMismatchError

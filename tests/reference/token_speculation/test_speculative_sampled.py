@@ -19,12 +19,12 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.token_speculation import draft_verification as verification
 from models.llama31_8b.reference.token_speculation.draft_verification import verify_exact
-from models.llama31_8b.reference.token_speculation.fuzzy import layer_groups
 from models.llama31_8b.reference.token_speculation.generate import speculative_generate
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
 from models.llama31_8b.sampling import SamplingParams, inverse_cdf, sample_without_replacement, warp_logits
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
+from models.llama31_8b.token_speculation.fuzzy import layer_groups
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 
 VOCAB, DRAWS, PROMPT = 8, 100_000, [3, 1, 4, 1, 5, 2, 6, 5]

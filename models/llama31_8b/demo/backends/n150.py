@@ -22,7 +22,7 @@ from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes
+from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes, layer_parallel
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...tokenizer import Tokenizer
     from ...tt.attention import DecodeAttention
     from ...tt.generator import Generator
+    from ...tt.layer_parallel import LayerParallelPlan
     from ...tt.model import TtLlama
 
 
@@ -63,13 +64,14 @@ TRACE_REGION_BYTES = 64 * 1024**2
 
 class BoardPlan(NamedTuple):
     """capacity: cached positions, in whole blocks where the model's context has them. limit: positions that a prompt
-    and its text may take."""
+    and its text may take. The last two: of a draft model."""
 
     mesh: MeshPlan
     precision: PrecisionPlan
     capacity: int
     limit: int
     draft_precision: PrecisionPlan | None = None
+    draft_layers: LayerParallelPlan | None = None  # of --fuzzy
 
 
 def choose_device() -> tuple[str, str]:
@@ -104,17 +106,21 @@ def plan_run(
         precision = precision_plan(
             options.precision or PRECISION, config.num_hidden_layers, options.precision_overrides
         )
-        held, what, drafts = budget(config, mesh, precision, min(capacity, context)), config.name, None
+        held, what = budget(config, mesh, precision, min(capacity, context)), config.name
+        drafts, layers = None, None
         if draft is not None:
             _check_draft_context(draft, capacity)
             drafts = precision_plan(options.precision or PRECISION, draft.num_hidden_layers, None)
             held = held.beside(budget(draft, mesh, drafts, capacity))
             what += f" with {draft.name} as its draft"
+            if (layers := layer_parallel(options, draft, mesh)) is not None:
+                held = held.beside(layers.extra(drafts, capacity))
+                what += f", {options.fuzzy} of its layers in parallel,"
         held.check(f"{what} on {mesh} with a cache of {capacity} positions for {wanted}")
         check_attention(options, mesh, config, capacity)
     except (MeshError, PrecisionError, DoesNotFit, SpeculationError) as error:
         raise UserError(f"--device n150: {error}") from error
-    return BoardPlan(mesh, precision, capacity, limit, drafts)
+    return BoardPlan(mesh, precision, capacity, limit, drafts, layers)
 
 
 def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
@@ -203,8 +209,10 @@ def run(options: DemoOptions, text: str) -> int:
     logger.info(
         "{} on {} N150, {} precision, {} attention", shown, mesh, plan.precision.name, options.attention
     )
-    weights = Weights.read(Source(folder, config), mesh, plan.precision)
     formats = plan.draft_precision
+    if plan.draft_layers is not None and formats is not None:
+        logger.info("{}\n{}", plan.draft_layers, plan.draft_layers.by_chip(formats, plan.capacity))
+    weights = Weights.read(Source(folder, config), mesh, plan.precision)
     drafts = None if draft is None or formats is None else Weights.read(draft, mesh, formats)
     printer = TextPrinter(checkpoint, None if options.json else sys.stdout)
     ending = EndAtToken(token_callback(checkpoint, options, printer.push))
@@ -262,8 +270,11 @@ class Weights(NamedTuple):
         make_cache_folder(entry)
         return cls(source.config, state, precision, entry)
 
-    def on(self, device: ttnn.MeshDevice, plan: BoardPlan, attend: DecodeAttention | None = None) -> TtLlama:
-        """The model of one user."""
+    def on(
+        self, device: ttnn.MeshDevice, plan: BoardPlan, attend: DecodeAttention | None = None,
+        layers: LayerParallelPlan | None = None,
+    ) -> TtLlama:  # fmt: skip
+        """The model of one user. layers: of a draft model."""
         from ...tt.model import TtLlama
         from ...tt.weight_map import WeightMap
         from ...tt.weight_store import WeightStore
@@ -281,6 +292,7 @@ class Weights(NamedTuple):
             store,
             capacity=plan.capacity,
             attend=attend,
+            fuzzy=layers,
         )
 
 
@@ -325,8 +337,10 @@ def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options:
         from ...tt.drafters import LookUpDrafter, ModelDrafter
         from ...tt.tree_generator import TreeGenerator
 
-        drafter = LookUpDrafter() if drafts is None else ModelDrafter(drafts.on(model.mesh, plan))
-        return TreeGenerator(model, options.draft_shape(), drafter)
+        if drafts is None:
+            return TreeGenerator(model, options.draft_shape(), LookUpDrafter())
+        draft = drafts.on(model.mesh, plan, layers=plan.draft_layers)
+        return TreeGenerator(model, options.draft_shape(), ModelDrafter(draft))
     from ...tt.generator import Generator
 
     return Generator(model, choose=options.sample_on or "device")

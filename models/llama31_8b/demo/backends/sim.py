@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from loguru import logger
@@ -22,7 +23,7 @@ from ...tt.mesh import MeshError, MeshPlan
 from ...tt.precision import PrecisionError, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes
+from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes, layer_parallel
 
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
 CAPACITY, PROMPT_TOKENS = 128, 40
@@ -32,6 +33,7 @@ DEFAULT_TOKENS, DRAFTED_TOKENS = (
     8,
 )  # a step takes seconds; drafts are accepted once the text repeats itself
 CHUNK_SIZE = 32
+MOST_PARALLEL = 4  # layers of a draft; each takes the simulator seconds a step
 PRECISION = "accuracy"
 _CHECKED = "a few steps are checked one by one against the reference"
 SUPPORT = Support(
@@ -92,13 +94,15 @@ def run(options: DemoOptions, text: str | None = None) -> int:
 def plan_request(options: DemoOptions) -> dict:
     """What `sim_steps` is to do, checked. Raises UserError."""
     attention = str(options.attention)
-    mesh, config = _mesh(options, attention), _config(options)
+    mesh = _mesh(options, attention)
+    config = _config(options, mesh)
     precision = options.precision or PRECISION
     nodes = chip_tree_nodes(options)
     if options.draft_kind == "model" and (options.drafter != TINY.name or options.model is not None):
+        target = "" if options.model is None else f" for {options.model}"
         raise UserError(
-            f"--device sim has one draft model: --draft {TINY.name}, the first layer of the tiny random model, for the "
-            f"whole of it; got --draft {options.drafter}{'' if options.model is None else f' for {options.model}'}"
+            f"--device sim has one draft model: --draft {TINY.name}, the first layer of the tiny random model for the "
+            f"whole of it, with --fuzzy the whole of it for itself; got --draft {options.drafter}{target}"
         )
     default = DRAFTED_TOKENS if nodes else DEFAULT_TOKENS
     tokens = options.max_new_tokens if "max_new_tokens" in options.given else default
@@ -117,6 +121,7 @@ def plan_request(options: DemoOptions) -> dict:
     try:
         precision_plan(precision, config.num_hidden_layers, options.precision_overrides)
         mesh.check_model(config)
+        layer_parallel(options, config, mesh)
         if attention == "alspec":
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
         elif attention != "exact":
@@ -131,12 +136,16 @@ def plan_request(options: DemoOptions) -> dict:
         "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
         "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
         "prompt_tokens": prompt_tokens, "capacity": capacity, "draft_length": options.draft_length, "nodes": nodes,
-        "tree": options.tree, "draft": options.drafter,
+        "tree": options.tree, "draft": options.drafter, "fuzzy": options.fuzzy,
     }  # fmt: skip
 
 
 def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str) -> str:
-    """Compute cores of each chip: joining heads takes one for each query head, the guess's kernels three or more."""
+    """Compute cores of each chip: joining heads takes one for each query head, of a layer that a chip has to itself all
+    of them; the guess's kernels three or more, sums over a row eight."""
+    cores = max(config.num_attention_heads, 1 if attention == "exact" else 4)
+    if attention == "exact" and mesh.tp > 1:
+        return f"4x{max(2, -(-cores // 4))}"
     cores = max(config.num_attention_heads // mesh.tp, 1 if attention == "exact" else 4)
     return f"2x{-(-cores // 2)}"
 
@@ -148,22 +157,44 @@ def _mesh(options: DemoOptions, attention: str) -> MeshPlan:
         mesh = MeshPlan.choose(options.mesh) if asked else MeshPlan(2 if attention == "alspec" else 1, 1)
     except MeshError as error:
         raise UserError(f"--device sim: {error}") from error
-    if mesh.chips > 1 and attention != "alspec":
+    row = mesh.shape == (1, 2) and options.fuzzy is not None and options.draft_kind == "model"
+    if mesh.chips > 1 and attention != "alspec" and not row:
         source = f"--mesh {options.mesh}" if options.mesh else f"MESH_DEVICE={os.environ['MESH_DEVICE']}"
         raise UserError(
-            f"{source} does not go with --device sim and {attention} attention, which it runs on one chip"
+            f"{source} does not go with --device sim and {attention} attention, which it runs on one chip, or on 1x2 "
+            f"with --draft {TINY.name} --fuzzy N"
         )
     return mesh
 
 
-def _config(options: DemoOptions) -> LlamaConfig:
+def tiny_model(fuzzy: int | None, mesh: MeshPlan) -> LlamaConfig:
+    """The tiny random model: with layers enough for drafts of `fuzzy` layers in parallel between the first and the
+    last, and heads for each chip of a row."""
+    layers = TINY.num_hidden_layers if fuzzy is None else max(TINY.num_hidden_layers, fuzzy + 2)
+    return replace(
+        TINY,
+        num_hidden_layers=layers,
+        intermediate_size=TINY.intermediate_size if mesh.tp == 1 else 64 * mesh.tp,
+        num_attention_heads=TINY.num_attention_heads * mesh.tp,
+        num_key_value_heads=TINY.num_key_value_heads * mesh.tp,
+    )
+
+
+def _config(options: DemoOptions, mesh: MeshPlan) -> LlamaConfig:
     """Of the tiny model, or of the first layers of --model."""
     if options.model is None:
         if options.layers is not None:
             raise UserError("--layers is how many of a model's are run; give --model")
         if asked := options.flags("prompt", "prompt_file"):
             raise UserError(f"{asked[0]} needs --model: the tiny random model has no tokenizer")
-        return TINY
+        if options.fuzzy is None or options.draft_kind != "model":
+            return TINY
+        if options.fuzzy > MOST_PARALLEL:
+            raise UserError(
+                f"--device sim makes its tiny model for up to {MOST_PARALLEL} layers in parallel, got --fuzzy "
+                f"{options.fuzzy}"
+            )
+        return tiny_model(options.fuzzy, mesh)
     from ...weights import read_config, resolve_source
 
     if options.layers is None:

@@ -28,6 +28,7 @@ from ...token_speculation.draft_shape import DraftShape
 from ...token_speculation.metrics import SpeculativeResult
 from ...token_speculation.tree import TokenTree, TokenTreeBatch
 from ...tt.drafters import LookUpDrafter, ModelDrafter, TreeDrafter
+from ...tt.layer_parallel import LayerParallelPlan
 from ...tt.mesh import MeshPlan
 from ...tt.model import TtLlama, read
 from ...tt.policies import decode_attention
@@ -39,7 +40,7 @@ from ...tt.weight_store import WeightStore
 from ..options import DemoOptions
 from ..report import ReportConsole, drafting_line, make_report, print_hits
 from .checked_steps import lowest_pcc, step_figures, verdict
-from .sim import TINY
+from .sim import TINY, tiny_model
 
 if TYPE_CHECKING:
     from tt_kernels.speculative_sampling.op import Verified
@@ -70,7 +71,12 @@ def source_of(request: dict[str, Any]) -> Source:
         prompt = torch.randint(0, TINY.vocab_size, (count,), generator=generator).tolist()
         if request["draft"] == LookUpDrafter.name:
             prompt = (prompt[:PATTERN] * count)[:count]  # something to look up
-        return Source("a tiny random Llama", TINY, random_state_dict(TINY, request["seed"]), prompt)
+        config = (
+            TINY
+            if request["fuzzy"] is None
+            else tiny_model(request["fuzzy"], MeshPlan.parse(request["mesh"]))
+        )
+        return Source("a tiny random Llama", config, random_state_dict(config, request["seed"]), prompt)
     from ...tokenizer import Tokenizer
     from ...weights import load_state_dict, read_config, resolve_source
 
@@ -208,11 +214,15 @@ def _tree_steps(
     shape = DraftShape.parse(request["tree"], request["draft_length"])
     drafter: TreeDrafter = LookUpDrafter()
     if request["draft"] != LookUpDrafter.name:
-        first = config.with_layers(1)
-        formats = precision_plan(request["precision"], 1, None)
+        # A fuzzy draft is the target itself, so that what it loses is seen alone; else the first layer drafts.
+        first, layers = (config if request["fuzzy"] else config.with_layers(1)), None
+        if (request["fuzzy"] or 1) > 1:
+            layers = LayerParallelPlan.make(first, plan, request["fuzzy"])
+            show(str(layers), flush=True)
+        formats = precision_plan(request["precision"], first.num_hidden_layers, None)
         state = {name: source.state[name] for name in tensor_shapes(first)}
         weights, store = WeightMap(first, state, plan), WeightStore(device, plan)
-        draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity)
+        draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity, fuzzy=layers)
         drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
     generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check)
     expected = reference.prefill([prompt], cache)[0]

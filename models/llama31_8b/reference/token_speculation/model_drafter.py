@@ -20,7 +20,6 @@ from models.llama31_8b.errors import ContextLengthError
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy, SinkAttention
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.token_speculation import fuzzy as strategies
 from models.llama31_8b.reference.token_speculation.draft_verification import DraftVerification
 from models.llama31_8b.reference.token_speculation.drafter import Draft, Drafter
 from models.llama31_8b.reference.token_speculation.tree_shapes import ConfidenceTree, fixed_shape
@@ -31,6 +30,7 @@ from models.llama31_8b.sampling import (
     sample_without_replacement,
     warp_logits,
 )
+from models.llama31_8b.token_speculation import fuzzy as strategies
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.token_speculation.vocabulary import check_vocabularies
