@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 import ttnn
+from loguru import logger
 
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.random_weights import random_state_dict
@@ -85,8 +86,11 @@ def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
         TARGET: step,
         COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=OUTCOME_HEAD),
     }
-    timeline = Timeline(mesh)
-    return {name: _timed(mesh, timeline, run) for name, run in parts.items()}
+    timeline, found = Timeline(mesh), {}
+    for name, run in parts.items():
+        found[name] = _timed(mesh, timeline, run)
+        logger.info("1x{}, {}: {}", plan.tp, name, found[name])
+    return found
 
 
 def _timed(mesh: ttnn.MeshDevice, timeline: Timeline, run: Callable[[], object]) -> dict[str, int]:

@@ -12,7 +12,7 @@ CAPACITY = 64
 def draft_and_calibrate(
     mesh, config, groups, prompt: list[int], drafted: list[int], decided: list[int]
 ) -> dict:
-    """Prefill, fuzzy steps over `drafted`, an exact pass over `decided` at the same positions, and one fuzzy step more.
+    """Prefill, fuzzy steps over `drafted`, and an exact pass over `decided` at the same positions.
 
     Figures of the logits of every fuzzy step against the reference's fuzzy forward, and how far that lies from its
     exact one; of the exact pass's logits, and of all caches after it against a plain pass over prompt and `decided`;
@@ -30,19 +30,14 @@ def draft_and_calibrate(
     model.prefill(prompt, 0, 0, last=False)
     told = {"fuzzy": [], "plan": str(model.groups.plan)}
 
-    def step(token: int, position: int) -> None:
+    for position, token in enumerate(drafted, len(prompt)):
         wanted = reference.forward(torch.tensor([[token]]), cache, layer_groups=groups)[0, 0]
         exact = reference.forward(torch.tensor([[token]]), plain)[0, 0]
         got = read(model.decode(model.step_inputs([token], [position])))[0, 0, 0].float()
         told["fuzzy"].append(figures(got, wanted) | {"exact": figures(wanted, exact)["pcc"]})
-
-    for offset, token in enumerate(drafted):
-        step(token, len(prompt) + offset)
     before = own_cache_figures(model, plain, len(prompt) + len(drafted))
-    for each in (cache, plain):
-        each.truncate([len(prompt)])
+    plain.truncate([len(prompt)])
     wanted = reference.forward(torch.tensor([decided]), plain, logits="all")[0]
-    reference.forward(torch.tensor([decided]), cache, logits="none")
     chain = TokenTree.chain(len(decided))
     inputs = model.tree_inputs(torch.tensor([decided]), [len(prompt)], chain.enter[None], chain.leave[None])
     got = read(model.decode_tree(inputs))[0, 0, : len(decided)].float()
@@ -50,7 +45,6 @@ def draft_and_calibrate(
     length = len(prompt) + len(decided)
     told["cache"] = cache_figures(model, plain, [length])
     told["own"], told["own before"] = own_cache_figures(model, plain, length), before
-    step(drafted[0], length)
     return told
 
 

@@ -14,7 +14,7 @@ from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.tt.layer_parallel import LayerParallelPlan, Stage
 from models.llama31_8b.tt.memory import budget
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
-from models.llama31_8b.tt.precision import precision_plan
+from models.llama31_8b.tt.precision import LayerPrecision, PrecisionError, precision_plan
 from models.llama31_8b.tt.weight_map import WeightMap
 
 DRAFT = preset("llama-3.2-1b")  # 16 layers
@@ -84,6 +84,26 @@ def test_bytes_of_the_chips_own_layers_by_hand():
     )
     assert [made.layers_of(chip) for chip in (0, 3)] == [[1, 4, 8, 12], [7, 11]]
     assert plan(1, 4).extra(formats, 4096).held == plan(4, 1).extra(formats, 4096).held == 0
+
+
+def test_layers_of_one_program_have_one_format():
+    formats = precision_plan("accuracy", 16)
+    mixed = replace(formats, layers={5: LayerPrecision(wo="bfloat16")})
+    with pytest.raises(PrecisionError, match="4 bfloat8_b and bfloat8_b, 5 bfloat8_b and bfloat16"):
+        plan(4, 4).extra(mixed, 4096)
+    assert plan(4, 1).extra(mixed, 4096).held == 0, "layers alone may have their own"
+
+
+def test_a_plan_of_another_model_is_refused_before_any_work(monkeypatch):
+    pytest.importorskip("ttnn")
+    monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
+    from models.llama31_8b.tt.model import TtLlama
+
+    formats = precision_plan("accuracy", 8)
+    with pytest.raises(
+        ValueError, match="of llama-3.2-1b with 16 layers on 1x4, the model is .* with 8 on 1x4"
+    ):
+        TtLlama(None, MeshPlan(1, 4), DRAFT.with_layers(8), formats, None, None, fuzzy=plan(4, 4))
 
 
 @pytest.mark.parametrize(

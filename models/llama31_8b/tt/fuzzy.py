@@ -36,14 +36,7 @@ class ParallelStage:
         users: int, capacity: int, zeroed: bool,
     ) -> None:  # fmt: skip
         config, self.plan, self.layers = plan.config, plan.mesh, stage.layers
-        formats = {precision.of_layer(layer) for layer in stage.layers}
-        kinds = {(of.qkv, of.wo) for of in formats}
-        if len(kinds) > 1:
-            raise ValueError(
-                f"the layers {list(stage.layers)} run as one program, their attentions must have one format: "
-                f"qkv and wo are {sorted(kinds)}"
-            )
-        ((qkv, wo),) = kinds
+        formats = plan.formats(stage, precision)
         name = f"own.{'-'.join(map(str, stage.layers))}"
         chip = MeshPlan(1, stage.share)  # a chip of a stage has the heads of one of a row of `share` chips
         self.norm = RMSNorm(
@@ -51,8 +44,8 @@ class ParallelStage:
         )
         self.attention = Attention(
             mesh, chip, config, 0,
-            store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), qkv, -1),
-            store.put(f"{name}.wo", lambda: weights.own_wo(stage), wo, -2),
+            store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1),
+            store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2),
             rope, attend,
         )  # fmt: skip
         self.cache = KVCache(mesh, chip, config.with_layers(1), precision.kv_cache, users, capacity, zeroed)

@@ -12,7 +12,7 @@ from ..config import LlamaConfig
 from ..token_speculation.fuzzy import check_groups, layer_groups
 from .memory import Budget, budget
 from .mesh import TILE, MeshPlan
-from .precision import PrecisionPlan, bytes_of
+from .precision import LayerPrecision, PrecisionError, PrecisionPlan, bytes_of
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,16 @@ class LayerParallelPlan:
         """All stages of more than one layer: those that hold a second copy."""
         return [stage for group in self.groups for stage in self.stages(group) if not stage.alone]
 
+    def formats(self, stage: Stage, precision: PrecisionPlan) -> LayerPrecision:
+        """Of the attentions of a stage, which run as one program. Raises PrecisionError where they differ."""
+        kinds = {layer: precision.of_layer(layer) for layer in stage.layers}
+        if len({(of.qkv, of.wo) for of in kinds.values()}) > 1:
+            named = ", ".join(f"{layer} {of.qkv} and {of.wo}" for layer, of in kinds.items())
+            raise PrecisionError(
+                f"layers in parallel need one format of qkv and one of wo; of {precision.name}: {named}"
+            )
+        return kinds[stage.layers[0]]
+
     def layers_of(self, chip: int) -> list[int]:
         """Layers whose attention, or part of it, a chip of the row holds beside its tensor-parallel part."""
         places = [stage.place(chip) for stage in self.parallel_stages]
@@ -98,13 +108,14 @@ class LayerParallelPlan:
 
     def extra(self, precision: PrecisionPlan, context: int, users: int = 1) -> Budget:
         """DRAM of one chip beside `budget` of the model; the same on every chip, for one program runs on all: a chip
-        that idles in a stage holds zeros. read_per_step: what a fuzzy step reads more than a sequential one."""
+        that idles in a stage holds zeros. read_per_step: what a fuzzy step reads more than a sequential one. Raises
+        PrecisionError (see `formats`)."""
         config, tp = self.config, self.mesh.tp
         positions = -(-context // TILE) * TILE
         columns = (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim
         weights = norms = kv_cache = read = 0
         for stage in self.parallel_stages:
-            formats = precision.of_layer(stage.layers[0])
+            formats = self.formats(stage, precision)
 
             def layer(chips: int, formats=formats) -> tuple[int, int]:
                 matrices = bytes_of(config.hidden_size * columns // chips, formats.qkv) + bytes_of(
