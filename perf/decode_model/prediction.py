@@ -59,19 +59,11 @@ class Prediction:
         inside = sum(timed.ns + self.gap_ns for layer in self.layers for timed in layer)
         if self.hit_rate is None:
             return self.fixed_ns + inside
-        layers, alone = len(self.layers), AttentionLatency()
-        sender = self.attention_ns + alone.verify_ns
-        guess = attention(
-            self.layers_heads, self.step.config.head_dim, min(2 * CHUNK_SIZE, self.step.context), self.step.users,
-            self.step.formats.kv_cache,
-        )  # fmt: skip
-        receiver = min(sender, self.parameters.ns(guess) + alone.hop_ns)
+        layers = len(self.layers)
+        sender = self.attention_ns + AttentionLatency().verify_ns
+        receiver = guess_ns(self, CHUNK_SIZE, sender)
         rest = inside / layers - self.attention_ns
         return token_latency(self.fixed_ns, rest, None, sender, receiver, layers, self.hit_rate)
-
-    @property
-    def layers_heads(self) -> int:
-        return self.step.config.num_key_value_heads // self.step.mesh.tp
 
     @property
     def tokens_per_s(self) -> float:
@@ -98,6 +90,16 @@ class Prediction:
         if self.gap_ns:
             found["gaps between programs"] = self.gap_ns * self.launches
         return sorted(found.items(), key=lambda item: -item[1])
+
+
+def guess_ns(told: Prediction, chunk_size: int, sender: float) -> float:
+    """Until a receiver has its guess: flash decode of two chunks and a hop, never more than the `sender` takes."""
+    step = told.step
+    guess = attention(
+        step.config.num_key_value_heads // step.mesh.tp, step.config.head_dim, min(2 * chunk_size, step.context),
+        step.users, step.formats.kv_cache,
+    )  # fmt: skip
+    return min(sender, told.parameters.ns(guess) + AttentionLatency().hop_ns)
 
 
 def predict(
