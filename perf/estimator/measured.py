@@ -124,10 +124,11 @@ def table_of(block: Block, chips: int) -> ChipTable:
 
 
 def pair_of(block: Block) -> tuple[float, float]:
-    """Mean (sender's, receiver's) time of attention over the layers of a step of two rows, in ns."""
+    """Mean (sender's, receiver's) time of attention over the layers (of `table_of`) of a step of two rows, in ns."""
     layers: dict[str, list[float]] = {}
+    group = MID if any(row[GROUP] == MID for row in block.rows) else FIRST
     for row in block.rows:
-        if row[LAYER] and _is_attention(row):
+        if row[LAYER] and row[GROUP] == group and _is_attention(row):
             layers.setdefault(row[LAYER], []).append(ns_of(row))
     if not layers or any(len(times) < 2 for times in layers.values()):
         raise NotMeasured(f"{block.name} has no attention of two rows")

@@ -55,6 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="print the configurations and run none")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw what --csv holds")
     parser.add_argument("--measurements", type=new_file, metavar="FILE", help="the groups of --csv as JSON")
+    parser.add_argument(
+        "--against-model",
+        action="store_true",
+        help="decode steps of --csv beside the decode model, by kind of op",
+    )
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="two sweeps' CSV")
     parser.add_argument(
         "--tolerance", type=float, metavar="SHARE", help=f"of --compare, two-sided (default {TOLERANCE:g})"
@@ -72,6 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _compare(parser, options)
         if options.tolerance is not None:
             parser.error("--tolerance is of --compare; without it, it changes nothing")
+        if options.against_model and (options.suite or options.suite_file):
+            parser.error("--against-model is of a --csv that is there; it does not go with a sweep")
         if not (options.suite or options.suite_file):
             return _shown(parser, options)
         return _swept(parser, options)
@@ -147,6 +154,14 @@ def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.csv is None or options.source or options.list or options.only or options.retry_failed:
         parser.error("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
     blocks = read(options.csv)
+    if options.against_model:
+        from perf.sweep.against_model import report as beside
+
+        steps = [b for b in blocks if b.status == PASS and b.options()["family"] == "decode"]
+        if not steps:
+            raise ValueError(f"{options.csv} has no decode step that passed")
+        print("\n\n".join(beside(block) for block in steps))
+        return 0
     print(report([block for block in blocks if block.status == PASS]))
     for block in blocks:
         if block.status != PASS:

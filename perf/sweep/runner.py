@@ -32,7 +32,8 @@ def grid_of(configuration: Configuration) -> str:
     family, get = configuration.family, configuration.get
     if family == "flash_decode" and get("variant") != "stock":
         workers = get("kv_heads") * get("users") * (get("workers") or 1)
-        return f"{workers + 1}x2" if get("variant") == "speculative" else f"{workers}x1"
+        # A member of the pair has two more: one puts results together, one exchanges.
+        return f"{workers + 2}x2" if get("variant") == "speculative" else f"{workers}x1"
     if family == "matmul" and get("layout") == "dram_sharded":
         return "8x8"
     if family == "collective":

@@ -126,6 +126,15 @@ def block_text(outcome: Outcome, first: int) -> str:
     return "".join(lines)
 
 
+def as_block(outcome: Outcome) -> Block:
+    """As it would be read back."""
+    lines = block_text(outcome, 1).splitlines(keepends=True)
+    rows = [
+        row for n, text in enumerate(lines) if (row := _row(Path("memory"), n, text.encode())) is not None
+    ]
+    return Block(rows[0], tuple(rows[1:]))
+
+
 def read(path: Path) -> list[Block]:
     """All complete configurations of a file. Errors: TableError."""
     return [block for block, _ in _blocks(path)]
