@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -146,15 +146,31 @@ def _fidelity(kwargs: dict) -> str | None:
 @contextlib.contextmanager
 def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
     """While `owner.name` runs, now[key] is `value`."""
+    outer: list = []
+
+    def begin() -> None:
+        outer.append(now[key])
+        now[key] = value
+
+    def end() -> None:
+        now[key] = outer.pop()
+
+    with around(owner, name, begin, end):
+        yield
+
+
+@contextlib.contextmanager
+def around(owner, name: str, begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
+    """Inside, each call of `owner.name` has `begin` before and `end` behind it."""
     original = getattr(owner, name)
     own = name in vars(owner)
 
     def call(*args, **kwargs):
-        before, now[key] = now[key], value
+        begin()
         try:
             return original(*args, **kwargs)
         finally:
-            now[key] = before
+            end()
 
     setattr(owner, name, call)
     try:

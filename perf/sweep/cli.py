@@ -16,7 +16,7 @@ from perf.sweep.compare import compare
 from perf.sweep.compare import report as differences
 from perf.sweep.configurations import SOURCES, chosen, from_file, suites
 from perf.sweep.groups import report, table
-from perf.sweep.runner import sweep
+from perf.sweep.runner import sweep, with_tracy
 from perf.sweep.table import PASS, TableError, opened, read
 
 TIMEOUT_S = 1800.0
@@ -50,6 +50,9 @@ def _parser() -> argparse.ArgumentParser:
         default=TIMEOUT_S,
         metavar="S",
         help=f"of a configuration (default {TIMEOUT_S:g})",
+    )
+    parser.add_argument(
+        "--tracy", action="store_true", help="of n150: times by python -m tracy, of a ttnn built with it"
     )
     parser.add_argument("--log", type=new_file, metavar="FILE", help="append what the processes print")
     parser.add_argument("--list", action="store_true", help="print the configurations and run none")
@@ -122,12 +125,14 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return 0
     if options.csv is None or options.source is None:
         parser.error("a sweep needs --csv FILE and --source " + ", ".join(SOURCES))
+    if options.tracy and options.source != "n150":
+        parser.error(f"--tracy is of --source n150, not {options.source}")
     _ready(options.source)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with opened(options.csv, options.retry_failed) as rows:
         sweep(
             configurations, options.source, rows, timeout_s=options.timeout, log=options.log,
-            say=lambda text: print(text, flush=True),
+            say=lambda text: print(text, flush=True), start=with_tracy if options.tracy else None,
         )  # fmt: skip
     names = {configuration.name for configuration in configurations}
     blocks = [b for b in read(options.csv) if b.name in names and b.source == options.source]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perf.sweep import modelled
+from perf.sweep import modelled, tracy_csv
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
 
@@ -66,6 +66,15 @@ def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
     return worker(configuration, answer, "n150"), environment
 
 
+def with_tracy(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
+    """A worker on boards under `python -m tracy`, of a ttnn that was built with it."""
+    _, environment = on_boards(configuration, answer)
+    return tracy_csv.command(
+        worker(configuration, answer, "tracy"), answer.parent / TRACY_FOLDER
+    ), environment
+
+
+TRACY_FOLDER = "tracy"
 STARTS: dict[str, Start] = {"sim": simulated, "n150": on_boards}
 
 
@@ -129,6 +138,11 @@ def _measured(
                 whole.write(f"=== {name}\n{text}\n")
         if answer.exists():  # a device that hangs when it is closed has been measured all the same
             told = json.loads(answer.read_text())
+            if start is with_tracy and told["status"] == PASS:
+                try:
+                    told["rows"] = tracy_csv.rows(Path(folder) / TRACY_FOLDER, configuration)
+                except ValueError as error:
+                    return Outcome(name, source, FAILED, f"{error}{_last_words(text)}")
             return Outcome(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])
         why = f"no answer within {timeout_s:g} s" if ended is None else _ending(ended)
         return Outcome(

@@ -8,12 +8,15 @@ import json
 import sys
 from pathlib import Path
 
+from perf.sweep import tracy_csv
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, NOT_RUN, PASS
 
+TRACY = "tracy"
+
 
 def main(arguments: list[str]) -> int:
-    """[answer file, source, JSON of [family, options]]."""
+    """[answer file, source or TRACY, JSON of [family, options]]."""
     import ttnn
 
     from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
@@ -33,8 +36,13 @@ def main(arguments: list[str]) -> int:
     plan = configuration.mesh
     mesh = plan.open(**opening)
     try:
-        timer = simulated_timer(mesh) if source == "sim" else realtime_timer(mesh)
-        rows = measure(mesh, build(mesh, configuration), timer, configuration)
+        launch = build(mesh, configuration)
+        if source == TRACY:
+            tracy_csv.run(launch)
+            rows = []  # the parent reads them when Tracy has written its report
+        else:
+            timer = simulated_timer(mesh) if source == "sim" else realtime_timer(mesh)
+            rows = measure(mesh, launch, timer, configuration)
         outcome = {"status": PASS, "reason": "", "rows": rows}
     except (ValueError, NoProfiler) as error:  # refused
         outcome = {"status": NOT_RUN, "reason": f"{type(error).__name__}: {error}", "rows": []}
