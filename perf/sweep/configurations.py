@@ -202,7 +202,7 @@ def _model_matmuls(tp: int) -> list[Configuration]:
 
 def _cores(role: str, tp: int) -> int:
     """Of the activation: Llama 3.1 8B's plan of tt_transformers."""
-    return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 32}[role]
+    return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
 
 
 def suites() -> dict[str, list[Configuration]]:

@@ -22,7 +22,7 @@ def group_of(layer: int | None, layers_begun: bool) -> str:
 
 
 def ns_of(row: dict[str, str]) -> float:
-    """A program's kernel time."""
+    """What a program adds to a chip's time: its kernels' duration."""
     return float(row[KERNEL_NS] or row[FIRMWARE_NS])
 
 

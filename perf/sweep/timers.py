@@ -185,8 +185,11 @@ def rows_of(
             group = launch.group if launch.model is None else group_of(layer, begun)
             row = _row(ran, label, launch, configuration, workers)
             row |= {"DEVICE ID": chip, GROUP: group, LAYER: layer}
-            row[GAP_NS] = None if end is None else ran.start - end
-            end = ran.end
+            # Cores that the program before does not use have their go message early, and wait for it: what a program
+            # adds begins where those before it end.
+            row[KERNEL_NS] = ran.end - min(max(ran.start, ran.start if end is None else end), ran.end)
+            row[GAP_NS] = None if end is None else max(0.0, ran.start - end)
+            end = ran.end if end is None else max(end, ran.end)
             found.append(row)
     return found
 
@@ -203,9 +206,8 @@ def _row(
         "AVAILABLE WORKER CORE COUNT": workers,
         "DEVICE FW START CYCLE": ran.start,
         "DEVICE FW END CYCLE": ran.end,
-        # From the go message to the last core's end: launch included. Neither source has kernels apart.
+        # From the first go message to the last core's end: launch included. Neither source has kernels apart.
         FIRMWARE_NS: took,
-        KERNEL_NS: took,
         ROLE: (label.part or label.name) if label else None,
     }
     if label is not None:

@@ -16,7 +16,19 @@ from perf.sweep import runner, tracy_csv
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
 from perf.sweep.launch import Launch
-from perf.sweep.table import FAILED, GAP_NS, GROUP, KERNEL_NS, LAYER, PASS, ROLE, Outcome, as_block, opened
+from perf.sweep.table import (
+    FAILED,
+    FIRMWARE_NS,
+    GAP_NS,
+    GROUP,
+    KERNEL_NS,
+    LAYER,
+    PASS,
+    ROLE,
+    Outcome,
+    as_block,
+    opened,
+)
 from perf.sweep.timers import NoProfiler, Ran, attributes, by_chip, op_code, plain, realtime_timer, rows_of
 
 X = Tensor((1, 1, 1, 64), (1, 1, 32, 64), "BFLOAT16", "TILE", "L1_WIDTH_SHARDED")
@@ -64,6 +76,21 @@ def test_programs_get_the_names_of_their_calls():
     assert rows[3][ROLE] == "attention" and rows[3][LAYER] == 1
     with pytest.raises(NoProfiler, match="no program was seen"):
         rows_of([[]], found, launch, Configuration.make("decode"), 64)
+
+
+def test_a_program_counts_from_the_end_of_those_before_it():
+    """Its first cores wait there while others are still at work; all of it then adds up to the chip's time."""
+    found = labels(*(Label(n, "add", None, None) for n in range(4)))
+    chip = [Ran(0, 0, 100, 1), Ran(1, 40, 130, 1), Ran(2, 50, 120, 1), Ran(3, 150, 160, 1)]
+    rows = rows_of([chip], found, Launch(run=lambda: None), Configuration.make("gate"), 1)
+    assert [row[KERNEL_NS] for row in rows] == [100, 30, 0, 10] and [row[FIRMWARE_NS] for row in rows] == [
+        100,
+        90,
+        70,
+        10,
+    ]
+    assert [row[GAP_NS] for row in rows] == [None, 0, 0, 20]
+    assert sum(row[KERNEL_NS] + (row[GAP_NS] or 0) for row in rows) == 160
 
 
 def test_layers_are_grouped_and_ops_are_not():
@@ -196,7 +223,8 @@ def test_signposts_of_a_run(monkeypatch):
 
 def test_a_wheel_without_tracy_says_so(tmp_path, monkeypatch):
     """The stock wheel's own `python -m tracy`."""
-    monkeypatch.setattr(runner, "on_boards", lambda configuration, answer: ([], dict(os.environ)))
+    home = {"TT_METAL_HOME": str(tmp_path)}  # where the wheel's tracy makes folders when it is imported
+    monkeypatch.setattr(runner, "on_boards", lambda configuration, answer: ([], os.environ | home))
     with opened(tmp_path / "a.csv") as table:
         (found,) = runner.sweep(
             [Configuration.make("gate")],
