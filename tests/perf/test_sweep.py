@@ -111,6 +111,8 @@ def test_suites_hold_what_they_should():
     }
     tiny = {c.family: grid_of(c) for c in named["tiny"]}
     assert tiny["gate"] == tiny["matmul"] == tiny["tree_attention"] == "1x1" and tiny["collective"] == "4x2"
+    flash = product("flash_decode", variant=["exact", "speculative"], heads=4, kv_heads=1, workers=[1, 3])
+    assert [grid_of(c) for c in flash] == ["1x1", "4x1", "4x2", "8x2"]
 
 
 def test_suites_from_a_file(tmp_path):
