@@ -9,9 +9,8 @@ threshold a layer. `measure` is the only entry; perf/bench_alspec.py starts it a
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -26,7 +25,8 @@ from models.llama31_8b.tt.precision import precision_plan
 from models.llama31_8b.tt.speculation import AttentionSpeculation
 from models.llama31_8b.tt.weight_map import WeightMap
 from models.llama31_8b.tt.weight_store import WeightStore
-from perf.alspec_programs import ATTENTION, EXCHANGE, GATE, hit_pattern
+from perf.alspec_programs import hit_pattern
+from perf.launch_labels import Labels
 from runtime_patches.timeline import Timeline
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 
@@ -108,7 +108,7 @@ def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
         mesh, plan, config, precision_plan("bfloat16", shape.layers), weights, WeightStore(mesh, plan),
         capacity=capacity, attend=speculation or exact,
     )  # fmt: skip
-    _fill(model, seed)
+    fill(model, seed)
     timeline = Timeline(mesh)
     found = {"exact": _step(model, exact, timeline, shape)}
     if speculation is None:
@@ -126,7 +126,7 @@ def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
     return found
 
 
-def _fill(model: TtLlama, seed: int) -> None:
+def fill(model: TtLlama, seed: int) -> None:
     """Random keys and values in the whole cache, the same on both rows."""
     generator = torch.Generator().manual_seed(seed)
     for tensors in (model.cache.keys, model.cache.values):
@@ -146,9 +146,9 @@ def _step(model: TtLlama, attend: DecodeAttention, timeline: Timeline, shape: Sh
         layer.attention.attend = attend
     inputs = model.step_inputs([5], [shape.context - 1])
     model.decode(inputs, whole=False)
-    labels: list[tuple[int, str, int | None]] = []
+    labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
-    with _labelled(model, labels):
+    with labels.of_model(model):
         model.decode(inputs, whole=False)
     ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
     timeline.start()
@@ -158,65 +158,12 @@ def _step(model: TtLlama, attend: DecodeAttention, timeline: Timeline, shape: Sh
     return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
 
 
-def _named(span: dict, labels: Sequence[tuple[int, str, int | None]]) -> dict:
+def _named(span: dict, labels: Labels) -> dict:
     """A span with the name and layer of the launch it belongs to."""
-    number = span.pop("number")
-    before = [label for label in labels if label[0] <= number]
-    name, layer = before[-1][1:] if before else ("other", None)
-    return {"name": name, "layer": layer, "number": number} | span
-
-
-@contextlib.contextmanager
-def _labelled(model: TtLlama, labels: list) -> Iterator[None]:
-    """Note the number of the next program at every op, with the op's name and layer."""
-    from ttnn import decorators
-
-    originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
-    now: dict = {"layer": None, "part": None}
-
-    def noting(original):
-        def call(self, *args, **kwargs):
-            name = self.python_fully_qualified_name.rpartition(".")[2]
-            labels.append((ttnn._ttnn.get_device_operation_id(), now["part"] or name, now["layer"]))
-            return original(self, *args, **kwargs)
-
-        return call
-
-    with contextlib.ExitStack() as stack:
-        for kind, original in originals.items():
-            stack.callback(setattr, kind, "__call__", original)
-            kind.__call__ = noting(original)
-        for index, layer in enumerate(model.layers):
-            for part in ("before_attention", "attended", "after_attention"):
-                stack.enter_context(_within(layer, part, now, "layer", index))
-        attend = model.attend
-        stack.enter_context(_within(type(attend), "__call__", now, "part", ATTENTION))
-        if isinstance(attend, AttentionSpeculation):
-            stack.enter_context(_within(attend, "exchange", now, "part", EXCHANGE))
-            from tt_kernels.compute_gate import op as gate
-
-            stack.enter_context(_within(gate, "_launch", now, "part", GATE))
-        yield
-
-
-@contextlib.contextmanager
-def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
-    """While `owner.name` runs, now[key] is `value`."""
-    original = getattr(owner, name)
-    own = name in vars(owner)
-
-    def call(*args, **kwargs):
-        before, now[key] = now[key], value
-        try:
-            return original(*args, **kwargs)
-        finally:
-            now[key] = before
-
-    setattr(owner, name, call)
-    try:
-        yield
-    finally:
-        if own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
+    label = labels.of(span["number"])
+    found = (
+        {"name": "other", "layer": None}
+        if label is None
+        else {"name": label.part or label.name, "layer": label.layer}
+    )
+    return found | span

@@ -123,9 +123,9 @@ def _ways(device, users: int, drafted: int, vocab: int, cores: int | None):
     rejected = target.scatter(-1, following, torch.tensor(-30.0).bfloat16().expand_as(following))
     moved = bytes_moved(users, drafted, vocab)
     for name, logits, uniform in (("accepted", target, 2**30), ("rejected", rejected, 2**32 - 1)):
-        inputs = _inputs(device, tokens, logits, draft, uniform) | {"cores_a_user": cores}
+        inputs = sampling_inputs(device, tokens, logits, draft, uniform) | {"cores_a_user": cores}
         for op in TARGETS:
-            yield f"{op}, {name}", _op(op, inputs), moved[f"{op}, {name}"]
+            yield f"{op}, {name}", verification(op, inputs), moved[f"{op}, {name}"]
         del inputs
     yield "stock", _stock(device, tokens, target, draft), None
 
@@ -136,7 +136,7 @@ def _upload(device, values, dtype: str, layout: str = "TILE_LAYOUT"):
     return ttnn.from_torch(values, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device)
 
 
-def _inputs(device, tokens, target, draft, uniform: int) -> dict:
+def sampling_inputs(device, tokens, target, draft, uniform: int) -> dict:
     import torch
 
     users, nodes = tokens.shape
@@ -152,7 +152,7 @@ def _inputs(device, tokens, target, draft, uniform: int) -> dict:
     return held | {name: _upload(device, values, "bfloat16") for name, values in logits.items()}
 
 
-def _op(name: str, inputs: dict):
+def verification(name: str, inputs: dict):
     from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
 
     op = {"exact": speculative_sampling, "sigmoid": lossy_sigmoid_sampling}[name]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from perf.estimator.latency import (
     estimate,
     project_h100,
 )
-from perf.estimator.tables import CHIP_COUNTS, LAYERS, h100_table, measured_hit_rate
+from perf.estimator.tables import CHIP_COUNTS, LAYERS, ChipTable, chip_table, h100_table, measured_hit_rate
 from perf.files import new_file
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
@@ -74,18 +75,29 @@ def _parser() -> argparse.ArgumentParser:
         description="Decode latency and tokens/s/user of Llama 3.1 8B on N150 chips, tensor parallelism (TP) "
         "against attention-level speculation (SP+TP), after appendix F of the ALSpec paper.",
     )
-    parser.add_argument("--context", type=_context, nargs="+", default=FIGURE_CONTEXTS, metavar="K")
+    parser.add_argument("--context", type=_context, nargs="+", metavar="K")
     parser.add_argument(
         "--hit-rate", type=_hit_rate, nargs="+", default=None, metavar="R", help="0.875 or 87.5%%"
     )
-    parser.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
+    parser.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS)
     parser.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=256, help="S (default 256)")
     parser.add_argument("--task", help="use the hit rate the paper measured for this task (tables 1 and 2)")
     parser.add_argument("--threshold", type=float, help=f"lambda for --task (default {THRESHOLD:.2f})")
-    parser.add_argument(
-        "--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9, help="a chip's DRAM rate"
-    )
+    parser.add_argument("--dram-gb-per-s", type=float, help="a chip's DRAM rate (default 288)")
     parser.add_argument("--head-gb-per-s", type=float, help="rate of one KV head (default: fitted)")
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        metavar="CSV",
+        help="a sweep's decode steps (python -m perf.sweep) for the paper's tables",
+    )
+    parser.add_argument(
+        "--measured-only",
+        nargs="+",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="of --measured: plan=, precision=, source=",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--plot", type=_plot_path, metavar="FILE", help="save the scaling plot (figure 7)")
     return parser
@@ -159,14 +171,44 @@ def h100_projections() -> list[dict[str, float]]:
     ]
 
 
-def _estimates(args: argparse.Namespace, attention: AttentionLatency) -> list[Estimate]:
+Tables = Callable[[int], ChipTable]
+
+
+def _estimates(args: argparse.Namespace, attention: AttentionLatency, tables: Tables) -> list[Estimate]:
     points = []
     for context in args.context:
         for chips in args.chips:
-            points.append(estimate(context, None, chips, "tp", args.chunk_size, attention))
+            points.append(estimate(context, None, chips, "tp", args.chunk_size, attention, tables))
             for rate in args.hit_rate if chips > 1 else ():
-                points.append(estimate(context, rate, chips, "sp+tp", args.chunk_size, attention))
+                points.append(estimate(context, rate, chips, "sp+tp", args.chunk_size, attention, tables))
     return points
+
+
+def _sources(args: argparse.Namespace) -> tuple[AttentionLatency, Tables, tuple[int, ...], tuple[int, ...]]:
+    """The attention's model, the op tables, and the contexts and chips that are shown unless others are asked for.
+
+    Errors: ValueError (NotMeasured, TableError) for a sweep that holds too little, or options that change nothing."""
+    dram, head = args.dram_gb_per_s, args.head_gb_per_s
+    if args.measured is None:
+        if args.measured_only:
+            raise ValueError("--measured-only is of --measured; without it, it changes nothing")
+        model = AttentionLatency(
+            dram_bytes_per_s=DRAM_BYTES_PER_S if dram is None else dram * 1e9,
+            head_bytes_per_s=None if head is None else head * 1e9,
+        )
+        return model, chip_table, FIGURE_CONTEXTS, CHIP_COUNTS
+    if dram is not None or head is not None:
+        raise ValueError("--dram-gb-per-s and --head-gb-per-s are of the model that --measured replaces")
+    from perf.estimator.measured import MeasuredAttention, load
+
+    sweep = load(args.measured, args.measured_only)
+    chips = tuple(
+        count for count in CHIP_COUNTS if count in sweep.tables and (count == 1 or count // 2 in sweep.tables)
+    )
+    swept = [[at for at, _ in points] for points in sweep.flash_decode.values()]
+    first, last = max(min(of) for of in swept), min(max(of) for of in swept)
+    contexts = tuple(at for at in FIGURE_CONTEXTS if first <= at <= last)
+    return MeasuredAttention(sweep=sweep), sweep.table, contexts or (first,), chips
 
 
 def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[Estimate]) -> str:
@@ -183,6 +225,8 @@ def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[
             lines.append(f"  {chips:5d} {''.join(_cell(point, row[0]) for point in row)}".rstrip())
     lines += ["", "assumptions"]
     lines += [f"  - {line}" for line in attention.assumptions()]
+    if args.measured is not None:
+        return "\n".join(lines)
     lines += ["", "the paper's own statements beside the model (which is not fitted to them)"]
     for claim in paper_claims(attention, args.chunk_size):
         stated = f"{claim['paper']:.2f}x" if claim["paper"] else "-"
@@ -230,8 +274,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     try:
-        head_rate = None if args.head_gb_per_s is None else args.head_gb_per_s * 1e9
-        attention = AttentionLatency(dram_bytes_per_s=args.dram_gb_per_s * 1e9, head_bytes_per_s=head_rate)
+        attention, tables, contexts, chips = _sources(args)
         rates = list(args.hit_rate or ([] if args.task else FIGURE_HIT_RATES))
         if args.task:
             threshold = THRESHOLD if args.threshold is None else args.threshold
@@ -239,10 +282,11 @@ def main(argv: list[str] | None = None) -> int:
         elif args.threshold is not None:
             raise ValueError("--threshold chooses a hit rate of --task; without --task it changes nothing")
         args.hit_rate = sorted(set(rates))
-        args.context, args.chips = sorted(set(args.context)), sorted(set(args.chips))
+        args.context = sorted(set(args.context or contexts))
+        args.chips = sorted(set(args.chips or chips))
+        points = _estimates(args, attention, tables)
     except ValueError as error:
         parser.error(str(error))
-    points = _estimates(args, attention)
     plot = None
     if args.plot is not None:
         from perf.estimator.plot import save_scaling_plot
@@ -258,12 +302,15 @@ def main(argv: list[str] | None = None) -> int:
             "attention_model": attention.to_dict(),
             "assumptions": attention.assumptions(),
             "estimates": [point.to_dict() for point in points],
-            "paper_claims": paper_claims(attention, args.chunk_size),
-            "published_64k": [asdict(check) for check in published_checks(attention)],
-            "h100_projection": h100_projections(),
-            "h100_assumptions": H100_ASSUMPTIONS,
             "plot": None if plot is None else str(plot),
         }
+        if args.measured is None:
+            report |= {
+                "paper_claims": paper_claims(attention, args.chunk_size),
+                "published_64k": [asdict(check) for check in published_checks(attention)],
+                "h100_projection": h100_projections(),
+                "h100_assumptions": H100_ASSUMPTIONS,
+            }
         return _print(json.dumps(report, indent=2))
     text = _report(args, attention, points)
     return _print(text if plot is None else f"{text}\n\nscaling plot: {plot}")

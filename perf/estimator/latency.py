@@ -9,10 +9,11 @@ flash decode beyond the one context the paper prints. `python -m perf.estimator 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from perf.estimator.attention_latency import AttentionLatency
-from perf.estimator.tables import CHIP_COUNTS, LAYERS, H100Row, chip_table
+from perf.estimator.tables import CHIP_COUNTS, LAYERS, ChipTable, H100Row, chip_table
 
 MIN_CONTEXT = 1024
 MAX_CONTEXT = 131072
@@ -130,13 +131,14 @@ def estimate(
     mode: str,
     chunk_size: int = 256,
     attention: AttentionLatency | None = None,
+    tables: Callable[[int], ChipTable] = chip_table,
 ) -> Estimate:
     """Estimate one decoded token of Llama 3.1 8B, batch 1.
 
     context: cached positions, MIN_CONTEXT..MAX_CONTEXT (1K = 1024). hit_rate: 0..1, needed by "sp+tp" and
     unused by "tp". chips: 1, 2, 4 or 8 N150; mode "tp" (all chips one group) or "sp+tp" (two groups of chips
     / 2, so 2 chips at least). chunk_size: S, 128, 256 or 512. attention: other parameters of the attention
-    model. ValueError names any of these that is out of range.
+    model. tables: an op table by chips, by default the paper's. ValueError names any of these that is out of range.
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
@@ -153,7 +155,7 @@ def estimate(
     if speculative or hit_rate is not None:
         check_hit_rate(hit_rate)
     tp_chips = chips // 2 if speculative else chips
-    table = chip_table(tp_chips)
+    table = tables(tp_chips)
     fd = attention.flash_decode_ns(context, tp_chips)
     sender = attention.sender_ns(context, tp_chips) if speculative else None
     receiver = attention.receiver_ns(context, tp_chips, chunk_size) if speculative else None

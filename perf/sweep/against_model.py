@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A measured decode step beside the decode model's, by kind of op, and beside what DRAM allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from models.llama31_8b.tt.memory import DRAM_BYTES_PER_S
+from perf.decode_model.plans import Step
+from perf.sweep import modelled
+from perf.sweep.configurations import FAMILIES, Configuration
+from perf.sweep.groups import FIRST, GROUPS, MID, layers_in, merged, ns_of
+from perf.sweep.table import GROUP, LAYER, PASS, ROLE, Block, Outcome, as_block
+
+# Op codes of either naming, the first that matches; attention is known by its role.
+KINDS = {
+    "collective": "AllGather|ReduceScatter|AllReduce",
+    "matmul": "Matmul",
+    "norm": "LayerNorm|RmsNorm",
+    "rotation": "RotaryEmbedding",
+    "cache": "UpdateCache",
+    "heads": "CreateHeads|CreateQKVHeads|ConcatHeads|CreateQkvHeads",
+    "attention": "ScaledDotProduct|SdpaDecode|FlashDecode",
+    "addition and product": "Binary",
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """ns of a group's layer. floor: reading the kind's weights and cache at the specified rate."""
+
+    group: str
+    kind: str
+    measured: float
+    modelled: float
+    floor: float
+
+    @property
+    def ratio(self) -> float:
+        return self.measured / self.modelled if self.modelled else float("inf")
+
+
+def configuration_of(block: Block) -> Configuration:
+    """From its name. Errors: ValueError for one of another version."""
+    options = block.options()
+    family = options.pop("family")
+    known = FAMILIES.get(family, {})
+    typed = {
+        name: int(value) if isinstance(known.get(name), int) else value for name, value in options.items()
+    }
+    return Configuration.make(family, **typed)
+
+
+def kind_of(row: Mapping[str, str]) -> str:
+    if row[ROLE] == "attention":
+        return "attention"
+    code = row["OP CODE"]
+    return next((kind for kind, pattern in KINDS.items() if re.search(pattern, code)), "everything else")
+
+
+def against_model(block: Block) -> list[Kind]:
+    """By group and kind, in the model's plan of the same name. Errors: ValueError for what is no passed decode step, or
+    one that the model does not know."""
+    configuration = configuration_of(block)
+    if configuration.family != "decode" or block.status != PASS:
+        raise ValueError(f"{block.name} is no decode step that passed ({block.status})")
+    other = as_block(Outcome(block.name, "model", PASS, "", modelled.rows(configuration)))
+    measured, told, floors = sums(block), sums(other), _floors(configuration)
+    return [
+        Kind(*key, measured.get(key, 0.0), told.get(key, 0.0), floors.get(key, 0.0))
+        for key in dict.fromkeys([*told, *measured])
+    ]
+
+
+def sums(block: Block) -> dict[tuple[str, str], float]:
+    """ns of a layer by (group, kind); the programs before the first layer are of decoder-first."""
+    found: dict[tuple[str, str], float] = {}
+    for row in merged(block):
+        key = (row[GROUP], kind_of(row))
+        found[key] = found.get(key, 0.0) + ns_of(row) / layers_in(block, row[GROUP])
+    return dict(sorted(found.items(), key=lambda item: (GROUPS.index(item[0][0]), -item[1])))
+
+
+def _floors(c: Configuration) -> dict[tuple[str, str], float]:
+    step = Step(c.mesh, c["context"], c["users"], c["plan"], c["precision"])
+    parts = [(FIRST, step.layer(0)), (MID, step.layer(1)), (GROUPS[2], step.after())]
+    found: dict[tuple[str, str], float] = {}
+    for group, ops in parts:
+        for op in ops:
+            key = (group, kind_of({ROLE: op.role, "OP CODE": op.name, LAYER: ""}))
+            found[key] = found.get(key, 0.0) + op.dram_bytes / DRAM_BYTES_PER_S * 1e9
+    return found
+
+
+def report(block: Block) -> str:
+    lines = [
+        f"{block.name}: {block.source} beside the decode model, us of a layer",
+        f"{'':32}{'measured':>10}{'model':>10}{'ratio':>8}{'DRAM floor':>12}",
+    ]
+    for kind in against_model(block):
+        lines.append(
+            f"{f'{kind.group} {kind.kind}':32}{kind.measured / 1000:10.1f}{kind.modelled / 1000:10.1f}"
+            f"{kind.ratio:8.2f}{kind.floor / 1000:12.1f}"
+        )
+    return "\n".join(lines)

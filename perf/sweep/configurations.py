@@ -1,0 +1,244 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a sweep runs: families of ops with their options, cross products of them, and the built-in suites."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from models.llama31_8b.tt.mesh import MeshPlan
+from models.llama31_8b.tt.precision import PLANS as PRECISIONS
+from models.llama31_8b.tt.precision import TILE_BYTES
+from perf.decode_model.plans import PLANS
+
+SOURCES = ("n150", "sim", "model")
+MOST = 10_000  # configurations of a sweep, as in tt-metal's sweep framework
+Value = int | str
+
+# Every option with its default (Llama 3.1 8B's shape), and the values that are allowed where they are few.
+FAMILIES: dict[str, dict[str, Value]] = {
+    "matmul": {"role": "wo", "k": 4096, "n": 4096, "m": 1, "dtype": "bfloat8_b", "layout": "dram_sharded", "cores": 32},
+    "flash_decode": {
+        "variant": "exact", "context": 1024, "chunk_size": 128, "heads": 32, "kv_heads": 8, "head_dim": 128,
+        "users": 1, "workers": 0, "dtype": "bfloat8_b",
+    },
+    "tree_attention": {
+        "context": 1024, "nodes": 16, "heads": 32, "kv_heads": 8, "head_dim": 128, "workers": 0, "dtype": "bfloat8_b"
+    },
+    "exchange": {"mesh": "2x1", "columns": 4096},
+    "gate": {"part": "close"},
+    "collective": {"op": "all_gather", "mesh": "1x2", "columns": 4096},
+    "sampling": {"method": "argmax", "vocab": 128256, "drafted": 3, "users": 1},
+    "decode": {
+        "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "simple",
+        "precision": "performance", "layers": 2, "model": "llama-3.1-8b",
+    },
+}  # fmt: skip
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "matmul.dtype": tuple(TILE_BYTES),
+    "matmul.layout": ("dram_sharded", "interleaved"),
+    "flash_decode.variant": ("stock", "exact", "speculative"),
+    "flash_decode.dtype": ("bfloat16", "bfloat8_b"),
+    "tree_attention.dtype": ("bfloat16", "bfloat8_b"),
+    "gate.part": ("close", "skipped", "open"),
+    "collective.op": ("all_gather", "reduce_scatter", "all_reduce"),
+    "sampling.method": ("argmax", "topk", "exact", "sigmoid"),
+    "decode.attention": ("stock", "exact", "speculative"),
+    "decode.plan": PLANS,
+    "decode.precision": PRECISIONS,
+    "decode.model": ("llama-3.1-8b", "tiny"),
+}
+AT_LEAST_ZERO = ("workers", "drafted")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A family and all of its options. Two with the same name are the same."""
+
+    family: str
+    options: tuple[tuple[str, Value], ...]
+
+    @classmethod
+    def make(cls, family: str, **options: Value) -> Configuration:
+        """With the family's defaults. Errors: ValueError, with the value and what is allowed."""
+        if family not in FAMILIES:
+            raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
+        known = FAMILIES[family]
+        if unknown := sorted(set(options) - set(known)):
+            raise ValueError(f"{family} has no option {unknown[0]!r}: {', '.join(known)}")
+        chosen = known | options
+        for name, value in chosen.items():
+            _check(family, name, value, known[name])
+        return cls(family, tuple(chosen.items()))
+
+    @property
+    def name(self) -> str:
+        return " ".join([self.family, *(f"{key}={value}" for key, value in self.options)])
+
+    def __getitem__(self, option: str) -> Any:
+        return dict(self.options)[option]
+
+    def get(self, option: str, default: Any = None) -> Any:
+        return dict(self.options).get(option, default)
+
+    @property
+    def mesh(self) -> MeshPlan:
+        """One chip for an op without a mesh."""
+        return MeshPlan.parse(self.get("mesh", "1x1"))
+
+
+def _check(family: str, name: str, value: Any, default: Value) -> None:
+    where = f"{family}.{name}"
+    if type(value) is not type(default):
+        raise ValueError(f"{where} must be {type(default).__name__}, got {value!r}")
+    if isinstance(value, int):
+        least = 0 if name in AT_LEAST_ZERO else 1
+        if value < least:
+            raise ValueError(f"{where} must be at least {least}, got {value}")
+    elif where in ALLOWED and value not in ALLOWED[where]:
+        raise ValueError(f"{where} must be one of {', '.join(ALLOWED[where])}, got {value!r}")
+    elif name == "mesh":
+        MeshPlan.parse(value)
+    elif any(sign in value for sign in ",;=\n "):
+        raise ValueError(f"{where} must be one word, got {value!r}")
+
+
+def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:
+    """Every combination of options given as lists."""
+    names = list(options)
+    lists = [list(v) if isinstance(v, (list, tuple)) else [v] for v in options.values()]
+    return [
+        Configuration.make(family, **dict(zip(names, values, strict=True)))
+        for values in itertools.product(*lists)
+    ]
+
+
+def from_file(path: Path) -> list[Configuration]:
+    """A YAML file: a mapping of families to lists of mappings, option to value or list of values.
+
+    Errors: ValueError with the entry."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(data, dict) or not all(isinstance(entries, list) for entries in data.values()):
+        raise ValueError(f"{path} must map families ({', '.join(FAMILIES)}) to lists of options")
+    found = []
+    for family, entries in data.items():
+        for entry in entries:
+            if not isinstance(entry, Mapping):
+                raise ValueError(f"{path}: {family} holds {entry!r}, not a mapping of options")
+            found += product(str(family), **{str(key): value for key, value in entry.items()})
+    return unique(found)
+
+
+def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
+    """In their order, each once. Errors: ValueError for none, or too many."""
+    found = list(dict.fromkeys(configurations))
+    if not found:
+        raise ValueError("no configuration: the suite is empty, or no filter matches")
+    if len(found) > MOST:
+        raise ValueError(f"{len(found)} configurations, of which a sweep has at most {MOST}")
+    return found
+
+
+def chosen(configurations: Sequence[Configuration], filters: Sequence[str]) -> list[Configuration]:
+    """Those which every filter matches: a family, or option=value, option<=number or option>=number.
+
+    Errors: ValueError for a filter that no family has an option for."""
+    for text in filters:
+        name = text.split("=")[0].rstrip("<>")
+        if text not in FAMILIES and ("=" not in text or not any(name in f for f in FAMILIES.values())):
+            options = sorted({option for family in FAMILIES.values() for option in family})
+            raise ValueError(f"cannot read the filter {text!r}: a family ({', '.join(FAMILIES)}) or "
+                             f"option=value, <= or >= of {', '.join(options)}")  # fmt: skip
+    return unique(c for c in configurations if all(_matches(c, text) for text in filters))
+
+
+def _matches(configuration: Configuration, text: str) -> bool:
+    if text in FAMILIES:
+        return configuration.family == text
+    for sign in ("<=", ">=", "="):
+        name, found, wanted = text.partition(sign)
+        if found:
+            value = configuration.get(name)
+            if sign == "=":
+                return value is not None and str(value) == wanted
+            if not isinstance(value, int):
+                return False
+            return value <= int(wanted) if sign == "<=" else value >= int(wanted)
+    return False
+
+
+def _model_matmuls(tp: int) -> list[Configuration]:
+    hidden, ffn, vocab = 4096, 14336 // tp, 128256 // tp
+    shapes = {
+        "qkv": (hidden, 6144 // tp, "bfloat8_b"),
+        "wo": (hidden // tp, hidden, "bfloat8_b"),
+        "ff1": (hidden, ffn, "bfloat4_b"),
+        "ff2": (ffn, hidden, "bfloat8_b"),
+        "lm_head": (hidden, min(vocab, 32064), "bfloat8_b"),
+    }
+    return [
+        c
+        for role, (k, n, dtype) in shapes.items()
+        for c in product(
+            "matmul",
+            role=role,
+            k=k,
+            n=n,
+            dtype=dtype,
+            layout=["dram_sharded", "interleaved"],
+            cores=_cores(role, tp),
+        )
+    ]
+
+
+def _cores(role: str, tp: int) -> int:
+    """Of the activation: Llama 3.1 8B's plan of tt_transformers."""
+    return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
+
+
+def suites() -> dict[str, list[Configuration]]:
+    """By name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated chips."""
+    contexts = [1024, 4096, 32768, 131072]
+    ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
+    ops += product(
+        "flash_decode", variant=["stock", "exact", "speculative"], context=contexts, chunk_size=[128, 256]
+    )
+    ops += product("flash_decode", variant=["stock", "exact"], context=1024, users=[4, 8])
+    ops += product("tree_attention", context=[1024, 4096], nodes=[4, 16, 64])
+    ops += product("exchange", mesh=["2x1", "2x2", "2x4"])
+    ops += product("gate", part=["close", "skipped", "open"])
+    ops += product(
+        "collective", op=["all_gather", "reduce_scatter", "all_reduce"], mesh=["1x2", "1x4", "1x8"]
+    )
+    ops += product("sampling", method=["argmax", "topk", "exact", "sigmoid"])
+    decode = product("decode", mesh=["1x1", "1x2", "1x4", "1x8"], context=contexts,
+                     plan=["simple", "fast", "paper"])  # fmt: skip
+    decode += product("decode", mesh="1x1", users=[8, 32])
+    decode += product("decode", mesh=["2x1", "2x2", "2x4"], attention="speculative", context=contexts,
+                      chunk_size=[128, 256])  # fmt: skip
+    tiny = product("matmul", k=64, n=[64, 128], dtype="bfloat16", layout="interleaved", cores=1)
+    tiny += product(
+        "flash_decode", variant=["stock", "exact", "speculative"], context=[128, 256], chunk_size=32, heads=4,
+        kv_heads=1, head_dim=64, workers=1, dtype="bfloat16",
+    )  # fmt: skip
+    tiny += product(
+        "tree_attention", context=128, nodes=4, heads=4, kv_heads=1, head_dim=64, workers=1, dtype="bfloat16"
+    )
+    tiny += product("gate", part=["close", "skipped", "open"])
+    tiny += product("collective", mesh="1x2", columns=64)
+    tiny += product("exchange", mesh="2x1", columns=32)
+    tiny += product("sampling", method=["argmax", "exact", "sigmoid"], vocab=1024, drafted=1)
+    tiny += product("decode", model="tiny", context=[128, 256], chunk_size=32, attention=["stock", "exact"],
+                    precision="bfloat16")  # fmt: skip
+    tiny += product("decode", model="tiny", mesh="2x1", context=256, chunk_size=32, attention="speculative",
+                    precision="bfloat16")  # fmt: skip
+    return {"ops": unique(ops), "decode": unique(decode), "tiny": unique(tiny)}

@@ -1,0 +1,305 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A configuration as something to launch on an open mesh: inputs made, programs compiled at the first call.
+
+Runs in the process of one configuration (worker.py), on boards and on simulated chips alike. Values are random, since
+none of these ops takes longer for others; a tree and its verification accept what their bench has them accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import ttnn
+
+from models.llama31_8b.tt.attention import DecodeAttention
+from models.llama31_8b.tt.linear import kernel_config
+from models.llama31_8b.tt.mesh import TILE
+from perf.sweep.configurations import Configuration
+from perf.sweep.launch import Launch, nothing
+from tt_kernels.common.priority import ACCEPTED, MAX_USERS, RECEIVED, REJECTED, priority_row
+from tt_kernels.common.tensor_facts import UnsupportedError
+
+EXCHANGE_TIMEOUT_S = 0.05
+READERS = 12
+
+
+def build(mesh, configuration: Configuration) -> Launch:
+    """Errors: ValueError (UnsupportedError among them) where the op refuses the shape."""
+    torch.manual_seed(0)
+    makers = {
+        "matmul": _matmul,
+        "flash_decode": _flash_decode,
+        "tree_attention": _tree_attention,
+        "exchange": _exchange,
+        "gate": _gate,
+        "collective": _collective,
+        "sampling": _sampling,
+        "decode": _decode,
+    }
+    return makers[configuration.family](mesh, configuration)
+
+
+def _tile(mesh, *shape: int, dtype: str = "bfloat16", memory=None):
+    return ttnn.from_torch(
+        torch.randn(shape),
+        dtype=getattr(ttnn, dtype),
+        layout=ttnn.TILE_LAYOUT,
+        device=mesh,
+        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
+        memory_config=memory,
+    )
+
+
+def _words(mesh, values, dtype: str = "uint32"):
+    return ttnn.from_torch(
+        torch.as_tensor(values, dtype=torch.int32),
+        dtype=getattr(ttnn, dtype),
+        layout=ttnn.ROW_MAJOR_LAYOUT,
+        device=mesh,
+        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
+    )
+
+
+def _rows_of_grid(mesh) -> tuple[int, int]:
+    size = mesh.compute_with_storage_grid_size()
+    return size.x, size.y
+
+
+def _matmul(mesh, c: Configuration) -> Launch:
+    k, n, m, dtype = c["k"], c["n"], c["m"], c["dtype"]
+    if k % TILE or m > TILE:
+        raise UnsupportedError(f"k must be a multiple of {TILE} and m at most {TILE}, got k {k}, m {m}")
+    if c["layout"] == "interleaved":
+        x, weight = _tile(mesh, 1, 1, m, k), _tile(mesh, 1, 1, k, n, dtype=dtype)
+        run = partial(ttnn.linear, x, weight, memory_config=ttnn.L1_MEMORY_CONFIG,
+                      compute_kernel_config=kernel_config(dtype))  # fmt: skip
+        return Launch(run)
+    return _dram_sharded(mesh, c)
+
+
+def _dram_sharded(mesh, c: Configuration) -> Launch:
+    """The weight's columns over the 12 banks, the activation's over `cores` in L1, as tt_transformers decodes."""
+    k, n, dtype, cores = c["k"], c["n"], c["dtype"], c["cores"]
+    columns, rows = _rows_of_grid(mesh)
+    if cores > columns * rows or (k // TILE) % cores:
+        raise UnsupportedError(
+            f"{k // TILE} tiles of k are not shared by cores={cores} of {columns}x{rows}, which the activation is on"
+        )
+    padded = -(-n // (TILE * READERS)) * TILE * READERS
+    banks = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(READERS - 1, 0))])
+    held = ttnn.MemoryConfig(
+        ttnn.TensorMemoryLayout.WIDTH_SHARDED,
+        ttnn.BufferType.DRAM,
+        ttnn.ShardSpec(banks, [k, padded // READERS], ttnn.ShardOrientation.ROW_MAJOR),
+    )
+    grid = ttnn.num_cores_to_corerangeset(cores, ttnn.CoreCoord(columns, rows), row_wise=True)
+    spread = ttnn.MemoryConfig(
+        ttnn.TensorMemoryLayout.WIDTH_SHARDED,
+        ttnn.BufferType.L1,
+        ttnn.ShardSpec(grid, [TILE, k // cores], ttnn.ShardOrientation.ROW_MAJOR),
+    )
+    x, weight = _tile(mesh, 1, 1, TILE, k, memory=spread), _tile(mesh, 1, 1, k, n, dtype=dtype, memory=held)
+    block = k // TILE // cores
+    config = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
+        in0_block_w=max(d for d in range(1, 9) if block % d == 0),
+        per_core_M=1,
+        per_core_N=-(-n // (TILE * cores)),
+        fused_activation=None,
+    )
+    run = partial(ttnn.linear, x, weight, program_config=config, memory_config=ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG,
+                  compute_kernel_config=kernel_config(dtype))  # fmt: skip
+    return Launch(run)
+
+
+def _attention_tensors(mesh, c: Configuration, users: int):
+    capacity = -(-c["context"] // 128) * 128
+    shape = (users, c["kv_heads"], capacity, c["head_dim"])
+    return (_tile(mesh, *shape, dtype=c["dtype"]) for _ in range(2))
+
+
+def _flash_decode(mesh, c: Configuration) -> Launch:
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+
+    users = c["users"]
+    q = _tile(mesh, 1, users, c["heads"], c["head_dim"])
+    k, v = _attention_tensors(mesh, c, users)
+    at = _words(mesh, [c["context"] - 1] * users, "int32")
+    if c["variant"] == "stock":
+        config = ttnn.SDPAProgramConfig(
+            compute_with_storage_grid_size=_rows_of_grid(mesh), q_chunk_size=TILE, k_chunk_size=c["chunk_size"],
+            exp_approx_mode=False,
+        )  # fmt: skip
+        stock = ttnn.transformer.scaled_dot_product_attention_decode
+        run = partial(stock, q, k, v, cur_pos_tensor=at, program_config=config,
+                      compute_kernel_config=kernel_config("bfloat8_b"))  # fmt: skip
+        return Launch(run)
+    workers = c["workers"] or None
+    if c["variant"] == "exact":
+        own = ProgramConfig(workers_a_head=workers)
+        return Launch(
+            partial(flash_decode, q, k, v, at, chunk_size=c["chunk_size"], program_config=own), "FlashDecode"
+        )
+    return _virtual_pair(mesh, c, (q, k, v, at), workers)
+
+
+def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
+    """Both members on one chip, the sender in the upper half of its rows: what the op costs without a link."""
+    from tt_kernels.common.peer import CorePair
+    from tt_kernels.speculative_flash_decode.op import (
+        PairMember,
+        Peer,
+        ProgramConfig,
+        speculative_flash_decode_pair,
+    )
+
+    columns, rows = _rows_of_grid(mesh)
+    if rows < 2:
+        raise UnsupportedError(f"a virtual pair needs two rows of cores, the grid is {columns}x{rows}")
+    half = rows // 2
+    pairs = CorePair(mesh, ((columns - 1, half - 1), (columns - 1, 2 * half - 1)))
+    gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
+    gathered[0, 0, 0] = REJECTED
+    peer = Peer(pairs, [_words(mesh, gathered) for _ in range(2)], timeout_s=EXCHANGE_TIMEOUT_S)
+    q, k, v, at = tensors
+    configs = [ProgramConfig((columns, half), (0, half * i), workers) for i in range(2)]
+    priorities = [_words(mesh, priority_row(held)) for held in (REJECTED, ACCEPTED)]
+    members = [
+        PairMember(q, k, v, at, priority, config)
+        for priority, config in zip(priorities, configs, strict=True)
+    ]
+    run = partial(speculative_flash_decode_pair, members, chunk_size=c["chunk_size"], peer=peer)
+    return Launch(run, "SpeculativeFlashDecodePair", check=pairs.check)
+
+
+def _tree_attention(mesh, c: Configuration) -> Launch:
+    from perf.bench_tree_attention import intervals_of, parents_of
+    from tt_kernels.tree_attention.op import ProgramConfig, check_intervals, check_room, tree_attention
+
+    nodes, context = c["nodes"], c["context"]
+    if nodes >= context:
+        raise UnsupportedError(f"{nodes} nodes are not fewer than context={context}, which holds them")
+    q = _tile(mesh, 1, c["heads"], nodes, c["head_dim"])
+    k, v = _attention_tensors(mesh, c, 1)
+    enter, leave = intervals_of(parents_of("balanced", nodes))
+    check_intervals(enter, leave)
+    check_room([context - nodes], nodes, context)
+    prefix, intervals = _words(mesh, [context - nodes], "int32"), _words(mesh, [[enter, leave]], "int32")
+    config = ProgramConfig(workers_a_head=c["workers"] or None)
+    return Launch(partial(tree_attention, q, k, v, prefix, intervals, program_config=config), "TreeAttention")
+
+
+def _exchange(mesh, c: Configuration) -> Launch:
+    from tt_kernels.common.peer import ChipPairs
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    plan = c.mesh
+    if plan.sp != 2:
+        raise UnsupportedError(f"an exchange is between the two rows of a mesh, got {plan}")
+    exchange = DeviceExchange(ChipPairs(mesh), users=1, timeout_s=EXCHANGE_TIMEOUT_S)
+    rows = torch.stack([priority_row(value).reshape(1, MAX_USERS) for value in (REJECTED, RECEIVED)])
+    priority = ttnn.from_torch(
+        rows.reshape(2, 1, 1, MAX_USERS), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
+        mesh_mapper=ttnn.ShardTensor2dMesh(mesh, mesh_shape=plan.shape, dims=(0, None)),
+    )  # fmt: skip
+    tensor = _tile(mesh, 1, 1, TILE, c["columns"])
+    return Launch(partial(exchange, tensor, priority), "DeviceExchange", check=exchange.check)
+
+
+def _gate(mesh, c: Configuration) -> Launch:
+    from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
+
+    priority = _words(mesh, priority_row(0))  # 0 closes it
+    close = partial(set_compute_gate, priority, users=1)
+    opening = partial(clear_compute_gate, mesh)
+    if c["part"] == "close":
+        return Launch(close, "SetComputeGate", after=opening)
+    if c["part"] == "open":
+        return Launch(opening, "ClearComputeGate", before=close)
+    x = _tile(mesh, 1, 1, TILE, TILE)
+    return Launch(partial(ttnn.add, x, x), before=close, after=opening)
+
+
+def _collective(mesh, c: Configuration) -> Launch:
+    plan = c.mesh
+    if plan.tp < 2:
+        raise UnsupportedError(f"a collective is between the columns of a mesh, got {plan}")
+    columns, op = c["columns"], c["op"]
+    if columns % (TILE * plan.tp):
+        raise UnsupportedError(f"columns={columns} are not whole tiles of {TILE} for each of {plan.tp} chips")
+    given = _tile(mesh, 1, 1, TILE, columns // plan.tp if op == "all_gather" else columns)
+    if op == "all_gather":
+        return Launch(partial(ttnn.all_gather, given, dim=3, cluster_axis=1))
+    if op == "reduce_scatter":
+        scatter = partial(ttnn.reduce_scatter, given, dim=3, cluster_axis=1, topology=ttnn.Topology.Linear)
+        return Launch(scatter)
+    return Launch(partial(ttnn.all_reduce, given, cluster_axis=1, topology=ttnn.Topology.Linear))
+
+
+def _sampling(mesh, c: Configuration) -> Launch:
+    method, vocab, users, drafted = c["method"], c["vocab"], c["users"], c["drafted"]
+    if method == "argmax":
+        from models.llama31_8b.tt.sampling import greedy
+
+        return Launch(partial(greedy, _tile(mesh, 1, 1, users, vocab)))
+    if method == "topk":
+        return Launch(partial(ttnn.topk, _tile(mesh, 1, 1, TILE, vocab), k=TILE, dim=-1))
+    from perf.bench_speculative_sampling import sampling_inputs, verification
+
+    target = (2 * torch.randn(users, drafted + 1, vocab)).bfloat16()
+    tokens = torch.randint(0, vocab, (users, drafted + 1))
+    inputs = sampling_inputs(mesh, tokens, target, target.clone(), 2**30)
+    verify = verification(method, inputs)
+    return Launch(lambda: verify(None), "SpeculativeSampling")
+
+
+def _decode(mesh, c: Configuration) -> Launch:
+    from models.llama31_8b.config import preset
+    from models.llama31_8b.reference.model.random_weights import random_state_dict
+    from models.llama31_8b.tensor_shapes import tensor_shapes
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.precision import precision_plan
+    from models.llama31_8b.tt.weight_map import WeightMap
+    from models.llama31_8b.tt.weight_store import WeightStore
+    from perf.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
+    from perf.mesh_build import BlankStore
+
+    plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
+    if c["plan"] != "simple":
+        raise UnsupportedError(f"plan={c['plan']} is known to the decode model alone; chips run plan=simple")
+    speculative = c["attention"] == "speculative"
+    if speculative != (plan.sp == 2):
+        raise UnsupportedError(f"attention={c['attention']} on {plan}: two rows speculate, and one cannot")
+    capacity = -(-context // 128) * 128
+    shape = Shape(layers=layers, context=capacity, chunk_size=c["chunk_size"])
+    tiny = c["model"] == "tiny"
+    whole = shape.config() if tiny else preset(c["model"])
+    # The first layers of the whole model: by name its last one has formats of its own.
+    config, formats = whole.with_layers(layers), precision_plan(c["precision"], whole.num_hidden_layers)
+    if tiny:
+        state, store = random_state_dict(config, 0), WeightStore(mesh, plan)
+    else:  # what blank weights hold costs nothing
+        state = {name: torch.empty(size, device="meta") for name, size in tensor_shapes(config).items()}
+        store = BlankStore(mesh, plan)
+    attend: DecodeAttention | None = None
+    check: Callable[[], Any] = nothing
+    if speculative:
+        forced = ForcedSpeculation(
+            mesh, plan, config, users=users, capacity=capacity, chunk_size=c["chunk_size"],
+            timeout_s=EXCHANGE_TIMEOUT_S,
+        )  # fmt: skip
+        forced.hits = [True] * layers
+        attend, check = forced, forced.check
+    elif c["attention"] == "exact":
+        attend = ExactFlashDecode(shape)
+    model = TtLlama(
+        mesh, plan, config, formats, WeightMap(config, state, plan), store,
+        users=users, capacity=capacity, attend=attend,
+    )  # fmt: skip
+    if tiny:
+        fill(model, 0)
+    inputs = model.step_inputs([5] * users, [context - 1] * users)
+    return Launch(partial(model.decode, inputs, whole=False), check=check, model=model)

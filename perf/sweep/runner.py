@@ -1,0 +1,182 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs configurations one after another, each in a process of its own, and appends what became of them.
+
+A configuration that refuses, fails, crashes or hangs is a row with its reason, and the next one runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perf.sweep import modelled, tracy_csv
+from perf.sweep.configurations import Configuration
+from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
+
+REASON_CHARACTERS = 400
+# What tests put in place of a worker: (command, environment) of a configuration's process.
+Start = Callable[[Configuration, Path], tuple[list[str], Mapping[str, str]]]
+
+
+def grid_of(configuration: Configuration) -> str:
+    """The simulated chip's cores: as few as the op needs, since every one is executed."""
+    family, get = configuration.family, configuration.get
+    if family == "flash_decode" and get("variant") != "stock":
+        workers = get("kv_heads") * get("users") * (get("workers") or 1)
+        # A member of the pair has two more: one puts results together, one exchanges. The runtime takes powers of two.
+        columns = workers + 2 if get("variant") == "speculative" else workers
+        return f"{1 << (columns - 1).bit_length()}x{2 if get('variant') == 'speculative' else 1}"
+    if family == "matmul" and get("layout") == "dram_sharded":
+        return "8x8"
+    if family == "collective":
+        return "4x2"
+    return {"decode": "4x1", "tree_attention": f"{max(1, get('workers', 1))}x1"}.get(family, "1x1")
+
+
+def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
+    """A worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
+    from runtime_patches import sgdc
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+    from runtime_patches.timeline import TIMELINE_VARIABLES, timeline_overlays
+
+    plan = configuration.mesh
+    variables = simulated_environment(
+        grid_of(configuration), {**sgdc.overlays(), **timeline_overlays()},
+        mesh=plan.shape if plan.chips > 1 else None, dispatch="fast",
+    ) | TIMELINE_VARIABLES  # fmt: skip
+    return worker(configuration, answer, "sim"), process_environment(variables)
+
+
+def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
+    """A worker on the boards of this machine. Errors: ValueError where there are too few."""
+    from runtime_patches import sgdc
+    from runtime_patches.boards import visible_boards
+    from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
+
+    configuration.mesh.check_board(len(visible_boards()))
+    environment = process_environment(silicon_environment(sgdc.overlays()), silicon=True)
+    return worker(configuration, answer, "n150"), environment
+
+
+def with_tracy(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
+    """A worker on boards under `python -m tracy`, of a ttnn that was built with it."""
+    _, environment = on_boards(configuration, answer)
+    return tracy_csv.command(
+        worker(configuration, answer, "tracy"), answer.parent / TRACY_FOLDER
+    ), environment
+
+
+TRACY_FOLDER = "tracy"
+STARTS: dict[str, Start] = {"sim": simulated, "n150": on_boards}
+
+
+def worker(configuration: Configuration, answer: Path, source: str) -> list[str]:
+    asked = json.dumps([configuration.family, dict(configuration.options)])
+    return [sys.executable, "-m", "perf.sweep.worker", str(answer), source, asked]
+
+
+def sweep(
+    configurations: Sequence[Configuration],
+    source: str,
+    table: Table,
+    *,
+    timeout_s: float,
+    log: Path | None = None,
+    say: Callable[[str], Any] = print,
+    start: Start | None = None,
+) -> list[Outcome]:
+    """Run what `table` has not got yet, and append each outcome when it is there. log: of the processes."""
+    done = table.finished()
+    left = [c for c in configurations if (c.name, source) not in done]
+    if len(left) < len(configurations):
+        say(
+            f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already"
+        )
+    found = []
+    for number, configuration in enumerate(left, 1):
+        if source == "model":
+            outcome = _modelled(configuration)
+        else:
+            outcome = _measured(configuration, source, timeout_s, log, start or STARTS[source])
+        table.append(outcome)
+        found.append(outcome)
+        told = f"{len(outcome.rows)} programs" if outcome.status == PASS else outcome.reason
+        say(f"[{number}/{len(left)}] {outcome.status} {configuration.name}: {told}")
+    return found
+
+
+def _modelled(configuration: Configuration) -> Outcome:
+    try:
+        return Outcome(configuration.name, "model", PASS, "", modelled.rows(configuration))
+    except ValueError as error:
+        return Outcome(configuration.name, "model", NOT_RUN, f"{type(error).__name__}: {error}")
+
+
+def _measured(
+    configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start
+) -> Outcome:
+    name = configuration.name
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "outcome.json"
+        try:
+            command, environment = start(configuration, answer)
+        except ValueError as error:
+            return Outcome(name, source, NOT_RUN, f"{type(error).__name__}: {error}")
+        output = Path(folder) / "output.log"
+        ended = _run(command, environment, output, timeout_s)
+        text = output.read_text(errors="replace")
+        if log is not None:
+            with log.open("a", encoding="utf-8") as whole:
+                whole.write(f"=== {name}\n{text}\n")
+        if answer.exists():  # a device that hangs when it is closed has been measured all the same
+            told = json.loads(answer.read_text())
+            if start is with_tracy and told["status"] == PASS:
+                try:
+                    told["rows"] = tracy_csv.rows(Path(folder) / TRACY_FOLDER, configuration)
+                except ValueError as error:
+                    return Outcome(name, source, FAILED, f"{error}{_last_words(text)}")
+            return Outcome(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])
+        why = f"no answer within {timeout_s:g} s" if ended is None else _ending(ended)
+        return Outcome(
+            name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}"
+        )
+
+
+def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float) -> int | None:
+    """The exit status, None after the timeout; its whole process group is gone either way."""
+    with output.open("wb") as written:
+        process = subprocess.Popen(
+            command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # the simulators are of its group
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def _ending(status: int) -> str:
+    return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
+def _last_words(text: str) -> str:
+    """The line that says what was wrong: the last error, else the last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"\w*(Error|Exception|TT_FATAL)\b", line)]
+    last = (errors or lines)[-1:]
+    return f": {last[0][:REASON_CHARACTERS]}" if last else ""
