@@ -19,7 +19,7 @@ def figures(got, expected) -> dict:
     }
 
 
-def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, overrides=None):
+def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, overrides=None, layout="simple"):
     """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache."""
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.random_weights import random_state_dict
@@ -40,6 +40,7 @@ def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, ove
         WeightStore(mesh, plan),
         users=users,
         capacity=capacity,
+        layout=layout,
     )
     return model, ReferenceLlama.from_state_dict(config, state)
 

@@ -8,7 +8,7 @@ import ttnn
 
 from .attention import Attention
 from .kv_cache import KVCache
-from .linear import gather, reduce
+from .linear import Row, gather, reduce
 from .mesh import MeshPlan
 from .mlp import MLP
 from .rms_norm import RMSNorm
@@ -20,22 +20,30 @@ class DecoderLayer:
     layer, as in tables 5 to 7 of the ALSpec paper. Norms and products see all columns."""
 
     def __init__(
-        self, plan: MeshPlan, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: MLP
+        self,
+        plan: MeshPlan,
+        row: Row,
+        attention_norm: RMSNorm,
+        attention: Attention,
+        mlp_norm: RMSNorm,
+        mlp: MLP,
     ) -> None:
-        self.plan = plan
+        self.plan, self.row = plan, row
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, users, hidden / tp] in L1 -> the same. Positions as of Attention.decode."""
+        """x: bfloat16 [1, 1, users, hidden / tp] in L1, where the plan has it -> the same. Positions as of
+        Attention.decode."""
         attend = self.attention.attend
         attend.before_layer(x)
         attended = self.attention.attended(
-            self.attention_norm(gather(x, self.plan)), cache, positions, angles
+            self.attention_norm.decode(self.row.gather(x)), cache, positions, angles
         )
         with attend.rest_of_layer(self.attention.layer):
-            x = self._add(x, self.attention.project(attended), ttnn.L1_MEMORY_CONFIG)
-            return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
+            x = _added(x, self.row.reduce(self.attention.project(attended)), x.memory_config())
+            partial = self.mlp.decode(self.mlp_norm.decode(self.row.gather(x)))
+            return _added(x, self.row.reduce(partial), x.memory_config())
 
     def prefill(
         self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles
@@ -59,6 +67,10 @@ class DecoderLayer:
         return self._add(x, self.mlp(self.mlp_norm(gather(x, self.plan)), memory), memory)
 
     def _add(self, x: ttnn.Tensor, partial: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        out = ttnn.add(x, reduce(partial, self.plan), memory_config=memory)
-        ttnn.deallocate(x)
-        return out
+        return _added(x, reduce(partial, self.plan), memory)
+
+
+def _added(x: ttnn.Tensor, other: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+    out = ttnn.add(x, other, memory_config=memory)
+    ttnn.deallocate(x)
+    return out

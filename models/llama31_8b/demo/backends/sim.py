@@ -18,11 +18,20 @@ from pathlib import Path
 from loguru import logger
 
 from ...config import LlamaConfig, RopeScaling
+from ...tt.decode_plan import GRID as WHOLE_GRID
+from ...tt.decode_plan import DecodePlanError, FastPlan
 from ...tt.mesh import MeshError, MeshPlan
 from ...tt.precision import PrecisionError, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes
+from ..support import (
+    CHIP_DRAFTING,
+    CHIP_DRAFTS_REFUSE,
+    FAST_PLAN_REFUSES,
+    Support,
+    check_chip_plan,
+    chip_tree_nodes,
+)
 
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
 CAPACITY, PROMPT_TOKENS = 128, 40
@@ -41,6 +50,7 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
     drafts_refuse=CHIP_DRAFTS_REFUSE,
+    fast_refuses=FAST_PLAN_REFUSES,
     chat=_CHECKED,
     refused=dict.fromkeys(
         ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment",
@@ -77,7 +87,9 @@ def run(options: DemoOptions, text: str | None = None) -> int:
     mesh = MeshPlan.parse(request["mesh"])
     try:
         shape = mesh.shape if mesh.chips > 1 else None
-        environment = process_environment(simulated_environment(request["grid"], sgdc.overlays(), mesh=shape))
+        environment = process_environment(
+            simulated_environment(request["grid"], sgdc.overlays(), mesh=shape, dispatch=request["dispatch"])
+        )
         environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
@@ -94,7 +106,7 @@ def plan_request(options: DemoOptions) -> dict:
     attention = str(options.attention)
     mesh, config = _mesh(options, attention), _config(options)
     precision = options.precision or PRECISION
-    nodes = chip_tree_nodes(options)
+    nodes, layout = chip_tree_nodes(options), check_chip_plan(options)
     if options.draft_kind == "model" and (options.drafter != TINY.name or options.model is not None):
         raise UserError(
             f"--device sim has one draft model: --draft {TINY.name}, the first layer of the tiny random model, for the "
@@ -117,16 +129,19 @@ def plan_request(options: DemoOptions) -> dict:
     try:
         precision_plan(precision, config.num_hidden_layers, options.precision_overrides)
         mesh.check_model(config)
+        if layout == "fast":
+            FastPlan.of(config, mesh, users=1)
         if attention == "alspec":
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
         elif attention != "exact":
             check_chunk_size(chunk_size, capacity)
-    except (PrecisionError, MeshError, SpeculationError) as error:
+    except (PrecisionError, MeshError, DecodePlanError, SpeculationError) as error:
         raise UserError(f"--device sim: {error}") from error
     layers = _static_layers(options, config) if attention == "static" else []
     overrides = options.precision_overrides
     return {
-        "mesh": str(mesh), "grid": grid_for(config, mesh, attention), "tokens": tokens, "seed": options.seed,
+        "mesh": str(mesh), "grid": grid_for(config, mesh, attention, layout), "layout": layout,
+        "dispatch": dispatch_of(layout), "tokens": tokens, "seed": options.seed,
         "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
         "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
         "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
@@ -135,10 +150,18 @@ def plan_request(options: DemoOptions) -> dict:
     }  # fmt: skip
 
 
-def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str) -> str:
-    """Compute cores of each chip: joining heads takes one for each query head, the guess's kernels three or more."""
+def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str, layout: str = "simple") -> str:
+    """Compute cores of each chip: joining heads takes one for each query head, the guess's kernels three or more; the
+    fast plan a whole chip, which has cores beside its DRAM banks."""
+    if layout == "fast":
+        return "x".join(map(str, WHOLE_GRID))
     cores = max(config.num_attention_heads // mesh.tp, 1 if attention == "exact" else 4)
     return f"2x{-(-cores // 2)}"
+
+
+def dispatch_of(layout: str) -> str:
+    """The host would launch a program on 64 cores one by one; the chip's own queues do it several times faster."""
+    return "fast" if layout == "fast" else "slow"
 
 
 def _mesh(options: DemoOptions, attention: str) -> MeshPlan:
