@@ -31,12 +31,12 @@ _RANGE = re.compile(r"(\d+)\D+?(\d+)\D+?(\d+)\D+?(\d+)")
 
 @dataclass
 class Launch:
-    """One op of a step. Bytes of a chip: dram: read of DRAM, padding: of that, columns past the weight's own; moved:
-    written by an op that changes nothing but the place. cores: that have buffers in its programs."""
+    """One op of a step; layer: None outside the layers. Bytes of a chip: dram: read of DRAM; padding: of that, columns
+    past the weight's own; moved: written by an op that changes nothing but the place. cores: that have buffers in its
+    programs, for a product of the fast plan all that the multicast reaches, of which 12 read and multiply."""
 
     op: str
     layer: int | None
-    part: str
     dram: int = 0
     padding: int = 0
     moved: int = 0
@@ -116,9 +116,7 @@ def _noted(model, found: list[Launch]) -> Iterator[None]:
                 dram, padding = (sum(parts) for parts in zip(*read, strict=True)) if read else (0, 0)
                 if name == "embedding":  # rows that are looked up, of a table
                     dram, padding = _bytes(out), 0
-                found.append(
-                    Launch(name, now["layer"], "", dram, padding, _bytes(out) if name in MOVES else 0)
-                )
+                found.append(Launch(name, now["layer"], dram, padding, _bytes(out) if name in MOVES else 0))
             return out
 
         return call

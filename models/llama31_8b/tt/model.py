@@ -37,7 +37,8 @@ class StepInputs(NamedTuple):
     """What a decode step reads, as tensors on the device so that a captured trace stays valid.
 
     tokens: uint32 [1, users]. positions: int32 [users], -1 for a user to skip. angles: uint32 [1, users], the
-    positions with 0 for skipped users. All ROW_MAJOR, the same on every chip.
+    positions with 0 for skipped users, twice in the fast layout, [1, 2 * users]. All ROW_MAJOR, the same on every
+    chip.
     """
 
     tokens: ttnn.Tensor
@@ -195,7 +196,9 @@ class TtLlama:
         return StepInputs(
             self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
             self.put_integers(where, "int32", on_device),
-            self.put_integers(where.clamp(min=0)[None], "uint32", on_device),
+            self.put_integers(
+                where.clamp(min=0).repeat(1, self.layout.heads.angle_rows), "uint32", on_device
+            ),
         )
 
     def tree_inputs(

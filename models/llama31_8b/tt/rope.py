@@ -61,7 +61,7 @@ class Rope:
         self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, positions: int, users: int,
         copies: int = 1,
     ) -> None:  # fmt: skip
-        self.mesh, self.head_dim, self.users, self.copies = mesh, config.head_dim, users * copies, copies
+        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users * copies
         options = {"dtype": ttnn.bfloat16, "device": mesh, "mesh_mapper": plan.mapper(mesh, None)}
         self.tables = [
             ttnn.from_torch(table, layout=ttnn.ROW_MAJOR_LAYOUT, **options)
@@ -76,10 +76,7 @@ class Rope:
         )
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
-        """positions: uint32 [1, users], ROW_MAJOR, one new token a user. Angles have a row a user and copy, first those
-        of all users for their queries."""
-        if self.copies > 1:
-            positions = ttnn.concat([positions] * self.copies, dim=1)
+        """positions: uint32 [1, copies * users], ROW_MAJOR, one new token a user, all users for every copy."""
         shards = user_shards(self.mesh, self.users, TILE, self.head_dim)
         rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
         return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))

@@ -100,10 +100,11 @@ def main(arguments: Sequence[str]) -> int:
     precision = precision_plan(request["precision"], source.config.num_hidden_layers, request["overrides"])
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
+    layout = "" if request["layout"] == "simple" else f", {request['layout']} plan"
     guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}"
     show(
         f"simulated N150, {plan} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
-        f"{precision.name} precision, {request['layout']} plan, a prompt of {len(source.prompt)} tokens; "
+        f"{precision.name} precision{layout}, a prompt of {len(source.prompt)} tokens; "
         f"{request['attention']} attention{guess}, steps run eagerly",
         flush=True,
     )
