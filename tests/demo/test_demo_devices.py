@@ -184,8 +184,9 @@ def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
     with pytest.raises(UserError, match="no plan 'quick'; available: simple, fast"):
         DemoOptions(plan="quick")
     drafted = DemoOptions(draft="ngram", tree="8x8", attention="exact", plan="fast")
-    with pytest.raises(UserError, match="--plan fast: the fast plan does not go with trees of .* nodes"):
-        n150.plan_run(LLAMA, drafted, MeshPlan(), 10)
+    assert n150.plan_run(LLAMA, drafted, MeshPlan(), 10).layout == "fast", (
+        "a tree of the demo is a tile at most"
+    )
     assert sim.plan_request(DemoOptions(attention="exact", plan="fast", device="sim"))["grid"] == "8x8"
 
 

@@ -78,8 +78,32 @@ def modules(mesh, layout: str, users: int = 2, precision: str = "bfloat16") -> d
         for user, at in enumerate(positions):
             cached[user, :, at] = 0
         found[f"other {name}"] = cached
+    rows_of_products(mesh, model, keep)
     keep("mlp", layer.mlp.decode(normed))
     keep("head", model.head.decode(normed))
+    return found
+
+
+def rows_of_products(mesh, model, keep) -> None:
+    """The output projection of rows as trees (20) and prefill (64) have them, interleaved."""
+    import torch
+    import ttnn
+
+    wo, generator = model.layers[0].attention.wo, torch.Generator().manual_seed(9)
+    for name, count in (("rows of a tree", 20), ("rows of a prefill", 64)):
+        x = torch.randn(1, 1, count, wo.weight.shape[2], generator=generator).bfloat16()
+        rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+        keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))
+
+
+def rows_alone(mesh, layout: str) -> dict:
+    """`rows_of_products` of a model whose step does not run."""
+    from models.llama31_8b.tt.model import read
+
+    found: dict = {}
+    rows_of_products(
+        mesh, made(mesh, layout, 1, "bfloat16"), lambda name, out: found.update({name: read(out).float()})
+    )
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..tt.decode_plan import NO_ALSPEC, ONE_TILE, DecodePlanError, check_plan_attention, check_plan_rows
+from ..tt.decode_plan import NO_ALSPEC, DecodePlanError, check_plan_attention
 from .options import ATTENTIONS, AUTO, DRAFTERS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
@@ -49,19 +49,15 @@ def chip_tree_nodes(options: DemoOptions) -> int:
     return shape.most_nodes
 
 
-FAST_PLAN_REFUSES: Mapping[str, str] = {
-    "`--attention alspec`": NO_ALSPEC,
-    "trees of more than 32 nodes": ONE_TILE,
-}
+FAST_PLAN_REFUSES: Mapping[str, str] = {"`--attention alspec`": NO_ALSPEC}
 PLAN = "simple"  # of decode steps on chips, without --plan
 
 
 def check_chip_plan(options: DemoOptions) -> str:
-    """The decode plan of --plan. Raises UserError where it does not go with the attention or the drafts of this run."""
+    """The decode plan of --plan. Raises UserError where it does not go with the attention of this run."""
     plan = options.plan or PLAN
     try:
         check_plan_attention(plan, str(options.attention))
-        check_plan_rows(plan, chip_tree_nodes(options))
     except DecodePlanError as error:
         raise UserError(f"--plan {plan}: {error}") from error
     return plan

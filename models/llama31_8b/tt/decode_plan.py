@@ -27,9 +27,8 @@ _BLOCKS_UNDER_WAY = 3
 HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 a bank, of which two rows of tiles fit
 
 
-# Why steps do not go with the fast plan.
+# Why a pair does not speculate by the fast plan.
 NO_ALSPEC = "chips of a pair exchange an interleaved residual"
-ONE_TILE = f"its steps are a tile high, {ROWS} rows"
 
 
 class DecodePlanError(ValueError):
@@ -228,7 +227,8 @@ def check_plan_rows(plan: str, rows: int) -> None:
     """Raises DecodePlanError where a plan does not go with steps over trees of so many rows, users * nodes."""
     if check_plan(plan) == "fast" and rows > ROWS:
         raise DecodePlanError(
-            f"the fast plan does not go with trees of {rows} nodes in all (users * nodes): {ONE_TILE}"
+            f"the fast plan does not go with trees of {rows} nodes in all (users * nodes): its steps are a tile high, "
+            f"{ROWS} rows"
         )
 
 
