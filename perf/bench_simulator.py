@@ -83,7 +83,8 @@ def measure(repeats: int) -> None:
             program()
         ttnn.synchronize_device(mesh)
         after = links.cycle(), time.perf_counter(), _processor_seconds(simulator)
-        print(f"{name:<20} {rates(*(b - a for a, b in zip(before, after)))}", flush=True)
+        cycles, seconds, processor_seconds = (b - a for a, b in zip(before, after, strict=True))
+        print(f"{name:<20} {rates(int(cycles), seconds, processor_seconds)}", flush=True)
     ttnn.close_mesh_device(mesh)
 
 

@@ -42,6 +42,7 @@ class BlankStore(WeightStore):
         dtype: str,
         split: int | None,
         layout: str = "TILE_LAYOUT",
+        memory: ttnn.MemoryConfig | None = None,
     ) -> ttnn.Tensor:
         """As of WeightStore. Raises ValueError for a matrix that the columns cannot share."""
         shape = list(make().shape)
@@ -54,13 +55,13 @@ class BlankStore(WeightStore):
         if layout == "TILE_LAYOUT":
             shape = [1] * (4 - len(shape)) + shape
         return ttnn.empty(
-            shape, getattr(ttnn, dtype), getattr(ttnn, layout), self.mesh, ttnn.DRAM_MEMORY_CONFIG
+            shape, getattr(ttnn, dtype), getattr(ttnn, layout), self.mesh, memory or ttnn.DRAM_MEMORY_CONFIG
         )
 
 
 def build_model(
     mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, layers: int | None = None,
-    chunk_size: int | None = None, *, model: str = MODEL, fuzzy: int | None = None,
+    chunk_size: int | None = None, *, model: str = MODEL, fuzzy: int | None = None, layout: str = "simple",
 ) -> TtLlama:  # fmt: skip
     """The model, or its first `layers`, its weights allocated on `mesh` but blank.
 
@@ -78,7 +79,7 @@ def build_model(
     return TtLlama(
         mesh, plan, config, precision_plan(precision, config.num_hidden_layers),
         WeightMap(config, state, plan), BlankStore(mesh, plan),
-        users=users, capacity=capacity, zeroed=False, attend=attend,
+        users=users, capacity=capacity, zeroed=False, attend=attend, layout=layout,
         fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
     )  # fmt: skip
 

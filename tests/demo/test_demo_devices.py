@@ -11,7 +11,7 @@ import pytest
 from models.llama31_8b import weights
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends import n150
+from models.llama31_8b.demo.backends import n150, sim
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.tt.mesh import MeshPlan
 from runtime_patches import boards as driver
@@ -174,3 +174,33 @@ def test_heads_the_mesh_cannot_share():
         n150.plan_run(
             replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10
         )
+
+
+def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
+    plan = n150.plan_run(LLAMA, DemoOptions(attention="exact", plan="fast"), MeshPlan(1, 8), 10)
+    assert plan.layout == "fast" and n150.plan_run(LLAMA, DemoOptions(), MeshPlan(), 10).layout == "simple"
+    with pytest.raises(UserError, match="--plan fast: the fast plan does not go with alspec attention"):
+        n150.plan_run(LLAMA, DemoOptions(attention="alspec", plan="fast"), MeshPlan(2, 1), 10)
+    with pytest.raises(UserError, match="no plan 'quick'; available: simple, fast"):
+        DemoOptions(plan="quick")
+    drafted = DemoOptions(draft="ngram", tree="8x8", attention="exact", plan="fast")
+    assert n150.plan_run(LLAMA, drafted, MeshPlan(), 10).layout == "fast", (
+        "a tree of the demo is a tile at most"
+    )
+    assert sim.plan_request(DemoOptions(attention="exact", plan="fast", device="sim"))["grid"] == "8x8"
+
+
+def test_padding_of_the_banks_counts_where_it_no_longer_fits():
+    """A context that one chip holds beside the simple plan's weights, but not beside the fast one's."""
+    options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy")
+    fits = next(n for n in range(60000, 0, -128) if _fits(replace(options, max_new_tokens=n)))
+    with pytest.raises(UserError, match="needs .* bytes a chip"):
+        n150.plan_run(LLAMA, replace(options, max_new_tokens=fits, plan="fast"), MeshPlan(), 10)
+
+
+def _fits(options: DemoOptions) -> bool:
+    try:
+        n150.plan_run(LLAMA, options, MeshPlan(), 10)
+    except UserError:
+        return False
+    return True

@@ -19,7 +19,17 @@ def figures(got, expected) -> dict:
     }
 
 
-def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, overrides=None, fuzzy=None):
+def build(
+    mesh,
+    config,
+    precision="bfloat16",
+    users=1,
+    capacity=128,
+    seed=0,
+    overrides=None,
+    fuzzy=None,
+    layout="simple",
+):
     """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: as of
     LayerParallelPlan.make, of a draft model."""
     from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -42,6 +52,7 @@ def build(mesh, config, precision="bfloat16", users=1, capacity=128, seed=0, ove
         WeightStore(mesh, plan),
         users=users,
         capacity=capacity,
+        layout=layout,
         fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
     )
     return model, ReferenceLlama.from_state_dict(config, state)

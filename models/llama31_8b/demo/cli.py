@@ -112,6 +112,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='JSON with formats, such as {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
     )  # fmt: skip
     group.add_argument(
+        "--plan", metavar="NAME",
+        help="how a decode step lies on a chip: simple, interleaved; fast: weights split over the DRAM banks, "
+        "activations over cores' L1, for exact, sink and static attention (default: simple)",
+    )  # fmt: skip
+    group.add_argument(
         "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"
     )
 

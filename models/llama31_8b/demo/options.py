@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..tt.decode_plan import DECODE_PLANS
 from ..tt.mesh import MeshError, MeshPlan
 from ..tt.precision import PLANS
 
@@ -67,6 +68,7 @@ class DemoOptions:
     mesh: str | None = None
     precision: str | None = None
     precision_overrides: str | None = None
+    plan: str | None = None
     sample_on: str | None = None
     json: bool = False
     html: str | None = None
@@ -105,6 +107,8 @@ class DemoOptions:
         _one_of("device", self.device, DEVICES)
         if self.precision is not None:
             _one_of("precision", self.precision, PLANS)
+        if self.plan is not None:
+            _one_of("plan", self.plan, DECODE_PLANS)
         if self.sample_on is not None:
             _one_of("place to sample on", self.sample_on, SAMPLE_ON)
         if self.mesh is not None:

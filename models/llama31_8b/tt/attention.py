@@ -14,10 +14,11 @@ from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
 from ..results import AttentionStatistics
+from .heads import Heads
 from .kv_cache import KVCache
-from .linear import kernel_config, linear
+from .linear import Projection, kernel_config
 from .mesh import TILE, MeshPlan
-from .rope import Angles, Rope, user_shards
+from .rope import Angles, Rope
 
 Q_CHUNK = 128
 
@@ -34,8 +35,11 @@ class TokenHeads(NamedTuple):
 class DecodeAttention(ABC):
     """Attention of one token a user over its cache, and what it wants done around it in a decode step.
 
-    Only attention-level speculation wants anything: for the others the hooks do nothing.
+    Only attention-level speculation wants anything: for the others the hooks do nothing. takes_shards: whether queries
+    may also lie a core a user; the result is then interleaved in L1.
     """
+
+    takes_shards = False
 
     def begin_step(self) -> None:
         """Before the first layer."""
@@ -51,6 +55,9 @@ class DecodeAttention(ABC):
         """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache
         with the new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp,
         head_dim]."""
+
+    def check_layout(self, layout: str) -> None:
+        """Errors: DecodePlanError where decode steps that lie on a chip by this plan do not go with this attention."""
 
     def check_trees(self) -> None:
         """Errors: ValueError where this attention does not attend to token trees."""
@@ -95,6 +102,8 @@ class DecodeAttention(ABC):
 class StockDecodeAttention(DecodeAttention):
     """ttnn's flash decode. chunk_size: keys a core takes at once; 32 divides it, and it the capacity."""
 
+    takes_shards = True
+
     def __init__(self, mesh: ttnn.MeshDevice, config: LlamaConfig, chunk_size: int) -> None:
         grid = mesh.compute_with_storage_grid_size()
         self._scale = config.head_dim**-0.5
@@ -117,6 +126,7 @@ class StockDecodeAttention(DecodeAttention):
             scale=self._scale,
             program_config=self._program,
             compute_kernel_config=kernel_config("bfloat8_b"),
+            memory_config=ttnn.L1_MEMORY_CONFIG if q.is_sharded() else ttnn.DRAM_MEMORY_CONFIG,
         )
 
 
@@ -124,14 +134,15 @@ class Attention:
     """A layer's attention up to the output projection's partial sums, which the decoder adds over the chips.
 
     qkv: [1, 1, hidden, (heads + 2 kv heads) * head_dim / tp]; wo: [1, 1, heads * head_dim / tp, hidden], see
-    WeightMap.
+    WeightMap. parts: the heads of a decode step.
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, layer: int, qkv: ttnn.Tensor,
-        wo: ttnn.Tensor, rope: Rope, attend: DecodeAttention,
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, layer: int, qkv: Projection,
+        wo: Projection, rope: Rope, attend: DecodeAttention, parts: Heads,
     ) -> None:  # fmt: skip
         self.mesh, self.layer, self.qkv, self.wo, self.rope, self.attend = mesh, layer, qkv, wo, rope, attend
+        self.parts = parts
         self.heads = config.num_attention_heads // plan.tp
         self.kv_heads = config.num_key_value_heads // plan.tp
         self.head_dim = config.head_dim
@@ -145,33 +156,21 @@ class Attention:
 
     def heads_of(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
         """x: bfloat16 [1, 1, users, hidden] -> its queries, keys and values, rotated."""
-        fused = linear(x, self.qkv, ttnn.L1_MEMORY_CONFIG)
-        q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
-            fused,
-            num_heads=self.heads,
-            num_kv_heads=self.kv_heads,
-            memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
-        )
+        fused = self.qkv.decode(x)
+        q, k, v = self.parts.split(fused)
         ttnn.deallocate(fused)
-        return TokenHeads(self.rope.decode(q, angles), self.rope.decode(k, angles), v)
+        return TokenHeads(*self.parts.rotate(self.rope, q, k, angles), v)
 
     def attended(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
         """What `decode` gives the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved. Writes the
         cache."""
-        cache.update(self.layer, heads.keys, heads.values, positions)
-        q = ttnn.to_memory_config(heads.queries, ttnn.DRAM_MEMORY_CONFIG)
+        self.parts.store(cache, self.layer, heads.keys, heads.values, positions)
+        q = self.parts.queries(heads.queries, self.attend.takes_shards)
         return self.attend(self.layer, q, cache.keys[self.layer], cache.values[self.layer], positions)
 
     def project(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """What `attended` returns -> partial sums, bfloat16 [1, 1, users, hidden], in L1."""
-        users = out.shape[1]
-        out = ttnn.interleaved_to_sharded(out, user_shards(self.mesh, users, TILE, self.head_dim))
-        out = ttnn.experimental.nlp_concat_heads_decode(out, num_heads=self.heads)
-        out = ttnn.to_memory_config(out, ttnn.L1_MEMORY_CONFIG)
-        # The op answers with 32 rows; those past the users are padding.
-        width = self.heads * self.head_dim
-        out = ttnn.reshape(out, (1, 1, users, width), (1, 1, TILE, width))
-        return linear(out, self.wo, ttnn.L1_MEMORY_CONFIG)
+        return self.wo.decode(self.parts.join(out))
 
     def prefill(
         self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles
@@ -196,7 +195,7 @@ class Attention:
             compute_kernel_config=kernel_config("bfloat8_b"),
         )
         out = ttnn.experimental.nlp_concat_heads(ttnn.reshape(out, (1, self.heads, tokens, self.head_dim)))
-        return linear(out, self.wo, ttnn.DRAM_MEMORY_CONFIG)
+        return self.wo.rows(out, ttnn.DRAM_MEMORY_CONFIG)
 
     def tree(
         self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
@@ -211,7 +210,7 @@ class Attention:
         cache.write_nodes(self.layer, k, v, prefix, intervals.shape[2])
         out = self.attend.attend_tree(q, cache.keys[self.layer], cache.values[self.layer], prefix, intervals)
         out = ttnn.experimental.nlp_concat_heads(out)
-        return linear(out, self.wo, ttnn.DRAM_MEMORY_CONFIG)
+        return self.wo.rows(out, ttnn.DRAM_MEMORY_CONFIG)
 
     def keys_and_values(self, x: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """What `prefill` and `tree` write into the cache: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
@@ -224,7 +223,7 @@ class Attention:
         return self.rope.prefill(q, angles), self.rope.prefill(k, angles), v
 
     def _heads(self, x: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
-        fused = linear(x, self.qkv, ttnn.DRAM_MEMORY_CONFIG)
+        fused = self.qkv.rows(x, ttnn.DRAM_MEMORY_CONFIG)
         q, k, v = ttnn.experimental.nlp_create_qkv_heads(
             fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
         )

@@ -10,7 +10,7 @@ import ttnn
 
 from .attention import Attention, TokenHeads
 from .kv_cache import KVCache
-from .linear import gather, reduce
+from .linear import Row, gather, reduce
 from .mesh import MeshPlan
 from .mlp import MLP
 from .rms_norm import RMSNorm
@@ -25,15 +25,22 @@ class DecoderLayer:
     layer, as in tables 5 to 7 of the ALSpec paper. Norms and products see all columns."""
 
     def __init__(
-        self, plan: MeshPlan, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: MLP
+        self,
+        plan: MeshPlan,
+        row: Row,
+        attention_norm: RMSNorm,
+        attention: Attention,
+        mlp_norm: RMSNorm,
+        mlp: MLP,
     ) -> None:
-        self.plan = plan
+        self.plan, self.row = plan, row
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
     def before_attention(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
-        """x: bfloat16 [1, 1, users, hidden / tp] in L1 -> the new tokens' queries, keys and values."""
-        return self.attention.heads_of(self.attention_norm(gather(x, self.plan)), angles)
+        """x: bfloat16 [1, 1, users, hidden / tp] in L1, where the plan has it -> the new tokens' queries, keys and
+        values."""
+        return self.attention.heads_of(self.attention_norm.decode(self.row.gather(x)), angles)
 
     def attended(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
         """Attention alone: as of Attention.attended. Writes the cache."""
@@ -41,21 +48,24 @@ class DecoderLayer:
 
     def after_attention(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
         """x: of `before_attention`, which is freed -> the layer's output, of its shape."""
-        x = self._add(x, self.attention.project(attended), ttnn.L1_MEMORY_CONFIG)
-        return self._feed_forward(x, ttnn.L1_MEMORY_CONFIG)
+        return self._rest(x, self.row.reduce(self.attention.project(attended)))
 
     def attention_share(
         self, whole: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles
     ) -> ttnn.Tensor:
         """What the attention adds to a chip's columns of the residual when `whole`, bfloat16 [1, 1, users, hidden],
         enters the layer: [1, 1, users, hidden / tp]."""
-        return reduce(self.attention.decode(self.attention_norm(whole), cache, positions, angles), self.plan)
+        normed = self.attention_norm.decode(whole)
+        return self.row.reduce(self.attention.decode(normed, cache, positions, angles))
 
     def rest_after(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
         """A decode step's residual x with `attended` of its shape added, and the MLP behind it."""
-        out = ttnn.add(x, attended, memory_config=ttnn.L1_MEMORY_CONFIG)
-        ttnn.deallocate(x)
-        return self._feed_forward(out, ttnn.L1_MEMORY_CONFIG)
+        return self._rest(x, attended)
+
+    def _rest(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
+        x = _added(x, attended, x.memory_config())
+        partial = self.mlp.decode(self.mlp_norm.decode(self.row.gather(x)))
+        return _added(x, self.row.reduce(partial), x.memory_config())
 
     def prefill(
         self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles,
@@ -89,6 +99,10 @@ class DecoderLayer:
         return self._add(x, self.mlp(self.mlp_norm(gather(x, self.plan)), memory), memory)
 
     def _add(self, x: ttnn.Tensor, partial: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        out = ttnn.add(x, reduce(partial, self.plan), memory_config=memory)
-        ttnn.deallocate(x)
-        return out
+        return _added(x, reduce(partial, self.plan), memory)
+
+
+def _added(x: ttnn.Tensor, other: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+    out = ttnn.add(x, other, memory_config=memory)
+    ttnn.deallocate(x)
+    return out

@@ -12,9 +12,10 @@ import ttnn
 
 from .attention import Attention, DecodeAttention
 from .decoder import DecoderLayer
+from .heads import InterleavedHeads
 from .kv_cache import KVCache
 from .layer_parallel import LayerParallelPlan, Stage
-from .linear import gather, reduce
+from .linear import Projection, gather, reduce
 from .mesh import MeshPlan
 from .precision import PrecisionPlan
 from .rms_norm import RMSNorm
@@ -44,9 +45,9 @@ class ParallelStage:
         )
         self.attention = Attention(
             mesh, chip, config, 0,
-            store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1),
-            store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2),
-            rope, attend,
+            Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
+            Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
+            rope, attend, InterleavedHeads(mesh, chip, config),
         )  # fmt: skip
         self.cache = KVCache(mesh, chip, config.with_layers(1), precision.kv_cache, users, capacity, zeroed)
         slots = torch.zeros(len(stage.layers), plan.mesh.tp)

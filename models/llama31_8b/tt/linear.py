@@ -8,7 +8,7 @@ from functools import cache
 
 import ttnn
 
-from .mesh import TP_AXIS, MeshPlan
+from .mesh import TILE, TP_AXIS, MeshPlan
 from .precision import FIDELITY
 
 
@@ -32,6 +32,110 @@ def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> tt
     """x [1, 1, rows, inputs] @ weight [1, 1, inputs, outputs] of a chip -> bfloat16, interleaved."""
     config = kernel_config(dtype_name(weight))
     return ttnn.linear(x, weight, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config)
+
+
+class Projection:
+    """A matrix of a chip that rows are multiplied by. weight: [1, 1, inputs, outputs], interleaved in DRAM."""
+
+    def __init__(self, weight: ttnn.Tensor) -> None:
+        self.weight = weight
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """A decode step's rows, [1, 1, users, inputs], where the plan has them -> bfloat16, likewise."""
+        return self.rows(x, ttnn.L1_MEMORY_CONFIG)
+
+    def decode_into(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        """`decode`, its result interleaved."""
+        return self.rows(x, memory)
+
+    def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        """Any number of rows, interleaved -> bfloat16, interleaved."""
+        return linear(x, self.weight, memory)
+
+
+class BankedProjection(Projection):
+    """A weight whose columns are split over the DRAM banks, for rows a tile high that lie in L1 by columns.
+
+    program: of the product; source, result: where the rows and their product lie.
+    """
+
+    def __init__(
+        self, weight: ttnn.Tensor, program, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig
+    ) -> None:
+        super().__init__(weight)
+        self.program, self.source, self.result = program, source, result
+
+    def decode(self, x):
+        return ttnn.linear(
+            x,
+            self.weight,
+            dtype=ttnn.bfloat16,
+            memory_config=self.result,
+            program_config=self.program,
+            compute_kernel_config=kernel_config(dtype_name(self.weight)),
+        )
+
+    def decode_into(self, x, memory):
+        return ttnn.sharded_to_interleaved(self.decode(x), memory)
+
+    def rows(self, x, memory):
+        """A tile of rows as in a decode step. For more, the product of ttnn's own choice, over an interleaved copy of
+        the weight, which it wants."""
+        if x.padded_shape[2] == TILE:
+            return self.decode_into(ttnn.interleaved_to_sharded(x, self.source), memory)
+        weight = ttnn.to_memory_config(self.weight, ttnn.DRAM_MEMORY_CONFIG)
+        out = linear(x, weight, memory)
+        ttnn.deallocate(weight)
+        return out
+
+
+class Row:
+    """The chips of a row: their collectives of a decode step."""
+
+    def __init__(self, plan: MeshPlan) -> None:
+        self.plan = plan
+
+    def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """As the function of this name; the next call may overwrite the result."""
+        return gather(x, self.plan)
+
+    def reduce(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """As the function of this name; the next call may overwrite the result."""
+        return reduce(x, self.plan)
+
+
+class ShardedRow(Row):
+    """Between activations that lie in L1 by columns, into buffers that all steps share: `whole` of all columns, `part`
+    of a chip's. Gathers and reductions take turns, so that no chip writes a buffer which its peer still reads."""
+
+    def __init__(
+        self, plan: MeshPlan, mesh: ttnn.MeshDevice, users: int, hidden: int, whole: ttnn.MemoryConfig,
+        part: ttnn.MemoryConfig,
+    ) -> None:  # fmt: skip
+        super().__init__(plan)
+        self._gathered, self._reduced = (
+            ttnn.empty([1, 1, users, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, memory)
+            for columns, memory in ((hidden, whole), (hidden // plan.tp, part))
+        )
+
+    def gather(self, x):
+        return ttnn.all_gather(
+            x,
+            dim=3,
+            cluster_axis=TP_AXIS,
+            memory_config=self._gathered.memory_config(),
+            output_tensor=self._gathered,
+        )
+
+    def reduce(self, x):
+        return ttnn.reduce_scatter(
+            x,
+            dim=3,
+            cluster_axis=TP_AXIS,
+            topology=ttnn.Topology.Linear,
+            memory_config=self._reduced.memory_config(),
+            output_tensor=self._reduced,
+        )
 
 
 def gather(x: ttnn.Tensor, plan: MeshPlan) -> ttnn.Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import ttnn
 
-from .linear import linear
+from .linear import Projection
 from .mesh import TILE
 
 BLOCK_TILES = 1024  # columns of a block, in tiles
@@ -24,15 +24,22 @@ def column_blocks(columns: int, most: int = BLOCK_TILES) -> list[int]:
 class LMHead:
     """blocks: [1, 1, hidden, columns] of each chip, next to each other its part of the padded vocabulary."""
 
-    def __init__(self, blocks: Sequence[ttnn.Tensor]) -> None:
+    def __init__(self, blocks: Sequence[Projection]) -> None:
         self.blocks = list(blocks)
 
     def __call__(self, x: ttnn.Tensor) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden], rows up to a tile -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
-        parts = [linear(x, block, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks]
-        if len(parts) == 1:
-            return parts[0]
-        logits = ttnn.concat(parts, dim=3)
-        for part in parts:
-            ttnn.deallocate(part)
-        return logits
+        return _joined([block.rows(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """A decode step's rows, where the plan has them -> as of a call."""
+        return _joined([block.decode_into(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
+
+
+def _joined(parts: list[ttnn.Tensor]) -> ttnn.Tensor:
+    if len(parts) == 1:
+        return parts[0]
+    logits = ttnn.concat(parts, dim=3)
+    for part in parts:
+        ttnn.deallocate(part)
+    return logits

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..config import LlamaConfig
 from .mesh import DRAM_BYTES, TILE, MeshPlan
@@ -47,6 +47,10 @@ class Budget:
         """Of two models on one chip."""
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
         return Budget(**sums)
+
+    def padded(self, padding: int) -> Budget:
+        """With so many more bytes of weights, which a decode plan adds (FastPlan.padding_bytes)."""
+        return replace(self, weights=self.weights + padding, read_per_step=self.read_per_step + padding)
 
     def tokens_per_s(self, bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
         """The bound for one user: steps a second when nothing but reading costs time."""

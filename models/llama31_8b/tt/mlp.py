@@ -6,22 +6,36 @@ from __future__ import annotations
 
 import ttnn
 
-from .linear import linear
+from .linear import Projection
 
 
 class MLP:
     """gate (ff1), up (ff3): [1, 1, hidden, intermediate / tp] of each chip; down (ff2): [1, 1, intermediate /
     tp, hidden]."""
 
-    def __init__(self, ff1: ttnn.Tensor, ff3: ttnn.Tensor, ff2: ttnn.Tensor) -> None:
+    def __init__(self, ff1: Projection, ff3: Projection, ff2: Projection) -> None:
         self.ff1, self.ff3, self.ff2 = ff1, ff3, ff2
 
     def __call__(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, which the decoder reduces."""
-        gate, up = linear(x, self.ff1, memory), linear(x, self.ff3, memory)
-        hidden = ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=memory)
-        ttnn.deallocate(gate)
-        ttnn.deallocate(up)
-        out = linear(hidden, self.ff2, memory)
+        hidden = _gated(self.ff1.rows(x, memory), self.ff3.rows(x, memory))
+        out = self.ff2.rows(hidden, memory)
         ttnn.deallocate(hidden)
         return out
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """A decode step's rows, where the plan has them -> partial sums, likewise."""
+        hidden = _gated(self.ff1.decode(x), self.ff3.decode(x))
+        out = self.ff2.decode(hidden)
+        ttnn.deallocate(hidden)
+        return out
+
+
+def _gated(gate: ttnn.Tensor, up: ttnn.Tensor) -> ttnn.Tensor:
+    """silu(gate) * up, in their place; both are given back."""
+    out = ttnn.mul(
+        gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=gate.memory_config()
+    )
+    ttnn.deallocate(gate)
+    ttnn.deallocate(up)
+    return out

@@ -16,13 +16,15 @@ from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
 from .attention import Attention, DecodeAttention, StockDecodeAttention
+from .decode_layout import decode_layout
+from .decode_plan import check_plan_groups, check_plan_rows
 from .decoder import DecoderLayer
 from .embedding import Embedding
 from .fuzzy import LayerGroups, Refill, Write
 from .kv_cache import KVCache
 from .layer_parallel import LayerParallelPlan
-from .linear import gather
-from .lm_head import LMHead, column_blocks
+from .linear import Projection, gather
+from .lm_head import LMHead
 from .mesh import TILE, MeshPlan
 from .mlp import MLP
 from .precision import PrecisionPlan
@@ -37,7 +39,8 @@ class StepInputs(NamedTuple):
     """What a decode step reads, as tensors on the device so that a captured trace stays valid.
 
     tokens: uint32 [1, users]. positions: int32 [users], -1 for a user to skip. angles: uint32 [1, users], the
-    positions with 0 for skipped users. All ROW_MAJOR, the same on every chip.
+    positions with 0 for skipped users, twice in the fast layout, [1, 2 * users]. All ROW_MAJOR, the same on every
+    chip.
     """
 
     tokens: ttnn.Tensor
@@ -49,25 +52,33 @@ class TtLlama:
     """All layers of a model on a mesh, with its KV cache.
 
     users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32.
-    attend: the attention of decode steps, exact by default. zeroed: see KVCache. fuzzy: as a draft model, run the
-    layers of a decode step in the groups of this plan; prefill and steps over trees stay exact.
+    attend: the attention of decode steps, exact by default. zeroed: see KVCache. layout: how decode steps lie on a
+    chip, a name of DECODE_PLANS. fuzzy: as a draft model, run the layers of a decode step in the groups of this plan;
+    prefill and steps over trees stay exact. Errors: DecodePlanError, also for attention or groups that the layout does
+    not serve; ValueError for a plan of another model.
     """
 
     def __init__(
         self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, precision: PrecisionPlan,
         weights: WeightMap, store: WeightStore, *, users: int = 1, capacity: int = 1024,
-        attend: DecodeAttention | None = None, zeroed: bool = True, fuzzy: LayerParallelPlan | None = None,
+        attend: DecodeAttention | None = None, zeroed: bool = True, layout: str = "simple",
+        fuzzy: LayerParallelPlan | None = None,
     ) -> None:  # fmt: skip
         plan.check_model(config)
-        if fuzzy is not None and (fuzzy.config, fuzzy.mesh) != (config, plan):
-            raise ValueError(
-                f"the layer-parallel plan is of {fuzzy.config.name} with {fuzzy.config.num_hidden_layers} layers on "
-                f"{fuzzy.mesh}, the model is {config.name} with {config.num_hidden_layers} on {plan}"
-            )
+        if attend is not None:
+            attend.check_layout(layout)
+        if fuzzy is not None:
+            check_plan_groups(layout)
+            if (fuzzy.config, fuzzy.mesh) != (config, plan):
+                raise ValueError(
+                    f"the layer-parallel plan is of {fuzzy.config.name} with {fuzzy.config.num_hidden_layers} layers "
+                    f"on {fuzzy.mesh}, the model is {config.name} with {config.num_hidden_layers} on {plan}"
+                )
+        self.layout = decode_layout(layout, mesh, plan, config, users)
         self.mesh, self.plan, self.config, self.precision = mesh, plan, config, precision
         self.users, self.capacity = users, capacity
         self.cache = KVCache(mesh, plan, config, precision.kv_cache, users, capacity, zeroed)
-        self.rope = Rope(mesh, plan, config, capacity, users)
+        self.rope = Rope(mesh, plan, config, capacity, users, self.layout.heads.angle_rows)
         self.attend = attend or StockDecodeAttention(mesh, config, self.cache.block)
         self.embedding = Embedding(
             store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
@@ -83,27 +94,21 @@ class TtLlama:
                 mesh, fuzzy, self.layers, precision, weights, store, self.rope, self.attend,
                 users=users, capacity=capacity, zeroed=zeroed,
             )  # fmt: skip
-        self.norm = RMSNorm(store.put("norm", weights.final_norm, "bfloat16", None), config.rms_norm_eps)
-        blocks, start = [], 0
-        for columns in column_blocks(plan.padded_vocab(config) // plan.tp):
-            part = (start, columns)
-            blocks.append(
-                store.put(f"lm_head.{start}", lambda part=part: weights.lm_head(*part), precision.lm_head, -1)
-            )
-            start += columns
-        self.head = LMHead(blocks)
+        final = store.put("norm", weights.final_norm, "bfloat16", None)
+        self.norm = self.layout.norm(final, config.rms_norm_eps)
+        self.head = LMHead(self.layout.lm_head(store, weights.lm_head, precision.lm_head))
 
     def _layer(self, index: int, weights: WeightMap, store: WeightStore) -> DecoderLayer:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
 
-        def matrix(name: str, split: int) -> ttnn.Tensor:
-            return store.put(
-                f"{index}.{name}", lambda: getattr(weights, name)(index), getattr(formats, name), split
+        def matrix(name: str, split: int) -> Projection:
+            return self.layout.matrix(
+                store, index, name, lambda: getattr(weights, name)(index), formats, split
             )
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
-            return RMSNorm(weight, epsilon)
+            return self.layout.norm(weight, epsilon)
 
         attention = Attention(
             self.mesh,
@@ -114,9 +119,10 @@ class TtLlama:
             matrix("wo", -2),
             self.rope,
             self.attend,
+            self.layout.heads,
         )
         mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
-        return DecoderLayer(self.plan, norm("attention"), attention, norm("mlp"), mlp)
+        return DecoderLayer(self.plan, self.layout.row, norm("attention"), attention, norm("mlp"), mlp)
 
     def decode(self, inputs: StepInputs, whole: bool = True) -> ttnn.Tensor:
         """One token a user -> logits, bfloat16 [1, 1, users, vocab], on every chip. Writes the cache.
@@ -127,7 +133,7 @@ class TtLlama:
         are for an exact pass, `decode_tree` over the same positions, to overwrite.
         """
         angles = self.rope.decode_angles(inputs.angles)
-        x = self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG)
+        x = self.layout.residual(self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
         if self.groups is not None:
             return self._logits(self.groups.decode(x, self.cache, inputs.positions, angles), whole)
         self.attend.begin_step()
@@ -140,7 +146,7 @@ class TtLlama:
                 if following is not None:
                     heads = following.before_attention(x, angles)
         self.attend.end_step(x)
-        return self._logits(x, whole)
+        return self._whole(self.head.decode(self.norm.decode(self.layout.row.gather(x))), whole)
 
     def decode_tree(self, inputs: TreeInputs, whole: bool = True) -> ttnn.Tensor:
         """One step over the token trees of all users (FlashSpecInfer, section 5) -> logits of every node, bfloat16
@@ -151,6 +157,7 @@ class TtLlama:
         Errors: ValueError where the attention of this model is not exact.
         """
         self.attend.check_trees()
+        check_plan_rows(self.layout.name, inputs.tokens.shape[1])
         angles = self.rope.prefill_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.DRAM_MEMORY_CONFIG)
         nodes = inputs.intervals.shape[2]
@@ -197,7 +204,10 @@ class TtLlama:
         return Refill(stages, angles, write) if stages else None
 
     def _logits(self, x: ttnn.Tensor, whole: bool) -> ttnn.Tensor:
-        logits = self.head(self.norm(gather(x, self.plan)))
+        return self._whole(self.head(self.norm(gather(x, self.plan))), whole)
+
+    def _whole(self, logits: ttnn.Tensor, whole: bool) -> ttnn.Tensor:
+        """Each chip's columns -> all columns of the vocabulary on every chip, if asked for."""
         if not whole:
             return logits
         logits = gather(logits, self.plan)
@@ -223,7 +233,9 @@ class TtLlama:
         return StepInputs(
             self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
             self.put_integers(where, "int32", on_device),
-            self.put_integers(where.clamp(min=0)[None], "uint32", on_device),
+            self.put_integers(
+                where.clamp(min=0).repeat(1, self.layout.heads.angle_rows), "uint32", on_device
+            ),
         )
 
     def tree_inputs(
@@ -238,12 +250,13 @@ class TtLlama:
         leave inclusive; prefixes: cached tokens of each user, -1 skips it.
 
         Errors: ValueError for other shapes, times that no walk of a tree gives, a tree over the cache's capacity, a
-        token outside the vocabulary.
+        token outside the vocabulary; DecodePlanError for more rows than the layout takes.
         """
         shape = tuple(tokens.shape)
         for name, values in (("enter", enter), ("leave", leave)):
             if tuple(values.shape) != shape:
                 raise ValueError(f"{name} must be of the tokens' shape {shape}, it is {tuple(values.shape)}")
+        check_plan_rows(self.layout.name, tokens.numel())
         if len(shape) != 2 or shape[0] != self.users or len(prefixes) != self.users:
             raise ValueError(
                 f"a tree for each of {self.users} users is needed: tokens are {shape}, prefixes {list(prefixes)}"

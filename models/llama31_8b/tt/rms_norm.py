@@ -16,3 +16,24 @@ class RMSNorm:
     def __call__(self, x: ttnn.Tensor) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden] -> the same shape, in the same memory."""
         return ttnn.rms_norm(x, weight=self.weight, epsilon=self.epsilon, memory_config=x.memory_config())
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """A decode step's rows, where the plan has them -> likewise."""
+        return self(x)
+
+
+class ShardedRMSNorm(RMSNorm):
+    """Of rows that lie in L1 by columns, whose cores add up their squares by multicast. program: of that."""
+
+    def __init__(self, weight: ttnn.Tensor, epsilon: float, program) -> None:
+        super().__init__(weight, epsilon)
+        self.program = program
+
+    def decode(self, x):
+        return ttnn.rms_norm(
+            x,
+            weight=self.weight,
+            epsilon=self.epsilon,
+            memory_config=x.memory_config(),
+            program_config=self.program,
+        )

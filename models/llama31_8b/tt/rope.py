@@ -52,12 +52,16 @@ def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> t
 
 
 class Rope:
-    """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users."""
+    """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users.
+
+    copies: 2 where queries and keys of a user lie on cores of their own, which rotate at once.
+    """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, positions: int, users: int
-    ) -> None:
-        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, positions: int, users: int,
+        copies: int = 1,
+    ) -> None:  # fmt: skip
+        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users * copies
         options = {"dtype": ttnn.bfloat16, "device": mesh, "mesh_mapper": plan.mapper(mesh, None)}
         self.tables = [
             ttnn.from_torch(table, layout=ttnn.ROW_MAJOR_LAYOUT, **options)
@@ -65,14 +69,14 @@ class Rope:
         ]
         self._rotation = ttnn.from_torch(pair_rotation(), layout=ttnn.TILE_LAYOUT, **options)
         self._rotations = ttnn.from_torch(
-            pair_rotation().repeat(1, 1, users, 1),
+            pair_rotation().repeat(1, 1, self.users, 1),
             layout=ttnn.TILE_LAYOUT,
-            memory_config=user_shards(mesh, users, TILE, TILE),
+            memory_config=user_shards(mesh, self.users, TILE, TILE),
             **options,
         )
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
-        """positions: uint32 [1, users], ROW_MAJOR, one new token a user."""
+        """positions: uint32 [1, copies * users], ROW_MAJOR, one new token a user, all users for every copy."""
         shards = user_shards(self.mesh, self.users, TILE, self.head_dim)
         rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
         return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))
@@ -84,6 +88,13 @@ class Rope:
     def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """x: [1, users, heads, head_dim], a core a user -> the same."""
         return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotations, is_decode_mode=True)
+
+    def decode_together(
+        self, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles
+    ) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        """Queries and keys, [1, users, heads, head_dim] each, a core a user: the keys on the cores behind the
+        queries'."""
+        return ttnn.experimental.rotary_embedding_llama_fused_qk(q, k, *angles, self._rotations)
 
     def prefill(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """x: [1, heads, tokens, head_dim] -> the same."""

@@ -29,20 +29,24 @@ class WeightStore:
         dtype: str,
         split: int | None,
         layout: str = "TILE_LAYOUT",
+        memory: ttnn.MemoryConfig | None = None,
     ) -> ttnn.Tensor:
         """The tensor `make` gives, in DRAM, as [1, 1, rows, columns] (ROW_MAJOR: [rows, columns]).
 
-        split: the dimension, -1 or -2, that the chips of a row share; None for a copy on each.
+        split: the dimension, -1 or -2, that the chips of a row share; None for a copy on each. memory: of a chip's
+        part, None for interleaved; a cached file serves all.
         """
         described = {"dtype": dtype, "split": split, "layout": layout}
         if self.cache is not None and (cached := self.cache.find(name, described)) is not None:
             self.reused += 1
-            return ttnn.load_tensor(str(cached), device=self.mesh)
+            if memory is None:
+                return ttnn.load_tensor(str(cached), device=self.mesh)
+            return ttnn.to_device(ttnn.load_tensor(str(cached)), self.mesh, memory_config=memory)
         host = self._convert(make(), dtype, split, layout)
         self.converted += 1
         if self.cache is not None:
             self.cache.save(name, described, lambda path: ttnn.dump_tensor(str(path), host))
-        return ttnn.to_device(host, self.mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+        return ttnn.to_device(host, self.mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG)
 
     def _convert(self, tensor: torch.Tensor, dtype: str, split: int | None, layout: str) -> ttnn.Tensor:
         if layout == "TILE_LAYOUT":

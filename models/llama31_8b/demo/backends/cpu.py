@@ -29,6 +29,7 @@ SUPPORT = Support(
         "mesh": _CHIPS,
         "precision": _CHIPS,
         "precision_overrides": _CHIPS,
+        "plan": _CHIPS,
         "sample_on": _CHIPS,
     },
 )

@@ -17,12 +17,22 @@ from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
 
 from ...tt.cards import check_cards, find_cards
+from ...tt.decode_plan import DecodePlanError, FastPlan
 from ...tt.memory import DoesNotFit, budget
 from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes, layer_parallel
+from ..support import (
+    CHIP_DRAFTING,
+    CHIP_DRAFTS_REFUSE,
+    FAST_PLAN_REFUSES,
+    PLAN,
+    Support,
+    check_chip_plan,
+    chip_tree_nodes,
+    layer_parallel,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +61,7 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
     drafts_refuse=CHIP_DRAFTS_REFUSE,
+    fast_refuses=FAST_PLAN_REFUSES,
     chat="boards answer one prompt",
     refused={
         "tail_alignment": "a chip reads whole tiles of 32 tokens",
@@ -64,7 +75,8 @@ TRACE_REGION_BYTES = 64 * 1024**2
 
 class BoardPlan(NamedTuple):
     """capacity: cached positions, in whole blocks where the model's context has them. limit: positions that a prompt
-    and its text may take. The last two: of a draft model."""
+    and its text may take. layout: how decode steps of the model lie on a chip; those of its draft lie simply.
+    draft_precision, draft_layers: of a draft model."""
 
     mesh: MeshPlan
     precision: PrecisionPlan
@@ -72,6 +84,7 @@ class BoardPlan(NamedTuple):
     limit: int
     draft_precision: PrecisionPlan | None = None
     draft_layers: LayerParallelPlan | None = None  # of --fuzzy
+    layout: str = PLAN
 
 
 def choose_device() -> tuple[str, str]:
@@ -99,6 +112,7 @@ def plan_run(
     split the models, a chip cannot hold them with this context (the message has the bytes needed and present), or the
     model has no context of --max-context."""
     limit, context = context_limit(config, options), config.max_position_embeddings
+    layout = check_chip_plan(options)
     # A step over trees writes all their nodes behind the text.
     wanted = min(prompt_tokens + options.max_new_tokens, limit) + chip_tree_nodes(options)
     capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
@@ -108,6 +122,9 @@ def plan_run(
         )
         held, what = budget(config, mesh, precision, min(capacity, context)), config.name
         drafts, layers = None, None
+        if layout == "fast":
+            fast = FastPlan.of(config, mesh, users=1)
+            held = held.padded(fast.padding_bytes(precision, config.num_hidden_layers))
         if draft is not None:
             _check_draft_context(draft, capacity)
             drafts = precision_plan(options.precision or PRECISION, draft.num_hidden_layers, None)
@@ -118,9 +135,9 @@ def plan_run(
                 what += f", {options.fuzzy} of its layers in parallel,"
         held.check(f"{what} on {mesh} with a cache of {capacity} positions for {wanted}")
         check_attention(options, mesh, config, capacity)
-    except (MeshError, PrecisionError, DoesNotFit, SpeculationError) as error:
+    except (MeshError, PrecisionError, DecodePlanError, DoesNotFit, SpeculationError) as error:
         raise UserError(f"--device n150: {error}") from error
-    return BoardPlan(mesh, precision, capacity, limit, drafts, layers)
+    return BoardPlan(mesh, precision, capacity, limit, drafts, layers, layout)
 
 
 def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
@@ -207,7 +224,12 @@ def run(options: DemoOptions, text: str) -> int:
     draft = _draft_source(options, config, tokenizer)
     plan = plan_run(config, options, mesh, len(ids), None if draft is None else draft.config)
     logger.info(
-        "{} on {} N150, {} precision, {} attention", shown, mesh, plan.precision.name, options.attention
+        "{} on {} N150, {} precision, {} attention, {} plan",
+        shown,
+        mesh,
+        plan.precision.name,
+        options.attention,
+        plan.layout,
     )
     formats = plan.draft_precision
     if plan.draft_layers is not None and formats is not None:
@@ -233,7 +255,7 @@ def run(options: DemoOptions, text: str) -> int:
         printer.finish()
     finally:
         mesh.close(device)
-    used = replace(options, mesh=str(mesh), precision=options.precision or PRECISION)
+    used = replace(options, mesh=str(mesh), precision=options.precision or PRECISION, plan=plan.layout)
     # The first step compiles what the kernel cache lacks; the second records the trace that the others replay.
     warm_up = clock.first_tokens(generator.tokens_of(2 if generator.traced else 1))
     report = make_report(
@@ -272,7 +294,7 @@ class Weights(NamedTuple):
 
     def on(
         self, device: ttnn.MeshDevice, plan: BoardPlan, attend: DecodeAttention | None = None,
-        layers: LayerParallelPlan | None = None,
+        layers: LayerParallelPlan | None = None, layout: str = PLAN,
     ) -> TtLlama:  # fmt: skip
         """The model of one user. layers: of a draft model."""
         from ...tt.model import TtLlama
@@ -293,6 +315,7 @@ class Weights(NamedTuple):
             capacity=plan.capacity,
             attend=attend,
             fuzzy=layers,
+            layout=layout,
         )
 
 
@@ -316,6 +339,7 @@ def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenize
 
 def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, options: DemoOptions) -> TtLlama:
     """The model with the attention that these options ask for."""
+    from ...tt.decode_layout import FastLayout
     from ...tt.policies import decode_attention
 
     attend = decode_attention(
@@ -329,7 +353,10 @@ def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, opti
         threshold=options.threshold,
         static_layers=static_layers(options) if options.attention == "static" else (),
     )
-    return weights.on(device, plan, attend)
+    model = weights.on(device, plan, attend, layout=plan.layout)
+    if isinstance(model.layout, FastLayout):
+        logger.info("{}", model.layout.plan.describe(plan.precision))
+    return model
 
 
 def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options: DemoOptions) -> Generator:

@@ -19,11 +19,21 @@ from pathlib import Path
 from loguru import logger
 
 from ...config import LlamaConfig, RopeScaling
+from ...tt.decode_plan import GRID as WHOLE_GRID
+from ...tt.decode_plan import DecodePlanError, FastPlan
 from ...tt.mesh import MeshError, MeshPlan
 from ...tt.precision import PrecisionError, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ..support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, Support, chip_tree_nodes, layer_parallel
+from ..support import (
+    CHIP_DRAFTING,
+    CHIP_DRAFTS_REFUSE,
+    FAST_PLAN_REFUSES,
+    Support,
+    check_chip_plan,
+    chip_tree_nodes,
+    layer_parallel,
+)
 
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
 CAPACITY, PROMPT_TOKENS = 128, 40
@@ -43,6 +53,7 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
     drafts_refuse=CHIP_DRAFTS_REFUSE,
+    fast_refuses=FAST_PLAN_REFUSES,
     chat=_CHECKED,
     refused=dict.fromkeys(
         ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment",
@@ -79,7 +90,9 @@ def run(options: DemoOptions, text: str | None = None) -> int:
     mesh = MeshPlan.parse(request["mesh"])
     try:
         shape = mesh.shape if mesh.chips > 1 else None
-        environment = process_environment(simulated_environment(request["grid"], sgdc.overlays(), mesh=shape))
+        environment = process_environment(
+            simulated_environment(request["grid"], sgdc.overlays(), mesh=shape, dispatch=request["dispatch"])
+        )
         environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
     except RuntimeRootError as error:
         raise UserError(f"--device sim: {error}") from error
@@ -97,7 +110,7 @@ def plan_request(options: DemoOptions) -> dict:
     mesh = _mesh(options, attention)
     config = _config(options, mesh)
     precision = options.precision or PRECISION
-    nodes = chip_tree_nodes(options)
+    nodes, layout = chip_tree_nodes(options), check_chip_plan(options)
     if options.draft_kind == "model" and (options.drafter != TINY.name or options.model is not None):
         target = "" if options.model is None else f" for {options.model}"
         raise UserError(
@@ -122,16 +135,19 @@ def plan_request(options: DemoOptions) -> dict:
         precision_plan(precision, config.num_hidden_layers, options.precision_overrides)
         mesh.check_model(config)
         layer_parallel(options, config, mesh)
+        if layout == "fast":
+            FastPlan.of(config, mesh, users=1)
         if attention == "alspec":
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
         elif attention != "exact":
             check_chunk_size(chunk_size, capacity)
-    except (PrecisionError, MeshError, SpeculationError) as error:
+    except (PrecisionError, MeshError, DecodePlanError, SpeculationError) as error:
         raise UserError(f"--device sim: {error}") from error
     layers = _static_layers(options, config) if attention == "static" else []
     overrides = options.precision_overrides
     return {
-        "mesh": str(mesh), "grid": grid_for(config, mesh, attention), "tokens": tokens, "seed": options.seed,
+        "mesh": str(mesh), "grid": grid_for(config, mesh, attention, layout), "layout": layout,
+        "dispatch": dispatch_of(layout), "tokens": tokens, "seed": options.seed,
         "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
         "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
         "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
@@ -140,14 +156,22 @@ def plan_request(options: DemoOptions) -> dict:
     }  # fmt: skip
 
 
-def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str) -> str:
-    """Compute cores of each chip: joining heads takes one for each query head, of a layer that a chip has to itself all
-    of them; the guess's kernels three or more, sums over a row eight."""
+def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str, layout: str = "simple") -> str:
+    """Compute cores of each chip: joining heads takes one for each query head, of a layer that a chip has to itself
+    all of them; the guess's kernels three or more, sums over a row eight; the fast plan a whole chip, which has cores
+    beside its DRAM banks."""
+    if layout == "fast":
+        return "x".join(map(str, WHOLE_GRID))
     cores = max(config.num_attention_heads, 1 if attention == "exact" else 4)
     if attention == "exact" and mesh.tp > 1:
         return f"4x{max(2, -(-cores // 4))}"
     cores = max(config.num_attention_heads // mesh.tp, 1 if attention == "exact" else 4)
     return f"2x{-(-cores // 2)}"
+
+
+def dispatch_of(layout: str) -> str:
+    """The host would launch a program on 64 cores one by one; the chip's own queues do it several times faster."""
+    return "fast" if layout == "fast" else "slow"
 
 
 def _mesh(options: DemoOptions, attention: str) -> MeshPlan:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import ttnn
 
-from runtime_patches.simulated_n150.dispatch import mesh_options
+from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
 from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
 from ...config import LlamaConfig
@@ -106,16 +106,19 @@ def main(arguments: Sequence[str]) -> int:
     precision = precision_plan(request["precision"], source.config.num_hidden_layers, request["overrides"])
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
+    layout = "" if request["layout"] == "simple" else f", {request['layout']} plan"
     guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}"
     show(
         f"simulated N150, {plan} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
-        f"{precision.name} precision, a prompt of {len(source.prompt)} tokens; {request['attention']} "
-        f"attention{guess}, steps run eagerly",
+        f"{precision.name} precision{layout}, a prompt of {len(source.prompt)} tokens; "
+        f"{request['attention']} attention{guess}, steps run eagerly",
         flush=True,
     )
-    device = (
-        plan.open(**room, **mesh_options("slow")) if plan.chips > 1 else ttnn.open_device(device_id=0, **room)
-    )
+    dispatch = request["dispatch"]
+    if plan.chips > 1:
+        device = plan.open(**room, **mesh_options(dispatch))
+    else:
+        device = ttnn.open_device(device_id=0, **room, **opening_options(dispatch))
     run = _tree_steps if request["nodes"] else _steps
     try:
         steps, result = run(device, plan, source, precision, request, show)
@@ -153,7 +156,17 @@ def _steps(
         threshold=request["threshold"], static_layers=request["static_layers"],
     )  # fmt: skip
     weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
-    model = TtLlama(device, plan, config, precision, weights, store, capacity=capacity, attend=attend)
+    model = TtLlama(
+        device,
+        plan,
+        config,
+        precision,
+        weights,
+        store,
+        capacity=capacity,
+        attend=attend,
+        layout=request["layout"],
+    )
     reference, policy = ReferenceLlama.from_state_dict(config, source.state), reference_policy(request)
     cache = reference.new_cache(1, capacity)
     started = time.perf_counter()
@@ -193,7 +206,9 @@ def _tree_steps(
     tree; both go on with the path that the chips accept."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
     weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
-    model = TtLlama(device, plan, config, precision, weights, store, capacity=capacity)
+    model = TtLlama(
+        device, plan, config, precision, weights, store, capacity=capacity, layout=request["layout"]
+    )
     reference = ReferenceLlama.from_state_dict(config, source.state)
     cache = reference.new_cache(1, capacity)
     found: list[dict] = []
