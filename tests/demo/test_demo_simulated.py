@@ -101,7 +101,9 @@ def test_speculation_is_simulated_on_the_least_mesh_of_two_rows(capsys, monkeypa
     asked = []
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
     monkeypatch.setattr(
-        environment, "simulated_environment", lambda grid, _, mesh: asked.append((grid, mesh)) or {}
+        environment,
+        "simulated_environment",
+        lambda grid, _, mesh, dispatch: asked.append((grid, mesh, dispatch)) or {},
     )
     requests = []
     monkeypatch.setattr(
@@ -112,7 +114,7 @@ def test_speculation_is_simulated_on_the_least_mesh_of_two_rows(capsys, monkeypa
     options = ["--attention", "alspec", "--threshold", "0.5", "--max-new-tokens", "4", "--json"]
     assert cli.main(["--device", "sim", *options]) == 0
     (request,) = requests
-    assert asked == [("2x2", (2, 1))]
+    assert asked == [("2x2", (2, 1), "slow")]
     assert (request["mesh"], request["threshold"], request["chunk_size"]) == ("2x1", 0.5, sim.CHUNK_SIZE)
     assert request["prompt_tokens"] == 62 and request["json"] and request["tokens"] == 4
 
