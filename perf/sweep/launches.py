@@ -260,6 +260,7 @@ def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.config import preset
     from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.tensor_shapes import tensor_shapes
+    from models.llama31_8b.tt.decode_plan import DECODE_PLANS
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_plan
     from models.llama31_8b.tt.weight_map import WeightMap
@@ -268,8 +269,10 @@ def _decode(mesh, c: Configuration) -> Launch:
     from perf.mesh_build import BlankStore
 
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
-    if c["plan"] != "simple":
-        raise UnsupportedError(f"plan={c['plan']} is known to the decode model alone; chips run plan=simple")
+    if c["plan"] not in DECODE_PLANS:
+        raise UnsupportedError(
+            f"plan={c['plan']} is known to the decode model alone; chips run plan={' or plan='.join(DECODE_PLANS)}"
+        )
     speculative = c["attention"] == "speculative"
     if speculative != (plan.sp == 2):
         raise UnsupportedError(f"attention={c['attention']} on {plan}: two rows speculate, and one cannot")
@@ -297,7 +300,7 @@ def _decode(mesh, c: Configuration) -> Launch:
         attend = ExactFlashDecode(shape)
     model = TtLlama(
         mesh, plan, config, formats, WeightMap(config, state, plan), store,
-        users=users, capacity=capacity, attend=attend,
+        users=users, capacity=capacity, attend=attend, layout=c["plan"],
     )  # fmt: skip
     if tiny:
         fill(model, 0)
