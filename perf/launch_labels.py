@@ -112,9 +112,7 @@ class Labels:
         now: dict = {"layer": None, "part": None}
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.taken(now))
-            for index, layer in enumerate(model.layers):
-                for part in ("before_attention", "attended", "after_attention"):
-                    stack.enter_context(_within(layer, part, now, "layer", index))
+            stack.enter_context(in_layers(model, now))
             attend = model.attend
             stack.enter_context(_within(type(attend), "__call__", now, "part", ATTENTION))
             if isinstance(attend, AttentionSpeculation):
@@ -123,6 +121,16 @@ class Labels:
 
                 stack.enter_context(_within(gate, "_launch", now, "part", GATE))
             yield
+
+
+@contextlib.contextmanager
+def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
+    """Inside, now["layer"] is the number of the layer whose part of a decode step runs."""
+    with contextlib.ExitStack() as stack:
+        for index, layer in enumerate(model.layers):
+            for part in ("before_attention", "attended", "after_attention"):
+                stack.enter_context(_within(layer, part, now, "layer", index))
+        yield
 
 
 def _tensors(value: Any) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from ttnn import decorators
 from models.llama31_8b.tt.linear import dtype_name
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.precision import TILE_BYTES
+from perf.launch_labels import in_layers
 
 # Ops that leave numbers as they are: what they write is only moved.
 MOVES = {
@@ -125,27 +126,8 @@ def _noted(model, found: list[Launch]) -> Iterator[None]:
         for kind, original in originals.items():
             stack.callback(setattr, kind, "__call__", original)
             kind.__call__ = noting(original)
-        for index, layer in enumerate(model.layers):
-            stack.enter_context(_within(layer, index, now))
+        stack.enter_context(in_layers(model, now))
         yield
-
-
-@contextlib.contextmanager
-def _within(layer, index: int, now: dict) -> Iterator[None]:
-    original = layer.decode
-
-    def call(*args, **kwargs):
-        now["layer"] = index
-        try:
-            return original(*args, **kwargs)
-        finally:
-            now["layer"] = None
-
-    layer.decode = call
-    try:
-        yield
-    finally:
-        del layer.decode
 
 
 def _in_dram(value) -> bool:

@@ -50,13 +50,17 @@ def run(launch: Launch) -> None:
 def _layers(model: Any, signpost: Callable[[str], Any]) -> Iterator[None]:
     layers = [] if model is None else list(model.layers)
 
-    def posting(text: str | None) -> Callable[[], Any]:
-        return lambda: signpost(text) if text is not None else None
+    def posting(text: str) -> Callable[[], Any]:
+        return lambda: signpost(text)
+
+    def nothing() -> None:
+        pass
 
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(layers):
-            after = LAYERS_OVER if index == len(layers) - 1 else None
-            stack.enter_context(around(layer, "decode", posting(f"{LAYER_POST}{index}"), posting(after)))
+            stack.enter_context(around(layer, "before_attention", posting(f"{LAYER_POST}{index}"), nothing))
+        for layer in layers[-1:]:
+            stack.enter_context(around(layer, "after_attention", nothing, posting(LAYERS_OVER)))
         yield
 
 

@@ -206,18 +206,23 @@ def test_signposts_of_a_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "tracy", SimpleNamespace(signpost=posts.append))
 
     class Layer:
-        def decode(self):
-            posts.append("op")
+        def before_attention(self):
+            posts.append("norm")
+
+        def after_attention(self):
+            posts.append("mlp")
 
     model = SimpleNamespace(layers=[Layer(), Layer()])
 
     def step():
         for layer in model.layers:
-            layer.decode()
+            layer.before_attention()
+            layer.after_attention()
         posts.append("head")
 
     tracy_csv.run(Launch(run=step, model=model))
-    compiled, timed = ["op", "op", "head"], ["layer 0", "op", "layer 1", "op", "layers over", "head"]
+    compiled = ["norm", "mlp", "norm", "mlp", "head"]
+    timed = ["layer 0", "norm", "mlp", "layer 1", "norm", "mlp", "layers over", "head"]
     assert posts == [*compiled, "start", *timed, "stop"]
 
 
