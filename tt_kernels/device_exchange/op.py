@@ -208,12 +208,13 @@ class DeviceExchange:
                 raise ValueError(
                     f"the tensors are empty, of shape {tuple(parts[0].shape)}: there is nothing to exchange"
                 )
-        for name, kind in (
-            ("tensor", [part for parts in tensors for part in parts]),
-            ("priority", priorities),
-        ):
-            addresses = [(part.memory_config().buffer_type, part.buffer_address()) for part in kind]
-            if len(set(addresses)) < len(addresses):
+        for name, parts_of in (("tensor", tensors), ("priority", [priorities])):
+            # Addresses tell members apart, not parts: while a graph is captured without dispatch all have one.
+            alike = [
+                len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address()
+                for parts in parts_of
+            ]
+            if any(alike) or len({id(parts[0]) for parts in parts_of}) < len(parts_of):
                 raise ValueError(
                     f"the members of a pair and the parts of an exchange need a {name} each; the same one was given "
                     "twice"

@@ -61,10 +61,10 @@ class World:
 
         return CorePair(self.device, cores or ((0, 0), (1, 0)))
 
-    def exchange(self, tensor, priority):
+    def exchange(self, tensor, priority, *more):
         from tt_kernels.device_exchange.op import DeviceExchange
 
-        return DeviceExchange(self.core_pair(), users=1)(tensor, priority)
+        return DeviceExchange(self.core_pair(), users=1)(tensor, priority, *more)
 
     def deallocated(self):
         import ttnn
@@ -193,6 +193,12 @@ CALLS = {
     "exchange of None": (lambda w: w.exchange(None, two(w)), VALUE, "tensor is a ttnn.Tensor or a list"),
     "exchange of one": (lambda w: w.exchange(w.words[0], two(w)), VALUE, "takes 2 of tensor, not 1"),
     "exchange of the same": (lambda w: w.exchange([w.words[0]] * 2, two(w)), VALUE, "same one was given twice"),
+    "exchange of one part twice": (
+        lambda w: w.exchange(w.words, two(w), w.words), VALUE, "the same one was given twice",
+    ),
+    "exchange of five parts": (
+        lambda w: w.exchange(w.words, two(w), *[w.words] * 4), VALUE, "takes up to 4 tensors, not 5",
+    ),
     "exchange with one priority": (
         lambda w: w.exchange(w.words, [w.priority] * 2), VALUE, "need a priority each; the same one was given twice",
     ),
