@@ -96,18 +96,21 @@ def formats(mesh, overrides: str) -> dict:
     from models.llama31_8b.tt.model import read
 
     model, reference = build(mesh, TINY, "performance", overrides=overrides)
-    told: dict = {"lm_head": dtype_name(model.head.blocks[0]), "kv_cache": dtype_name(model.cache.keys[1])}
+    told: dict = {
+        "lm_head": dtype_name(model.head.blocks[0].weight),
+        "kv_cache": dtype_name(model.cache.keys[1]),
+    }
     for index, layer in enumerate(model.layers):
         parts = {
-            "qkv": layer.attention.qkv,
-            "wo": layer.attention.wo,
-            "ff1": layer.mlp.ff1,
-            "ff3": layer.mlp.ff3,
-            "ff2": layer.mlp.ff2,
+            "qkv": layer.attention.qkv.weight,
+            "wo": layer.attention.wo.weight,
+            "ff1": layer.mlp.ff1.weight,
+            "ff3": layer.mlp.ff3.weight,
+            "ff2": layer.mlp.ff2.weight,
         }
         told[index] = {name: dtype_name(tensor) for name, tensor in parts.items()}
         gate = reference.layers[index].gate_up.weight.chunk(2)[0].t()
         told[index]["error"] = float(
-            (read(layer.mlp.ff1)[0, 0].float() - gate).abs().max() / gate.abs().max()
+            (read(layer.mlp.ff1.weight)[0, 0].float() - gate).abs().max() / gate.abs().max()
         )
     return told
