@@ -13,6 +13,7 @@ import csv
 import fcntl
 import io
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,6 +88,9 @@ class Block:
         """Of the name, with its family."""
         family, *pairs = self.name.split(" ")
         return {"family": family, **dict(pair.partition("=")[::2] for pair in pairs)}
+
+
+LOCK_PATIENCE_S = 5.0
 
 
 class TableError(ValueError):
@@ -230,8 +234,14 @@ def opened(path: Path, retry_failed: bool = False) -> Iterator[Table]:
 @contextmanager
 def _locked(path: Path) -> Iterator[io.FileIO]:
     with open(path, "ab", buffering=0) as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TableError(f"another sweep writes {path}") from error
+        # A killed sweep's last child shares its lock until it has started its own program.
+        patience = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > patience:
+                    raise TableError(f"another sweep writes {path}") from error
+                time.sleep(0.05)
         yield handle
