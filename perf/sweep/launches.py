@@ -16,6 +16,8 @@ import torch
 import ttnn
 
 from models.llama31_8b.tt.attention import DecodeAttention
+from models.llama31_8b.tt.decode_layout import banked_program, in_banks, in_l1
+from models.llama31_8b.tt.decode_plan import ProductPlan, Shards
 from models.llama31_8b.tt.linear import kernel_config
 from models.llama31_8b.tt.mesh import TILE
 from perf.sweep.configurations import Configuration
@@ -24,7 +26,6 @@ from tt_kernels.common.priority import ACCEPTED, MAX_USERS, RECEIVED, REJECTED, 
 from tt_kernels.common.tensor_facts import UnsupportedError
 
 EXCHANGE_TIMEOUT_S = 0.05
-READERS = 12
 
 
 def build(mesh, configuration: Configuration) -> Launch:
@@ -89,27 +90,13 @@ def _dram_sharded(mesh, c: Configuration) -> Launch:
         raise UnsupportedError(
             f"{k // TILE} tiles of k are not shared by cores={cores} of {columns}x{rows}, which the activation is on"
         )
-    padded = -(-n // (TILE * READERS)) * TILE * READERS
-    banks = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(READERS - 1, 0))])
-    held = ttnn.MemoryConfig(
-        ttnn.TensorMemoryLayout.WIDTH_SHARDED,
-        ttnn.BufferType.DRAM,
-        ttnn.ShardSpec(banks, [k, padded // READERS], ttnn.ShardOrientation.ROW_MAJOR),
-    )
-    grid = ttnn.num_cores_to_corerangeset(cores, ttnn.CoreCoord(columns, rows), row_wise=True)
-    spread = ttnn.MemoryConfig(
-        ttnn.TensorMemoryLayout.WIDTH_SHARDED,
-        ttnn.BufferType.L1,
-        ttnn.ShardSpec(grid, [TILE, k // cores], ttnn.ShardOrientation.ROW_MAJOR),
-    )
-    x, weight = _tile(mesh, 1, 1, TILE, k, memory=spread), _tile(mesh, 1, 1, k, n, dtype=dtype, memory=held)
     block = k // TILE // cores
-    config = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
-        in0_block_w=max(d for d in range(1, 9) if block % d == 0),
-        per_core_M=1,
-        per_core_N=-(-n // (TILE * cores)),
-        fused_activation=None,
-    )
+    product = ProductPlan(
+        "matmul", k, n, dtype, Shards(cores, k // cores), Shards(cores, -(-n // (TILE * cores)) * TILE),
+        max(d for d in range(1, 9) if block % d == 0),
+    )  # fmt: skip
+    x = _tile(mesh, 1, 1, TILE, k, memory=in_l1(mesh, product.source))
+    weight, config = _tile(mesh, 1, 1, k, n, dtype=dtype, memory=in_banks(product)), banked_program(product)
     run = partial(ttnn.linear, x, weight, program_config=config, memory_config=ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG,
                   compute_kernel_config=kernel_config(dtype))  # fmt: skip
     return Launch(run)

@@ -136,12 +136,8 @@ class FastLayout(DecodeLayout):
         product: ProductPlan,
     ) -> BankedProjection:
         weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
-        program = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
-            in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None
-        )
-        return BankedProjection(
-            weight, program, in_l1(self.mesh, product.source), in_l1(self.mesh, product.result)
-        )
+        source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
+        return BankedProjection(weight, banked_program(product), source, result)
 
 
 def decode_layout(
@@ -164,3 +160,10 @@ def in_banks(product: ProductPlan) -> ttnn.MemoryConfig:
     banks = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(BANKS - 1, 0))})
     spec = ttnn.ShardSpec(banks, [product.inputs, product.bank_columns], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
+
+
+def banked_program(product: ProductPlan):
+    """Of ttnn.linear with a weight of `in_banks`."""
+    return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
+        in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None
+    )

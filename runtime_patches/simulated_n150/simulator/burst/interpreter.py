@@ -14,13 +14,15 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from runtime_patches.simulated_n150.simulator.ethernet.queues import COMMAND as TRANSMIT_COMMAND
 from runtime_patches.simulated_n150.simulator.ethernet.queues import KEPT as _KEPT
 
 RAM, STREAMS, TRANSMIT, CLOCK, NOC = 0, 1, 2, 3, 4
-# A NoC interface's array: its counters, then its four command buffers' registers, 16 words each.
-NOC_COUNTERS, NOC_COMMANDS, NOC_COMMAND_WORDS, NOC_START = 62, 64, 16, 10
+# A NoC interface's array: its 62 counters, then its four command buffers' registers, 16 words each; number
+# 10 starts a transaction.
+NOC_COMMANDS, NOC_COMMAND_WORDS, NOC_START = 64, 16, 10
 # An Ethernet transmit queue's array: the first cycle at which CMD reads 0, then its registers.
-TRANSMIT_BUSY, TRANSMIT_REGISTERS, TRANSMIT_COMMAND = 0, 1, 4
+TRANSMIT_BUSY, TRANSMIT_REGISTERS = 0, 1
 PC = 32
 WORDS = 33
 _MASK = 0xFFFFFFFF
