@@ -140,12 +140,12 @@ def fill(model: TtLlama, seed: int) -> None:
 
 
 def _step(model: TtLlama, attend: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
-    """One step that compiles, then one captured, replayed and timed."""
+    """One step that compiles, at the shortest context that speculates, then one captured, replayed and timed."""
     model.attend = attend
     for layer in model.layers:
         layer.attention.attend = attend
+    model.decode(model.step_inputs([5], [2 * shape.chunk_size - 1]), whole=False)
     inputs = model.step_inputs([5], [shape.context - 1])
-    model.decode(inputs, whole=False)
     labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
     with labels.of_model(model):
