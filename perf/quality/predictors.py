@@ -18,7 +18,8 @@ import torch
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.kv_cache import KVCache
-from models.llama31_8b.reference.model.step import DecodeStep, tail_start
+from models.llama31_8b.reference.model.step import DecodeStep
+from models.llama31_8b.reference.model.step import Predictor as Ends
 
 from .forward import text_pass
 from .study import Cell, Study
@@ -29,16 +30,19 @@ TILE = 32
 
 
 class Predictor(NamedTuple):
-    """first, last: shares of the keys that are read at the ends; the rest are tiles in between by `score`."""
+    """first, last: shares of the keys that are read at the ends; the rest are tiles in between by `score`. whole_tail:
+    the last keys are counted without the last tile, where that is not full, and so are up to 31 more."""
 
     first: float
     last: float
     score: str | None = None
+    whole_tail: bool = False
 
 
 # One tile of first tokens holds the sink; `oracle` knows the attention it guesses, and bounds what tiles can give.
 PREDICTORS = {
     "first + last": Predictor(1 / 2, 1 / 2),
+    "whole tail": Predictor(1 / 2, 1 / 2, whole_tail=True),
     "quarter first": Predictor(1 / 4, 3 / 4),
     "tile first": Predictor(0, 1),
     "high key norm": Predictor(0, 1 / 2, "norm"),
@@ -116,7 +120,7 @@ def _read(
 ) -> torch.Tensor:
     """bool [kv_heads or 1, t, slots]: which keys the guess reads."""
     first, last, middle = lengths(predictor, budget)
-    start = tail_start(cached, last, TILE)[:, None]
+    start = Ends(first, last, TILE, predictor.whole_tail).tail_start(cached)[:, None]
     keys = torch.arange(slots)
     ends = ((keys < first) | (keys >= start))[None]
     if predictor.score is None or not middle:

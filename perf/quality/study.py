@@ -109,7 +109,7 @@ class Study:
         speculation, to be filled in for other policies."""
         exact = self.exact(context, start)
         result = text_pass(self.loaded.model, self.window(context, start), policy, exact.states)
-        return result, comparison(result, exact, 2 * policy.chunk_size)
+        return result, comparison(result, exact, policy.predictor.bypass_below)
 
     def key(self, context: int, start: int, chunk_size: int) -> dict[str, object]:
         """The key columns KEYS of a window under a policy."""

@@ -33,7 +33,7 @@ from tt_kernels.compute_gate.op import skip_compute
 from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
-from tt_kernels.speculative_flash_decode.op import Peer, ProgramConfig, speculative_flash_decode
+from tt_kernels.speculative_flash_decode.op import Peer, Predictor, ProgramConfig, speculative_flash_decode
 from tt_kernels.token_guard.op import guard_tokens
 
 from ..config import LlamaConfig
@@ -115,17 +115,19 @@ class AttentionSpeculation(DecodeAttention):
     threshold: the guess is accepted where |guess - exact| < threshold * |exact| over all heads of a user;
         infinite: the largest the op takes, 1e6, which accepts every finite guess of a result that is not zero.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program: layout of the attention on the chip. Errors: SpeculationError, ValueError (ChipPairs).
+    program: layout of the attention on the chip. predictor: the tokens of the guess, where they are not chunk_size at
+        either end; the op says which it takes. Errors: SpeculationError, ValueError (ChipPairs).
     """
 
     def __init__(
         self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, *, users: int, capacity: int,
         chunk_size: int = 128, threshold: float = 0.10, timeout_s: float = TIMEOUT_S,
-        program: ProgramConfig | None = None,
+        program: ProgramConfig | None = None, predictor: Predictor | None = None,
     ) -> None:  # fmt: skip
         check_speculation(plan, users, capacity, chunk_size, threshold)
         self.mesh, self.plan, self.users = mesh, plan, users
         self.chunk_size, self.threshold, self.program = chunk_size, threshold, program
+        self.predictor = predictor
         self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
         core = (grid.x - 1, grid.y - 1)
@@ -161,6 +163,7 @@ class AttentionSpeculation(DecodeAttention):
             peer=self._peer,
             row=self.row,
             program_config=self.program,
+            predictor=self.predictor,
         ).exact
 
     def until_next_attention(self, layer: int) -> AbstractContextManager[None]:

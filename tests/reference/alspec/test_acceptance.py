@@ -35,7 +35,7 @@ def check(
     tokens]."""
     users, tokens = query.shape[:2]
     tree = None if parents is None else tree_of(parents)
-    step = DecodeStep(lengths, range(users), tokens, tree, policy.chunk_size, policy.tail_alignment)
+    step = DecodeStep(lengths, range(users), tokens, tree, policy.predictor)
     policy.begin_step(step, 1)
     out = decode_attention(policy, 0, query, keys, values, step)
     record = policy.statistics.steps[-1]
@@ -46,9 +46,12 @@ def check(
             path = range(token + 1) if parents is None else path_to(parents, token)
             slots = [*range(lengths[user]), *(lengths[user] + node for node in path)]
             exact = dense_attention_of(query[user, token], keys[user], values[user], slots)
-            picked = [slots[p] for p in guess_positions(len(slots), policy.chunk_size, policy.tail_alignment)]
+            picked = [
+                slots[p]
+                for p in guess_positions(len(slots), policy.predictor.last, policy.predictor.alignment)
+            ]
             guess = dense_attention_of(query[user, token], keys[user], values[user], picked)
-            verified = len(slots) >= 2 * policy.chunk_size
+            verified = len(slots) >= policy.predictor.bypass_below
             distance, norm = (guess - exact).norm().item(), exact.norm().item()
             decisions[user, token] = verified and distance < policy.threshold * norm
             if verified and policy.threshold:

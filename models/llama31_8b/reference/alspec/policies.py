@@ -13,27 +13,38 @@ import torch
 from models.llama31_8b.reference.alspec.acceptance import accept_guess, check_threshold
 from models.llama31_8b.reference.alspec.statistics import AttentionSpeculationStatistics
 from models.llama31_8b.reference.model.attention import Segments
-from models.llama31_8b.reference.model.step import DecodeStep
+from models.llama31_8b.reference.model.step import DecodeStep, Predictor
+
+
+def both_ends(chunk_size: int, tail_alignment: int = 32) -> Predictor:
+    """The paper's predictor: S keys at either end. Raises ValueError when S is not a positive multiple of the
+    alignment."""
+    for label, value in (("chunk_size", chunk_size), ("tail_alignment", tail_alignment)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{label} must be a positive integer, got {value!r}")
+    if chunk_size % tail_alignment:
+        raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
+    return Predictor(chunk_size, chunk_size, tail_alignment)
 
 
 class AttentionPolicy(ABC):
     """Chooses the attention output of decode steps. Prefill is exact under every policy, as in the paper.
 
-    chunk_size: S, keys read at either end. tail_alignment: the last S keys end at the next multiple of this
-    after the query (32: the tile boundary, as the device kernel reads; 1: the paper's definition), so with 32
-    the tail holds S - 31 to S keys. Raises ValueError when S is not a positive multiple of the alignment.
+    chunk_size: S, keys that the guess reads at either end, or a Predictor that says which it reads. tail_alignment:
+    of the last S keys, as of Predictor; with 32 the tail holds S - 31 to S keys. Raises ValueError when S is not a
+    positive multiple of the alignment, and for an alignment beside a Predictor, which has its own.
     """
 
     name: str
     statistics: AttentionSpeculationStatistics | None = None
 
-    def __init__(self, chunk_size: int = 128, tail_alignment: int = 32) -> None:
-        for label, value in (("chunk_size", chunk_size), ("tail_alignment", tail_alignment)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{label} must be a positive integer, got {value!r}")
-        if chunk_size % tail_alignment:
-            raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
-        self.chunk_size, self.tail_alignment = chunk_size, tail_alignment
+    def __init__(self, chunk_size: int | Predictor = 128, tail_alignment: int = 32) -> None:
+        if not isinstance(chunk_size, Predictor):
+            self.predictor = both_ends(chunk_size, tail_alignment)
+        elif tail_alignment in (32, chunk_size.alignment):
+            self.predictor = chunk_size
+        else:
+            raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Called once before the layers of each decode step."""
@@ -53,7 +64,7 @@ class ExactAttention(AttentionPolicy):
 
 
 class SinkAttention(AttentionPolicy):
-    """Always the guess: attention over the first and the last S keys, in every layer."""
+    """Always the guess: attention over the first and the last keys alone, in every layer."""
 
     name = "sink"
 
@@ -69,7 +80,9 @@ class StaticAttention(AttentionPolicy):
 
     name = "static"
 
-    def __init__(self, chunk_size: int = 128, layers: Iterable[int] = (), tail_alignment: int = 32) -> None:
+    def __init__(
+        self, chunk_size: int | Predictor = 128, layers: Iterable[int] = (), tail_alignment: int = 32
+    ) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.layers = frozenset(int(layer) for layer in layers)
         if any(layer < 0 for layer in self.layers):
@@ -88,13 +101,15 @@ class ALSpecAttention(AttentionPolicy):
     """Attention-level speculation: the guess where it passes verification, the exact result elsewhere.
 
     threshold: lambda of section 3.2. Each (user, query token) decides for itself in each layer. Queries with
-    fewer than 2S cached tokens, their own included, are bypassed: exact, and counted apart.
+    fewer cached tokens than the guess reads (2S), their own included, are bypassed: exact, and counted apart.
     """
 
     name = "alspec"
     statistics: AttentionSpeculationStatistics
 
-    def __init__(self, threshold: float = 0.10, chunk_size: int = 128, tail_alignment: int = 32) -> None:
+    def __init__(
+        self, threshold: float = 0.10, chunk_size: int | Predictor = 128, tail_alignment: int = 32
+    ) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.threshold = check_threshold(threshold)
         self.statistics = AttentionSpeculationStatistics()

@@ -20,7 +20,7 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.projection import Projection
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.rope import RotaryTable, rotate
-from models.llama31_8b.reference.model.step import DecodeStep, TokenTreeLike
+from models.llama31_8b.reference.model.step import DecodeStep, Predictor, TokenTreeLike
 from models.llama31_8b.tensor_shapes import check_shapes
 
 
@@ -162,8 +162,8 @@ class ReferenceLlama(nn.Module):
         self._check_ids(tokens)
         batch, count = tokens.shape
         behind = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
-        chunk = (policy.chunk_size, policy.tail_alignment) if policy is not None else (1, 1)
-        step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, *chunk)
+        predictor = Predictor(1, 1, 1) if policy is None else policy.predictor
+        step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, predictor)
         cos, sin = self._rotary_rows(step)
         cache.reserve(count, behind)
         if policy is not None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Iterator, NamedTuple, Protocol, Sequence
 
 import torch
@@ -37,18 +38,50 @@ class UserGroup(NamedTuple):
     length: int
 
 
-def tail_start(cached, chunk_size: int, alignment: int):
-    """The first of the last `chunk_size` keys of a query with `cached` tokens (an int, or an integer tensor for as
-    many queries), itself included: they end at the next multiple of `alignment`, so the tail holds
-    chunk_size - alignment + 1 to chunk_size of them."""
-    return (cached + alignment - 1) // alignment * alignment - chunk_size
+@dataclass(frozen=True)
+class Predictor:
+    """Which keys the guess of a query reads: the first `first` and the last ones of its own path.
+
+    The last `last` keys end at the next multiple of `alignment` behind the query (32: the tile boundary, as the device
+    kernel reads; 1: the paper's definition), so they are last - alignment + 1 to `last`. whole_tail: the tail begins
+    one such unit earlier where the query does not end one, so that it holds `last` keys at least. Queries with fewer
+    than first + last cached tokens, their own included, are bypassed. Raises ValueError for sizes that are not
+    positive multiples of the alignment.
+    """
+
+    first: int
+    last: int
+    alignment: int = 32
+    whole_tail: bool = False
+
+    def __post_init__(self) -> None:
+        for label in ("first", "last", "alignment"):
+            value = getattr(self, label)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{label} must be a positive integer, got {value!r}")
+            if value % self.alignment:
+                raise ValueError(
+                    f"{label} {value} is not a multiple of the tail's alignment {self.alignment}"
+                )
+
+    @property
+    def bypass_below(self) -> int:
+        """Cached tokens."""
+        return self.first + self.last
+
+    def tail_start(self, cached):
+        """The first key of the tail of a query with `cached` tokens (an int, or an integer tensor for as many
+        queries), itself included."""
+        if self.whole_tail:
+            return cached // self.alignment * self.alignment - self.last
+        return (cached + self.alignment - 1) // self.alignment * self.alignment - self.last
 
 
 class DecodeStep:
     """T new tokens for each of the users of a cache: positions, groups of equal length, and masks.
 
     cached: int64 [batch, T], tokens each query attends to along its own path, itself included: its logical
-    position + 1. eligible: bool [batch, T], cached >= 2S; the rest is bypassed by speculation. behind: nodes
+    position + 1. eligible: bool [batch, T], those that do not bypass speculation. behind: nodes
     of the tree written by earlier steps.
     """
 
@@ -58,12 +91,11 @@ class DecodeStep:
         users: Sequence[int],
         tokens: int,
         tree: TokenTreeLike | None = None,
-        chunk_size: int = 128,
-        tail_alignment: int = 32,
+        predictor: Predictor = Predictor(128, 128),
     ) -> None:
         """Raises ValueError when the tree's tensors do not fit [batch, T]."""
         self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
-        self.chunk_size, self.tail_alignment = chunk_size, tail_alignment
+        self.predictor = predictor
         self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
         self.behind = 0 if self.tree is None else self.tree[0].shape[1] - tokens
         start = torch.tensor(self.lengths)[:, None]
@@ -71,16 +103,16 @@ class DecodeStep:
             torch.arange(tokens)[None, :] if self.tree is None else self.tree[2][:, self.behind :]
         )
         self.cached = self.positions + 1
-        self.eligible = self.cached >= 2 * chunk_size
+        self.eligible = self.cached >= predictor.bypass_below
         self.groups = self._group()
         self._mask_cache: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def cut(self, cached: int) -> tuple[int, int] | None:
-        """(end of the first S, start of the last S) keys for a query with this many cached tokens, or None
-        when it has fewer than 2S."""
-        if cached < 2 * self.chunk_size:
+        """(end of the first, start of the last) keys of the guess for a query with this many cached tokens, or None
+        when it is bypassed."""
+        if cached < self.predictor.bypass_below:
             return None
-        return self.chunk_size, tail_start(cached, self.chunk_size, self.tail_alignment)
+        return self.predictor.first, self.predictor.tail_start(cached)
 
     def blocks(self) -> Iterator[slice]:
         """Query blocks of at most QUERY_BLOCK tokens."""
@@ -88,8 +120,8 @@ class DecodeStep:
             yield slice(start, min(start + QUERY_BLOCK, self.tokens))
 
     def masks(self, row: int, block: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie in the
-        first or last S of its logical positions. n is the last slot any of them sees, plus one."""
+        """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie at
+        the guess's ends of its logical positions. n is the last slot any of them sees, plus one."""
         key = (row, block.start)
         if key in self._mask_cache:
             return self._mask_cache[key]
@@ -121,7 +153,7 @@ class DecodeStep:
         if self.tree is not None:
             keys[length:] = length + self.tree[2][row]
         cached = self.cached[row, block, None]
-        return (keys < self.chunk_size) | (keys >= tail_start(cached, self.chunk_size, self.tail_alignment))
+        return (keys < self.predictor.first) | (keys >= self.predictor.tail_start(cached))
 
     def _group(self) -> list[UserGroup]:
         groups: list[UserGroup] = []
