@@ -86,17 +86,17 @@ def build_model(
 
 def measure(
     mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int, *,
-    layers: int | None = None, chunk_size: int | None = None,
+    layers: int | None = None, chunk_size: int | None = None, layout: str = "simple",
 ) -> MeshMemory:  # fmt: skip
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
     user.
 
-    capacity: cached positions a user; chunk: a power of two that divides it. layers, chunk_size: as of
-    `build_model`. Drops the mesh's compiled programs, to count those of this model.
+    capacity: cached positions a user; chunk: a power of two that divides it. layers, chunk_size, layout: as
+    of `build_model`. Drops the mesh's compiled programs, to count those of this model.
     """
     mesh.clear_program_cache()
     empty = in_use(mesh)
-    model = build_model(mesh, precision, users, capacity, layers, chunk_size)
+    model = build_model(mesh, precision, users, capacity, layers, chunk_size, layout=layout)
     held = in_use(mesh)
     decode, decoded = step_memory(
         lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users))

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from .config import LlamaConfig, UnsupportedModelError, token_ids
 from .conversion_cache import converted_folder
 from .errors import ModelLoadError
-from .tensor_shapes import LM_HEAD, check_shapes, is_weight
+from .tensor_shapes import check_shapes, is_weight, tensor_shapes
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -126,11 +126,14 @@ def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
     return replace(config, eos_token_ids=tuple(dict.fromkeys(eos)), name=name or config.name)
 
 
-def load_state_dict(folder: str | Path, config: LlamaConfig | None = None) -> dict[str, torch.Tensor]:
+def load_state_dict(
+    folder: str | Path, config: LlamaConfig | None = None, layers: int | None = None
+) -> dict[str, torch.Tensor]:
     """All tensors of model.safetensors, or of the shards its index lists, in their stored dtype.
 
     Names and layout are Hugging Face's. With tied embeddings a stored lm_head is left out. Every name and
-    shape is checked against the config before any weight is read.
+    shape is checked against the config before any weight is read. layers: of the first layers alone, all else of the
+    model with them; the config is still the whole checkpoint's.
 
     Raises FileNotFoundError when there are no safetensors, ModelLoadError naming the truncated file, or the
     missing, misshapen or unexpected tensor.
@@ -149,11 +152,11 @@ def load_state_dict(folder: str | Path, config: LlamaConfig | None = None) -> di
             raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
         shapes.update(found)
     check_shapes(config, shapes, str(folder))
-    skip = LM_HEAD if config.tie_word_embeddings else None
+    wanted = tensor_shapes(config if layers is None else config.with_layers(layers))
     state: dict[str, torch.Tensor] = {}
     for file in files:
         with _open(file) as tensors:
-            state.update({n: tensors.get_tensor(n) for n in tensors.keys() if is_weight(n) and n != skip})
+            state.update({n: tensors.get_tensor(n) for n in tensors.keys() if n in wanted})
     return state
 
 

@@ -17,7 +17,6 @@ from models.llama31_8b.tt.decode_plan import (
     DecodePlanError,
     FastPlan,
     check_plan,
-    check_plan_attention,
     check_plan_rows,
 )
 from models.llama31_8b.tt.mesh import MeshPlan
@@ -63,13 +62,8 @@ def test_what_the_fast_plan_refuses():
         FastPlan.of(LLAMA, MeshPlan(), 33)
     with pytest.raises(DecodePlanError, match="no decode plan 'fastest'; plans: simple, fast"):
         check_plan("fastest")
-    with pytest.raises(DecodePlanError, match="fast plan does not go with alspec attention: chips of a pair"):
-        check_plan_attention("fast", "alspec")
     with pytest.raises(DecodePlanError, match="trees of 33 nodes in all .* 32 rows"):
         check_plan_rows("fast", 33)
-    for attention in ("exact", "sink", "static"):
-        check_plan_attention("fast", attention)
-    check_plan_attention("simple", "alspec")
     check_plan_rows("simple", 256)
     check_plan_rows("fast", 32)
 

@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--plan", metavar="NAME",
         help="how a decode step lies on a chip: simple, interleaved; fast: weights split over the DRAM banks, "
-        "activations over cores' L1, for exact, sink and static attention (default: simple)",
+        "activations over cores' L1 (default: simple)",
     )  # fmt: skip
     group.add_argument(
         "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..config import LlamaConfig
-from ..tt.decode_plan import NO_ALSPEC, DecodePlanError, check_plan_attention
 from ..tt.layer_parallel import LayerParallelPlan
 from ..tt.mesh import MeshError, MeshPlan
 from .options import ATTENTIONS, AUTO, DRAFTERS, DemoOptions, UserError, flag_of
@@ -69,18 +68,7 @@ def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshPlan) -> 
         raise UserError(f"--fuzzy {options.fuzzy}: {error} ({draft.name})") from error
 
 
-FAST_PLAN_REFUSES: Mapping[str, str] = {"`--attention alspec`": NO_ALSPEC}
 PLAN = "simple"  # of decode steps on chips, without --plan
-
-
-def check_chip_plan(options: DemoOptions) -> str:
-    """The decode plan of --plan. Raises UserError where it does not go with the attention of this run."""
-    plan = options.plan or PLAN
-    try:
-        check_plan_attention(plan, str(options.attention))
-    except DecodePlanError as error:
-        raise UserError(f"--plan {plan}: {error}") from error
-    return plan
 
 
 @dataclass(frozen=True)
@@ -89,9 +77,8 @@ class Support:
 
     what: a few words on where it runs. attention: for each policy why not. drafting: for each kind of drafter why not.
     chat: conversations. refused: for options by name, why they mean nothing here; drafts_refuse: likewise in a run with
-    a drafter, where "attention" stands for all but exact attention. fast_refuses: what `--plan fast` does not go
-    with, by what the table shows, see `check_chip_plan`. default_attention: of a run without --attention, or
-    what works it out of the options.
+    a drafter, where "attention" stands for all but exact attention. default_attention: of a run without --attention,
+    or what works it out of the options.
     """
 
     device: str
@@ -102,7 +89,6 @@ class Support:
     chat: str | None
     refused: Mapping[str, str] = field(default_factory=dict)
     drafts_refuse: Mapping[str, str] = field(default_factory=dict)
-    fast_refuses: Mapping[str, str] = field(default_factory=dict)
     reads_prompt: bool = True
     # Whether --temperature 0 leaves sampling parameters without effect; the seed may serve something else.
     seeds_weights: bool = False

@@ -26,11 +26,6 @@ def table(supports: Sequence[Support]) -> str:
         (f"drafting with {_with_drafts(name)}", [s.drafts_refuse.get(name) for s in supports])
         for name in names
     ]
-    names = list(dict.fromkeys(name for s in supports for name in s.fast_refuses))
-    rows += [
-        (f"`--plan fast` with {name}", [s.fast_refuses.get(name, s.refused.get("plan")) for s in supports])
-        for name in names
-    ]
     reasons = list(dict.fromkeys(why for _, whys in rows for why in whys if why is not None))
     mark = {why: f"no ({number})" for number, why in enumerate(reasons, 1)}
     lines = [

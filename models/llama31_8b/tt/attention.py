@@ -56,9 +56,6 @@ class DecodeAttention(ABC):
         with the new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp,
         head_dim]."""
 
-    def check_layout(self, layout: str) -> None:
-        """Errors: DecodePlanError where decode steps that lie on a chip by this plan do not go with this attention."""
-
     def check_trees(self) -> None:
         """Errors: ValueError where this attention does not attend to token trees."""
         raise ValueError(

@@ -27,10 +27,6 @@ _BLOCKS_UNDER_WAY = 3
 HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 a bank, of which two rows of tiles fit
 
 
-# Why a pair does not speculate by the fast plan.
-NO_ALSPEC = "chips of a pair exchange an interleaved residual"
-
-
 class DecodePlanError(ValueError):
     """The fast plan cannot lay this model, mesh or step out; the message has the numbers."""
 
@@ -215,12 +211,6 @@ def check_plan(name: str) -> str:
     if name not in DECODE_PLANS:
         raise DecodePlanError(f"no decode plan {name!r}; plans: {', '.join(DECODE_PLANS)}")
     return name
-
-
-def check_plan_attention(plan: str, attention: str) -> None:
-    """Raises DecodePlanError where a plan does not go with this policy of attention."""
-    if check_plan(plan) == "fast" and attention == "alspec":
-        raise DecodePlanError(f"the fast plan does not go with alspec attention: {NO_ALSPEC}")
 
 
 def check_plan_groups(plan: str) -> None:

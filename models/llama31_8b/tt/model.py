@@ -65,8 +65,6 @@ class TtLlama:
         fuzzy: LayerParallelPlan | None = None,
     ) -> None:  # fmt: skip
         plan.check_model(config)
-        if attend is not None:
-            attend.check_layout(layout)
         if fuzzy is not None:
             check_plan_groups(layout)
             if (fuzzy.config, fuzzy.mesh) != (config, plan):

@@ -38,7 +38,6 @@ from tt_kernels.token_guard.op import guard_tokens
 
 from ..config import LlamaConfig
 from .attention import DecodeAttention, TokenHeads
-from .decode_plan import check_plan_attention
 from .mesh import SP_AXIS, TP_AXIS, MeshPlan
 from .speculation_settings import check_speculation
 
@@ -139,9 +138,6 @@ class AttentionSpeculation(DecodeAttention):
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.pairs, self.exchange.gathered, timeout_s)
-
-    def check_layout(self, layout: str) -> None:
-        check_plan_attention(layout, "alspec")
 
     def begin_step(self) -> None:
         """Both rows hold the embedding; the first is the sender of layer 0 (priorities [2, 0])."""

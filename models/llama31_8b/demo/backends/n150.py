@@ -26,10 +26,8 @@ from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
 from ..support import (
     CHIP_DRAFTING,
     CHIP_DRAFTS_REFUSE,
-    FAST_PLAN_REFUSES,
     PLAN,
     Support,
-    check_chip_plan,
     chip_tree_nodes,
     layer_parallel,
 )
@@ -61,7 +59,6 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
     drafts_refuse=CHIP_DRAFTS_REFUSE,
-    fast_refuses=FAST_PLAN_REFUSES,
     chat="boards answer one prompt",
     refused={
         "tail_alignment": "a chip reads whole tiles of 32 tokens",
@@ -112,7 +109,7 @@ def plan_run(
     split the models, a chip cannot hold them with this context (the message has the bytes needed and present), or the
     model has no context of --max-context."""
     limit, context = context_limit(config, options), config.max_position_embeddings
-    layout = check_chip_plan(options)
+    layout = options.plan or PLAN
     # A step over trees writes all their nodes behind the text.
     wanted = min(prompt_tokens + options.max_new_tokens, limit) + chip_tree_nodes(options)
     capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))

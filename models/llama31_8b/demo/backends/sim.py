@@ -28,9 +28,8 @@ from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
 from ..support import (
     CHIP_DRAFTING,
     CHIP_DRAFTS_REFUSE,
-    FAST_PLAN_REFUSES,
+    PLAN,
     Support,
-    check_chip_plan,
     chip_tree_nodes,
     layer_parallel,
 )
@@ -53,7 +52,6 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
     drafts_refuse=CHIP_DRAFTS_REFUSE,
-    fast_refuses=FAST_PLAN_REFUSES,
     chat=_CHECKED,
     refused=dict.fromkeys(
         ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment",
@@ -110,7 +108,7 @@ def plan_request(options: DemoOptions) -> dict:
     mesh = _mesh(options, attention)
     config = _config(options, mesh)
     precision = options.precision or PRECISION
-    nodes, layout = chip_tree_nodes(options), check_chip_plan(options)
+    nodes, layout = chip_tree_nodes(options), options.plan or PLAN
     if options.draft_kind == "model" and (options.drafter != TINY.name or options.model is not None):
         target = "" if options.model is None else f" for {options.model}"
         raise UserError(
