@@ -43,14 +43,14 @@ def cells(study: Study) -> Iterator[Cell]:
 
     @lru_cache(maxsize=None)
     def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
-        policy = ALSpecAttention(threshold, chunk_size, settings.tail_alignment)
+        policy = ALSpecAttention(threshold, settings.predictor(chunk_size))
         window = study.window(context, study.starts(context)[-1])
         return tuple(text_pass(study.loaded.model, window, policy).hit_rate_by_layer() or ())
 
     rates: dict[tuple[int, int, int, float], float] = {}
 
     def dynamic(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
-        policy = ALSpecAttention(threshold, chunk_size, settings.tail_alignment)
+        policy = ALSpecAttention(threshold, settings.predictor(chunk_size))
         result, columns = study.compared(context, start, policy)
         rates[context, start, chunk_size, threshold] = result.hit_rate() or 0.0
         return {**columns, "layers": ""}
@@ -68,11 +68,11 @@ def cells(study: Study) -> Iterator[Cell]:
         return static(context, start, chunk_size, [layer for layer, rate in enumerate(ready) if rate > least])
 
     def static(context: int, start: int, chunk_size: int, layers: Sequence[int]) -> dict[str, object]:
-        policy = StaticAttention(chunk_size, layers, settings.tail_alignment)
+        policy = StaticAttention(settings.predictor(chunk_size), layers)
         return fixed(context, start, policy, list(layers))
 
     def sink(context: int, start: int, chunk_size: int, _: float) -> dict[str, object]:
-        policy = SinkAttention(chunk_size, settings.tail_alignment)
+        policy = SinkAttention(settings.predictor(chunk_size))
         return fixed(context, start, policy, list(range(study.layers)))
 
     def fixed(context: int, start: int, policy: AttentionPolicy, layers: list[int]) -> dict[str, object]:

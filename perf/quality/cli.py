@@ -102,8 +102,9 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--tail-alignment",
         type=_positive,
         default=32,
-        help="32 as on the device (default), 1 as in the paper",
+        help="the last keys begin at a multiple of it: 32 as on the device (default), 1 as in the paper",
     )
+    add("--short-tail", action="store_true", help="tails of S - 31 to S keys instead of S to S + 31")
     add("--windows", type=_positive, metavar="N", help="texts of each context")
     add("--questions", type=_positive, metavar="N", help="questions of each set")
     add("--hashes", type=_positive, metavar="N", help="needles that are hashes, beside three facts")
@@ -118,6 +119,8 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     for size in args.chunk_sizes:
         if size % args.tail_alignment:
             parser.error(f"chunk size {size} is not a multiple of --tail-alignment {args.tail_alignment}")
+    if args.short_tail and args.tail_alignment == 1:
+        parser.error("--short-tail with --tail-alignment 1 would change nothing")
     return args
 
 
@@ -139,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
         chunk_sizes=tuple(args.chunk_sizes),
         contexts=tuple(args.contexts),
         tail_alignment=args.tail_alignment,
+        short_tail=args.short_tail,
         windows=args.windows,
         questions=args.questions,
         hashes=args.hashes,

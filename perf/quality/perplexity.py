@@ -23,7 +23,7 @@ def cells(study: Study) -> Iterator[Cell]:
 
 def _cell(study: Study, context: int, start: int, chunk_size: int, threshold: float) -> Cell:
     def measure() -> dict[str, object]:
-        policy = ALSpecAttention(threshold, chunk_size, study.settings.tail_alignment)
+        policy = ALSpecAttention(threshold, study.settings.predictor(chunk_size))
         result, columns = study.compared(context, start, policy)
         return {**columns, "hit_rate_by_layer": join_rates(result.hit_rate_by_layer())}
 

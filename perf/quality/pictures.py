@@ -30,7 +30,7 @@ def draw(study: Study, tables: dict[str, Table]) -> list[Path]:
     folder = study.settings.out
     files = []
     rows = tables["perplexity"].rows() if "perplexity" in tables else []
-    rows = [row for row in rows if row["tail_alignment"] == str(study.settings.tail_alignment)]
+    rows = [row for row in rows if row["tail_alignment"] == study.settings.tail]
     if rows:
         files += [layers(rows, folder / "layers.png"), thresholds(rows, folder / "thresholds.png")]
     if "predictors" in tables and (rows := tables["predictors"].rows()):
@@ -134,7 +134,7 @@ def generation(study: Study, folder: Path) -> list[Path]:
     settings = study.settings
     context, size = settings.contexts[0], settings.chunk_sizes[0]
     prompt = study.window(context, study.starts(context)[0])[: context - settings.new_tokens]
-    policy = ALSpecAttention(THRESHOLD, size, settings.tail_alignment)
+    policy = ALSpecAttention(THRESHOLD, settings.predictor(size))
     made = generate(
         study.loaded.model, [prompt], max_new_tokens=settings.new_tokens, policy=policy, eos_token_ids=()
     ).token_ids[0]

@@ -89,7 +89,7 @@ class Asked:
 
     def __init__(self, study: Study, prefix: str, room: int, chunk_size: int, threshold: float) -> None:
         self.model, self.tokenizer = study.loaded.model, study.loaded.tokenizer
-        self.policy = ALSpecAttention(threshold, chunk_size, study.settings.tail_alignment)
+        self.policy = ALSpecAttention(threshold, study.settings.predictor(chunk_size))
         ids = self.tokenizer.encode(prefix)
         self.cache: KVCache = self.model.new_cache(1, len(ids) + room)
         text_pass(self.model, ids, self.policy, cache=self.cache)
@@ -135,7 +135,7 @@ def cells(study: Study) -> Iterator[Cell]:
                     "model": study.loaded.config.name,
                     "text": study.texts.name,
                     "chunk_size": chunk_size,
-                    "tail_alignment": study.settings.tail_alignment,
+                    "tail_alignment": study.settings.tail,
                     "threshold": threshold,
                 }
                 yield Cell(key, partial(measure, study, chunk_size, threshold), also={"set": name})

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+from models.llama31_8b.reference.model.step import Predictor
 from models.llama31_8b.weights import LoadedModel
 
 from .forward import TextPass, check_length, text_pass
@@ -22,19 +23,29 @@ from .texts import Texts
 @dataclass(frozen=True)
 class Settings:
     """The values a run goes through. contexts: tokens of a text. windows: texts of each context, taken evenly from
-    the book. questions: of each set. hashes: needles beside the facts. new_tokens: of a generated text. seed: of what
-    is drawn."""
+    the book. short_tail: of S - 31 to S keys instead of S to S + 31. questions: of each set. hashes: needles beside the
+    facts. new_tokens: of a generated text. seed: of what is drawn."""
 
     out: Path
     thresholds: tuple[float, ...]
     chunk_sizes: tuple[int, ...]
     contexts: tuple[int, ...]
     tail_alignment: int
+    short_tail: bool
     windows: int
     questions: int
     hashes: int
     new_tokens: int
     seed: int
+
+    @property
+    def tail(self) -> str:
+        """In the column tail_alignment: 32 for short tails, 32+ for those that hold S keys at least, 1 for S keys."""
+        whole = self.tail_alignment > 1 and not self.short_tail
+        return f"{self.tail_alignment}{'+' if whole else ''}"
+
+    def predictor(self, chunk_size: int) -> Predictor:
+        return Predictor(chunk_size, chunk_size, self.tail_alignment, whole_tail=not self.short_tail)
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,7 @@ class Study:
     def key(self, context: int, start: int, chunk_size: int) -> dict[str, object]:
         """The key columns KEYS of a window under a policy."""
         values = (self.loaded.config.name, self.texts.name, context, start, chunk_size)
-        return dict(zip(KEYS, (*values, self.settings.tail_alignment)))
+        return dict(zip(KEYS, (*values, self.settings.tail)))
 
     def places(self, room: int = 0) -> Iterator[tuple[int, int, int]]:
         """(context, start, chunk size) of every measurement on a window: where some token behind the first

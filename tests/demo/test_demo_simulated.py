@@ -23,7 +23,7 @@ from tests.support.machines import refused
      (["--max-new-tokens", "217"], "--max-new-tokens 217 need 257"), (["--mesh", "1x2"], "--mesh 1x2 does not go with"),
      (["--attention", "alspec", "--mesh", "1x1"], "needs a mesh of two rows, such as 2x1; 1x1 has 1"),
      (["--attention", "alspec", "--chunk-size", "48", "--tail-alignment", "1"], "--tail-alignment does"),
-     (["--attention", "alspec", "--chunk-size", "160"], "a prompt of 318 tokens"),
+     (["--attention", "alspec", "--chunk-size", "160"], "a prompt of 351 tokens"),
      (["--attention", "static"], "needs --static-layers"),
      (["--attention", "static", "--static-layers", "2"], "names layer 2, but tiny has layers 0 to 1"),
      (["--stop", "x"], "--stop does not go with"), (["--draft", "self"], "--draft self does not go with"),
@@ -116,7 +116,7 @@ def test_speculation_is_simulated_on_the_least_mesh_of_two_rows(capsys, monkeypa
     (request,) = requests
     assert asked == [("2x2", (2, 1), "slow")]
     assert (request["mesh"], request["threshold"], request["chunk_size"]) == ("2x1", 0.5, sim.CHUNK_SIZE)
-    assert request["prompt_tokens"] == 62 and request["json"] and request["tokens"] == 4
+    assert request["prompt_tokens"] == 95 and request["json"] and request["tokens"] == 4
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,10 @@ def path_to(parents: list[int], node: int) -> list[int]:
 
 
 def guess_positions(cached: int, chunk_size: int, alignment: int) -> list[int]:
-    """Positions the guess reads: the first S, and the S that end at the next multiple of the alignment."""
-    end = math.ceil(cached / alignment) * alignment
-    return [p for p in range(cached) if p < chunk_size or end - chunk_size <= p < end]
+    """Positions the guess reads: the first S, and the last S with those before them from a multiple of the alignment
+    on."""
+    begin = math.floor((cached - chunk_size) / alignment) * alignment
+    return [p for p in range(cached) if p < chunk_size or p >= begin]
 
 
 def dense_attention_of(

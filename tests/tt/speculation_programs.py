@@ -24,25 +24,47 @@ class Run(NamedTuple):
 
 
 def build_pair(
-    mesh, config, state, *, users=1, capacity=128, chunk_size=32, threshold=0.1, precision="bfloat16"
+    mesh,
+    config,
+    state,
+    *,
+    users=1,
+    capacity=128,
+    chunk_size=32,
+    threshold=0.1,
+    precision="bfloat16",
+    layout="simple",
+    attention=None,
+    ends=None,
 ):
-    """(TtLlama that speculates, its AttentionSpeculation)."""
+    """(TtLlama that speculates, its AttentionSpeculation, or a subclass `attention`). ends: (first, last) tokens of the
+    guess in whole tiles, the tail with those that are not cached yet, instead of the default."""
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_plan
     from models.llama31_8b.tt.speculation import AttentionSpeculation
     from models.llama31_8b.tt.weight_map import WeightMap
     from models.llama31_8b.tt.weight_store import WeightStore
+    from tt_kernels.speculative_flash_decode.op import Predictor
 
     plan = MeshPlan(*mesh.shape)
-    attend = AttentionSpeculation(
+    attend = (attention or AttentionSpeculation)(
         mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size, threshold=threshold,
-        timeout_s=TIMEOUT_S,
+        timeout_s=TIMEOUT_S, predictor=None if ends is None else Predictor(*ends),
     )  # fmt: skip
     formats = precision_plan(precision, config.num_hidden_layers)
     weights, store = WeightMap(config, state, plan), WeightStore(mesh, plan)
     model = TtLlama(
-        mesh, plan, config, formats, weights, store, users=users, capacity=capacity, attend=attend
+        mesh,
+        plan,
+        config,
+        formats,
+        weights,
+        store,
+        users=users,
+        capacity=capacity,
+        attend=attend,
+        layout=layout,
     )
     return model, attend
 
@@ -68,12 +90,9 @@ def load_cache(model, keys, values) -> None:
             ttnn.copy_host_to_device_tensor(host, tensor)
 
 
-def speculate(
-    mesh, config, state, prompt: list[int], prefilled, chunk_size: int, capacity: int, runs: list[Run]
-) -> dict:
+def speculate(mesh, config, state, prefilled, chunk_size: int, capacity: int, runs: list[Run]) -> dict:
     """Decode steps behind a prompt, each of `runs`: by run the logits of both rows at each step, the priorities of both
-    rows after each layer, and the outcomes; both rows' caches after the first run, keys in Hugging Face's order; a
-    short text of the generator, prefill included; and what the guard of tokens does.
+    rows after each layer, and the outcomes; both rows' caches after the first run, keys in Hugging Face's order.
 
     prefilled: keys and values of the whole prompt, as of `load_cache`: a simulated prefill takes as long as six steps.
     """
@@ -118,9 +137,13 @@ def speculate(
                 ]
                 for row in range(2)
             ]
-    told["generated"] = generated(model, prompt[:SHORT_PROMPT], 3)
-    told["guarded"] = guarded(model)
     return told
+
+
+def texts_and_failures(mesh, config, state, prompt: list[int], chunk_size: int, capacity: int) -> dict:
+    """A short text of the generator, prefill included; and what the guard of tokens does."""
+    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size)
+    return {"generated": generated(model, prompt[:SHORT_PROMPT], 3), "guarded": guarded(model)}
 
 
 def generated(model, prompt: list[int], new_tokens: int) -> dict:
@@ -183,10 +206,14 @@ def _row(tensor, row: int, cached: int):
 def traced(
     mesh, config, state, prompt: list[int], chunk_size: int, capacity: int, threshold: float, new_tokens: int
 ) -> dict:
-    """A greedy text whose steps replay a trace: tokens, hits, misses and bypassed positions, replays, who sent."""
+    """A greedy text whose steps replay a trace, and whose guesses have a short tail, so that bypassed steps are soon
+    followed by guesses that leave keys out: tokens, hits, misses and bypassed positions, replays, who sent."""
     from models.llama31_8b.tt.generator import Generator
 
-    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold)
+    ends = (chunk_size, chunk_size)
+    model, _ = build_pair(
+        mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold, ends=ends
+    )
     generator = Generator(model, prefill_chunk=32)
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
     found = result.statistics
@@ -210,12 +237,13 @@ def row_decisions(
     position: int,
     tokens: list[int],
 ) -> dict:
-    """Steps on rows of several chips: by step the priorities of every chip after each layer, and the logits of the
-    first chip of each row; what every chip counted of failures."""
+    """Steps on rows of several chips, with a short tail: by step the priorities of every chip after each layer, and the
+    logits of the first chip of each row; what every chip counted of failures."""
     import ttnn
 
+    ends = (chunk_size, chunk_size)
     model, attend = build_pair(
-        mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold
+        mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold, ends=ends
     )
     load_cache(model, *prefilled)
     told = {"decisions": [], "logits": []}

@@ -10,6 +10,7 @@ import torch
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.reference.model.step import Predictor
 from tests.support.alspec_reference import Recorded, reference_steps
 from tests.support.tt_programs import figures
 from tests.tt.speculation_programs import row_decisions
@@ -48,7 +49,7 @@ class ByHalves(Recorded):
 def test_a_row_takes_one_decision_over_all_its_heads(sim_mesh):
     generator = torch.Generator().manual_seed(PROMPT_SEED)
     prompt = torch.randint(0, ROWS.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
-    state, policy = random_state_dict(ROWS, SEED), ByHalves(THRESHOLD, CHUNK_SIZE)
+    state, policy = random_state_dict(ROWS, SEED), ByHalves(THRESHOLD, Predictor(CHUNK_SIZE, CHUNK_SIZE))
     wanted = reference_steps(ReferenceLlama.from_state_dict(ROWS, state), prompt, STEPS, policy, CAPACITY)
     assert all(first != second for first, second in policy.halves)
     assert wanted.accepted == [[False], [True]]

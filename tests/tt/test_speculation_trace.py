@@ -10,6 +10,7 @@ import torch
 from models.llama31_8b.demo.backends.sim import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.reference.model.step import Predictor
 from tests.support.alspec_reference import Recorded, reference_steps
 from tests.tt.speculation_programs import traced
 
@@ -26,7 +27,7 @@ def test_replays_of_one_trace_follow_the_reference(sim_mesh):
     generator = torch.Generator().manual_seed(PROMPT_SEED)
     prompt = torch.randint(0, TINY.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
     state = random_state_dict(ONE_LAYER, SEED)
-    policy = Recorded(THRESHOLD, CHUNK_SIZE)
+    policy = Recorded(THRESHOLD, Predictor(CHUNK_SIZE, CHUNK_SIZE))
     wanted = reference_steps(
         ReferenceLlama.from_state_dict(ONE_LAYER, state), prompt, STEPS, policy, CAPACITY
     )

@@ -82,7 +82,7 @@ def speculative_flash_decode(
     program_config: ProgramConfig | None = None,
 ) -> Decoded:
     """Attention of one token a user over its cache, and the guess that attends to the first `chunk_size` cached
-    tokens and the last `chunk_size` - 31 to `chunk_size`: these end with the tile of 32 that holds the position.
+    tokens and the last `chunk_size` to `chunk_size` + 31: whole tiles of 32, up to the one that holds the position.
 
     q: [1, users, heads, head_dim] bfloat16. k, v: caches [users, kv_heads, max_tokens, head_dim], bfloat16 or
         bfloat8_b. All TILE, interleaved. 1 to 8 users, up to 32 heads, head_dim 64 or 128.
@@ -90,7 +90,7 @@ def speculative_flash_decode(
         already; -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count
         as its last.
     chunk_size: tokens of the guess at either end (see above), a multiple of 32.
-    predictor: what the guess attends to instead: other sizes at the two ends, a tail of at least so many tokens.
+    predictor: what the guess attends to instead: other sizes at the two ends, a tail of at most so many tokens.
     threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
     priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED (also

@@ -46,8 +46,8 @@ class Predictor:
 
 
 def both_ends(chunk_size: int) -> Predictor:
-    """The default: `chunk_size` tokens at either end."""
-    return Predictor(chunk_size, chunk_size)
+    """The default: `chunk_size` tokens at either end, those of the tail all cached. README.md says why."""
+    return Predictor(chunk_size, chunk_size, whole_tail=True)
 
 
 def check_predictor(predictor, max_tokens: int) -> None:

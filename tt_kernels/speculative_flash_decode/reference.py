@@ -38,13 +38,14 @@ class Ends(NamedTuple):
 def guess_positions(
     position: int, chunk_size: int, tail_alignment: int = TILE, ends: Ends | None = None
 ) -> torch.Tensor:
-    """bool [position + 1]: the cached tokens the guess attends to, the first and the last `chunk_size`, or `ends`.
+    """bool [position + 1]: the cached tokens the guess attends to: the first `chunk_size` and the last chunk_size to
+    chunk_size + 31, or `ends`.
 
-    The last ones end at the next multiple of `tail_alignment` behind the current position, so with 32 they
-    are chunk_size - 31 to chunk_size; 1 gives the paper's definition. All tokens where fewer than 2 *
-    chunk_size are cached.
+    The last ones begin at a multiple of `tail_alignment`; 1 gives the paper's definition. Without `whole_tail` they are
+    counted from the next multiple behind the current position, so are last - 31 to last. All tokens where fewer than
+    first + last are cached.
     """
-    ends = ends or Ends(chunk_size, chunk_size)
+    ends = ends or Ends(chunk_size, chunk_size, True)
     cached = position + 1
     seen = torch.ones(cached, dtype=torch.bool)
     if cached >= ends.first + ends.last:

@@ -139,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--tail-alignment", type=int, metavar="N",
-        help="the last S tokens end at the next multiple of N: 32 as on the device, 1 as in the paper "
+        help="the last S tokens, and those before them from a multiple of N on: 32 as on the device, 1 as in the paper "
         "(default: 32)",
     )  # fmt: skip
     group.add_argument(

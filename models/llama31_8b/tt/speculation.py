@@ -114,8 +114,8 @@ class AttentionSpeculation(DecodeAttention):
     threshold: the guess is accepted where |guess - exact| < threshold * |exact| over all heads of a user;
         infinite: the largest the op takes, 1e6, which accepts every finite guess of a result that is not zero.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program: layout of the attention on the chip. predictor: the tokens of the guess, where they are not chunk_size at
-        either end; the op says which it takes. Errors: SpeculationError, ValueError (ChipPairs).
+    program: layout of the attention on the chip. predictor: the tokens of the guess, where they are not those that
+        the op takes by itself. Errors: SpeculationError, ValueError (ChipPairs).
     """
 
     def __init__(

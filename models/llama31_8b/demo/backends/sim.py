@@ -21,7 +21,7 @@ from loguru import logger
 from ...config import LlamaConfig, RopeScaling
 from ...tt.decode_plan import GRID as WHOLE_GRID
 from ...tt.decode_plan import DecodePlanError, FastPlan
-from ...tt.mesh import MeshError, MeshPlan
+from ...tt.mesh import TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, precision_plan
 from ...tt.speculation_settings import SpeculationError, check_chunk_size, check_speculation
 from ..options import ATTENTIONS, AUTO, DemoOptions, UserError
@@ -120,8 +120,8 @@ def plan_request(options: DemoOptions) -> dict:
     chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
     if attention == "exact" and "chunk_size" in options.given:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
-    # The first step stands just before the guess's two chunks are cached.
-    prompt_tokens = PROMPT_TOKENS if attention == "exact" else 2 * chunk_size - 2
+    # The first step is the first whose guess leaves keys out: the tail holds up to a tile more than a chunk.
+    prompt_tokens = PROMPT_TOKENS if attention == "exact" else 2 * chunk_size + TILE - 1
     wanted = prompt_tokens + tokens + nodes
     if wanted > MOST_POSITIONS:
         raise UserError(

@@ -86,7 +86,12 @@ def source_of(request: dict[str, Any]) -> Source:
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
     ids = tokenizer.encode(request["prompt"])
     ids = (ids * (count // len(ids) + 1))[:count]
-    return Source(f"{shown}, {config.num_hidden_layers} layers", config, load_state_dict(folder, whole, layers=request["layers"]), ids)
+    return Source(
+        f"{shown}, {config.num_hidden_layers} layers",
+        config,
+        load_state_dict(folder, whole, layers=request["layers"]),
+        ids,
+    )
 
 
 def reference_policy(request: dict[str, Any]) -> AttentionPolicy:

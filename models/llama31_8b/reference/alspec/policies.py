@@ -17,22 +17,24 @@ from models.llama31_8b.reference.model.step import DecodeStep, Predictor
 
 
 def both_ends(chunk_size: int, tail_alignment: int = 32) -> Predictor:
-    """The paper's predictor: S keys at either end. Raises ValueError when S is not a positive multiple of the
+    """The default, the paper's but for whole tiles: at least S keys at either end. Raises ValueError when S is not a
+    positive multiple of the
     alignment."""
     for label, value in (("chunk_size", chunk_size), ("tail_alignment", tail_alignment)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{label} must be a positive integer, got {value!r}")
     if chunk_size % tail_alignment:
         raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
-    return Predictor(chunk_size, chunk_size, tail_alignment)
+    return Predictor(chunk_size, chunk_size, tail_alignment, whole_tail=True)
 
 
 class AttentionPolicy(ABC):
     """Chooses the attention output of decode steps. Prefill is exact under every policy, as in the paper.
 
     chunk_size: S, keys that the guess reads at either end, or a Predictor that says which it reads. tail_alignment:
-    of the last S keys, as of Predictor; with 32 the tail holds S - 31 to S keys. Raises ValueError when S is not a
-    positive multiple of the alignment, and for an alignment beside a Predictor, which has its own.
+    where the tail may begin: with 32, as the device kernel reads, it holds S to S + 31 keys; 1 gives the paper's
+    definition. Raises ValueError when S is not a positive multiple of the alignment, and for an alignment beside a
+    Predictor, which has its own.
     """
 
     name: str
