@@ -18,9 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +27,12 @@ from typing import Any
 from perf.alspec_programs import ATTENTION, EXCHANGE, GATE
 from perf.estimator.latency import token_latency
 from perf.files import new_file
+from perf.measuring_process import answered, measure_apart
 
 RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
 MAX_WORKERS = 2  # on that grid, beside the output and the exchange core
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
-WORKER = "--worker"  # how the measuring process is started: with a file for its answer and the shape
 Span = Mapping[str, Any]
 Step = Mapping[str, Any]
 
@@ -221,19 +219,11 @@ def run(shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] 
 
     overlays = {**sgdc.overlays(), **timeline_overlays()}
     variables = simulated_environment(GRID, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "steps.json"
-        asked = json.dumps({"shape": dict(shape), "rates": list(rates), "mesh": list(mesh)})
-        command = [sys.executable, "-m", "perf.bench_alspec", WORKER, str(answer), asked]
-        done = subprocess.run(
-            command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
-        )
-        if done.returncode or not answer.exists():
-            raise SystemExit(f"the measuring process ended with status {done.returncode}")
-        return json.loads(answer.read_text())
+    asked = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh)}
+    return measure_apart("perf.bench_alspec", asked, process_environment(variables))
 
 
-def _work(answer: Path, asked: Mapping[str, Any]) -> None:
+def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int]) -> dict[str, Step]:
     import ttnn
 
     from models.llama31_8b.tt.mesh import MeshPlan
@@ -242,10 +232,11 @@ def _work(answer: Path, asked: Mapping[str, Any]) -> None:
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshPlan(*asked["mesh"])
-    mesh = plan.open(worker_l1_size=room, **opening_options("fast"))
-    answer.write_text(json.dumps(measure(mesh, Shape(**asked["shape"]), asked["rates"])))
-    plan.close(mesh)
+    plan = MeshPlan(*mesh)
+    device = plan.open(worker_l1_size=room, **opening_options("fast"))
+    steps = measure(device, Shape(**shape), rates)
+    plan.close(device)
+    return steps
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -316,7 +307,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORKER]:
-        _work(Path(sys.argv[2]), json.loads(sys.argv[3]))
-        sys.exit(0)
-    sys.exit(main())
+    sys.exit(0 if answered(_work) else main())

@@ -13,15 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from perf.draft_projection import report as projection
 from perf.files import new_file
+from perf.measuring_process import answered, measure_apart
 
 GRID = "4x2"  # sums over a row take eight cores
 ROWS, SIMULATED = (4, 8), (1, 2)
@@ -39,21 +37,11 @@ def run(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
     overlays = {**sgdc.overlays(), **timeline_overlays()}
     mesh = (1, chips) if chips > 1 else None
     variables = simulated_environment(GRID, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "parts.json"
-        command = [
-            sys.executable, "-m", "perf.bench_device_speculation", WORKER, str(answer), str(chips),
-            json.dumps(dict(shape)),
-        ]  # fmt: skip
-        done = subprocess.run(
-            command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
-        )
-        if done.returncode or not answer.exists():
-            raise SystemExit(f"the measuring process ended with status {done.returncode}")
-        return json.loads(answer.read_text())
+    asked = {"chips": chips, "shape": dict(shape)}
+    return measure_apart("perf.bench_device_speculation", asked, process_environment(variables))
 
 
-def _work(answer: Path, chips: int, shape: Mapping[str, int]) -> None:
+def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
     import ttnn
 
     from models.llama31_8b.tt.mesh import MeshPlan
@@ -64,8 +52,9 @@ def _work(answer: Path, chips: int, shape: Mapping[str, int]) -> None:
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     plan = MeshPlan(1, chips)
     mesh = plan.open(worker_l1_size=room, **opening_options("fast"))
-    answer.write_text(json.dumps(measure(mesh, Shape(**shape))))
+    parts = measure(mesh, Shape(**shape))
     plan.close(mesh)
+    return parts
 
 
 def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
@@ -132,7 +121,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORKER]:
-        _work(Path(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
-        sys.exit(0)
-    sys.exit(main())
+    sys.exit(0 if answered(_work) else main())

@@ -17,20 +17,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 from perf import sgdc_chips
 from perf.files import new_file
+from perf.measuring_process import answered, measure_apart
 
 KERNEL_CYCLES = 10_000
 TARGET = 0.05
 DEPTH = 1024  # of the reference op, which takes about KERNEL_CYCLES with it
 EXCHANGE_TILES = (2, 8, 32, 128)
 PARTS = ("gate", "exchange", "layers", "chips")
-WORKER = "--worker"  # how the measuring process is started: with a file for its answer and the parts
 STOCK = "stock"  # the part that is measured on stock stubs, beside "gate"
 GRID = "4x2"
 
@@ -171,18 +168,10 @@ def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
     if parts == ["chips"]:
         where = {"grid": sgdc_chips.GRID, "mesh": sgdc_chips.MESH, "dispatch": "fast"}
     variables = simulated_environment(overlays={**overlays, **cycle_overlays()}, **where) | CYCLE_VARIABLES
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "results.json"
-        command = [sys.executable, "-m", "perf.bench_sgdc", WORKER, str(answer), *parts]
-        done = subprocess.run(
-            command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
-        )
-        if done.returncode or not answer.exists():
-            raise SystemExit(f"the measuring process ended with status {done.returncode}")
-        return json.loads(answer.read_text())
+    return measure_apart("perf.bench_sgdc", {"parts": parts}, process_environment(variables))
 
 
-def _work(answer: Path, parts: list[str]) -> None:
+def _work(parts: list[str]) -> dict:
     import ttnn
 
     from perf.sgdc_chips import measure_chips_patterns
@@ -210,10 +199,11 @@ def _work(answer: Path, parts: list[str]) -> None:
         STOCK: measure_stock,
     }
     results = {part: measures[part](device) for part in parts}
-    answer.write_text(json.dumps(results))
     if parts == ["chips"]:
-        os._exit(0)  # the answer is there, and closing a mesh takes seconds a chip
-    ttnn.close_device(device)
+        ttnn.close_mesh_device(device)
+    else:
+        ttnn.close_device(device)
+    return results
 
 
 def _priority(device, value: int):
@@ -251,7 +241,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORKER]:
-        _work(Path(sys.argv[2]), sys.argv[3:])
-        sys.exit(0)
-    sys.exit(main())
+    sys.exit(0 if answered(_work) else main())

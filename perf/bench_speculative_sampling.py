@@ -16,17 +16,14 @@ Last, how far the sigmoid approximation is from the target (total variation), an
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+
+from perf.measuring_process import answered, measure_apart
 
 TARGETS = {"exact": 0.67, "sigmoid": 0.4}
-WORKER = "--worker"
 LOGIT_BYTES = 2
 PIECE_BYTES = 32
 FULL_VOCAB = 128256
@@ -292,19 +289,11 @@ def run(
         variables = mock_environment((1, 1), sgdc.overlays())
     else:
         variables = simulated_environment(grid, {**sgdc.overlays(), **cycle_overlays()}) | CYCLE_VARIABLES
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "results.json"
-        asked = json.dumps({"cases": cases, "executed": grid is not None, "ways": list(ways), "cores": cores})
-        command = [sys.executable, "-m", "perf.bench_speculative_sampling", WORKER, str(answer), asked]
-        done = subprocess.run(
-            command, env=process_environment(variables), stdout=subprocess.DEVNULL, check=False
-        )
-        if done.returncode or not answer.exists():
-            raise SystemExit(f"the measuring process ended with status {done.returncode}")
-        return json.loads(answer.read_text())
+    asked = {"cases": cases, "executed": grid is not None, "ways": list(ways), "cores": cores}
+    return measure_apart("perf.bench_speculative_sampling", asked, process_environment(variables))
 
 
-def _work(answer: Path, cases: list[list[int]], **options) -> None:
+def _work(cases: list[list[int]], **options) -> list[dict]:
     """options: of measure_case."""
     import ttnn
 
@@ -316,8 +305,8 @@ def _work(answer: Path, cases: list[list[int]], **options) -> None:
     for users, drafted, vocab in cases:
         case = {"users": users, "drafted": drafted, "vocab": vocab}
         results.append(case | {"ways": measure_case(device, **case, **options)})
-    answer.write_text(json.dumps(results))
     ttnn.close_device(device)
+    return results
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -346,7 +335,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORKER]:
-        _work(Path(sys.argv[2]), **json.loads(sys.argv[3]))
-        sys.exit(0)
-    sys.exit(main())
+    sys.exit(0 if answered(_work) else main())

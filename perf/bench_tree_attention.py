@@ -15,19 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 
 from loguru import logger
 
 from models.llama31_8b.token_speculation.tree import TokenTree
 from perf.files import new_file
+from perf.measuring_process import answered, measure_apart
 from perf.start_line import common_start, held_at_start_line, signed
-from runtime_patches.runtime_root import project_cache_dir
 
 GRID = "4x2"
 KEY_CHUNK = 128
@@ -194,46 +191,21 @@ def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
     variables = simulated_environment(GRID, cycle_overlays()) | CYCLE_VARIABLES
-    folder = project_cache_dir() / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        found = Path(scratch) / "cycles.json"
-        wanted = json.dumps([asdict(point) for point in points])
-        command = [
-            sys.executable,
-            "-m",
-            "perf.bench_tree_attention",
-            "--worker",
-            str(found),
-            "--points",
-            wanted,
-        ]
-        log = folder / "bench_tree_attention.log"
-        with log.open("wb") as output:
-            done = subprocess.run(
-                command,
-                env=process_environment(variables),
-                stdout=output,
-                stderr=output,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-        if done.returncode or not found.exists():
-            raise RuntimeError(f"the measurement ended with status {done.returncode}; its output is in {log}")
-        measured = json.loads(found.read_text())
+    asked = {"points": [asdict(point) for point in points]}
+    measured = measure_apart("perf.bench_tree_attention", asked, process_environment(variables), TIMEOUT_S)
     return [(point, Cycles(**cycles)) for point, cycles in zip(points, measured, strict=True)]
 
 
-def _work(path: Path, points: list[Point]) -> None:
+def _work(points: list[dict]) -> list[dict]:
     import ttnn
 
     device = ttnn.open_device(device_id=0)
     try:
         measured = []
-        for point in points:
+        for point in (Point(**point) for point in points):
             measured.append(asdict(measure_point(device, point)))
             logger.info(f"{point}: {measured[-1]}")
-        path.write_text(json.dumps(measured))
+        return measured
     finally:
         ttnn.close_device(device)
 
@@ -283,15 +255,8 @@ def main(argv: list[str] | None = None) -> int:
         "--long", action="store_true", help="also contexts of 2048 and 4096, 64 nodes, 8 workers"
     )
     parser.add_argument("--json", type=new_file, help="also write the results there")
-    parser.add_argument("--points", help=argparse.SUPPRESS)
-    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     points = LONG_POINTS if options.long else POINTS
-    if options.points:
-        points = [Point(**point) for point in json.loads(options.points)]
-    if options.worker:
-        _work(options.worker, points)
-        return 0
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(points)
     if options.json:
@@ -302,4 +267,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(0 if answered(_work) else main())

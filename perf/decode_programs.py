@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
@@ -24,6 +21,7 @@ from models.llama31_8b.tt.decode_plan import DECODE_PLANS, DecodePlanError, Fast
 from models.llama31_8b.tt.memory import MAX_USERS, budget
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
 from models.llama31_8b.tt.precision import PLANS, precision_plan
+from perf.measuring_process import answered, measure_apart
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
@@ -32,7 +30,6 @@ from runtime_patches.simulated_n150.environment import mock_environment, process
 from .mesh_memory import BUILD_TIMEOUT_S, MODEL
 from .roofline import MESHES
 
-WORKER = "--worker"  # how the building process is started: with a file for its answer and what is asked
 Launch = Mapping[str, Any]
 
 
@@ -49,20 +46,11 @@ def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
 def build(mesh: MeshPlan, asked: Mapping[str, Any]) -> list[Launch]:
     """The launches of a step, in a process of its own; asked: plan, precision, users, context, layers.
 
-    Errors: RuntimeRootError when mock meshes cannot run here; RuntimeError when the build fails.
+    Errors: RuntimeRootError when mock meshes cannot run here; SystemExit when the build fails.
     """
     environment = process_environment(mock_environment(mesh.shape, sgdc.overlays()))
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "launches.json"
-        command = [sys.executable, "-m", "perf.decode_programs", WORKER, str(answer)]
-        done = subprocess.run(
-            [*command, json.dumps({**asked, "mesh": str(mesh)})],
-            env=environment, cwd=Path(__file__).resolve().parents[1], stdout=subprocess.PIPE, text=True,
-            timeout=BUILD_TIMEOUT_S, check=False,
-        )  # fmt: skip
-        if done.returncode or not answer.exists():
-            raise RuntimeError(f"building on {mesh} ended with {done.returncode}: {done.stdout[-2000:]}")
-        return json.loads(answer.read_text())
+    given = {"mesh": str(mesh), "asked": dict(asked)}
+    return measure_apart("perf.decode_programs", given, environment, BUILD_TIMEOUT_S)
 
 
 def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
@@ -81,19 +69,19 @@ def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
     return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, whole=False))]
 
 
-def _work(answer: Path, asked: Mapping[str, Any]) -> None:
+def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
     import ttnn
 
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
 
-    plan, opening = MeshPlan.parse(asked["mesh"]), {}
+    plan, opening = MeshPlan.parse(mesh), {}
     if real_sfpi() is None:
         opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    mesh = plan.open(**opening)
+    device = plan.open(**opening)
     try:
-        answer.write_text(json.dumps(launches(mesh, asked)))
+        return launches(device, asked)
     finally:
-        plan.close(mesh)
+        plan.close(device)
 
 
 def report(mesh: MeshPlan, asked: Mapping[str, Any], found: Sequence[Launch]) -> str:
@@ -177,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                      "context": options.context, "layers": 2}  # fmt: skip
             try:
                 found = build(mesh, asked)
-            except (RuntimeRootError, RuntimeError, subprocess.TimeoutExpired) as error:
+            except RuntimeRootError as error:
                 print(f"{parser.prog}: error: {error}", file=sys.stderr)
                 return 1
             rows.append(
@@ -194,7 +182,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORKER]:
-        _work(Path(sys.argv[2]), json.loads(sys.argv[3]))
-        sys.exit(0)
-    sys.exit(main())
+    sys.exit(0 if answered(_work) else main())

@@ -24,8 +24,8 @@ Q_CHUNK = 128
 
 
 class TokenHeads(NamedTuple):
-    """One token a user at its position: bfloat16 [1, users, heads, head_dim], TILE, in L1, a core a user. keys, values:
-    of the chip's KV heads."""
+    """One token a user at its position: bfloat16 [1, users, heads, head_dim], TILE. queries: as attention takes them.
+    keys, values: of the chip's KV heads, in L1, a core a user."""
 
     queries: ttnn.Tensor
     keys: ttnn.Tensor
@@ -156,14 +156,14 @@ class Attention:
         fused = self.qkv.decode(x)
         q, k, v = self.parts.split(fused)
         ttnn.deallocate(fused)
-        return TokenHeads(*self.parts.rotate(self.rope, q, k, angles), v)
+        q, k = self.parts.rotate(self.rope, q, k, angles)
+        return TokenHeads(self.parts.queries(q, self.attend.takes_shards), k, v)
 
     def attended(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
         """What `decode` gives the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved. Writes the
         cache."""
         self.parts.store(cache, self.layer, heads.keys, heads.values, positions)
-        q = self.parts.queries(heads.queries, self.attend.takes_shards)
-        return self.attend(self.layer, q, cache.keys[self.layer], cache.values[self.layer], positions)
+        return self.attend(self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions)
 
     def project(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """What `attended` returns -> partial sums, bfloat16 [1, 1, users, hidden], in L1."""
