@@ -1,24 +1,33 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of one layer on a pair of chips whose outcomes are drawn, each beside the same step of every chip alone; in a
+"""Steps of one layer on a pair of chips whose outcomes are drawn, beside the same steps of every chip alone; in a
 worker (see sim_worker.py)."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tests.tt.speculation_programs import build_pair, load_cache
 
 
-def attentions() -> tuple[type, type]:
-    """(Pair, Alone), which need ttnn."""
+class Drawn(NamedTuple):
+    """A step: the token, its position, and whether the guess is to be accepted."""
+
+    token: int
+    position: int
+    hit: bool
+
+
+def attention_alone() -> type:
+    """A DecodeAttention, which needs ttnn."""
     from models.llama31_8b.tt.attention import DecodeAttention
-    from models.llama31_8b.tt.speculation import AttentionSpeculation
     from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     class Alone(DecodeAttention):
-        """Either result of the op without a peer: every chip takes it. last: the residual behind the last layer."""
+        """Either result of the op without a peer: every chip takes it."""
 
         def __init__(self, chunk_size: int, guess: bool) -> None:
-            self.chunk_size, self.guess, self.last = chunk_size, guess, None
+            self.chunk_size, self.guess = chunk_size, guess
 
         def __call__(self, layer, q, keys, values, positions):
             decoded = speculative_flash_decode(
@@ -26,69 +35,65 @@ def attentions() -> tuple[type, type]:
             )
             return decoded.guess if self.guess else decoded.exact
 
-        def end_step(self, residual):
-            self.last = residual
-
-    class Pair(AttentionSpeculation):
-        """Keeps the residual behind the last exchange."""
-
-        def end_step(self, residual):
-            super().end_step(residual)
-            self.last = residual
-
-    return Pair, Alone
+    return Alone
 
 
 def forced(
-    mesh, config, state, prefilled, chunk_size: int, capacity: int, start: int, tokens: list[int], hits: list[bool],
-    layout: str = "simple",
-) -> list[dict]:  # fmt: skip
-    """A step a token from position `start`, all from four traces: of a hit, of a miss, and of either without a peer.
+    mesh, config, state, prefilled, chunk_size: int, capacity: int, steps: list[Drawn], layout: str = "simple"
+) -> tuple[list[dict], dict[Drawn, list]]:
+    """Steps of the first layer: from the embedding to the exchange behind the layer, the first of each kind eagerly,
+    the others from one trace for each kind where this dispatch has traces.
 
-    Returns of each step the residual of both rows and of a chip alone, the priorities of both rows, and (hits, misses,
-    bypassed) counted so far. prefilled: as of `load_cache`.
+    Returns of each step the residual of both rows, their priorities, and (hits, misses, bypassed) counted so far; and
+    for each kind of step the residual of a chip alone. prefilled: as of `load_cache`.
     """
     import ttnn
+    from loguru import logger
 
     from models.llama31_8b.tt.replay import Replay, why_no_trace
 
-    Pair, Alone = attentions()
-    options = {"capacity": capacity, "chunk_size": chunk_size, "layout": layout}
-    model, pair = build_pair(mesh, config, state, attention=Pair, **options)
+    model, pair = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size, layout=layout)
     load_cache(model, *prefilled)
-    inputs = model.step_inputs(tokens[:1], [start])
+    layer, entered = model.layers[0], {}
+    for step in dict.fromkeys(step._replace(hit=True) for step in steps):
+        inputs = model.step_inputs([step.token], [step.position])
+        x = model.layout.residual(model.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
+        entered[step] = (x, model.rope.decode_angles(inputs.angles), inputs.positions)
 
-    def replayed(attend, threshold: float | None = None) -> Replay:
-        def once():
-            if threshold is not None:
-                attend.threshold = threshold
-            model.attend = attend
-            for layer in model.layers:
-                layer.attention.attend = attend
-            model.decode(inputs, whole=False)
-            return attend.last
+    def one_layer(attend, step: Drawn):
+        held, angles, positions = entered[step._replace(hit=True)]
+        layer.attention.attend = attend
+        x = ttnn.clone(held, memory_config=held.memory_config())  # the layer writes into it, and frees it
+        attend.begin_step()
+        heads = layer.before_attention(x, angles)
+        attend.before_attention(x, heads)
+        attended = layer.attended(heads, model.cache, positions)
+        with attend.until_next_attention(0):
+            x = layer.after_attention(x, attended)
+        attend.end_step(x)
+        return x
 
-        return Replay(mesh, once, eager=why_no_trace(mesh) is not None)
+    def together(step: Drawn):
+        pair.threshold = float("inf") if step.hit else 0.0
+        return one_layer(pair, step)
 
-    together = {True: replayed(pair, float("inf")), False: replayed(pair, 0.0)}
-    alone = {guess: replayed(Alone(chunk_size, guess)) for guess in (True, False)}
+    eager = why_no_trace(mesh) is not None
+    replays = {step: Replay(mesh, lambda step=step: together(step), eager) for step in set(steps)}
     told = []
-    for index, (token, hit) in enumerate(zip(tokens, hits, strict=True)):
-        for there, value in zip(
-            inputs, model.step_inputs([token], [start + index], on_device=False), strict=True
-        ):
-            ttnn.copy_host_to_device_tensor(value, there)
-        rows = [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(together[hit]())]
+    for index, step in enumerate(steps):
+        rows = [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(replays[step]())]
         pair.check()
         counts = pair.outcomes().layers[0]
+        logger.info("step {}: {}, counted {}", index, step, counts)
         told.append(
             {
                 "rows": rows,
                 "priorities": [row[0][0] for row in pair.last_priorities()],
                 "counts": (counts.hits, counts.misses, counts.bypassed),
-                "alone": ttnn.to_torch(ttnn.get_device_tensors(alone[hit]())[0]).float(),
             }
         )
-    for step in (*together.values(), *alone.values()):
-        step.release()
-    return told
+    for replay in replays.values():
+        replay.release()
+    make = attention_alone()
+    alone = {step: one_layer(make(chunk_size, guess=step.hit), step) for step in replays}
+    return told, {step: ttnn.to_torch(ttnn.get_device_tensors(out)[0]).float() for step, out in alone.items()}

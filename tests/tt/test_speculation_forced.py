@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred steps of one layer with drawn outcomes: residual, priorities and log are exact at each."""
+"""Steps of one layer with drawn outcomes: residual, priorities and log are exact at each."""
 
 from __future__ import annotations
 
@@ -11,34 +11,43 @@ import pytest
 import torch
 from loguru import logger
 
+from models.llama31_8b.demo.backends.sim import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
-from tests.support.pair_cases import CHUNK_SIZE, PROMPT_TOKENS, tiny
+from tests.support.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS
 from tests.support.tt_programs import figures
 from tests.tt.decode_plan_programs import BANKED
-from tests.tt.forced_outcomes import forced
+from tests.tt.forced_outcomes import Drawn, forced
 from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
 
-STEPS, CAPACITY = 100, 224
+STEPS = 100
+# A tile of everything: what is compared is who computes and who takes, not how much.
+SMALLEST = replace(
+    TINY,
+    vocab_size=32,
+    hidden_size=32,
+    intermediate_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=1,
+)
 
 
 @pytest.mark.slow
 @pytest.mark.sim
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_a_hundred_drawn_outcomes_leave_what_one_chip_alone_computes(sim_mesh):
     """Bit for bit: after a hit both rows hold the layer's output from the guess, after a miss that from the exact
-    result, as the same kernels without a peer give them. Every step but the first of each kind replays a trace."""
-    case = tiny()
-    config, draw = case.config.with_layers(1), random.Random(5)
-    state, tokens = random_state_dict(config, 0), [draw.randrange(config.vocab_size) for _ in range(STEPS)]
-    hits = [draw.random() < 0.5 for _ in range(STEPS)]
-    assert 40 <= sum(hits) <= 60
-    told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
-        forced, config, state, cached(config, state, case.prompt), CHUNK_SIZE, CAPACITY, PROMPT_TOKENS,
-        tokens, hits, timeout=3500,
-    )  # fmt: skip
-    check(told, hits)
-    assert any(not torch.equal(a["alone"], b["alone"]) for a, b in zip(told, told[1:], strict=False))
+    result, as the same kernels without a peer give them. Two tokens at two positions, either outcome: of these four
+    traces one is replayed at each step."""
+    draw = random.Random(5)
+    steps = [draw.choice([Drawn(7, 96, False), Drawn(21, 101, False)]) for _ in range(STEPS)]
+    steps = [step._replace(hit=draw.random() < 0.5) for step in steps]
+    assert len(set(steps)) == 4 and 40 <= sum(step.hit for step in steps) <= 60
+    state, given = prepared(SMALLEST)
+    told, alone = sim_mesh((2, 1), "2x2", dispatch="fast").run(
+        forced, SMALLEST, state, given, CHUNK_SIZE, CAPACITY, steps, timeout=7000
+    )
+    check(told, alone, steps)
 
 
 @pytest.mark.slow
@@ -47,43 +56,44 @@ def test_a_hundred_drawn_outcomes_leave_what_one_chip_alone_computes(sim_mesh):
 def test_a_hit_and_a_miss_by_the_fast_plan(sim_mesh):
     """Bit for bit as a chip alone by the same plan, and as the simple plan to PCC 0.999. Both chips are whole: the
     products want cores beside all banks."""
-    config = replace(BANKED, max_position_embeddings=128)
-    state, tokens, hits = random_state_dict(config, 1), [3, 5], [True, False]
-    prompt = torch.randint(0, config.vocab_size, (PROMPT_TOKENS,), generator=torch.Generator().manual_seed(3))
-    given = (
-        config,
-        state,
-        cached(config, state, prompt.tolist()),
-        CHUNK_SIZE,
-        128,
-        PROMPT_TOKENS,
-        tokens,
-        hits,
-    )
-    simple = sim_mesh((2, 1), "2x2", dispatch="fast").run(forced, *given, timeout=1800)
-    fast = sim_mesh((2, 1), "8x8", dispatch="fast").run(forced, *given, "fast", timeout=7000)
-    for told in (simple, fast):
-        check(told, hits)
-    for ours, theirs in zip(fast, simple, strict=True):
-        found = figures(ours["alone"], theirs["alone"])
-        logger.info("{}", found)
+    config = replace(BANKED, max_position_embeddings=CAPACITY)
+    state, given = prepared(config)
+    steps = [Drawn(3, 96, True), Drawn(3, 96, False)]
+    results = []
+    for grid, layout in (("2x2", "simple"), ("8x8", "fast")):
+        told, alone = sim_mesh((2, 1), grid, dispatch="fast").run(
+            forced, config, state, given, CHUNK_SIZE, CAPACITY, steps, layout, timeout=3500
+        )
+        check(told, alone, steps)
+        results.append(alone)
+    for step in steps:
+        found = figures(results[1][step], results[0][step])
+        logger.info("{}: {}", step, found)
         assert found["pcc"] >= 0.999
 
 
-def cached(config, state, prompt: list[int]) -> list[list[torch.Tensor]]:
-    """Keys and values of a prompt, as of `load_cache`."""
+def prepared(config) -> tuple[dict, list[list[torch.Tensor]]]:
+    """Random weights, and keys and values of a random prompt, as of `load_cache`."""
+    state = random_state_dict(config, 1)
     model = ReferenceLlama.from_state_dict(config, state)
-    cache = model.new_cache(1, len(prompt))
-    model.prefill([prompt], cache)
-    return [[layer[0] for layer in part] for part in (cache.keys, cache.values)]
+    tokens = torch.randint(
+        0, config.vocab_size, (PROMPT_TOKENS + 16,), generator=torch.Generator().manual_seed(3)
+    )
+    cache = model.new_cache(1, len(tokens))
+    model.prefill([tokens.tolist()], cache)
+    return state, [[layer[0] for layer in part] for part in (cache.keys, cache.values)]
 
 
-def check(told: list[dict], hits: list[bool]) -> None:
+def check(told: list[dict], alone: dict[Drawn, torch.Tensor], steps: list[Drawn]) -> None:
     """Residual, priorities and counts of each step."""
-    assert len(told) == len(hits)
-    for step, (found, hit) in enumerate(zip(told, hits, strict=True)):
+    assert len(told) == len(steps)
+    values = list(alone.values())
+    assert all(not torch.equal(values[0], other) for other in values[1:]), (
+        "each kind of step has its own result"
+    )
+    for number, (found, step) in enumerate(zip(told, steps, strict=True)):
         for row in found["rows"]:
-            assert torch.equal(row, found["alone"]) and bool(row.any()), (step, hit)
-        assert found["priorities"] == [ACCEPTED if hit else REJECTED, RECEIVED], (step, hit)
-        so_far = hits[: step + 1]
-        assert found["counts"] == (sum(so_far), len(so_far) - sum(so_far), 0), step
+            assert torch.equal(row, alone[step]) and bool(row.any()), (number, step)
+        assert found["priorities"] == [ACCEPTED if step.hit else REJECTED, RECEIVED], (number, step)
+        hits = sum(earlier.hit for earlier in steps[: number + 1])
+        assert found["counts"] == (hits, number + 1 - hits, 0), number
