@@ -16,7 +16,7 @@ from models.llama31_8b.results import GenerationResult
 
 from ..weights import LoadedModel
 from .drafting import make_drafter
-from .generation import generate_text
+from .generation import generate_texts
 from .options import DemoOptions, UserError
 from .report import ReportConsole, make_report, print_report
 from .text import EndAtToken, TextPrinter, token_callback
@@ -63,7 +63,7 @@ class Conversation:
         self._keep(min(_common_prefix(ids, self.cached_ids), len(ids) - 1))
         new: list[int] = []
 
-        def push(token: int) -> None:
+        def push(user: int, token: int) -> None:
             new.append(token)
             printer.push(token)
 
@@ -72,14 +72,14 @@ class Conversation:
         ending = EndAtToken(token_callback(self.loaded, self.options, push))
         try:
             with ending:
-                result = generate_text(
+                result = generate_texts(
                     self.loaded,
                     self.options,
                     self.policy,
-                    ids[kept:],
+                    [ids[kept:]],
                     ending,
                     cache=self.cache,
-                    context=ids[:kept],
+                    context=[ids[:kept]],
                     drafter=self.drafter,
                 )
             self.results.append(result)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts by the reference model: the attention policy a run asks for, and one text at a time."""
+"""Texts by the reference model: the attention policy a run asks for, and the texts of one batch."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
     return options.policy(layers)
 
 
-def generate_text(
+def generate_texts(
     loaded: LoadedModel,
     options: DemoOptions,
     policy: AttentionPolicy,
-    ids: Sequence[int],
+    prompts: Sequence[Sequence[int]],
     on_token: Callable[[int, int], bool],
     cache: KVCache | None = None,
-    context: Sequence[int] = (),
+    context: Sequence[Sequence[int]] | None = None,
     drafter: Drafter | None = None,
 ) -> GenerationResult:
-    """One user's text after the prompt `ids`, behind what `cache` holds; prefill progress on stderr."""
+    """One text a prompt, behind what `cache` holds: `context`, ids of each user. Prefill progress on stderr."""
     bar = tqdm(
-        total=len(ids),
+        total=sum(map(len, prompts)),
         desc="prefill",
         unit="token",
         file=sys.stderr,
@@ -80,14 +80,14 @@ def generate_text(
     }
     try:
         if drafter is None:
-            return plain.generate(loaded.model, [list(ids)], **request)
+            return plain.generate(loaded.model, prompts, **request)
         return speculative_generate(
             loaded.model,
-            [list(ids)],
+            prompts,
             drafter,
             adaptive=options.adapt,
             lossy=options.lossy(),
-            context=None if cache is None else [list(context)],
+            context=context,
             **request,
         )
     finally:

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..config import LlamaConfig
 from ..tt.decode_plan import NO_ALSPEC, DecodePlanError, check_plan_attention
 from ..tt.layer_parallel import LayerParallelPlan
 from ..tt.mesh import MeshError, MeshPlan
-from .options import ATTENTIONS, AUTO, DRAFTERS, DemoOptions, UserError, flag_of
+from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
 _SAMPLING = ("top_k", "top_p", "seed")
@@ -88,7 +88,8 @@ class Support:
     """One backend. Wherever a reason may stand, None says that it is supported.
 
     what: a few words on where it runs. attention: for each policy why not. drafting: for each kind of drafter why not.
-    chat: conversations. refused: for options by name, why they mean nothing here; drafts_refuse: likewise in a run with
+    chat: conversations. prompts: several prompts; prompts_refuse: for options by name, why they do not go with several.
+    refused: for options by name, why they mean nothing here; drafts_refuse: likewise in a run with
     a drafter, where "attention" stands for all but exact attention. fast_refuses: what `--plan fast` does not go
     with, by what the table shows, see `check_chip_plan`. default_attention: of a run without --attention, or
     what works it out of the options.
@@ -100,6 +101,8 @@ class Support:
     attention: Mapping[str, str | None]
     drafting: Mapping[str, str | None]
     chat: str | None
+    prompts: str | None = None
+    prompts_refuse: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     drafts_refuse: Mapping[str, str] = field(default_factory=dict)
     fast_refuses: Mapping[str, str] = field(default_factory=dict)
@@ -123,6 +126,8 @@ class Support:
             raise self._refusal(f"--attention {attention}", why)
         if options.drafter != "none":
             self._check_drafting(options, attention)
+        if options.prompts_given > 1:
+            self._check_prompts(options)
         for name, why in self.refused.items():
             if name in options.given:
                 raise self._refusal(flag_of(name), why)
@@ -151,14 +156,21 @@ class Support:
             if name != "attention" and name in options.given:
                 raise self._refusal(f"--draft {options.drafter} with {flag_of(name)}", why)
 
-    def check_text(self, text: str | None) -> None:
+    def _check_prompts(self, options: DemoOptions) -> None:
+        if self.prompts is not None:
+            raise self._refusal("more than one prompt", self.prompts)
+        for name, why in self.prompts_refuse.items():
+            if name in options.given:
+                raise self._refusal(f"{flag_of(name)} with more than one prompt", why)
+
+    def check_texts(self, texts: Sequence[str] | None) -> None:
         """Raises UserError when there is no prompt, so a conversation is asked for, and this backend has none."""
-        if text is None and self.reads_prompt and self.chat is not None:
+        if texts is None and self.reads_prompt and self.chat is not None:
             raise self._refusal("chat", self.chat)
 
-    def check_page(self, options: DemoOptions, text: str | None) -> None:
+    def check_page(self, options: DemoOptions, texts: Sequence[str] | None) -> None:
         """Raises UserError for --html with a conversation."""
-        if text is None and self.reads_prompt and options.html is not None:
+        if texts is None and self.reads_prompt and options.html is not None:
             raise UserError("--html shows one text: give --prompt or --prompt-file, or pipe one in")
 
     def _refusal(self, what: str, why: str) -> UserError:
@@ -170,6 +182,7 @@ class Support:
         drafters = [kind for kind in DRAFTERS if self.drafting[kind] is None]
         also = [f"drafting by {', '.join(drafters)}"] if drafters else []
         also += [] if self.chat else ["chat"]
+        also += [] if self.prompts else [f"up to {MOST_PROMPTS} prompts at once"]
         without = f"; not: {', '.join(map(flag_of, self.refused))}" if self.refused else ""
         return (
             f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"
