@@ -10,7 +10,7 @@ from models.llama31_8b import weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.cli import parse
-from models.llama31_8b.demo.generation import make_policy
+from models.llama31_8b.demo.generation import ReferenceSession, make_policy
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.demo.text import TextPrinter
 from tests.support.gguf_files import untied, write_hf_folder
@@ -167,7 +167,8 @@ def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
             adapt=kind is None,
             **({"draft_window": 32} if kind == "self" else {}),
         )
-        talk = Conversation(loaded, options, make_policy(loaded, options))
+        session = ReferenceSession(loaded, options, make_policy(loaded, options), chat=True)
+        talk = Conversation(session, options)
         replies[kind] = [
             talk.reply(text, TextPrinter(loaded, None)) for text in ("the in", "and 12 the", "in")
         ]

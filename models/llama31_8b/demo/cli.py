@@ -56,7 +56,6 @@ def _run(options: DemoOptions) -> int:
     options = backend.SUPPORT.resolved(replace(options, device=device))
     backend.SUPPORT.check(options)
     texts = options.prompt_texts() if backend.SUPPORT.reads_prompt else None
-    backend.SUPPORT.check_texts(texts)
     backend.SUPPORT.check_page(options, texts)
     # Torch takes seconds to import: nothing above needs it but the option values.
     from ..config import UnsupportedModelError

@@ -28,6 +28,8 @@ DRAFTERS = ("ngram", "self", "model")
 # What --device takes today; the error for anything else lists this.
 DEVICES = (AUTO, "cpu", "sim", "n150")
 VERIFICATIONS = ("exact", "sigmoid")
+# A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
+CHAT_CONTEXT = 8192
 MOST_PROMPTS = 8  # texts side by side in one batch
 _NOBODY_SAID: frozenset[str] = frozenset({"what was given"})  # the mark of options made without `given`
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
@@ -174,6 +176,10 @@ class DemoOptions:
     def prompts_given(self) -> int:
         """How often --prompt or --prompt-file was given."""
         return len(self.prompt) + len(self.prompt_file)
+
+    def chat_context(self, most: int) -> int:
+        """Tokens of a conversation. most: the model's context, or --max-context."""
+        return most if self.max_context is not None else min(most, CHAT_CONTEXT)
 
     def _drafting_asked(self) -> list[str]:
         given = {

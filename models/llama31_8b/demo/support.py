@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ..config import LlamaConfig
 from ..tt.decode_plan import NO_ALSPEC, DecodePlanError, check_plan_attention
 from ..tt.layer_parallel import LayerParallelPlan
-from ..tt.mesh import MeshError, MeshPlan
+from ..tt.mesh import TILE, MeshError, MeshPlan
 from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
@@ -32,9 +32,9 @@ CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
 }
 
 
-def chip_tree_nodes(options: DemoOptions) -> int:
-    """Nodes that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token, for trees of a
-    draft model, and for lossy verification."""
+def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
+    """Nodes of each user that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token,
+    for trees of a draft model, for more of its drafts than a step calibrates, and for lossy verification."""
     if options.drafter == "none":
         return 0
     shape = options.draft_shape()
@@ -43,6 +43,11 @@ def chip_tree_nodes(options: DemoOptions) -> int:
     if options.draft_kind == "model" and options.tree is not None:
         raise UserError(
             f"--tree {options.tree}: a draft model on chips drafts chains, of --draft-length tokens"
+        )
+    if options.draft_kind == "model" and users * shape.most_nodes > TILE:
+        raise UserError(
+            f"{users} prompts with drafts of {shape.length} tokens by a model need {users * shape.most_nodes} rows, a "
+            f"step on chips calibrates {TILE}: a lower --draft-length, or fewer prompts"
         )
     if options.verify != "exact":
         raise UserError(
@@ -162,11 +167,6 @@ class Support:
         for name, why in self.prompts_refuse.items():
             if name in options.given:
                 raise self._refusal(f"{flag_of(name)} with more than one prompt", why)
-
-    def check_texts(self, texts: Sequence[str] | None) -> None:
-        """Raises UserError when there is no prompt, so a conversation is asked for, and this backend has none."""
-        if texts is None and self.reads_prompt and self.chat is not None:
-            raise self._refusal("chat", self.chat)
 
     def check_page(self, options: DemoOptions, texts: Sequence[str] | None) -> None:
         """Raises UserError for --html with a conversation."""

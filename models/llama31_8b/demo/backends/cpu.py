@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -41,49 +40,29 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate for the prompts `texts`, or chat where there is none; exit code. Raises UserError, and what `load_model`
     raises."""
     from ...weights import load_model
-    from ..chat import chat
-    from ..generation import make_policy
+    from ..chat import chat, check_chat
+    from ..generation import ReferenceSession, make_policy
+    from ..session import run_prompts
     from ..text import encode_prompts
 
     loaded = load_model(options.model, max_context=options.max_context)
     policy = make_policy(loaded, options)
     if texts is None:
-        return chat(loaded, options, policy)
-    return run_once(loaded, options, policy, encode_prompts(loaded, options, texts))
-
-
-def run_once(
-    loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, prompts: list[list[int]]
-) -> int:
-    """Generate once, a text a prompt, and print texts and report, or the JSON object. 130 where Ctrl-C ended it."""
-    from ..drafting import make_drafter
-    from ..generation import generate_texts
-    from ..report import longest, make_report, show_result
-    from ..text import EndAtToken, TextsPrinter, token_callback
-
-    drafter = make_drafter(loaded, options)
+        check_chat(loaded)
+        return chat(ReferenceSession(loaded, options, policy, chat=True), options)
+    prompts = encode_prompts(loaded, options, texts)
+    session = ReferenceSession(loaded, options, policy)
     logger.info(
         "{}: {} prompt tokens, {} attention{}",
         loaded.source,
         " + ".join(str(len(ids)) for ids in prompts),
         options.attention,
-        "" if drafter is None else f", {options.drafter} drafts",
+        "" if session.drafter is None else f", {options.drafter} drafts",
     )
-    printer = TextsPrinter(loaded, len(prompts), None if options.json else sys.stdout)
-    with EndAtToken(token_callback(loaded, options, printer.push)) as callback:
-        result = generate_texts(loaded, options, policy, prompts, on_token=callback, drafter=drafter)
-    printer.finish(result.token_ids)
-    report = make_report(
-        loaded.source,
-        options,
-        [result],
-        context=longest(prompts, result.token_ids),
-        statistics=policy.statistics,
-    )
-    show_result(loaded, options, result, report, interrupted=callback.ended)
+    result, code = run_prompts(session, options, prompts)
     if options.html is not None:
         write_page(loaded, options, policy, prompts[0], result.token_ids[0])
-    return 130 if callback.asked else 0
+    return code
 
 
 def write_page(
