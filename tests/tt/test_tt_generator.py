@@ -3,12 +3,14 @@
 """Texts of several users from the TT-NN generator on the simulated chip, which has a core for each of two users."""
 
 import pytest
+import torch
 from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams
 from tests.support.tt_programs import generate_batch
 from tests.support.tt_tolerances import BAND, GRID, NEAR_TIE, margin, prompt
 from tests.tt.sampling_programs import generate_sampled
+from tests.tt.turn_programs import turns
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 
@@ -38,3 +40,14 @@ def test_sampled_texts_are_the_hosts_and_repeat(sim_device):
     assert told["device"][0] != told["device"][1] == told["alone"][0]
     clear = margin(told["all"], told["numbers"][:1, 0])[0] >= BAND
     assert clear and told["device from all"] == told["host from all"] and (told["all"] > 0).all()
+
+
+def test_a_second_turn_goes_behind_the_cached_one(sim_device):
+    """One user keeps a block of its context, the other has none to keep. Texts, keys and values are, bit for bit, those
+    of one whole prefill: nothing but the last part of a context is computed again."""
+    first, more = [prompt(34, 1), prompt(5, 2)], [prompt(3, 3), prompt(4, 4)]
+    told = sim_device(GRID).run(turns, first, more, 2, timeout=1200)
+    assert told["held"] == [ids + text[:1] for ids, text in zip(first, told["texts"][0], strict=True)]
+    assert told["prefilled"] == [(0, 32, 35 - 32 + 3), (1, 0, 6 + 4)] and told["lengths"] == [39, 11]
+    assert told["texts"][1] == told["texts"][2] != told["texts"][0]
+    assert all(torch.equal(kept, whole) for kept, whole in zip(*told["caches"], strict=True))

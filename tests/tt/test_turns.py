@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """Turns of a conversation by the generators, of which a later one goes behind what the cache holds. No device: the
-reference is in the place of the chips. On the simulated chip: test_tt_trace.py."""
+reference is in the place of the chips. On the simulated chip: test_tt_generator.py and test_tt_trace.py."""
 
 from __future__ import annotations
 
@@ -127,6 +127,8 @@ def test_a_context_that_the_cache_does_not_hold_is_refused(host):
             generator.generate(prompts, max_new_tokens=2, context=context)
     assert [generator.cached_ids(user) for user in range(2)] == held[:2], "refused before any work"
     generator.generate([[1], [2]], max_new_tokens=2, context=[held[0], held[1][:2]])
+    generator.prefill([1, 2], 0)
+    assert generator.cached_ids(0) == [] != generator.cached_ids(1)
 
 
 def test_a_draft_model_goes_behind_what_its_cache_holds(host, monkeypatch):

@@ -53,8 +53,8 @@ class Spy:
 
 
 def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
-    """The sampled text eagerly and by a trace, and what was captured and replayed; and a capture whose step fails, the
-    error and what the same generator writes after it."""
+    """The sampled text eagerly and by a trace, and what was captured and replayed; a capture whose step fails, the
+    error and what the same generator writes after it; the text's first tokens again by the trace that was kept."""
     from models.llama31_8b.tt.generator import Generator
 
     model, _ = build(mesh, SMALLEST, capacity=64)
@@ -66,7 +66,9 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     def refuse():
         raise RuntimeError("no room for the trace")
 
-    generator, eager = Generator(model, prefill_chunk=32), Generator(model, prefill_chunk=32, trace=False)
+    generator, eager = (
+        Generator(model, prefill_chunk=32, keep_trace=True, trace=trace) for trace in (True, False)
+    )
     told = {"eager": run(eager, new_tokens), "why": (generator.why_eager, eager.why_eager)}
     programs = mesh.num_program_cache_entries()
     with Spy(refuse) as failing:
@@ -77,6 +79,10 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     with Spy() as spy:
         told["traced"] = run(generator, new_tokens)
     told |= {"replays": generator.replays, "eager replays": eager.replays, "calls": spy.calls}
+    with Spy() as spy:
+        told |= {"again": run(generator, 2), "warm up": generator.warm_up_tokens}
+        generator.release()
+    told["again calls"] = spy.calls
     return told | {"failing": failing.calls, "new programs": mesh.num_program_cache_entries() - programs}
 
 
@@ -84,49 +90,3 @@ def why_eager(mesh) -> str | None:
     from models.llama31_8b.tt.replay import why_no_trace
 
     return why_no_trace(mesh)
-
-
-def turns(mesh, first: list[list[int]], more: list[list[int]], new_tokens: int) -> dict:
-    """Greedy texts of two turns of users that talk side by side, the second behind what the cache holds of the first,
-    and those of one whole prefill by another generator; what was prefilled in the second turn, (user, start, tokens),
-    what was captured and replayed by turn, and the cached keys and values of both ways."""
-    from models.llama31_8b.tt.generator import Generator
-
-    # Blocks of 32 positions, so that a short context has a whole one to keep.
-    model, _ = build(mesh, SMALLEST, users=len(first), capacity=96)
-    request = {"max_new_tokens": new_tokens, "eos_token_ids": ()}
-    generator = Generator(model, prefill_chunk=32, keep_trace=True)
-    told: dict = {"texts": [], "calls": [], "replays": [], "warm up": []}
-
-    def turn(prompts, **context):
-        with Spy() as spy:
-            found = generator.generate(prompts, **request, **context)
-        told["texts"].append(found.token_ids)
-        told["calls"].append(spy.calls)
-        told["replays"].append(generator.replays)
-        told["warm up"].append(generator.warm_up_tokens)
-        return [generator.cached_ids(user) for user in range(len(prompts))]
-
-    held = turn(first)
-    starts, prefill = [], model.prefill
-
-    def seen(tokens, user, start=0, **named):
-        starts.append((user, start, len(tokens)))
-        return prefill(tokens, user, start, **named)
-
-    with mock.patch.object(model, "prefill", seen):
-        lengths = [len(ids) for ids in turn(more, context=held)]
-    told |= {"prefilled": starts, "lengths": lengths, "caches": [_cached(model, lengths)]}
-    generator.release()
-    whole = [[*ids, *prompt] for ids, prompt in zip(held, more, strict=True)]
-    eager = Generator(model, prefill_chunk=32, trace=False).generate(whole, **request)
-    told["caches"].append(_cached(model, lengths))
-    return told | {"whole": eager.token_ids, "held": held}
-
-
-def _cached(model, lengths: list[int]) -> list:
-    """Keys and values of every user up to its length, of the first layer."""
-    import ttnn
-
-    tensors = [ttnn.to_torch(tensor) for tensor in (model.cache.keys[0], model.cache.values[0])]
-    return [tensor[user, :, :length] for tensor in tensors for user, length in enumerate(lengths)]

@@ -74,8 +74,8 @@ class Generator:
         return sum(self._given[: self._warm_up])
 
     def cached_ids(self, user: int) -> list[int]:
-        """The ids that the cache holds of a user since the last `generate`, one that did not end included: what
-        `context` may be a part of."""
+        """The ids that the cache holds of a user since the last `generate`, one that did not end included, as far as this
+        generator knows: what `context` may be the first part of."""
         if user >= len(self._texts):
             return []
         return [*self._texts[user], *self._streams[user].token_ids][: self._lengths[user]]
@@ -178,7 +178,9 @@ class Generator:
         the prefill's time."""
 
     def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
-        """Cache a prompt in chunks; the last token's logits, float32 [vocab]."""
+        """Cache a prompt in chunks; the last token's logits, float32 [vocab]. No context goes on from it."""
+        if user < len(self._lengths):
+            self._lengths[user] = 0
         return read(self._prefill(prompt, user, whole=True))[0, 0, (len(prompt) - 1) % TILE].float()
 
     def _prefill(self, prompt: Sequence[int], user: int, whole: bool, start: int = 0) -> ttnn.Tensor:

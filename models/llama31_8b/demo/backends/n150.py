@@ -260,9 +260,9 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
         model = _load_model(device, plan, weights, options)
         generator = _generator(model, plan, drafts, options, chat=prompts is None)
         session = BoardSession(checkpoint, used, generator, plan.limit)
-        if prompts is None:
-            return chat(session, used)
-        return run_prompts(session, used, prompts)[1]
+        code = chat(session, used) if prompts is None else run_prompts(session, used, prompts)[1]
+        generator.release()
+        return code
     finally:
         mesh.close(device)
 
