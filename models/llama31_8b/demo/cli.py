@@ -19,7 +19,7 @@ from loguru import logger
 from ..command_line import OneLineParser, reader_left
 from ..tt.precision import PLANS
 from .backends import cpu, n150, sim
-from .options import AUTO, MOST_PROMPTS, DemoOptions, UserError
+from .options import AUTO, CHAT_CONTEXT, MOST_PROMPTS, DemoOptions, UserError
 
 BACKENDS = {backend.SUPPORT.device: backend for backend in (cpu, sim, n150)}
 SUPPORTS = tuple(backend.SUPPORT for backend in BACKENDS.values())
@@ -122,8 +122,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "activations over cores' L1, for exact, sink and static attention (default: simple)",
     )  # fmt: skip
     group.add_argument(
-        "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"
-    )
+        "--max-context", type=int, metavar="N",
+        help=f"use at most N tokens of the model's context (default: all of it, for a chat {CHAT_CONTEXT})",
+    )  # fmt: skip
 
     group = parser.add_argument_group("attention of decode steps (prefill is always exact)")
     group.add_argument(

@@ -74,8 +74,8 @@ class Generator:
         return sum(self._given[: self._warm_up])
 
     def cached_ids(self, user: int) -> list[int]:
-        """The ids that the cache holds of a user since the last `generate`, one that did not end included, as far as this
-        generator knows: what `context` may be the first part of."""
+        """The ids that the cache holds of a user since the last `generate`, one that did not end included: what
+        `context` may be the first part of."""
         if user >= len(self._texts):
             return []
         return [*self._texts[user], *self._streams[user].token_ids][: self._lengths[user]]
