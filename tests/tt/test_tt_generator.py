@@ -43,11 +43,11 @@ def test_sampled_texts_are_the_hosts_and_repeat(sim_device):
 
 
 def test_a_second_turn_goes_behind_the_cached_one(sim_device):
-    """One user keeps a block of its context, the other has none to keep. Texts, keys and values are, bit for bit, those
-    of one whole prefill: nothing but the last part of a context is computed again."""
-    first, more = [prompt(34, 1), prompt(5, 2)], [prompt(3, 3), prompt(4, 4)]
-    told = sim_device(GRID).run(turns, first, more, 2, timeout=1200)
-    assert told["held"] == [ids + text[:1] for ids, text in zip(first, told["texts"][0], strict=True)]
-    assert told["prefilled"] == [(0, 32, 35 - 32 + 3), (1, 0, 6 + 4)] and told["lengths"] == [39, 11]
+    """Text, keys and values are, bit for bit, those of one whole prefill: of a context, only what is in no whole block
+    is computed again."""
+    first, more = prompt(32, 1), prompt(3, 3)
+    told = sim_device("1x1").run(turns, first, more, 2, timeout=1200)
+    assert told["held"] == first + told["texts"][0][:1] and told["starts"] == [0, 32]
     assert told["texts"][1] == told["texts"][2] != told["texts"][0]
-    assert all(torch.equal(kept, whole) for kept, whole in zip(*told["caches"], strict=True))
+    for kept, whole in zip(*told["caches"], strict=True):
+        assert kept.shape[1] == 33 + 3 + 1 and torch.equal(kept, whole)

@@ -11,32 +11,23 @@ from tests.support.tt_programs import build
 from tests.tt.trace_programs import SMALLEST
 
 
-def turns(mesh, first: list[list[int]], more: list[list[int]], new_tokens: int) -> dict:
-    """Greedy texts of two turns of users that talk side by side, the second behind what the cache holds of the first,
-    and those of one whole prefill by another generator; what was prefilled in the second turn, (user, start, tokens),
-    and the cached keys and values of both ways."""
+def turns(mesh, first: list[int], more: list[int], new_tokens: int) -> dict:
+    """Greedy texts of two turns, the second behind what the cache holds of the first, and that of one whole prefill by
+    another generator; where the prefills began, and the cached keys and values of both ways."""
     from models.llama31_8b.tt.generator import Generator
 
     # Blocks of 32 positions, so that a short context has a whole one to keep.
-    model, _ = build(mesh, SMALLEST, users=len(first), capacity=96)
+    model, _ = build(mesh, SMALLEST, capacity=96)
     request = {"max_new_tokens": new_tokens, "eos_token_ids": ()}
-    generator = Generator(model, prefill_chunk=32)
-    texts = [generator.generate(first, **request).token_ids]
-    held = [generator.cached_ids(user) for user in range(len(first))]
-    starts, prefill = [], model.prefill
-
-    def seen(tokens, user, start=0, **named):
-        starts.append((user, start, len(tokens)))
-        return prefill(tokens, user, start, **named)
-
-    with mock.patch.object(model, "prefill", seen):
-        texts.append(generator.generate(more, context=held, **request).token_ids)
-    lengths = [len(generator.cached_ids(user)) for user in range(len(first))]
-    caches = [_cached(model, lengths)]
-    whole = [[*ids, *prompt] for ids, prompt in zip(held, more, strict=True)]
-    texts.append(Generator(model, prefill_chunk=32).generate(whole, **request).token_ids)
-    caches.append(_cached(model, lengths))
-    return {"texts": texts, "held": held, "prefilled": starts, "lengths": lengths, "caches": caches}
+    generator, starts = Generator(model, prefill_chunk=32), []
+    with mock.patch.object(model, "prefill", _seen(model.prefill, starts)):
+        texts = generator.generate([first], **request).token_ids
+        held = generator.cached_ids(0)
+        texts += generator.generate([more], context=[held], **request).token_ids
+    caches = [_cached(model, len(generator.cached_ids(0)))]
+    texts += Generator(model, prefill_chunk=32).generate([[*held, *more]], **request).token_ids
+    caches.append(_cached(model, len(generator.cached_ids(0))))
+    return {"texts": texts, "held": held, "starts": starts, "caches": caches}
 
 
 def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_model: bool) -> dict:
@@ -115,9 +106,8 @@ def _seen(prefill, starts: list[int]):
     return call
 
 
-def _cached(model, lengths: list[int]) -> list:
-    """Keys and values of every user up to its length, of the first layer."""
+def _cached(model, length: int) -> list:
+    """The first layer's keys and values of the first tokens of user 0."""
     import ttnn
 
-    tensors = [ttnn.to_torch(tensor) for tensor in (model.cache.keys[0], model.cache.values[0])]
-    return [tensor[user, :, :length] for tensor in tensors for user, length in enumerate(lengths)]
+    return [ttnn.to_torch(tensor)[0, :, :length] for tensor in (model.cache.keys[0], model.cache.values[0])]
