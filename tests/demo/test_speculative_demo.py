@@ -67,6 +67,17 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
         assert drafted["hits"] + drafted["misses"] == plain["hits"] + plain["misses"] > 0
 
 
+@pytest.mark.parametrize("name", ["self", "grown", "ngram tree", "adaptive"])
+def test_texts_side_by_side_are_the_plain_ones(model, capsys, name):
+    """Of prompts of three lengths, with attention that speculates too."""
+    more = ("--prompt", "the end " * 9, "--prompt", "12 in")
+    plain, drafted = (run_json(capsys, model, *more, *drafts) for drafts in ([], DRAFTS[name]))
+    assert drafted["texts"] == plain["texts"] and len(plain["texts"]) == 3
+    assert drafted["speculation"]["num_output_tokens"] == 3 * 19
+    counts = ("hits", "misses", "bypassed_positions")
+    assert [drafted[count] for count in counts] == [plain[count] for count in counts] and plain["hits"] > 0
+
+
 def test_a_draft_model_by_path(model, capsys):
     exact = ("--attention", "exact")
     plain = run_json(capsys, model, *exact)
