@@ -22,7 +22,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from models.llama31_8b.demo.drafting import make_drafter
-from models.llama31_8b.demo.generation import generate_text
+from models.llama31_8b.demo.generation import generate_texts
 from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.results import GenerationResult
@@ -134,11 +134,11 @@ def answer(loaded: LoadedModel, options: DemoOptions, turns: Sequence[str]) -> d
     for turn in turns:
         messages.append({"role": "user", "content": turn})
         start = time.perf_counter()
-        result = generate_text(
+        result = generate_texts(
             loaded,
             options,
             options.policy(),
-            _prompt(loaded, messages),
+            [_prompt(loaded, messages)],
             on_token=lambda user, token: False,
             drafter=make_drafter(loaded, options),
         )

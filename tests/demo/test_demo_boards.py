@@ -11,11 +11,12 @@ import pytest
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends import n150
+from models.llama31_8b.demo.backends import board_session, n150
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.tt.mesh import MeshError, MeshPlan
 from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import refused
+from tests.support.reference_chips import stand_in_for_ttnn
 
 LLAMA = preset("llama-3.1-8b")
 
@@ -65,7 +66,7 @@ def test_a_context_the_model_does_not_have_is_refused_as_on_the_cpu(capsys, boar
 class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
-    users, mesh = 1, None
+    users, mesh, cache = 1, None, SimpleNamespace(block=32)
     attend = SimpleNamespace(
         check=lambda: None, guard=lambda tokens: None, reset=lambda: None, statistics=lambda: None
     )
@@ -84,20 +85,19 @@ class ZerosLlama:
         return torch.zeros(1, 1, 1, self.config.vocab_size)
 
     def step_inputs(self, tokens, positions, on_device=True):
+        import torch
+
         from models.llama31_8b.tt.model import StepInputs
 
-        return StepInputs(tokens, positions, positions)
+        where = torch.tensor(positions)
+        return StepInputs(torch.tensor([tokens]), where, where.clone())
 
 
 @pytest.fixture
 def host_ttnn(monkeypatch):
     """ttnn with tensors of torch, for the generator's own calls."""
     ttnn = pytest.importorskip("ttnn")
-    monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
-    monkeypatch.setattr(ttnn, "get_device_tensors", lambda tensor: [tensor])
-    monkeypatch.setattr(ttnn, "to_torch", lambda tensor: tensor)
-    for moves in ("plus_one", "copy_host_to_device_tensor"):
-        monkeypatch.setattr(ttnn, moves, lambda *_, **__: None)
+    stand_in_for_ttnn(monkeypatch, ttnn)
 
 
 @pytest.mark.parametrize("asked, tokens", [(50, 11), (64, 25), (None, 25), (1000, 25)])
@@ -241,12 +241,57 @@ def test_the_entry_of_a_run_is_the_checkpoints_whatever_context_is_asked(
 
 def test_the_clock_of_a_text_measures_its_first_tokens(monkeypatch):
     times = iter([10.0, 13.0, 14.0, 14.5])
-    monkeypatch.setattr(n150.time, "perf_counter", lambda: next(times))
-    clock = n150.TokenClock(lambda user, token: token == 3)
+    monkeypatch.setattr(board_session.time, "perf_counter", lambda: next(times))
+    clock = board_session.TokenClock(lambda user, token: token == 3)
     assert [clock.first_tokens(count) for count in (1, 2)] == [(0, 0.0)] * 2
     assert [clock(0, token) for token in range(4)] == [False, False, False, True]
     assert clock.first_tokens(1) == (1, 3.0) and clock.first_tokens(2) == (2, 4.0)
     assert clock.first_tokens(9) == (3, 4.5)
+
+
+def test_the_clock_of_three_texts_begins_when_each_has_its_first_token(monkeypatch):
+    """Prefills are no decode steps: of six tokens three are decoded, the first two by the step that compiles."""
+    times = iter([10.0, 11.0, 12.0, 15.0, 15.5, 16.0])
+    monkeypatch.setattr(board_session.time, "perf_counter", lambda: next(times))
+    clock = board_session.TokenClock(lambda user, token: False, users=3)
+    for user in (0, 1, 2, 0, 2, 0):
+        clock(user, 1)
+    assert [clock.first_tokens(count) for count in (0, 2, 9)] == [(0, 0.0), (2, 3.5), (3, 4.0)]
+
+
+def test_users_take_memory_and_rows():
+    """Eight caches of a long context need a mesh; the fast plan lays out so many users, and a draft model's chains of
+    all of them are calibrated in one tile of rows."""
+    options = DemoOptions(max_new_tokens=20000)
+    assert n150.plan_run(LLAMA, options, MeshPlan(1, 2), 10, users=8).users == 8
+    assert n150.plan_run(LLAMA, options, MeshPlan(), 10).users == 1
+    with pytest.raises(
+        UserError, match=r"a cache of 20096 positions for 20010 for each of 8 users needs \d{11} b"
+    ):
+        n150.plan_run(LLAMA, options, MeshPlan(), 10, users=8)
+    rows = DemoOptions(attention="alspec", max_new_tokens=300)
+    assert n150.plan_run(LLAMA, rows, MeshPlan(2, 4), 10, users=8).capacity == 384
+    small, drafted = preset("llama-3.2-1b"), DemoOptions(draft="a-model", draft_length=3)
+    assert n150.plan_run(LLAMA, drafted, MeshPlan(1, 2), 10, small, users=8).draft_precision is not None
+    with pytest.raises(
+        UserError, match="8 prompts with drafts of 4 tokens by a model need 40 rows, a step on chips"
+    ):
+        n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshPlan(1, 2), 10, small, users=8)
+    fast = DemoOptions(plan="fast", attention="exact", draft="ngram", tree="4x2")
+    assert n150.plan_run(LLAMA, fast, MeshPlan(1, 2), 10, users=3).users == 3
+    with pytest.raises(UserError, match="the fast plan does not go with trees of 36 nodes in all"):
+        n150.plan_run(LLAMA, fast, MeshPlan(1, 2), 10, users=4)
+
+
+def test_a_conversation_takes_its_default_context_or_the_one_asked_for():
+    asked = {None: 8192, 300: 300, 20000: 20000}
+    plans = {n: n150.plan_run(LLAMA, DemoOptions(max_context=n), MeshPlan(), None) for n in asked}
+    assert {n: plan.limit for n, plan in plans.items()} == asked
+    assert [plan.capacity for plan in plans.values()] == [8192, 384, 20096]
+    drafted = n150.plan_run(LLAMA, DemoOptions(draft="ngram"), MeshPlan(), None)
+    assert (drafted.limit, drafted.capacity) == (8192, 8320), "a tree's nodes go behind a full conversation"
+    with pytest.raises(UserError, match="needs .* GB\\); --max-context takes a shorter conversation"):
+        n150.plan_run(LLAMA, DemoOptions(max_context=131072), MeshPlan(), None)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from models.llama31_8b import weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.chat import Conversation
+from models.llama31_8b.demo.generation import ReferenceSession
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter
 from models.llama31_8b.errors import ContextLengthError
@@ -43,34 +44,37 @@ def terminal(monkeypatch):
 def conversation(folder, **options) -> Conversation:
     loaded = weights.load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
-    return Conversation(loaded, chosen, chosen.policy())
+    return Conversation(ReferenceSession(loaded, chosen, chosen.policy(), chat=True), chosen)
 
 
 def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
     talk = conversation(folder, attention="exact")
-    printer = TextPrinter(talk.loaded, None)
+    printer = TextPrinter(talk.session.loaded, None)
     first = talk.reply("the 12 and the end", printer)
     second = talk.reply("and then?", printer)
     messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
     assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3][
         "content"
     ] == second
-    ids = talk.loaded.tokenizer.apply_chat_template(messages)
+    ids = talk.session.loaded.tokenizer.apply_chat_template(messages)
     # The reply's random bytes may be tokenized otherwise when rendered again; the first prompt never is.
     already = talk.results[0].prefill_tokens
     assert talk.results[1].prefill_tokens <= len(ids) - already, (
         "the second turn prefilled the first prompt again"
     )
     fresh = generate(
-        talk.loaded.model, [ids], max_new_tokens=6, eos_token_ids=talk.loaded.tokenizer.eos_token_ids
+        talk.session.loaded.model,
+        [ids],
+        max_new_tokens=6,
+        eos_token_ids=talk.session.loaded.tokenizer.eos_token_ids,
     )
-    assert talk.loaded.tokenizer.decode(fresh.token_ids[0]) == second
-    assert talk.cached_ids == (ids + fresh.token_ids[0])[: int(talk.cache.lengths[0])]
+    assert talk.session.loaded.tokenizer.decode(fresh.token_ids[0]) == second
+    assert talk.cached_ids == (ids + fresh.token_ids[0])[: int(talk.session.cache.lengths[0])]
 
 
 def test_reset_forgets(folder):
     talk = conversation(folder)
-    printer = TextPrinter(talk.loaded, None)
+    printer = TextPrinter(talk.session.loaded, None)
     first = talk.reply("the end", printer)
     talk.reply("more", printer)
     talk.reset()
@@ -80,7 +84,7 @@ def test_reset_forgets(folder):
 
 def test_a_message_too_long_is_not_part_of_the_conversation(folder):
     talk = conversation(folder, max_context=1024)
-    printer = TextPrinter(talk.loaded, None)
+    printer = TextPrinter(talk.session.loaded, None)
     talk.reply("the end", printer)
     with pytest.raises(ContextLengthError, match="the conversation has 20.. tokens, the limit is 1024"):
         talk.reply("x" * 2000, printer)
@@ -99,11 +103,11 @@ def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
             if len(said) == 3:
                 raise KeyboardInterrupt
 
-    talk.reply("the end", Interrupting(talk.loaded, None))
-    assert talk.messages[1]["content"] == talk.loaded.tokenizer.decode(said) and not talk.results
-    assert talk.policy.statistics.step_count == 0, "what has no result counts nowhere"
-    assert len(talk.cached_ids) == int(talk.cache.lengths[0])
-    talk.reply("go on", TextPrinter(talk.loaded, None))
+    talk.reply("the end", Interrupting(talk.session.loaded, None))
+    assert talk.messages[1]["content"] == talk.session.loaded.tokenizer.decode(said) and not talk.results
+    assert talk.session.policy.statistics.step_count == 0, "what has no result counts nowhere"
+    assert len(talk.cached_ids) == int(talk.session.cache.lengths[0])
+    talk.reply("go on", TextPrinter(talk.session.loaded, None))
     assert len(talk.messages) == 4 and len(talk.results) == 1
 
 
@@ -115,12 +119,15 @@ def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
         def push(self, token):
             os.kill(os.getpid(), signal.SIGINT)
 
-    talk.reply("the 12 and the end " * 10, Stopping(talk.loaded, None))
+    talk.reply("the 12 and the end " * 10, Stopping(talk.session.loaded, None))
     (result,) = talk.results
-    assert len(result.token_ids[0]) == 1 and talk.policy.statistics.step_count == result.decode_tokens == 0
+    assert (
+        len(result.token_ids[0]) == 1
+        and talk.session.policy.statistics.step_count == result.decode_tokens == 0
+    )
     assert signal.getsignal(signal.SIGINT) is before
-    talk.reply("go on", TextPrinter(talk.loaded, None))
-    assert talk.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
+    talk.reply("go on", TextPrinter(talk.session.loaded, None))
+    assert talk.session.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
 
 
 def test_the_report_of_a_session_without_a_reply(folder, terminal, capsys):

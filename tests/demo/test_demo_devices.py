@@ -164,11 +164,6 @@ def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):
     assert f"{words} does not go with --device n150: " in refused(capsys, "--device", "n150", *arguments)
 
 
-def test_boards_do_not_chat(boards):
-    with pytest.raises(UserError, match="chat does not go with --device n150: boards answer one prompt"):
-        n150.SUPPORT.check_text(None)
-
-
 def test_heads_the_mesh_cannot_share():
     with pytest.raises(UserError, match="num_key_value_heads = 3, which 2 chips"):
         n150.plan_run(

@@ -98,7 +98,7 @@ def test_an_option_of_drafting_alone_means_self(no_model):
 
 def test_a_byte_order_mark_is_no_part_of_the_prompt(tmp_path):
     (tmp_path / "prompt.txt").write_bytes(b"\xef\xbb\xbfhello")
-    assert parse(["--prompt-file", str(tmp_path / "prompt.txt")]).prompt_text() == "hello"
+    assert parse(["--prompt-file", str(tmp_path / "prompt.txt")]).prompt_texts() == ("hello",)
 
 
 def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):

@@ -10,7 +10,7 @@ from models.llama31_8b import weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.cli import parse
-from models.llama31_8b.demo.generation import make_policy
+from models.llama31_8b.demo.generation import ReferenceSession, make_policy
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.demo.text import TextPrinter
 from tests.support.gguf_files import untied, write_hf_folder
@@ -65,6 +65,17 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
         assert sum(figures["acceptance_histogram"]) == figures["num_drafts"]
     if attention == "alspec":
         assert drafted["hits"] + drafted["misses"] == plain["hits"] + plain["misses"] > 0
+
+
+@pytest.mark.parametrize("name", ["self", "grown", "ngram tree", "adaptive"])
+def test_texts_side_by_side_are_the_plain_ones(model, capsys, name):
+    """Of prompts of three lengths, with attention that speculates too."""
+    more = ("--prompt", "the end " * 9, "--prompt", "12 in")
+    plain, drafted = (run_json(capsys, model, *more, *drafts) for drafts in ([], DRAFTS[name]))
+    assert drafted["texts"] == plain["texts"] and len(plain["texts"]) == 3
+    assert drafted["speculation"]["num_output_tokens"] == 3 * 19
+    counts = ("hits", "misses", "bypassed_positions")
+    assert [drafted[count] for count in counts] == [plain[count] for count in counts] and plain["hits"] > 0
 
 
 def test_a_draft_model_by_path(model, capsys):
@@ -167,7 +178,8 @@ def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
             adapt=kind is None,
             **({"draft_window": 32} if kind == "self" else {}),
         )
-        talk = Conversation(loaded, options, make_policy(loaded, options))
+        session = ReferenceSession(loaded, options, make_policy(loaded, options), chat=True)
+        talk = Conversation(session, options)
         replies[kind] = [
             talk.reply(text, TextPrinter(loaded, None)) for text in ("the in", "and 12 the", "in")
         ]

@@ -11,6 +11,7 @@ from loguru import logger
 from models.llama31_8b.sampling import SamplingParams
 from tests.support.tt_tolerances import LEAST_PCC, prompt
 from tests.tt.tree_programs import texts, texts_by_a_draft_model
+from tests.tt.turn_programs import drafted_turns
 
 LIMIT_S = 1700
 
@@ -93,3 +94,18 @@ def test_a_layer_parallel_draft_on_one_chip_runs_the_same_mathematics(sim_device
     assert told["lengths"] == [12 + 3]
     for row in told["cache"]:
         assert row["pcc"] >= LEAST_PCC
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("by_model", [False, True], ids=["look-up", "model"])
+def test_a_second_turn_goes_behind_the_cached_one(sim_device, by_model):
+    """Drafts know the whole conversation; a draft model, here the target itself, keeps what its own cache holds."""
+    first, more = repeating(48) + repeating(48)[:8], repeating(48)[2:8]
+    told = sim_device("2x1").run(drafted_turns, first, more, 7, by_model, timeout=LIMIT_S)
+    logger.info("{}", told)
+    assert told["texts"][1] == told["whole"] and told["held"] == first + told["texts"][0][:6]
+    assert told["starts"] == [[[0]] * (1 + by_model), [[32]] * (1 + by_model)]
+    accepted, drafted = (sum(counts) for counts in zip(*told["counts"], strict=True))
+    assert 0 < accepted <= drafted and (not by_model or accepted == drafted)

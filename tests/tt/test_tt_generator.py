@@ -3,12 +3,14 @@
 """Texts of several users from the TT-NN generator on the simulated chip, which has a core for each of two users."""
 
 import pytest
+import torch
 from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams
 from tests.support.tt_programs import generate_batch
 from tests.support.tt_tolerances import BAND, GRID, NEAR_TIE, margin, prompt
 from tests.tt.sampling_programs import generate_sampled
+from tests.tt.turn_programs import turns
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 
@@ -38,3 +40,14 @@ def test_sampled_texts_are_the_hosts_and_repeat(sim_device):
     assert told["device"][0] != told["device"][1] == told["alone"][0]
     clear = margin(told["all"], told["numbers"][:1, 0])[0] >= BAND
     assert clear and told["device from all"] == told["host from all"] and (told["all"] > 0).all()
+
+
+def test_a_second_turn_goes_behind_the_cached_one(sim_device):
+    """Text, keys and values are, bit for bit, those of one whole prefill: of a context, only what is in no whole block
+    is computed again."""
+    first, more = prompt(32, 1), prompt(3, 3)
+    told = sim_device("1x1").run(turns, first, more, 2, timeout=1200)
+    assert told["held"] == first + told["texts"][0][:1] and told["starts"] == [0, 32]
+    assert told["texts"][1] == told["texts"][2] != told["texts"][0]
+    for kept, whole in zip(*told["caches"], strict=True):
+        assert kept.shape[1] == 33 + 3 + 1 and torch.equal(kept, whole)

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The generator's traces on the simulated chip: captured once, replayed to the end, the text the eager one's."""
+"""The generator's traces on the simulated chip: captured once, replayed to the end and in a later text, which are the
+eager ones."""
 
 import pytest
 
@@ -27,7 +28,10 @@ def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, par
     assert told["traced"] == told["eager"]
     assert told["why"] == (None, "trace=False")
     assert (told["replays"], told["eager replays"]) == (replays, 0)
-    assert told["calls"] == {"begin": 1, "end": 1, "execute": replays, "release": 1}
+    assert told["calls"] == {"begin": 1, "end": 1, "execute": replays}
+    # A later call by the same sampling only replays, and draws the seed's numbers anew.
+    assert told["again"] == told["eager"][:2] and told["warm up"] == 0
+    assert told["again calls"] == {"execute": 1, "release": 1}
     assert told["error"] == "no room for the trace" and told["failing"] == {
         "begin": 1,
         "end": 1,

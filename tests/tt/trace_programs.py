@@ -53,8 +53,8 @@ class Spy:
 
 
 def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
-    """The sampled text eagerly and by a trace, and what was captured and replayed; and a capture whose step fails, the
-    error and what the same generator writes after it."""
+    """The sampled text eagerly and by a trace, and what was captured and replayed; a capture whose step fails, the
+    error and what the same generator writes after it; the text's first tokens again by the trace that was kept."""
     from models.llama31_8b.tt.generator import Generator
 
     model, _ = build(mesh, SMALLEST, capacity=64)
@@ -66,7 +66,9 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     def refuse():
         raise RuntimeError("no room for the trace")
 
-    generator, eager = Generator(model, prefill_chunk=32), Generator(model, prefill_chunk=32, trace=False)
+    generator, eager = (
+        Generator(model, prefill_chunk=32, keep_trace=True, trace=trace) for trace in (True, False)
+    )
     told = {"eager": run(eager, new_tokens), "why": (generator.why_eager, eager.why_eager)}
     programs = mesh.num_program_cache_entries()
     with Spy(refuse) as failing:
@@ -77,6 +79,10 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     with Spy() as spy:
         told["traced"] = run(generator, new_tokens)
     told |= {"replays": generator.replays, "eager replays": eager.replays, "calls": spy.calls}
+    with Spy() as spy:
+        told |= {"again": run(generator, 2), "warm up": generator.warm_up_tokens}
+        generator.release()
+    told["again calls"] = spy.calls
     return told | {"failing": failing.calls, "new programs": mesh.num_program_cache_entries() - programs}
 
 

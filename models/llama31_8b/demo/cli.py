@@ -19,7 +19,7 @@ from loguru import logger
 from ..command_line import OneLineParser, reader_left
 from ..tt.precision import PLANS
 from .backends import cpu, n150, sim
-from .options import AUTO, DemoOptions, UserError
+from .options import AUTO, CHAT_CONTEXT, MOST_PROMPTS, DemoOptions, UserError
 
 BACKENDS = {backend.SUPPORT.device: backend for backend in (cpu, sim, n150)}
 SUPPORTS = tuple(backend.SUPPORT for backend in BACKENDS.values())
@@ -55,15 +55,14 @@ def _run(options: DemoOptions) -> int:
     backend = BACKENDS[device]
     options = backend.SUPPORT.resolved(replace(options, device=device))
     backend.SUPPORT.check(options)
-    text = options.prompt_text() if backend.SUPPORT.reads_prompt else None
-    backend.SUPPORT.check_text(text)
-    backend.SUPPORT.check_page(options, text)
+    texts = options.prompt_texts() if backend.SUPPORT.reads_prompt else None
+    backend.SUPPORT.check_page(options, texts)
     # Torch takes seconds to import: nothing above needs it but the option values.
     from ..config import UnsupportedModelError
     from ..errors import ContextLengthError, ModelLoadError
 
     try:
-        return backend.run(options, text)
+        return backend.run(options, texts)
     except (ModelLoadError, UnsupportedModelError, ContextLengthError) as error:
         return _fail(error)
 
@@ -72,8 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `DemoOptions`, in groups."""
     group = parser.add_argument_group("prompt (interactive chat when none is given in a terminal)")
     prompt = group.add_mutually_exclusive_group()
-    prompt.add_argument("--prompt", metavar="TEXT", help="the prompt")
-    prompt.add_argument("--prompt-file", metavar="FILE", help="a UTF-8 text file that holds the prompt")
+    prompt.add_argument(
+        "--prompt", action="append", metavar="TEXT",
+        help=f"the prompt; given several times, up to {MOST_PROMPTS}, the texts are made side by side in one batch",
+    )  # fmt: skip
+    prompt.add_argument(
+        "--prompt-file", action="append", metavar="FILE",
+        help="a UTF-8 text file that holds the prompt; may be given several times, as --prompt",
+    )  # fmt: skip
     group.add_argument(
         "--raw", "--no-chat-template", dest="chat_template", action="store_false",
         help="continue the prompt as plain text instead of putting it in the model's chat template",
@@ -117,8 +122,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "activations over cores' L1 (default: simple)",
     )  # fmt: skip
     group.add_argument(
-        "--max-context", type=int, metavar="N", help="use at most N tokens of the model's context"
-    )
+        "--max-context", type=int, metavar="N",
+        help=f"use at most N tokens of the model's context (default: all of it, for a chat {CHAT_CONTEXT})",
+    )  # fmt: skip
 
     group = parser.add_argument_group("attention of decode steps (prefill is always exact)")
     group.add_argument(
@@ -227,8 +233,9 @@ def parse(argv: list[str] | None = None) -> DemoOptions:
     )
     add_arguments(parser)
     values = vars(parser.parse_args(argv))
-    if "stop" in values:
-        values["stop"] = tuple(values["stop"])
+    for name in ("prompt", "prompt_file", "stop"):
+        if name in values:
+            values[name] = tuple(values[name])
     return DemoOptions(**values, given=frozenset(values))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts by the reference model: the attention policy a run asks for, and one text at a time."""
+"""Texts by the reference model: the attention policy a run asks for, and the texts of one batch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from tqdm import tqdm
 from ..reference import generate as plain
 from ..reference.token_speculation.generate import speculative_generate
 from .calibration import calibrated_layers
+from .drafting import make_drafter
 from .options import AUTO, DemoOptions, UserError
+from .session import OnToken, Session
 
 if TYPE_CHECKING:
     from models.llama31_8b.reference.alspec.policies import AttentionPolicy
     from models.llama31_8b.reference.model.kv_cache import KVCache
     from models.llama31_8b.reference.token_speculation.drafter import Drafter
-    from models.llama31_8b.results import GenerationResult
+    from models.llama31_8b.results import AttentionStatistics, GenerationResult
 
     from ..weights import LoadedModel
 
@@ -44,19 +46,68 @@ def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
     return options.policy(layers)
 
 
-def generate_text(
+class ReferenceSession(Session):
+    """The reference model on this machine. chat: one user's cache is kept from text to text."""
+
+    def __init__(
+        self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False
+    ) -> None:
+        """Loads a draft model. Raises as make_drafter does."""
+        self.checkpoint = self.loaded = loaded
+        self.options, self.policy = options, policy
+        limit = loaded.config.max_position_embeddings
+        self.capacity = options.chat_context(limit) if chat else limit
+        self.cache = loaded.model.new_cache(capacity=self.capacity) if chat else None
+        self.drafter = make_drafter(loaded, options)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        on_token: OnToken,
+        context: Sequence[Sequence[int]] | None = None,
+    ) -> GenerationResult:
+        statistics = self.policy.statistics
+        steps = statistics.step_count if statistics else 0
+        if context is not None and self.cache is not None:
+            self.cache.truncate([len(ids) for ids in context])
+        try:
+            return generate_texts(
+                self.loaded,
+                self.options,
+                self.policy,
+                prompts,
+                on_token,
+                cache=self.cache,
+                context=context,
+                drafter=self.drafter,
+            )
+        except KeyboardInterrupt:
+            if statistics:
+                statistics.forget_after(steps)
+            raise
+
+    @property
+    def cached(self) -> int:
+        return 0 if self.cache is None else int(self.cache.lengths[0])
+
+    @property
+    def statistics(self) -> AttentionStatistics | None:
+        return self.policy.statistics
+
+
+def generate_texts(
     loaded: LoadedModel,
     options: DemoOptions,
     policy: AttentionPolicy,
-    ids: Sequence[int],
+    prompts: Sequence[Sequence[int]],
     on_token: Callable[[int, int], bool],
     cache: KVCache | None = None,
-    context: Sequence[int] = (),
+    context: Sequence[Sequence[int]] | None = None,
     drafter: Drafter | None = None,
 ) -> GenerationResult:
-    """One user's text after the prompt `ids`, behind what `cache` holds; prefill progress on stderr."""
+    """One text a prompt, behind what `cache` holds: `context`, ids of each user. Prefill progress on stderr."""
     bar = tqdm(
-        total=len(ids),
+        total=sum(map(len, prompts)),
         desc="prefill",
         unit="token",
         file=sys.stderr,
@@ -80,14 +131,14 @@ def generate_text(
     }
     try:
         if drafter is None:
-            return plain.generate(loaded.model, [list(ids)], **request)
+            return plain.generate(loaded.model, prompts, **request)
         return speculative_generate(
             loaded.model,
-            [list(ids)],
+            prompts,
             drafter,
             adaptive=options.adapt,
             lossy=options.lossy(),
-            context=None if cache is None else [list(context)],
+            context=context,
             **request,
         )
     finally:

@@ -28,6 +28,9 @@ DRAFTERS = ("ngram", "self", "model")
 # What --device takes today; the error for anything else lists this.
 DEVICES = (AUTO, "cpu", "sim", "n150")
 VERIFICATIONS = ("exact", "sigmoid")
+# A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
+CHAT_CONTEXT = 8192
+MOST_PROMPTS = 8  # texts side by side in one batch
 _NOBODY_SAID: frozenset[str] = frozenset({"what was given"})  # the mark of options made without `given`
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -40,8 +43,8 @@ class UserError(ValueError):
 class DemoOptions:
     """The options of one run, by their command-line names. See `cli.add_arguments` for meanings."""
 
-    prompt: str | None = None
-    prompt_file: str | None = None
+    prompt: tuple[str, ...] = ()
+    prompt_file: tuple[str, ...] = ()
     model: str | None = None
     layers: int | None = None
     chat_template: bool = True
@@ -95,8 +98,13 @@ class DemoOptions:
                 raise UserError(f"{name} must be at least 1, got {value}")
         if self.seed >= 2**63:
             raise UserError(f"seed must be below 2**63, got {self.seed}")
-        if self.prompt is not None and not self.prompt.strip():
-            raise UserError("the prompt is empty")
+        if self.prompts_given > MOST_PROMPTS:
+            raise UserError(
+                f"up to {MOST_PROMPTS} prompts are continued side by side, got {self.prompts_given}"
+            )
+        for number, prompt in enumerate(self.prompt, 1):
+            if not prompt.strip():
+                raise UserError(f"{prompt_name(number, len(self.prompt))} is empty")
         if not all(self.stop):
             raise UserError("--stop takes a text of at least one character")
         self._check_drafting()
@@ -163,6 +171,15 @@ class DemoOptions:
             raise UserError("--verify sigmoid needs a draft model's logits; --draft ngram has none")
         if self.verify == "sigmoid" and self.temperature == 0:
             raise UserError("--verify sigmoid needs --temperature above 0; at 0 exact needs only arg-maxima")
+
+    @property
+    def prompts_given(self) -> int:
+        """How often --prompt or --prompt-file was given."""
+        return len(self.prompt) + len(self.prompt_file)
+
+    def chat_context(self, most: int) -> int:
+        """Tokens of a conversation. most: the model's context, or --max-context."""
+        return most if self.max_context is not None else min(most, CHAT_CONTEXT)
 
     def _drafting_asked(self) -> list[str]:
         given = {
@@ -234,15 +251,15 @@ class DemoOptions:
             layers.update(range(first, last + 1))
         return frozenset(layers)
 
-    def prompt_text(self) -> str | None:
-        """The prompt from --prompt, --prompt-file or piped standard input; None means interactive chat.
+    def prompt_texts(self) -> tuple[str, ...] | None:
+        """The prompts from --prompt, --prompt-file or piped standard input; None means interactive chat.
 
         Raises UserError for a file that cannot be read as UTF-8 text, and for an empty prompt.
         """
-        if self.prompt is not None:
+        if self.prompt:
             return self.prompt
-        if self.prompt_file is not None:
-            return _read_prompt(Path(self.prompt_file))
+        if self.prompt_file:
+            return tuple(_read_prompt(Path(file)) for file in self.prompt_file)
         if sys.stdin is not None and sys.stdin.isatty():
             if self.json:
                 raise UserError("--json needs a prompt: give --prompt or --prompt-file, or pipe one in")
@@ -255,11 +272,14 @@ class DemoOptions:
             raise UserError(
                 "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat"
             )
-        return text
+        return (text,)
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json: every option with its value."""
+        """For --json: every option with its value; one prompt or file as itself, several as a list."""
         values = {**asdict(self), "stop": list(self.stop)}
+        for name in ("prompt", "prompt_file"):
+            several = list(getattr(self, name))
+            values[name] = several if len(several) > 1 else next(iter(several), None)
         del values["given"]
         return values
 
@@ -268,6 +288,11 @@ def flag_of(name: str) -> str:
     """The command-line flag of an option by its name here."""
     negative = {"chat_template": "--raw", "adapt": "--no-adapt"}
     return negative.get(name, f"--{name.replace('_', '-')}")
+
+
+def prompt_name(number: int, count: int) -> str:
+    """What an error calls the prompt with this number of `count`, from 1."""
+    return "the prompt" if count == 1 else f"prompt {number}"
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

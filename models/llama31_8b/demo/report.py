@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ class RunReport:
     speculation, None without a drafter. first_token_seconds: from the prompt to its first token, weights being
     loaded; None for a chat. warm_up_tokens: of a run that compiled its programs, the first of decode_tokens, whose
     steps did that and took warm_up_seconds of decode_seconds; they do not count in the rate. None elsewhere.
+    users: texts side by side; counts and rates are of all, context and first_token_seconds of the last to get there.
     exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between them,
     and "failures", calls in which one gave up on the other.
     """
@@ -63,6 +64,7 @@ class RunReport:
     warm_up_tokens: int | None = None
     warm_up_seconds: float = 0.0
     exchange: dict[str, Any] | None = None
+    users: int = 1
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -128,6 +130,7 @@ def make_report(
         warm_up_tokens=None if warm_up is None else warm_up[0],
         warm_up_seconds=0.0 if warm_up is None else warm_up[1],
         exchange=getattr(statistics, "exchange", None),
+        users=max((len(result.token_ids) for result in results), default=1),
     )
 
 
@@ -144,14 +147,19 @@ def _token_speculation(options: DemoOptions, results: Sequence[GenerationResult]
     }
 
 
+def longest(prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> int:
+    """Tokens of the longest of these prompts with its text."""
+    return max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
+
+
 def show_result(
     checkpoint: Checkpoint,
     options: DemoOptions,
     result: GenerationResult,
     report: RunReport,
-    interrupted: bool = False,
+    interrupted: Collection[int] = (),
 ) -> None:
-    """Print the report of one text, or with --json the object. interrupted: Ctrl-C ended the text."""
+    """Print the report of one run, or with --json the object. interrupted: users whose text Ctrl-C ended."""
     if options.json:
         found = to_json(checkpoint, options, result, report, interrupted)
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
@@ -171,25 +179,37 @@ def to_json(
     options: DemoOptions,
     result: GenerationResult,
     report: RunReport,
-    interrupted: bool = False,
+    interrupted: Collection[int] = (),
 ) -> dict[str, Any]:
-    """The object --json prints. `text` leaves out special tokens, `token_ids` holds every generated id.
+    """The object --json prints: of one prompt `text`, `token_ids` and `finish_reason`, of several a list of these,
+    `texts`, in the order of the prompts; and the figures of all. `text` leaves out special tokens, `token_ids` holds
+    every generated id.
 
     An infinite threshold is written as the string "inf": JSON has no number for it.
     """
-    reason = result.finish_reason[0]
-    if reason == BY_CALLBACK:  # of --stop, or of Ctrl-C
-        reason = "interrupted" if interrupted else "stop"
+    texts = [
+        {
+            "text": checkpoint.tokenizer.decode(tokens),
+            "token_ids": tokens,
+            "finish_reason": _reason(reason, user in interrupted),
+        }
+        for user, (tokens, reason) in enumerate(zip(result.token_ids, result.finish_reason, strict=True))
+    ]
     used = options.to_dict()
     used["threshold"] = "inf" if options.threshold == float("inf") else options.threshold
     return {
         "model": checkpoint.source,
-        "text": checkpoint.tokenizer.decode(result.token_ids[0]),
-        "token_ids": result.token_ids[0],
-        "finish_reason": reason,
+        **(texts[0] if len(texts) == 1 else {"texts": texts}),
         **report.to_dict(),
         "options": used,
     }
+
+
+def _reason(reason: str, interrupted: bool) -> str:
+    """A generator's finish reason for a reader: its callback ends texts for --stop and for Ctrl-C."""
+    if reason != BY_CALLBACK:
+        return reason
+    return "interrupted" if interrupted else "stop"
 
 
 def predictions(report: RunReport) -> list[dict[str, Any]]:
@@ -233,8 +253,9 @@ def print_report(report: RunReport, console: Console) -> None:
         )
         return
     if report.hit_rate is None:
+        text = "this text" if report.users == 1 else "the longest text"
         console.print(
-            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens, 2S; this text "
+            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens, 2S; {text} "
             f"reached {report.context}."
         )
         return
@@ -283,6 +304,7 @@ def _speeds(report: RunReport) -> Table:
     if report.first_token_seconds is not None:
         table.add_row("first token", f"after {report.first_token_seconds:.2f} s{included}")
     counted = f"{report.decode_tokens - (report.warm_up_tokens or 0)} tokens"
+    counted += f" of {report.users} users" if report.users > 1 else ""
     if compiled:
         counted += (
             f"; the first {report.warm_up_tokens}, which compile, left out: {report.warm_up_seconds:.2f} s"

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..config import LlamaConfig
 from ..tt.layer_parallel import LayerParallelPlan
-from ..tt.mesh import MeshError, MeshPlan
-from .options import ATTENTIONS, AUTO, DRAFTERS, DemoOptions, UserError, flag_of
+from ..tt.mesh import TILE, MeshError, MeshPlan
+from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
 _SAMPLING = ("top_k", "top_p", "seed")
@@ -31,9 +31,9 @@ CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
 }
 
 
-def chip_tree_nodes(options: DemoOptions) -> int:
-    """Nodes that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token, for trees of a
-    draft model, and for lossy verification."""
+def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
+    """Nodes of each user that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token,
+    for trees of a draft model, for more of its drafts than a step calibrates, and for lossy verification."""
     if options.drafter == "none":
         return 0
     shape = options.draft_shape()
@@ -42,6 +42,11 @@ def chip_tree_nodes(options: DemoOptions) -> int:
     if options.draft_kind == "model" and options.tree is not None:
         raise UserError(
             f"--tree {options.tree}: a draft model on chips drafts chains, of --draft-length tokens"
+        )
+    if options.draft_kind == "model" and users * shape.most_nodes > TILE:
+        raise UserError(
+            f"{users} prompts with drafts of {shape.length} tokens by a model need {users * shape.most_nodes} rows, a "
+            f"step on chips calibrates {TILE}: a lower --draft-length, or fewer prompts"
         )
     if options.verify != "exact":
         raise UserError(
@@ -76,9 +81,10 @@ class Support:
     """One backend. Wherever a reason may stand, None says that it is supported.
 
     what: a few words on where it runs. attention: for each policy why not. drafting: for each kind of drafter why not.
-    chat: conversations. refused: for options by name, why they mean nothing here; drafts_refuse: likewise in a run with
-    a drafter, where "attention" stands for all but exact attention. default_attention: of a run without --attention,
-    or what works it out of the options.
+    chat: conversations. prompts: several prompts; prompts_refuse: for options by name, why they do not go with several.
+    refused: for options by name, why they mean nothing here; drafts_refuse: likewise in a run with a drafter, where
+    "attention" stands for all but exact attention. default_attention: of a run without --attention, or what works it
+    out of the options.
     """
 
     device: str
@@ -87,6 +93,8 @@ class Support:
     attention: Mapping[str, str | None]
     drafting: Mapping[str, str | None]
     chat: str | None
+    prompts: str | None = None
+    prompts_refuse: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     drafts_refuse: Mapping[str, str] = field(default_factory=dict)
     reads_prompt: bool = True
@@ -109,6 +117,8 @@ class Support:
             raise self._refusal(f"--attention {attention}", why)
         if options.drafter != "none":
             self._check_drafting(options, attention)
+        if options.prompts_given > 1:
+            self._check_prompts(options)
         for name, why in self.refused.items():
             if name in options.given:
                 raise self._refusal(flag_of(name), why)
@@ -137,14 +147,16 @@ class Support:
             if name != "attention" and name in options.given:
                 raise self._refusal(f"--draft {options.drafter} with {flag_of(name)}", why)
 
-    def check_text(self, text: str | None) -> None:
-        """Raises UserError when there is no prompt, so a conversation is asked for, and this backend has none."""
-        if text is None and self.reads_prompt and self.chat is not None:
-            raise self._refusal("chat", self.chat)
+    def _check_prompts(self, options: DemoOptions) -> None:
+        if self.prompts is not None:
+            raise self._refusal("more than one prompt", self.prompts)
+        for name, why in self.prompts_refuse.items():
+            if name in options.given:
+                raise self._refusal(f"{flag_of(name)} with more than one prompt", why)
 
-    def check_page(self, options: DemoOptions, text: str | None) -> None:
+    def check_page(self, options: DemoOptions, texts: Sequence[str] | None) -> None:
         """Raises UserError for --html with a conversation."""
-        if text is None and self.reads_prompt and options.html is not None:
+        if texts is None and self.reads_prompt and options.html is not None:
             raise UserError("--html shows one text: give --prompt or --prompt-file, or pipe one in")
 
     def _refusal(self, what: str, why: str) -> UserError:
@@ -156,6 +168,7 @@ class Support:
         drafters = [kind for kind in DRAFTERS if self.drafting[kind] is None]
         also = [f"drafting by {', '.join(drafters)}"] if drafters else []
         also += [] if self.chat else ["chat"]
+        also += [] if self.prompts else [f"up to {MOST_PROMPTS} prompts at once"]
         without = f"; not: {', '.join(map(flag_of, self.refused))}" if self.refused else ""
         return (
             f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"

@@ -19,8 +19,17 @@ def table(supports: Sequence[Support]) -> str:
     shown = {"ngram": "`--draft ngram`", "self": "`--draft self`", "model": "`--draft MODEL`"}
     rows += [(shown[kind], [s.drafting[kind] for s in supports]) for kind in DRAFTERS]
     rows.append(("chat", [s.chat for s in supports]))
+    rows.append(("several prompts", [s.prompts for s in supports]))
     names = list(dict.fromkeys(name for s in supports for name in s.refused))
     rows += [(f"`{flag_of(name)}`", [s.refused.get(name) for s in supports]) for name in names]
+    names = list(dict.fromkeys(name for s in supports for name in s.prompts_refuse))
+    rows += [
+        (
+            f"several prompts with `{flag_of(name)}`",
+            [s.prompts_refuse.get(name) or s.refused.get(name) or s.prompts for s in supports],
+        )
+        for name in names
+    ]
     names = list(dict.fromkeys(name for s in supports for name in s.drafts_refuse))
     rows += [
         (f"drafting with {_with_drafts(name)}", [s.drafts_refuse.get(name) for s in supports])

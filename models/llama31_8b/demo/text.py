@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
 
 from ..stop_strings import StopStrings
-from .options import DemoOptions, UserError
+from .options import DemoOptions, UserError, prompt_name
 
 if TYPE_CHECKING:
     from ..weights import Checkpoint
@@ -22,37 +22,39 @@ if TYPE_CHECKING:
 BY_CALLBACK = "callback"
 
 
-def encode_prompt(checkpoint: Checkpoint, options: DemoOptions, text: str) -> list[int]:
-    """The prompt's ids, in the chat template unless there is none or --raw was given.
+def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence[str]) -> list[list[int]]:
+    """The prompts' ids, in the chat template unless there is none or --raw was given.
 
     Raises UserError for a prompt that has no tokens, or is longer than the context.
     """
-    tokenizer = checkpoint.tokenizer
-    if options.chat_template and tokenizer.chat_template:
+    tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_position_embeddings
+    templated = options.chat_template and bool(tokenizer.chat_template)
+    if options.chat_template and not templated:
+        logger.info("{} has no chat template: continuing the prompt as plain text", checkpoint.source)
+    prompts = []
+    for number, text in enumerate(texts, 1):
+        name = prompt_name(number, len(texts))
         try:
-            ids = tokenizer.apply_chat_template([{"role": "user", "content": text}])
+            message = {"role": "user", "content": text}
+            ids = tokenizer.apply_chat_template([message]) if templated else tokenizer.encode(text)
         except ValueError as error:
             raise UserError(f"{error}; --raw continues the prompt as plain text") from error
-    else:
-        if options.chat_template:
-            logger.info("{} has no chat template: continuing the prompt as plain text", checkpoint.source)
-        ids = tokenizer.encode(text)
-    limit = checkpoint.config.max_position_embeddings
-    if not ids:
-        raise UserError("the prompt is empty: it has no tokens")
-    if len(ids) > limit:
-        raise UserError(f"the prompt has {len(ids)} tokens, the context of {checkpoint.source} is {limit}")
-    return ids
+        if not ids:
+            raise UserError(f"{name} is empty: it has no tokens")
+        if len(ids) > limit:
+            raise UserError(f"{name} has {len(ids)} tokens, the context of {checkpoint.source} is {limit}")
+        prompts.append(ids)
+    return prompts
 
 
 def token_callback(
-    checkpoint: Checkpoint, options: DemoOptions, on_token: Callable[[int], None]
+    checkpoint: Checkpoint, options: DemoOptions, on_token: Callable[[int, int], None]
 ) -> Callable[[int, int], bool]:
-    """A generator's callback: `on_token`, and True where the text reaches a string of --stop."""
+    """A generator's callback: `on_token`, and True where a user's text reaches a string of --stop."""
     stops = StopStrings(options.stop, checkpoint.tokenizer.stream) if options.stop else None
 
     def produced(user: int, token: int) -> bool:
-        on_token(token)
+        on_token(user, token)
         return stops is not None and stops(user, token)
 
     return produced
@@ -87,20 +89,52 @@ class TextPrinter:
         self._stream.flush()
 
 
+class TextsPrinter:
+    """What a run shows of its texts: one streams, several are shown whole when all have ended, each under its number.
+
+    stream: None shows nothing.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, users: int, stream: TextIO | None) -> None:
+        self._printers = [TextPrinter(checkpoint, stream) for _ in range(users)]
+        self._stream = stream
+
+    def push(self, user: int, token: int) -> None:
+        """A new token of a text, numbered from 0."""
+        if len(self._printers) == 1:
+            self._printers[0].push(token)
+
+    def finish(self, texts: Sequence[Sequence[int]]) -> None:
+        """texts: all tokens of every text."""
+        if len(self._printers) == 1:
+            return self._printers[0].finish()
+        for number, (printer, tokens) in enumerate(zip(self._printers, texts, strict=True), 1):
+            if self._stream is not None:
+                self._stream.write(f"── text {number} of {len(texts)} ──\n")
+            for token in tokens:
+                printer.push(token)
+            printer.finish()
+
+
 class EndAtToken:
-    """While open, Ctrl-C ends the text at its next token, so that what was made is whole: its report, its cache.
+    """While open, Ctrl-C ends the texts at their next tokens, so that what was made is whole: its report, its cache.
 
     A second Ctrl-C, or one before the first token, interrupts at once (KeyboardInterrupt). Wraps a generator's
-    callback; `asked` says whether the text was ended so.
+    callback; `asked` says whether texts were to be ended so, `ended` which users' were.
     """
 
     def __init__(self, callback: Callable[[int, int], bool]) -> None:
         self._callback, self._begun, self.asked = callback, False, False
+        self.ended: set[int] = set()
         self._before: Any = None
 
     def __call__(self, user: int, token: int) -> bool:
         self._begun = True
-        return self._callback(user, token) or self.asked
+        if self._callback(user, token):
+            return True
+        if self.asked:
+            self.ended.add(user)
+        return self.asked
 
     def __enter__(self) -> EndAtToken:
         # Python takes signals in the main thread only.

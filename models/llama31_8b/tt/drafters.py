@@ -17,7 +17,7 @@ from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 
 from .mesh import TILE
 from .model import TtLlama, overwrite, read
-from .prompts import PREFILL_CHUNK, cache_prompt
+from .prompts import PREFILL_CHUNK, cache_prompt, kept_prefix
 from .replay import Replay, why_no_trace
 from .sampling import Chooser
 from .token_trees import TreeInputs
@@ -36,8 +36,8 @@ class TreeDrafter(ABC):
         """Raises ValueError for what it cannot draft, or for whom."""
 
     @abstractmethod
-    def start(self, prompts: Sequence[Sequence[int]]) -> None:
-        """New texts, one a user."""
+    def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        """New texts, one a user; their first `cached` tokens are those of the texts before, as far as these went."""
 
     @abstractmethod
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
@@ -59,8 +59,8 @@ class LookUpDrafter(TreeDrafter):
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         self._trees.check(shape)
 
-    def start(self, prompts: Sequence[Sequence[int]]) -> None:
-        self._trees.start(prompts)
+    def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        self._trees.start(texts)
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         return {user: self._trees.draft(user, tokens, shape) for user, tokens in undrafted.items()}
@@ -119,10 +119,11 @@ class ModelDrafter(TreeDrafter):
         draft.attend.check_trees()
         self._nodes = shape.length + 1
 
-    def start(self, prompts: Sequence[Sequence[int]]) -> None:
-        for user, prompt in enumerate(prompts):
-            cache_prompt(self.model, prompt, user, self.prefill_chunk)
-            self._lengths[user] = len(prompt)
+    def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        for user, (text, same) in enumerate(zip(texts, cached, strict=True)):
+            start = kept_prefix(self.model, min(same, self._lengths[user]))
+            cache_prompt(self.model, text, user, self.prefill_chunk, start=start)
+            self._lengths[user] = len(text)
         self._calibration = _Calibration(self.model, self._nodes, self._chooser, self._eager)
         self._chain = _Chain(self.model, self._chooser, self._eager)
 

@@ -21,13 +21,20 @@ def check_chunk(size: int) -> None:
 
 
 def cache_prompt(
-    model: TtLlama, prompt: Sequence[int], user: int, chunk: int, *, logits: bool = False, whole: bool = True
-) -> ttnn.Tensor | None:
+    model: TtLlama, prompt: Sequence[int], user: int, chunk: int, *, start: int = 0, logits: bool = False,
+    whole: bool = True,
+) -> ttnn.Tensor | None:  # fmt: skip
     """Cache a user's prompt in chunks of `chunk` tokens; with `logits` those of its last tile, else None (as of
-    TtLlama.prefill)."""
+    TtLlama.prefill). start: tokens that the cache holds already, of `kept_prefix`."""
     found = None
-    for start in range(0, len(prompt), chunk):
-        end = min(start + chunk, len(prompt))
+    for begin in range(start, len(prompt), chunk):
+        end = min(begin + chunk, len(prompt))
         last = logits and end == len(prompt)
-        found = model.prefill(prompt[start:end], user, start, last=last, whole=whole)
+        found = model.prefill(prompt[begin:end], user, begin, last=last, whole=whole)
     return found
+
+
+def kept_prefix(model: TtLlama, cached: int) -> int:
+    """Of so many cached tokens those that a prompt behind them is prefilled after: whole blocks of the cache, since a
+    chunk that began inside of one would be attended to in smaller pieces, by programs of its own."""
+    return cached // model.cache.block * model.cache.block

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 class Replay(Generic[Result]):
     """Calls `step`: first eagerly, which compiles its programs, from the second time on by a captured trace, unless
     eager. step: reads and writes tensors at fixed addresses and returns tensors, which every replay writes anew: read
-    them before another step runs. replays: how often the trace ran."""
+    them before another step runs. runs: calls since it was made or released; replays: how often the trace ran."""
 
     def __init__(self, mesh: ttnn.MeshDevice, step: Callable[[], Result], eager: bool) -> None:
         self.mesh, self.step, self.eager = mesh, step, eager
@@ -33,6 +33,11 @@ class Replay(Generic[Result]):
         ttnn.execute_trace(self.mesh, trace, cq_id=0, blocking=False)
         self.replays += 1
         return output
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a trace is held, which writes where no tensor may lie that lives on."""
+        return self._recorded is not None
 
     def release(self) -> None:
         """Give the trace back; the step can be called again, from its first eager run on."""

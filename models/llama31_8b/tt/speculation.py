@@ -20,6 +20,7 @@ outcomes and reads none of them; everything lives at fixed addresses, so that on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -72,6 +73,19 @@ class Outcomes:
     ties: int
     sent: tuple[int, int]
     failures: tuple[str, ...]
+
+    @classmethod
+    def merged(cls, parts: Sequence[Outcomes]) -> Outcomes:
+        """The sums of several readings, at least one, of one model."""
+        layers = (
+            LayerCounts(
+                *(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed"))
+            )
+            for counts in zip(*(part.layers for part in parts), strict=True)
+        )
+        first, second = (sum(sent) for sent in zip(*(part.sent for part in parts), strict=True))
+        failures = tuple(failure for part in parts for failure in part.failures)
+        return cls(tuple(layers), sum(part.ties for part in parts), (first, second), failures)
 
     # As of results.AttentionStatistics.
 

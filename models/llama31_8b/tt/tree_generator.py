@@ -62,10 +62,6 @@ class TreeGenerator(Generator):
         self.on_step = on_step
         self.shape, self.spare = shape, shape.most_nodes
         self._metrics = TokenSpeculationMetrics()
-        self._given: list[int] = []  # tokens of the first user by step
-
-    def tokens_of(self, steps: int) -> int:
-        return sum(self._given[:steps])
 
     def generate(
         self,
@@ -77,6 +73,7 @@ class TreeGenerator(Generator):
         on_token: TokenCallback | None = None,
         on_logits: Callable[[int, torch.Tensor], None] | None = None,
         context_limit: int | None = None,
+        context: Sequence[Sequence[int]] | None = None,
     ) -> SpeculativeResult:
         """As of Generator, with the metrics of speculation. A text ends where a tree no longer fits the cache.
 
@@ -92,7 +89,7 @@ class TreeGenerator(Generator):
             raise ValueError(
                 "verification keeps logits on the chips: on_logits is for decoding without drafts"
             )
-        self._metrics, self._given = TokenSpeculationMetrics(), []
+        self._metrics = TokenSpeculationMetrics()
         result = super().generate(
             prompts,
             max_new_tokens=max_new_tokens,
@@ -100,11 +97,12 @@ class TreeGenerator(Generator):
             eos_token_ids=eos_token_ids,
             on_token=on_token,
             context_limit=context_limit,
+            context=context,
         )
         return SpeculativeResult(**vars(result), speculation=self._metrics)
 
-    def _start(self, prompts: Sequence[Sequence[int]]) -> None:
-        self.drafter.start(prompts)
+    def _start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        self.drafter.start(texts, cached)
 
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
         """Rounds of draft, tree step, and commit, until every stream has ended."""
@@ -120,19 +118,19 @@ class TreeGenerator(Generator):
                 step.load(drafts, lengths, source.generators)
                 verified = replay()
                 outcomes = verified.check()
-                self.replays = replay.replays
                 if self.on_step is not None:
                     self.on_step(step, drafts, verified)
+                given = 0
                 for stream in unfinished:
                     outcome, (tree, _) = outcomes[stream.user], drafts[stream.user]
                     used = stream.push_all(outcome.tokens)
                     lengths[stream.user] += len(used)
                     undrafted[stream.user] += used
-                    if stream.user == 0:
-                        self._given.append(len(used))
+                    given += len(used)
                     self._metrics.num_output_tokens += len(used)
                     if len(tree) > 1:
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
+                self._ran(replay, 0, 0, given)
                 self._metrics.num_target_steps += len(unfinished)
                 self._metrics.draft_seconds += drafted - began
                 self._metrics.target_seconds += time.perf_counter() - drafted

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -24,6 +24,7 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=dict.fromkeys(DRAFTERS),
     chat=None,
+    prompts_refuse={"html": "a page shows one text"},
     refused={
         "layers": "the first layers alone write no text",
         "mesh": _CHIPS,
@@ -35,51 +36,33 @@ SUPPORT = Support(
 )
 
 
-def run(options: DemoOptions, text: str | None) -> int:
-    """Generate for the prompt `text`, or chat where there is none; exit code. Raises UserError, and what `load_model`
+def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
+    """Generate for the prompts `texts`, or chat where there is none; exit code. Raises UserError, and what `load_model`
     raises."""
     from ...weights import load_model
-    from ..chat import chat
-    from ..generation import make_policy
-    from ..text import encode_prompt
+    from ..chat import chat, check_chat
+    from ..generation import ReferenceSession, make_policy
+    from ..session import run_prompts
+    from ..text import encode_prompts
 
     loaded = load_model(options.model, max_context=options.max_context)
     policy = make_policy(loaded, options)
-    if text is None:
-        return chat(loaded, options, policy)
-    return run_once(loaded, options, policy, encode_prompt(loaded, options, text))
-
-
-def run_once(loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, ids: list[int]) -> int:
-    """Generate once for the prompt `ids` and print text and report, or the JSON object. 130 where Ctrl-C ended it."""
-    from ..drafting import make_drafter
-    from ..generation import generate_text
-    from ..report import make_report, show_result
-    from ..text import EndAtToken, TextPrinter, token_callback
-
-    drafter = make_drafter(loaded, options)
+    if texts is None:
+        check_chat(loaded)
+        return chat(ReferenceSession(loaded, options, policy, chat=True), options)
+    prompts = encode_prompts(loaded, options, texts)
+    session = ReferenceSession(loaded, options, policy)
     logger.info(
         "{}: {} prompt tokens, {} attention{}",
         loaded.source,
-        len(ids),
+        " + ".join(str(len(ids)) for ids in prompts),
         options.attention,
-        "" if drafter is None else f", {options.drafter} drafts",
+        "" if session.drafter is None else f", {options.drafter} drafts",
     )
-    printer = TextPrinter(loaded, None if options.json else sys.stdout)
-    with EndAtToken(token_callback(loaded, options, printer.push)) as callback:
-        result = generate_text(loaded, options, policy, ids, on_token=callback, drafter=drafter)
-    printer.finish()
-    report = make_report(
-        loaded.source,
-        options,
-        [result],
-        context=len(ids) + len(result.token_ids[0]),
-        statistics=policy.statistics,
-    )
-    show_result(loaded, options, result, report, interrupted=callback.asked)
+    result, code = run_prompts(session, options, prompts)
     if options.html is not None:
-        write_page(loaded, options, policy, ids, result.token_ids[0])
-    return 130 if callback.asked else 0
+        write_page(loaded, options, policy, prompts[0], result.token_ids[0])
+    return code
 
 
 def write_page(

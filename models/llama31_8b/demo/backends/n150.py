@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +15,7 @@ from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
 
 from ...tt.cards import check_cards, find_cards
-from ...tt.decode_plan import DecodePlanError, FastPlan
+from ...tt.decode_plan import DecodePlanError, FastPlan, check_plan_rows
 from ...tt.memory import DoesNotFit, budget
 from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
@@ -59,7 +57,7 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
     drafts_refuse=CHIP_DRAFTS_REFUSE,
-    chat="boards answer one prompt",
+    chat=None,
     refused={
         "tail_alignment": "a chip reads whole tiles of 32 tokens",
         "layers": "the first layers alone write no text",
@@ -71,9 +69,9 @@ TRACE_REGION_BYTES = 64 * 1024**2
 
 
 class BoardPlan(NamedTuple):
-    """capacity: cached positions, in whole blocks where the model's context has them. limit: positions that a prompt
-    and its text may take. layout: how decode steps of the model lie on a chip; those of its draft lie simply.
-    draft_precision, draft_layers: of a draft model."""
+    """capacity: cached positions of each user, in whole blocks where the model's context has them. limit: positions
+    that a prompt and its text may take. users: texts side by side. layout: how decode steps of the model lie on a chip;
+    those of its draft lie simply. draft_precision, draft_layers: of a draft model."""
 
     mesh: MeshPlan
     precision: PrecisionPlan
@@ -82,6 +80,7 @@ class BoardPlan(NamedTuple):
     draft_precision: PrecisionPlan | None = None
     draft_layers: LayerParallelPlan | None = None  # of --fuzzy
     layout: str = PLAN
+    users: int = 1
 
 
 def choose_device() -> tuple[str, str]:
@@ -102,39 +101,48 @@ def plan_run(
     config: LlamaConfig,
     options: DemoOptions,
     mesh: MeshPlan,
-    prompt_tokens: int,
+    prompt_tokens: int | None,
     draft: LlamaConfig | None = None,
+    users: int = 1,
 ) -> BoardPlan:
-    """config: the checkpoint's own; draft: of a draft model that lies beside it. Raises UserError when the mesh cannot
-    split the models, a chip cannot hold them with this context (the message has the bytes needed and present), or the
-    model has no context of --max-context."""
+    """config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a conversation; draft: of a draft
+    model that lies beside it; users: prompts side by side. Raises UserError when the mesh cannot split the models, a
+    chip cannot hold them with this context (the message has the bytes needed and present), or the model has no context
+    of --max-context."""
     limit, context = context_limit(config, options), config.max_position_embeddings
-    layout = options.plan or PLAN
+    if prompt_tokens is None:
+        limit = options.chat_context(limit)
+    layout, nodes = options.plan or PLAN, chip_tree_nodes(options, users)
     # A step over trees writes all their nodes behind the text.
-    wanted = min(prompt_tokens + options.max_new_tokens, limit) + chip_tree_nodes(options)
+    wanted = (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
     capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
     try:
         precision = precision_plan(
             options.precision or PRECISION, config.num_hidden_layers, options.precision_overrides
         )
-        held, what = budget(config, mesh, precision, min(capacity, context)), config.name
+        held, what = budget(config, mesh, precision, min(capacity, context), users), config.name
         drafts, layers = None, None
         if layout == "fast":
-            fast = FastPlan.of(config, mesh, users=1)
+            fast = FastPlan.of(config, mesh, users)
             held = held.padded(fast.padding_bytes(precision, config.num_hidden_layers))
+        check_plan_rows(layout, users * max(nodes, 1))
         if draft is not None:
             _check_draft_context(draft, capacity)
             drafts = precision_plan(options.precision or PRECISION, draft.num_hidden_layers, None)
-            held = held.beside(budget(draft, mesh, drafts, capacity))
+            held = held.beside(budget(draft, mesh, drafts, capacity, users))
             what += f" with {draft.name} as its draft"
             if (layers := layer_parallel(options, draft, mesh)) is not None:
-                held = held.beside(layers.extra(drafts, capacity))
+                held = held.beside(layers.extra(drafts, capacity, users))
                 what += f", {options.fuzzy} of its layers in parallel,"
-        held.check(f"{what} on {mesh} with a cache of {capacity} positions for {wanted}")
-        check_attention(options, mesh, config, capacity)
+        for_users = "" if users == 1 else f" for each of {users} users"
+        held.check(f"{what} on {mesh} with a cache of {capacity} positions for {wanted}{for_users}")
+        check_attention(options, mesh, config, capacity, users)
     except (MeshError, PrecisionError, DecodePlanError, DoesNotFit, SpeculationError) as error:
-        raise UserError(f"--device n150: {error}") from error
-    return BoardPlan(mesh, precision, capacity, limit, drafts, layers, layout)
+        shorter = ""
+        if prompt_tokens is None and isinstance(error, DoesNotFit):
+            shorter = "; --max-context takes a shorter conversation"
+        raise UserError(f"--device n150: {error}{shorter}") from error
+    return BoardPlan(mesh, precision, capacity, limit, drafts, layers, layout, users)
 
 
 def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
@@ -145,10 +153,12 @@ def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
         )
 
 
-def check_attention(options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int) -> None:
+def check_attention(
+    options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int, users: int = 1
+) -> None:
     """Raises SpeculationError and UserError when chips cannot decode with this attention policy."""
     if options.attention == "alspec":
-        check_speculation(mesh, 1, capacity, options.chunk_size, options.threshold)
+        check_speculation(mesh, users, capacity, options.chunk_size, options.threshold)
     elif options.attention in ("sink", "static"):
         check_chunk_size(options.chunk_size, capacity)
     if options.attention == "static":
@@ -201,15 +211,17 @@ def check_machine(options: DemoOptions) -> MeshPlan:
     return mesh
 
 
-def run(options: DemoOptions, text: str) -> int:
-    """Generate one text on boards, streamed and reported as on the CPU; exit code 0. Raises UserError, before any
-    device work or when the boards cannot be opened."""
+def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
+    """Generate on boards for the prompts `texts`, or chat where there is none, shown and reported as on the CPU; exit
+    code. Raises UserError, before any device work or when the boards cannot be opened."""
     mesh = check_machine(options)
     from ...conversion_cache import cache_folder, make_cache_folder
     from ...tokenizer import Tokenizer
     from ...weights import Checkpoint, read_config, resolve_source
-    from ..report import make_report, show_result
-    from ..text import EndAtToken, TextPrinter, encode_prompt, token_callback
+    from ..chat import chat, check_chat
+    from ..session import run_prompts
+    from ..text import encode_prompts
+    from .board_session import BoardSession
 
     make_cache_folder(cache_folder())
     folder, shown = resolve_source(options.model)
@@ -217,49 +229,39 @@ def run(options: DemoOptions, text: str) -> int:
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
     limited = replace(config, max_position_embeddings=context_limit(config, options))
     checkpoint = Checkpoint(limited, tokenizer, shown)
-    ids = encode_prompt(checkpoint, options, text)
+    prompts = None
+    if texts is None:
+        check_chat(checkpoint)
+    else:
+        prompts = encode_prompts(checkpoint, options, texts)
+    longest, users = (None, 1) if prompts is None else (max(map(len, prompts)), len(prompts))
     draft = _draft_source(options, config, tokenizer)
-    plan = plan_run(config, options, mesh, len(ids), None if draft is None else draft.config)
+    plan = plan_run(config, options, mesh, longest, None if draft is None else draft.config, users)
     logger.info(
-        "{} on {} N150, {} precision, {} attention, {} plan",
+        "{} on {} N150, {} precision, {} attention, {} plan{}",
         shown,
         mesh,
         plan.precision.name,
         options.attention,
         plan.layout,
+        "" if users == 1 else f", {users} users",
     )
     formats = plan.draft_precision
     if plan.draft_layers is not None and formats is not None:
-        logger.info("{}\n{}", plan.draft_layers, plan.draft_layers.by_chip(formats, plan.capacity))
+        logger.info("{}\n{}", plan.draft_layers, plan.draft_layers.by_chip(formats, plan.capacity, users))
     weights = Weights.read(Source(folder, config), mesh, plan.precision)
     drafts = None if draft is None or formats is None else Weights.read(draft, mesh, formats)
-    printer = TextPrinter(checkpoint, None if options.json else sys.stdout)
-    ending = EndAtToken(token_callback(checkpoint, options, printer.push))
-    clock = TokenClock(ending)
+    used = replace(options, mesh=str(mesh), precision=options.precision or PRECISION, plan=plan.layout)
     device = open_mesh(mesh)
     try:
         model = _load_model(device, plan, weights, options)
-        generator = _generator(model, plan, drafts, options)
-        with ending:
-            result = generator.generate(
-                [ids],
-                max_new_tokens=options.max_new_tokens,
-                sampling=options.sampling(),
-                eos_token_ids=tokenizer.eos_token_ids,
-                on_token=clock,
-                context_limit=plan.limit,
-            )
-        printer.finish()
+        generator = _generator(model, plan, drafts, options, chat=prompts is None)
+        session = BoardSession(checkpoint, used, generator, plan.limit)
+        code = chat(session, used) if prompts is None else run_prompts(session, used, prompts)[1]
+        generator.release()
+        return code
     finally:
         mesh.close(device)
-    used = replace(options, mesh=str(mesh), precision=options.precision or PRECISION, plan=plan.layout)
-    # The first step compiles what the kernel cache lacks; the second records the trace that the others replay.
-    warm_up = clock.first_tokens(generator.tokens_of(2 if generator.traced else 1))
-    report = make_report(
-        shown, used, [result], len(ids) + len(result.token_ids[0]), result.statistics, warm_up
-    )
-    show_result(checkpoint, used, result, report, interrupted=ending.asked)
-    return 130 if ending.asked else 0
 
 
 class Source(NamedTuple):
@@ -293,7 +295,7 @@ class Weights(NamedTuple):
         self, device: ttnn.MeshDevice, plan: BoardPlan, attend: DecodeAttention | None = None,
         layers: LayerParallelPlan | None = None, layout: str = PLAN,
     ) -> TtLlama:  # fmt: skip
-        """The model of one user. layers: of a draft model."""
+        """The model of the plan's users. layers: of a draft model."""
         from ...tt.model import TtLlama
         from ...tt.weight_map import WeightMap
         from ...tt.weight_store import WeightStore
@@ -309,6 +311,7 @@ class Weights(NamedTuple):
             self.precision,
             weights,
             store,
+            users=plan.users,
             capacity=plan.capacity,
             attend=attend,
             fuzzy=layers,
@@ -344,7 +347,7 @@ def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, opti
         device,
         plan.mesh,
         weights.config,
-        users=1,
+        users=plan.users,
         capacity=plan.capacity,
         chunk_size=options.chunk_size,
         threshold=options.threshold,
@@ -356,8 +359,11 @@ def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, opti
     return model
 
 
-def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options: DemoOptions) -> Generator:
-    if chip_tree_nodes(options):
+def _generator(
+    model: TtLlama, plan: BoardPlan, drafts: Weights | None, options: DemoOptions, chat: bool
+) -> Generator:
+    """chat: the trace of decode steps serves all turns; those of drafted trees are recorded in each."""
+    if options.drafter != "none":
         from ...tt.drafters import LookUpDrafter, ModelDrafter
         from ...tt.tree_generator import TreeGenerator
 
@@ -367,24 +373,7 @@ def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options:
         return TreeGenerator(model, options.draft_shape(), ModelDrafter(draft))
     from ...tt.generator import Generator
 
-    return Generator(model, choose=options.sample_on or "device")
-
-
-class TokenClock:
-    """Calls back for every token, and remembers when it came."""
-
-    def __init__(self, on_token: Callable[[int, int], bool]) -> None:
-        self._on_token = on_token
-        self._times: list[float] = []
-
-    def __call__(self, user: int, token: int) -> bool:
-        self._times.append(time.perf_counter())
-        return self._on_token(user, token)
-
-    def first_tokens(self, count: int) -> tuple[int, float]:
-        """How many of the first `count` decoded tokens there were, and the seconds they took."""
-        taken = self._times[: count + 1]
-        return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0
+    return Generator(model, choose=options.sample_on or "device", keep_trace=chat)
 
 
 def open_mesh(mesh: MeshPlan) -> ttnn.MeshDevice:

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,7 @@ SUPPORT = Support(
     drafting=CHIP_DRAFTING,
     drafts_refuse=CHIP_DRAFTS_REFUSE,
     chat=_CHECKED,
+    prompts=_CHECKED,
     refused=dict.fromkeys(
         ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment",
          "html"),
@@ -75,7 +77,7 @@ TINY = LlamaConfig(
 )
 
 
-def run(options: DemoOptions, text: str | None = None) -> int:
+def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
     """Check `max_new_tokens` tokens, by default a few; the exit code. Raises UserError for what cannot be simulated."""
     from runtime_patches import sgdc
     from runtime_patches.runtime_root import RuntimeRootError
@@ -232,9 +234,9 @@ def _prompt(options: DemoOptions) -> str | None:
     """A text for a model's tokenizer, None for the tiny model's random tokens."""
     if options.model is None:
         return None
-    if options.prompt is None and options.prompt_file is None:
+    if not options.prompts_given:
         return Path(__file__).parents[1].joinpath("sample_prompt.txt").read_text(encoding="utf-8")
-    return options.prompt_text()
+    return next(iter(options.prompt_texts() or ()), None)
 
 
 def _static_layers(options: DemoOptions, config: LlamaConfig) -> list[int]:

@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A model that writes texts, whichever backend runs it, and a run that shows the texts of some prompts."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .options import DemoOptions
+from .report import longest, make_report, show_result
+from .text import EndAtToken, TextsPrinter, token_callback
+
+if TYPE_CHECKING:
+    from ..results import AttentionStatistics, GenerationResult
+    from ..weights import Checkpoint
+
+OnToken = Callable[[int, int], bool]
+
+
+class Session(ABC):
+    """A loaded model and what it counted over all of its texts.
+
+    checkpoint: whose texts these are. capacity: tokens that a prompt, what is cached before it, and its text may take.
+    warm_up: of texts whose first steps compiled their programs, how many decoded tokens those gave, and the seconds
+    they took; None where nothing is compiled.
+    """
+
+    checkpoint: Checkpoint
+    capacity: int
+    warm_up: tuple[int, float] | None = None
+
+    @abstractmethod
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        on_token: OnToken,
+        context: Sequence[Sequence[int]] | None = None,
+    ) -> GenerationResult:
+        """A text a prompt. context: ids of each user, the first of those that the cache holds, behind which its prompt
+        goes; what else it holds is forgotten. Texts that KeyboardInterrupt ends count nowhere."""
+
+    @property
+    @abstractmethod
+    def cached(self) -> int:
+        """Tokens that the cache holds of the first user."""
+
+    @property
+    @abstractmethod
+    def statistics(self) -> AttentionStatistics | None:
+        """Of all texts; None where nothing speculates."""
+
+
+def run_prompts(
+    session: Session, options: DemoOptions, prompts: Sequence[Sequence[int]]
+) -> tuple[GenerationResult, int]:
+    """Generate once, a text a prompt, and show texts and report, or the JSON object. With the exit code, 130 where
+    Ctrl-C ended them."""
+    printer = TextsPrinter(session.checkpoint, len(prompts), None if options.json else sys.stdout)
+    with EndAtToken(token_callback(session.checkpoint, options, printer.push)) as ending:
+        result = session.generate(prompts, ending)
+    printer.finish(result.token_ids)
+    report = make_report(
+        session.checkpoint.source,
+        options,
+        [result],
+        longest(prompts, result.token_ids),
+        session.statistics,
+        session.warm_up,
+    )
+    show_result(session.checkpoint, options, result, report, interrupted=ending.ended)
+    return result, 130 if ending.asked else 0

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The reference in the place of a TtLlama, under the real generator: what a run on boards does, but for the chips."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import torch
+
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.model.model import ReferenceLlama
+
+
+def stand_in_for_ttnn(monkeypatch, ttnn) -> None:
+    """The calls of ttnn that the generator makes itself, on tensors of torch."""
+    monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
+    monkeypatch.setattr(ttnn, "get_device_tensors", lambda tensor: [tensor])
+    monkeypatch.setattr(ttnn, "to_torch", lambda tensor: tensor)
+    monkeypatch.setattr(ttnn, "plus_one", lambda *_, **__: None)
+    monkeypatch.setattr(ttnn, "copy_host_to_device_tensor", lambda host, device: device.copy_(host))
+
+
+class ReferenceAttend:
+    """Of a model whose decode steps speculate, or None: what a TtLlama's `attend` tells of it, counted anew after each
+    `reset` as chips do."""
+
+    def __init__(self, policy: ALSpecAttention | None) -> None:
+        self.policy = policy
+
+    def reset(self) -> None:
+        if self.policy is not None:
+            self.policy.statistics.reset()
+
+    def check(self) -> None:
+        """Nothing fails."""
+
+    def guard(self, tokens) -> None:
+        """Nothing fails."""
+
+    def statistics(self):
+        from models.llama31_8b.tt.speculation import LayerCounts, Outcomes
+
+        if self.policy is None:
+            return None
+        layers = tuple(LayerCounts(*counts) for counts in self.policy.statistics.totals_per_layer().tolist())
+        return Outcomes(layers, ties=1, sent=(3, 4), failures=())
+
+
+class ReferenceChips:
+    """prefilled: (user, start, tokens) of every chunk. Tokens are for the host to choose."""
+
+    mesh = None
+
+    def __init__(self, model: ReferenceLlama, users: int, capacity: int, block: int, policy=None) -> None:
+        self.config, self.users, self.capacity = model.config, users, capacity
+        self.cache = SimpleNamespace(block=block)
+        self.attend = ReferenceAttend(policy)
+        self.prefilled: list[tuple[int, int, int]] = []
+        self._model, self._cache, self._policy = model, model.new_cache(users, capacity), policy
+
+    def prefill(self, tokens, user, start=0, last=True, whole=True):
+        self.prefilled.append((user, start, len(tokens)))
+        view = self._cache.user(user)
+        view.truncate(start)  # raises where a chunk begins behind what was cached
+        logits = self._model.forward(torch.tensor([list(tokens)]), view)
+        tile = torch.zeros(1, 1, 32, self.config.vocab_size)
+        tile[0, 0, (len(tokens) - 1) % 32] = logits[0, 0]
+        return tile if last else None
+
+    def decode(self, inputs, whole=True):
+        users = [user for user, position in enumerate(inputs.positions.tolist()) if position >= 0]
+        view = self._cache.view(users)
+        view.truncate(inputs.positions[users])
+        logits = torch.zeros(1, 1, self.users, self.config.vocab_size)
+        logits[0, 0, users] = self._model.forward(
+            inputs.tokens[0, users][:, None], view, policy=self._policy
+        )[:, 0]
+        return logits
+
+    def step_inputs(self, tokens, positions, on_device=True):
+        from models.llama31_8b.tt.model import StepInputs
+
+        where = torch.tensor(list(positions))
+        return StepInputs(torch.tensor([list(tokens)]), where, where.clone())
