@@ -121,10 +121,10 @@ def test_sampled_runs_repeat(model, capsys):
 
 
 def test_stop_strings_end_plain_and_drafted_texts_alike(model, capsys):
-    text = run_json(capsys, model)["text"]
-    stop = text[len(text) // 2 :][:3]
-    plain = run_json(capsys, model, "--stop", stop)
-    drafted = run_json(capsys, model, "--stop", stop, *DRAFTS["self"])
+    mixed, stop = ("--threshold", "0.1"), "pad45>"  # a piece of a token of this text
+    assert stop in run_json(capsys, model, *mixed)["text"]
+    plain = run_json(capsys, model, *mixed, "--stop", stop)
+    drafted = run_json(capsys, model, *mixed, "--stop", stop, *DRAFTS["self"])
     assert plain["finish_reason"] == drafted["finish_reason"] == "stop"
     assert plain["token_ids"] == drafted["token_ids"] and stop in plain["text"]
     assert len(plain["token_ids"]) < 20

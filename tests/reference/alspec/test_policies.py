@@ -17,6 +17,7 @@ from models.llama31_8b.reference.alspec.policies import (
     ExactAttention,
     SinkAttention,
     StaticAttention,
+    both_ends,
 )
 from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -136,7 +137,7 @@ def test_the_guess_is_the_partial_that_exact_reuses(model, cache, monkeypatch: p
 def test_selected_keys_are_the_first_and_the_last_chunk(cached: int, alignment: int, chunks: int) -> None:
     chunk = alignment * chunks
     wanted = guess_positions(cached, chunk, alignment)
-    step = DecodeStep([cached - 1], [0], 1, None, Predictor(chunk, chunk, alignment))
+    step = DecodeStep([cached - 1], [0], 1, None, both_ends(chunk, alignment))
     cut = step.cut(cached)
     assert bool(step.eligible[0, 0]) == (cut is not None) == (cached >= 2 * chunk)
     if cut is None:
@@ -193,7 +194,7 @@ def test_a_predictor_has_its_own_alignment() -> None:
 
 def test_tree_queries_select_by_their_own_path(model: ReferenceLlama) -> None:
     parents = [-1, 0, 0, 1, 3, 4, 2]
-    step = DecodeStep([61], [0], len(parents), tree_of(parents), Predictor(16, 16, 8))
+    step = DecodeStep([61], [0], len(parents), tree_of(parents), both_ends(16, 8))
     (block,) = step.blocks()
     visible, ends = step.masks(0, block)
     for node in range(len(parents)):
