@@ -68,7 +68,7 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
 def speculated_turns(
     mesh, config, state, first: list[int], more: list[int], new_tokens: tuple[int, int], threshold: float
 ) -> dict:
-    """Greedy texts of two turns that speculate between the rows of a pair, the second behind the cached first; hits,
+    """Greedy texts of two turns that speculate between the rows of a pair, with a short tail, the second behind the cached first; hits,
     misses and bypassed positions by turn and of both together; where the second's prefill began; whether both rows
     hold the same keys and values at the end."""
     import torch
@@ -78,7 +78,7 @@ def speculated_turns(
     from models.llama31_8b.tt.speculation import Outcomes
     from tests.tt.speculation_programs import build_pair
 
-    model, _ = build_pair(mesh, config, state, capacity=96, chunk_size=32, threshold=threshold)
+    model, _ = build_pair(mesh, config, state, capacity=96, chunk_size=32, threshold=threshold, ends=(32, 32))
     generator = Generator(model, prefill_chunk=64)
     told: dict = {"texts": [], "counts": [], "starts": []}
     found = []
