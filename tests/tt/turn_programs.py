@@ -68,9 +68,9 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
 def speculated_turns(
     mesh, config, state, first: list[int], more: list[int], new_tokens: tuple[int, int], threshold: float
 ) -> dict:
-    """Greedy texts of two turns that speculate between the rows of a pair, with a short tail, the second behind the cached first; hits,
-    misses and bypassed positions by turn and of both together; where the second's prefill began; whether both rows
-    hold the same keys and values at the end."""
+    """Greedy texts of two turns that speculate between the rows of a pair, with a short tail, the second behind the
+    cached first; hits, misses and bypassed positions by turn and of both together; where the second's prefill began;
+    whether both rows hold the same keys and values at the end."""
     import torch
     import ttnn
 
