@@ -66,6 +66,13 @@ def gathered_row(device, rows: Sequence[Sequence[int]]):
     return upload_words(device, gathered_words(rows), "uint32")
 
 
+def short_tail(case: Case):
+    """The Predictor whose guess leaves keys out of as few as 65 tokens, in chunks of 32."""
+    from tt_kernels.speculative_flash_decode.op import Predictor
+
+    return Predictor(case.chunk_size, case.chunk_size)
+
+
 def pair_members(device, case: Case, tensors, positions, priorities):
     """Both members on the rows of the chip, with the same caches."""
     from tt_kernels.speculative_flash_decode.op import PairMember, ProgramConfig
@@ -107,7 +114,7 @@ def layers_body(device, case: Case, q, k, v, layers, initial, known=None):
     for index, (threshold, _) in enumerate(layers):
         members, peer = ready[index] if known else prepare(index, read())
         outputs = speculative_flash_decode_pair(
-            members, chunk_size=case.chunk_size, threshold=threshold, peer=peer
+            members, chunk_size=case.chunk_size, predictor=short_tail(case), threshold=threshold, peer=peer
         )
         entries.append(device.num_program_cache_entries())
         if known:
@@ -143,6 +150,7 @@ def calls_body(device, case: Case, q, k, v, calls: list[Call]) -> list[Found]:
         outputs = speculative_flash_decode_pair(
             pair_members(device, case, tensors, call.positions, rows),
             chunk_size=case.chunk_size,
+            predictor=short_tail(case),
             threshold=call.threshold,
             peer=_peer(pairs, [gathered_row(device, seen) for seen in call.gathered], call.patience_s),
             present=call.present,

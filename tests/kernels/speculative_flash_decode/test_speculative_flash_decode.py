@@ -70,6 +70,7 @@ def check_speculative(device, case: Case, positions: list[list[int]], seed: int 
 # Cached tokens at every boundary of a tile and of a chunk, bypassed, without a middle, not a multiple, the
 # maximum. A call takes them as its users' positions, each user with a cache of its own.
 CHUNKS_OF_64 = [[1, 31, 32, 33, 63, 64], [65, 127, 128, 129, 150, 192]]
+SHORT = Ends(32, 32)  # leaves keys out from 65 cached tokens on, the default in chunks of 32 from 96 on
 CHUNKS_OF_32 = [[1, 31, 32, 33, 64, 65, 90, 128]]
 BOUNDARIES = {
     "4/1": (Case(4, 1, 64, 192, 64, users=6), CHUNKS_OF_64),
@@ -129,9 +130,9 @@ def test_one_huge_value_keeps_the_looser_tolerance(sim_device):
         v[user, 0, 40 if user % 2 else 3, 7 * user] = 1000 * (1 + user / 7)
     positions = [95, 90, 80, 77, 70, 64]
     (found,), _ = sim_device(CHIP).run(
-        speculative_body, case, q, k, v, [{"positions": positions}], timeout=LIMIT_S
+        speculative_body, case, q, k, v, [{"positions": positions, "ends": SHORT}], timeout=LIMIT_S
     )
-    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32)
+    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, ends=SHORT)
     for name in ("norm_sq", "distance_sq"):
         expected = getattr(reference, name)
         error = (found[name].double() - expected).abs() / expected
@@ -280,12 +281,15 @@ def test_decisions_follow_thresholds_close_to_the_ratio(sim_device):
     common = torch.randn(1, 1, 1, case.head_dim, generator=torch.Generator().manual_seed(0))
     v = (common + torch.tensor([0.6, 1.5, 6.0]).view(-1, 1, 1, 1) * v).bfloat16()
     positions = [95, 80, 64]
-    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32)
+    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, ends=SHORT)
     ratios = (reference.distance_sq / reference.norm_sq).sqrt().tolist()
     logger.info(f"ratios {ratios}")
     assert 0.05 < ratios[0] < ratios[1] / 2 < ratios[2] / 4, "each clear of the others' bands"
     thresholds = [factor * ratio for ratio in ratios for factor in (0.994, 1.006)]
-    runs = [{"positions": positions, "threshold": each, "priority": REJECTED} for each in thresholds]
+    runs = [
+        {"positions": positions, "threshold": each, "priority": REJECTED, "ends": SHORT}
+        for each in thresholds
+    ]
     results, _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for threshold, found in zip(thresholds, results, strict=True):
         expected = [ACCEPTED if ratio < threshold else REJECTED for ratio in ratios]

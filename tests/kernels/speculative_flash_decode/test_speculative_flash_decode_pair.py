@@ -23,6 +23,7 @@ from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED, U
 from tt_kernels.common.reference import sender as who_sends
 from tt_kernels.speculative_flash_decode.reference import (
     Decoded,
+    Ends,
     outcomes,
     receiver_outcomes,
     speculative_flash_decode_reference,
@@ -34,6 +35,7 @@ LIMIT_S = 900
 CASE = Case(2, 1, 64, 96, 32, users=2, workers=1)
 TWO_WORKERS = replace(CASE, workers=2)
 HIT, MISS = 100.0, 0.0  # thresholds
+SHORT = Ends(CASE.chunk_size, CASE.chunk_size)  # as of short_tail
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def expected_layers(case, inputs, layers, initial) -> list[Expected]:
     for index, (threshold, positions) in enumerate(layers):
         sender = who_sends(priorities, case.users)
         results = speculative_flash_decode_reference(
-            q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=case.chunk_size
+            q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=case.chunk_size, ends=SHORT
         )
         after = [receiver_outcomes(positions)] * 2
         after[sender] = outcomes(
@@ -129,7 +131,9 @@ def agree(priorities: list[list[int]]) -> bool:
 
 def check_own_results(found: Found, member: int, positions: list[int]) -> None:
     """The member has its own exact result and guess, whatever its peer did."""
-    reference = speculative_flash_decode_reference(*CASE.random(6), positions, chunk_size=CASE.chunk_size)
+    reference = speculative_flash_decode_reference(
+        *CASE.random(6), positions, chunk_size=CASE.chunk_size, ends=SHORT
+    )
     for name in ("exact", "guess"):
         expected = getattr(reference, name)
         torch.testing.assert_close(
