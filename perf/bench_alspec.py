@@ -31,6 +31,9 @@ from perf.measuring_process import answered, measure_apart
 
 RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
+TENSOR_PARALLEL_GRID = (
+    "4x2"  # of both meshes that are compared: reduce_scatter over two links wants eight cores
+)
 MAX_WORKERS = 2  # on that grid, beside the output and the exchange core
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 Span = Mapping[str, Any]
@@ -211,14 +214,16 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
     pyplot.close(figure)
 
 
-def run(shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] = (2, 1)) -> dict[str, Step]:
+def run(
+    shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] = (2, 1), grid: str = GRID
+) -> dict[str, Step]:
     """Measure in a process of its own: see `alspec_step.measure`. Errors: SystemExit with what went wrong there."""
     from runtime_patches import sgdc
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
     from runtime_patches.timeline import TIMELINE_VARIABLES, timeline_overlays
 
     overlays = {**sgdc.overlays(), **timeline_overlays()}
-    variables = simulated_environment(GRID, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
+    variables = simulated_environment(grid, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
     asked = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh)}
     return measure_apart("perf.bench_alspec", asked, process_environment(variables))
 
@@ -288,8 +293,11 @@ def main(argv: list[str] | None = None) -> int:
         "heads": 2 * options.kv_heads, "kv_heads": options.kv_heads,
         "context": options.context, "chunk_size": options.chunk_size, "workers": options.workers,
     }  # fmt: skip
-    steps = run(shape, options.hits)
-    split = run(shape, (), (1, 2))["exact"] if options.tensor_parallel else None
+    split, grid = None, GRID
+    if options.tensor_parallel:
+        grid = TENSOR_PARALLEL_GRID
+        split = run(shape, (), (1, 2), grid)["exact"]
+    steps = run(shape, options.hits, grid=grid)
     if options.json:
         found = {
             "shape": shape,
