@@ -163,7 +163,9 @@ class Attention:
         """What `decode` gives the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved. Writes the
         cache."""
         self.parts.store(cache, self.layer, heads.keys, heads.values, positions)
-        return self.attend(self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions)
+        return self.attend(
+            self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions
+        )
 
     def project(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """What `attended` returns -> partial sums, bfloat16 [1, 1, users, hidden], in L1."""
