@@ -386,7 +386,7 @@ def gate_body(device, case: Case, q, k, v, run):
 
 def test_a_closed_gate_does_not_stop_it(sim_device):
     case = Case(2, 1, 64, 96, 32)
-    run = {"positions": [80], "priority": ACCEPTED, "threshold": 0.0}
+    run = {"positions": [95], "priority": ACCEPTED, "threshold": 0.0}
     gate_closed, gate_open = sim_device(CHIP).run(gate_body, case, *case.random(7), run, timeout=LIMIT_S)
     assert gate_closed["exact"].any() and not torch.equal(gate_closed["exact"], gate_closed["guess"])
     for name in ("exact", "guess", "distance_sq", "norm_sq"):
