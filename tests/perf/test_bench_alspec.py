@@ -122,7 +122,7 @@ def test_programs_are_drawn_one_after_the_other():
 
 
 def test_plot_and_files_are_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bench_alspec, "run", lambda *_: steps())
+    monkeypatch.setattr(bench_alspec, "run", lambda *_, **__: steps())
     files = [str(tmp_path / name) for name in ("table.json", "trace.json", "picture.png")]
     assert (
         bench_alspec.main(["--layers", "1", "--json", files[0], "--trace", files[1], "--plot", files[2]]) == 0

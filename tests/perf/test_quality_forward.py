@@ -9,6 +9,7 @@ import torch
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import Predictor
 from models.llama31_8b.weights import load_model, load_state_dict, resolve_source
 from perf.quality.forward import text_pass
 from perf.quality.texts import Texts
@@ -44,7 +45,7 @@ def test_decisions_and_losses_of_an_independent_path(threshold: float, alignment
     loaded = load_model()
     folder, _ = resolve_source()
     ids = Texts().book_ids(loaded.tokenizer)[300:400]
-    ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, 32, alignment))
+    ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, Predictor(32, 32, alignment)))
     plain = plain_run(
         load_state_dict(folder, loaded.config), loaded.config.to_hf_dict(), ids, threshold, 32, alignment
     )
