@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A machine with boards for the demo."""
+"""A machine with boards for the demo, and a terminal that a chat reads."""
+
+import io
+import sys
 
 import pytest
 
@@ -25,3 +28,15 @@ def boards(monkeypatch, tmp_path):
     for number in range(2):
         found.set(number, "n150")
     return found
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Standard input as a terminal on which these lines are typed."""
+
+    def type_lines(*lines):
+        stdin = io.StringIO("".join(f"{line}\n" for line in lines))
+        stdin.isatty = lambda: True
+        monkeypatch.setattr(sys, "stdin", stdin)
+
+    return type_lines

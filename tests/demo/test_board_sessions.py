@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import signal
-import sys
 
 import pytest
 
@@ -155,16 +153,6 @@ def test_prompts_that_do_not_go_together(capsys, folder, arguments, words):
         assert words in refused(capsys, "--model", folder, *arguments, prompt=None)
     except SystemExit as left:  # of argparse
         assert left.code == 2 and words in capsys.readouterr().err
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    def type_lines(*lines):
-        stdin = io.StringIO("".join(f"{line}\n" for line in lines))
-        stdin.isatty = lambda: True
-        monkeypatch.setattr(sys, "stdin", stdin)
-
-    return type_lines
 
 
 @pytest.mark.parametrize("more", [["--attention", "exact"], ["--threshold", "0.6"]], ids=["exact", "alspec"])

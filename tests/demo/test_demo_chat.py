@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
-import sys
 
 import pytest
 
@@ -27,18 +25,6 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
     write_hf_folder(path)
     return path
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    """Standard input as a terminal on which these lines are typed."""
-
-    def type_lines(*lines):
-        stdin = io.StringIO("".join(f"{line}\n" for line in lines))
-        stdin.isatty = lambda: True
-        monkeypatch.setattr(sys, "stdin", stdin)
-
-    return type_lines
 
 
 def conversation(folder, **options) -> Conversation:

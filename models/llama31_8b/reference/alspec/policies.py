@@ -13,16 +13,14 @@ import torch
 from models.llama31_8b.reference.alspec.acceptance import accept_guess, check_threshold
 from models.llama31_8b.reference.alspec.statistics import AttentionSpeculationStatistics
 from models.llama31_8b.reference.model.attention import Segments
-from models.llama31_8b.reference.model.step import DecodeStep, Predictor
+from models.llama31_8b.reference.model.step import DecodeStep, Predictor, check_positive
 
 
 def both_ends(chunk_size: int, tail_alignment: int = 32) -> Predictor:
     """The default, the paper's but for whole tiles: at least S keys at either end. Raises ValueError when S is not a
-    positive multiple of the
-    alignment."""
-    for label, value in (("chunk_size", chunk_size), ("tail_alignment", tail_alignment)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{label} must be a positive integer, got {value!r}")
+    positive multiple of the alignment."""
+    check_positive("chunk_size", chunk_size)
+    check_positive("tail_alignment", tail_alignment)
     if chunk_size % tail_alignment:
         raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
     return Predictor(chunk_size, chunk_size, tail_alignment, whole_tail=True)

@@ -38,6 +38,12 @@ class UserGroup(NamedTuple):
     length: int
 
 
+def check_positive(label: str, value: object) -> None:
+    """Raises ValueError for what is not a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{label} must be a positive integer, got {value!r}")
+
+
 @dataclass(frozen=True)
 class Predictor:
     """Which keys the guess of a query reads: the first `first` and the last ones of its own path.
@@ -55,10 +61,9 @@ class Predictor:
     whole_tail: bool = False
 
     def __post_init__(self) -> None:
-        for label in ("first", "last", "alignment"):
+        for label in ("alignment", "first", "last"):
             value = getattr(self, label)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{label} must be a positive integer, got {value!r}")
+            check_positive(label, value)
             if value % self.alignment:
                 raise ValueError(
                     f"{label} {value} is not a multiple of the tail's alignment {self.alignment}"
