@@ -274,7 +274,7 @@ def test_users_take_memory_and_rows():
     small, drafted = preset("llama-3.2-1b"), DemoOptions(draft="a-model", draft_length=3)
     assert n150.plan_run(LLAMA, drafted, MeshPlan(1, 2), 10, small, users=8).draft_precision is not None
     with pytest.raises(
-        UserError, match="8 prompts with drafts of 4 tokens by a model need 40 rows, a step on chips"
+        UserError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows a pass"
     ):
         n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshPlan(1, 2), 10, small, users=8)
     fast = DemoOptions(plan="fast", attention="exact", draft="ngram", tree="4x2")

@@ -56,7 +56,7 @@ def test_cards_the_driver_does_not_name_are_taken_and_it_is_said(capsys, boards)
 
 def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boards, tmp_path):
     """Boards and all they need: n150, whose next refusal shows that it was taken."""
-    assert "--draft self does not go with --device n150: " in refused(capsys, "--draft", "self")
+    assert "--html does not go with --device n150: " in refused(capsys, "--html", str(tmp_path / "page.html"))
     assert n150.choose_device() == ("n150", "2 Tenstorrent chips")
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: "SFPI compiler: not installed")
     assert n150.choose_device() == ("cpu", "2 Tenstorrent chips, but SFPI compiler: not installed")
@@ -154,7 +154,7 @@ def test_precision_of_a_run(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--draft", "self"], "--draft self"), (["--tree", "2x2"], "--draft self"),
+    [(["--draft", "self", "--sample-on", "host"], "--draft self with --sample-on"),
      (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec"),
      (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
      (["--draft", "ngram", "--sample-on", "host"], "--draft ngram with --sample-on"),

@@ -60,7 +60,7 @@ def smollm2() -> PairCase:
     config = replace(whole.with_layers(2), vocab_size=len(kept), eos_token_ids=())
     prompt = [number[token] for token in ids[500 : 500 + PROMPT_TOKENS]]
     first = [[False, True], [False, False], [False, False], [True, True]]
-    return PairCase(config, state, prompt, 0.1031, "3x3", first)
+    return PairCase(config, state, prompt, 0.1031, "4x4", first)
 
 
 CASES = {"tiny": tiny, "smollm2": smollm2}

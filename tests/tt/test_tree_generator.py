@@ -10,7 +10,7 @@ from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams
 from tests.support.tt_tolerances import LEAST_PCC, prompt
-from tests.tt.tree_programs import texts, texts_by_a_draft_model
+from tests.tt.tree_programs import texts, texts_by_a_draft_model, texts_by_itself
 from tests.tt.turn_programs import drafted_turns
 
 LIMIT_S = 1700
@@ -72,6 +72,40 @@ def test_a_draft_model_on_the_chip_drafts_chains(sim_device, dispatch):
     assert told["counts"][0] == told["counts"][1] and told["counts"][0]["num_accepted_tokens"] == 2
     assert told["replays"] == (2 if dispatch == "fast" else 0)
     assert told["lengths"] == [12 + 4], "what was decided before the last draft"
+    for row in told["cache"]:
+        assert row["pcc"] >= LEAST_PCC
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+@DISPATCH
+def test_a_draft_model_on_the_chip_drafts_trees(sim_device, dispatch):
+    """Two candidates a node: a chain of first candidates has one token less accepted in a round more."""
+    told = sim_device("2x1", dispatch=dispatch).run(
+        texts_by_a_draft_model, [prompt(12, 20)], 6, 2, width=2, timeout=LIMIT_S
+    )
+    logger.info("{}", told)
+    found, wanted, plain = told["texts"]
+    assert found == wanted == plain
+    assert told["counts"] == [{"num_drafts": 2, "num_accepted_tokens": 2}] * 2
+    assert told["replays"] == (1 if dispatch == "fast" else 0)
+    for row in told["cache"]:
+        assert row["pcc"] >= LEAST_PCC
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+@DISPATCH
+def test_a_model_drafts_for_itself(sim_device, dispatch):
+    """Over 64 to 95 of up to 101 cached tokens, without a cache of its own: what it wrote there is overwritten."""
+    told = sim_device("2x2", dispatch=dispatch).run(
+        texts_by_itself, [prompt(97, 3)], 5, 2, 32, timeout=LIMIT_S
+    )
+    logger.info("{}", told)
+    found, wanted, plain = told["texts"]
+    assert found == wanted == plain
+    assert told["counts"] == [{"num_drafts": 2, "num_accepted_tokens": 2}] * 2
+    assert told["replays"] == (1 if dispatch == "fast" else 0)
     for row in told["cache"]:
         assert row["pcc"] >= LEAST_PCC
 

@@ -13,6 +13,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.token_speculation.tree_shapes import fixed_shape
 
 CONFIG = preset("llama-3.2-1b")
 
@@ -106,29 +107,78 @@ def test_what_a_generator_of_trees_does_not_sample():
 @pytest.mark.parametrize(
     "draft, shape, words",
     [
-        (llama(), DraftShape(3, 2), "drafts chains"),
+        (llama(), DraftShape(5, 4, grown=True), "trees of a fixed shape, none grown"),
+        (llama(parallel=2), DraftShape(3, 2), "exact passes alone: 2 layers in parallel"),
+        (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates a node, .* has 33"),
         (llama(config=preset("smollm2-135m")), DraftShape(3), "49152 token ids and the target .* has 128256"),
         (llama(capacity=128), DraftShape(3), "1 users of 128 positions, the target 1 of 256"),
         (llama(users=2), DraftShape(3), "2 users of 256 positions, the target 1"),
         (llama(refuse="guesses only"), DraftShape(3), "guesses only"),
-        (llama(parallel=4), DraftShape(1), "drafts of 1 token come from the exact pass alone: 4 layers"),
+        (llama(parallel=4), DraftShape(1), "exact passes alone: 4 layers in parallel"),
     ],
 )
 def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
-    from models.llama31_8b.tt import drafters
+    from models.llama31_8b.tt import model_drafters
 
-    monkeypatch.setattr(drafters, "Chooser", lambda *_: None)
+    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
     draft.plan = None
     with pytest.raises(ValueError, match=words):
-        drafters.ModelDrafter(draft).check(shape, llama())
+        model_drafters.ModelDrafter(draft).check(shape, llama())
 
 
 def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
-    from models.llama31_8b.tt import drafters
+    from models.llama31_8b.tt import model_drafters
 
-    monkeypatch.setattr(drafters, "Chooser", lambda *_: None)
+    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
     draft = llama(users=8)
     draft.plan = None
-    drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
-    with pytest.raises(ValueError, match="8 users and drafts of 4 tokens need 40 rows"):
-        drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
+    model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
+    with pytest.raises(
+        ValueError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows"
+    ):
+        model_drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
+
+
+def test_the_nodes_of_a_draft_models_passes():
+    """Of a chain as many as a round decides, of a tree those with children, for every shorter draft too."""
+    from models.llama31_8b.tt.draft_rows import pass_nodes
+
+    assert pass_nodes(DraftShape(4), 6) == 5
+    shape = DraftShape(4, 2)
+    nodes = pass_nodes(shape, 1)
+    for length in range(1, 5):
+        form = fixed_shape(length, 2, shape.most_nodes)
+        parents = set(form.tree.parents.tolist()) - {-1, 0}
+        assert set(form.inner) == parents and len(parents) <= nodes
+        if form.forest is not None:
+            depths = [int(form.tree.depth[node]) - 1 for node in form.inner]
+            assert form.forest.depth.tolist() == depths
+
+
+@pytest.mark.parametrize(
+    "target, window, words",
+    [
+        (llama(), 48, "window must be a multiple of 32 up to the cache's capacity of 256, got 48"),
+        (llama(), 288, "window must be .* got 288"),
+        (llama(users=9), 64, "1 to 8 users draft for themselves, got 9"),
+    ],
+)
+def test_what_no_model_drafts_for_itself(target, window, words):
+    from models.llama31_8b.tt.model_drafters import SelfDrafter
+
+    with pytest.raises(ValueError, match=words):
+        SelfDrafter(target, window)
+
+
+def test_a_model_drafts_chains_for_itself_alone(monkeypatch):
+    from models.llama31_8b.tt import model_drafters
+
+    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    target = llama()
+    target.plan, target.attending = None, lambda attend: target
+    drafter = model_drafters.SelfDrafter(target, 64)
+    drafter.check(DraftShape(3), target)
+    with pytest.raises(ValueError, match="drafts for itself, not for another"):
+        drafter.check(DraftShape(3), llama())
+    with pytest.raises(ValueError, match="drafts chains, not .*width=2"):
+        drafter.check(DraftShape(3, 2), target)

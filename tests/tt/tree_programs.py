@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tests.support.tt_programs import TINY, build, cache_figures, figures
 
 CAPACITY = 96
+SELF_CAPACITY = 128  # a guess of 32 tokens at either end leaves keys out from 96 cached ones on
 NODES = 8  # a step's, one of them padding
 DEEPEST = 4  # tokens that a tree can add: three drafted ones and the one behind them
 
@@ -115,11 +116,16 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
 
 
 def texts_by_a_draft_model(
-    mesh, prompts: list[list[int]], new_tokens: int, length: int, fuzzy: list[list[int]] | None = None
+    mesh,
+    prompts: list[list[int]],
+    new_tokens: int,
+    length: int,
+    fuzzy: list[list[int]] | None = None,
+    width: int = 1,
 ) -> dict:
-    """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, those of the reference's
-    loop with the same drafts and of plain decoding, the metrics of both, traces replayed, and figures of the draft's
-    cache against a plain pass over what was decided.
+    """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, or trees of `width`
+    candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics of both,
+    traces replayed, and figures of the draft's cache against a plain pass over what was decided.
 
     fuzzy: groups of layers of the draft, which is then both layers: what it drafts wrong comes of the groups alone.
     """
@@ -133,16 +139,16 @@ def texts_by_a_draft_model(
     from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.tensor_shapes import tensor_shapes
     from models.llama31_8b.token_speculation.draft_shape import DraftShape
-    from models.llama31_8b.tt.drafters import ModelDrafter
     from models.llama31_8b.tt.layer_parallel import LayerParallelPlan
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.model_drafters import ModelDrafter
     from models.llama31_8b.tt.precision import precision_plan
     from models.llama31_8b.tt.tree_generator import TreeGenerator
     from models.llama31_8b.tt.weight_map import WeightMap
     from models.llama31_8b.tt.weight_store import WeightStore
 
-    chips, users, shape = mesh.shape[1], len(prompts), DraftShape(length)
+    chips, users, shape = mesh.shape[1], len(prompts), DraftShape(length, width)
     ffn = TINY.intermediate_size if chips == 1 else 64 * chips
     config = replace(TINY, num_attention_heads=chips, num_key_value_heads=chips, intermediate_size=ffn)
     model, reference = build(mesh, config, users=users, capacity=CAPACITY)
@@ -160,8 +166,10 @@ def texts_by_a_draft_model(
     generator = TreeGenerator(model, shape, drafter, prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
+    # A step on the chips has as many nodes as `width` chains.
+    form = replace(shape, budget=shape.most_nodes)
     wanted = speculative_generate(
-        reference, prompts, Reference(small_reference, shape, fuzzy=fuzzy), adaptive=False, **request
+        reference, prompts, Reference(small_reference, form, fuzzy=fuzzy), adaptive=False, **request
     )
     plain = generate(reference, prompts, **request)
     decided = [prompt + text for prompt, text in zip(prompts, found.token_ids, strict=True)]
@@ -177,4 +185,41 @@ def texts_by_a_draft_model(
         "replays": generator.replays,
         "lengths": lengths,
         "cache": cache_figures(draft, cache, lengths),
+    }
+
+
+def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int, window: int) -> dict:
+    """Greedy texts of a model that drafts for itself over the first and last `window` cached tokens, those of the
+    reference's loop with the same drafts and of plain decoding, the metrics of both, traces replayed, and figures of
+    the cache against a plain pass over the text."""
+    from dataclasses import asdict
+
+    from models.llama31_8b.reference.generate import generate
+    from models.llama31_8b.reference.token_speculation.generate import speculative_generate
+    from models.llama31_8b.reference.token_speculation.model_drafter import SelfDrafter as Reference
+    from models.llama31_8b.sampling import SamplingParams
+    from models.llama31_8b.token_speculation.draft_shape import DraftShape
+    from models.llama31_8b.tt.model_drafters import SelfDrafter
+    from models.llama31_8b.tt.tree_generator import TreeGenerator
+
+    shape = DraftShape(length)
+    model, reference = build(mesh, TINY, users=len(prompts), capacity=SELF_CAPACITY)
+    generator = TreeGenerator(model, shape, SelfDrafter(model, window), prefill_chunk=32)
+    request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
+    found = generator.generate(prompts, **request)
+    drafter = Reference(reference, shape, window=window)
+    wanted = speculative_generate(reference, prompts, drafter, adaptive=False, **request)
+    plain = generate(reference, prompts, **request)
+    # The last token of a text has no keys yet.
+    decided = [prompt + text[:-1] for prompt, text in zip(prompts, found.token_ids, strict=True)]
+    cache = reference.new_cache(len(prompts), SELF_CAPACITY)
+    reference.prefill(decided, cache)
+    return {
+        "texts": (found.token_ids, wanted.token_ids, plain.token_ids),
+        "counts": [
+            {name: asdict(result.speculation)[name] for name in ("num_drafts", "num_accepted_tokens")}
+            for result in (found, wanted)
+        ],
+        "replays": generator.replays,
+        "cache": cache_figures(model, cache, [len(text) for text in decided]),
     }

@@ -36,8 +36,9 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
     of the draft model began."""
     from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.token_speculation.draft_shape import DraftShape
-    from models.llama31_8b.tt.drafters import LookUpDrafter, ModelDrafter
+    from models.llama31_8b.tt.drafters import LookUpDrafter
     from models.llama31_8b.tt.generator import Generator
+    from models.llama31_8b.tt.model_drafters import ModelDrafter
     from models.llama31_8b.tt.tree_generator import TreeGenerator
 
     def made():

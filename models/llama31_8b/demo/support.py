@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..config import LlamaConfig
+from ..tt.draft_rows import pass_nodes
 from ..tt.layer_parallel import LayerParallelPlan
-from ..tt.mesh import TILE, MeshError, MeshPlan
+from ..tt.mesh import MeshError, MeshPlan
 from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
@@ -18,7 +19,7 @@ _SAMPLING = ("top_k", "top_p", "seed")
 # Of backends on chips.
 CHIP_DRAFTING: Mapping[str, str | None] = {
     "ngram": None,
-    "self": "drafts come from the text or from a draft model on chips",
+    "self": None,
     "model": None,
 }
 _WHOLE_DISTRIBUTION = "drafts are verified against the whole distribution"
@@ -33,21 +34,29 @@ CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
 
 def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
     """Nodes of each user that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token,
-    for trees of a draft model, for more of its drafts than a step calibrates, and for lossy verification."""
+    for trees and layer groups that its drafter on chips does not have, for more rows than a pass of a draft model
+    takes, and for lossy verification."""
     if options.drafter == "none":
         return 0
     shape = options.draft_shape()
     if shape.length < 1:
         raise UserError("--draft-length 0 drafts nothing: chips decode without drafts by --draft none")
-    if options.draft_kind == "model" and options.tree is not None:
+    if options.draft_kind == "self" and (asked := options.flags("tree", "fuzzy")):
         raise UserError(
-            f"--tree {options.tree}: a draft model on chips drafts chains, of --draft-length tokens"
+            f"{asked[0]}: on chips a model drafts chains for itself, its layers one after another"
         )
-    if options.draft_kind == "model" and users * shape.most_nodes > TILE:
-        raise UserError(
-            f"{users} prompts with drafts of {shape.length} tokens by a model need {users * shape.most_nodes} rows, a "
-            f"step on chips calibrates {TILE}: a lower --draft-length, or fewer prompts"
-        )
+    if options.draft_kind == "model":
+        if shape.width > 1 and (options.fuzzy or 1) > 1:
+            raise UserError(
+                f"--fuzzy {options.fuzzy} with --tree {options.tree} would change nothing: on chips trees are drafted "
+                "by exact passes"
+            )
+        try:
+            pass_nodes(shape, users)
+        except ValueError as error:
+            raise UserError(
+                f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"
+            ) from error
     if options.verify != "exact":
         raise UserError(
             f"--verify {options.verify} does not go with --device {options.device}: chips verify exactly"

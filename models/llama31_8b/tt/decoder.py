@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 import ttnn
 
-from .attention import Attention, TokenHeads
+from .attention import Attention, DecodeAttention, TokenHeads
 from .kv_cache import KVCache
 from .linear import Row, gather, reduce
 from .mesh import MeshPlan
@@ -36,6 +37,13 @@ class DecoderLayer:
         self.plan, self.row = plan, row
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
+
+    def attending(self, attend: DecodeAttention) -> DecoderLayer:
+        """The same weights with another attention in decode steps."""
+        other = copy(self)
+        other.attention = copy(self.attention)
+        other.attention.attend = attend
+        return other
 
     def before_attention(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
         """x: bfloat16 [1, 1, users, hidden / tp] in L1, where the plan has it -> the new tokens' queries, keys and

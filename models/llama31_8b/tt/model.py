@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import torch
@@ -121,6 +122,17 @@ class TtLlama:
         )
         mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
         return DecoderLayer(self.plan, self.layout.row, norm("attention"), attention, norm("mlp"), mlp)
+
+    def attending(self, attend: DecodeAttention) -> TtLlama:
+        """The same weights and the same cache with another attention in decode steps.
+
+        Errors: ValueError for a model with layer groups, whose attention is exact.
+        """
+        if self.groups is not None:
+            raise ValueError("layers in groups have the exact attention that they were made with")
+        other = copy(self)
+        other.attend, other.layers = attend, [layer.attending(attend) for layer in self.layers]
+        return other
 
     def decode(self, inputs: StepInputs, whole: bool = True) -> ttnn.Tensor:
         """One token a user -> logits, bfloat16 [1, 1, users, vocab], on every chip. Writes the cache.

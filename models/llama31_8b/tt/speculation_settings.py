@@ -15,12 +15,13 @@ class SpeculationError(ValueError):
     """This mesh or these settings cannot speculate; the message names the values."""
 
 
-def check_chunk_size(chunk_size: int, capacity: int) -> None:
-    """Errors: SpeculationError unless `chunk_size` is a multiple of 32 positions that a cache of `capacity` holds."""
+def check_chunk_size(chunk_size: int, capacity: int, name: str = "chunk_size") -> None:
+    """Errors: SpeculationError, which calls it `name`, unless `chunk_size` is a multiple of 32 positions that a cache
+    of `capacity` holds."""
     whole = isinstance(chunk_size, int) and not isinstance(chunk_size, bool)
     if not whole or chunk_size < TILE or chunk_size % TILE or chunk_size > capacity:
         raise SpeculationError(
-            f"chunk_size must be a multiple of {TILE} up to the cache's capacity of {capacity}, got {chunk_size!r}"
+            f"{name} must be a multiple of {TILE} up to the cache's capacity of {capacity}, got {chunk_size!r}"
         )
 
 

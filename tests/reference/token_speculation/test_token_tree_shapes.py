@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama31_8b.reference.token_speculation.tree_shapes import ConfidenceTree, fixed_shape
 from models.llama31_8b.token_speculation.tree import TokenTreeError
+from models.llama31_8b.token_speculation.tree_shapes import ConfidenceTree, fixed_shape
 
 
 @settings(max_examples=200, deadline=None)

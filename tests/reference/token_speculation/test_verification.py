@@ -9,9 +9,9 @@ from scipy.stats import chisquare
 
 from models.llama31_8b.reference.token_speculation import draft_verification as verification
 from models.llama31_8b.reference.token_speculation.draft_verification import verify_exact, verify_greedy
-from models.llama31_8b.reference.token_speculation.tree_shapes import fixed_shape
 from models.llama31_8b.sampling import SamplingParams, inverse_cdf, sample_without_replacement, warp_logits
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch, merge_sequences
+from models.llama31_8b.token_speculation.tree_shapes import fixed_shape
 
 VOCAB, DRAWS, ROOT = 8, 120_000, 3
 SETTINGS = {

@@ -126,6 +126,8 @@ def plan_run(
             fast = FastPlan.of(config, mesh, users)
             held = held.padded(fast.padding_bytes(precision, config.num_hidden_layers))
         check_plan_rows(layout, users * max(nodes, 1))
+        if options.draft_kind == "self":
+            check_chunk_size(options.draft_window, capacity, "--draft-window")
         if draft is not None:
             _check_draft_context(draft, capacity)
             drafts = precision_plan(options.precision or PRECISION, draft.num_hidden_layers, None)
@@ -364,13 +366,16 @@ def _generator(
 ) -> Generator:
     """chat: the trace of decode steps serves all turns; those of drafted trees are recorded in each."""
     if options.drafter != "none":
-        from ...tt.drafters import LookUpDrafter, ModelDrafter
+        from ...tt.drafters import LookUpDrafter, TreeDrafter
+        from ...tt.model_drafters import ModelDrafter, SelfDrafter
         from ...tt.tree_generator import TreeGenerator
 
-        if drafts is None:
-            return TreeGenerator(model, options.draft_shape(), LookUpDrafter())
-        draft = drafts.on(model.mesh, plan, layers=plan.draft_layers)
-        return TreeGenerator(model, options.draft_shape(), ModelDrafter(draft))
+        drafter: TreeDrafter = LookUpDrafter()
+        if drafts is not None:
+            drafter = ModelDrafter(drafts.on(model.mesh, plan, layers=plan.draft_layers))
+        elif options.draft_kind == "self":
+            drafter = SelfDrafter(model, options.draft_window)
+        return TreeGenerator(model, options.draft_shape(), drafter)
     from ...tt.generator import Generator
 
     return Generator(model, choose=options.sample_on or "device", keep_trace=chat)

@@ -122,8 +122,10 @@ def plan_request(options: DemoOptions) -> dict:
     chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
     if attention == "exact" and "chunk_size" in options.given:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
+    window = options.draft_window if "draft_window" in options.given else CHUNK_SIZE
     # The first step is the first whose guess leaves keys out: the tail holds up to a tile more than a chunk.
-    prompt_tokens = PROMPT_TOKENS if attention == "exact" else 2 * chunk_size + TILE - 1
+    guessed = window if options.draft_kind == "self" else None if attention == "exact" else chunk_size
+    prompt_tokens = PROMPT_TOKENS if guessed is None else 2 * guessed + TILE - 1
     wanted = prompt_tokens + tokens + nodes
     if wanted > MOST_POSITIONS:
         raise UserError(
@@ -141,31 +143,33 @@ def plan_request(options: DemoOptions) -> dict:
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
         elif attention != "exact":
             check_chunk_size(chunk_size, capacity)
+        if options.draft_kind == "self":
+            check_chunk_size(window, capacity, "--draft-window")
     except (PrecisionError, MeshError, DecodePlanError, SpeculationError) as error:
         raise UserError(f"--device sim: {error}") from error
     layers = _static_layers(options, config) if attention == "static" else []
     overrides = options.precision_overrides
     return {
-        "mesh": str(mesh), "grid": grid_for(config, mesh, attention, layout), "layout": layout,
+        "mesh": str(mesh), "grid": grid_for(config, mesh, guessed is not None, layout), "layout": layout,
         "dispatch": dispatch_of(layout), "tokens": tokens, "seed": options.seed,
         "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
         "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
         "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
         "prompt_tokens": prompt_tokens, "capacity": capacity, "draft_length": options.draft_length, "nodes": nodes,
-        "tree": options.tree, "draft": options.drafter, "fuzzy": options.fuzzy,
+        "tree": options.tree, "draft": options.drafter, "fuzzy": options.fuzzy, "window": window,
     }  # fmt: skip
 
 
-def grid_for(config: LlamaConfig, mesh: MeshPlan, attention: str, layout: str = "simple") -> str:
-    """Compute cores of each chip: joining heads takes one for each query head, of a layer that a chip has to itself
-    all of them; the guess's kernels three or more, sums over a row eight; the fast plan a whole chip, which has cores
-    beside its DRAM banks."""
+def grid_for(config: LlamaConfig, mesh: MeshPlan, guesses: bool, layout: str = "simple") -> str:
+    """Compute cores of each chip; guesses: kernels of the guess run too, on three or more. Joining heads takes one for
+    each query head, of a layer that a chip has to itself all of them; sums over a row take eight; the fast plan takes a
+    whole chip, which has cores beside its DRAM banks."""
     if layout == "fast":
         return "x".join(map(str, WHOLE_GRID))
-    cores = max(config.num_attention_heads, 1 if attention == "exact" else 4)
-    if attention == "exact" and mesh.tp > 1:
+    cores = max(config.num_attention_heads, 4 if guesses else 1)
+    if not guesses and mesh.tp > 1:
         return f"4x{max(2, -(-cores // 4))}"
-    cores = max(config.num_attention_heads // mesh.tp, 1 if attention == "exact" else 4)
+    cores = max(config.num_attention_heads // mesh.tp, 4 if guesses else 1)
     return f"2x{-(-cores // 2)}"
 
 

@@ -27,10 +27,11 @@ from ...tensor_shapes import tensor_shapes
 from ...token_speculation.draft_shape import DraftShape
 from ...token_speculation.metrics import SpeculativeResult
 from ...token_speculation.tree import TokenTree, TokenTreeBatch
-from ...tt.drafters import LookUpDrafter, ModelDrafter, TreeDrafter
+from ...tt.drafters import LookUpDrafter, TreeDrafter
 from ...tt.layer_parallel import LayerParallelPlan
 from ...tt.mesh import MeshPlan
 from ...tt.model import TtLlama, read
+from ...tt.model_drafters import ModelDrafter, SelfDrafter
 from ...tt.policies import decode_attention
 from ...tt.precision import PrecisionPlan, precision_plan
 from ...tt.tree_generator import TreeGenerator
@@ -233,7 +234,9 @@ def _tree_steps(
 
     shape = DraftShape.parse(request["tree"], request["draft_length"])
     drafter: TreeDrafter = LookUpDrafter()
-    if request["draft"] != LookUpDrafter.name:
+    if request["draft"] == SelfDrafter.name:
+        drafter = SelfDrafter(model, request["window"])
+    elif request["draft"] != LookUpDrafter.name:
         # A fuzzy draft is the target itself, so that what it loses is seen alone; else the first layer drafts.
         first, layers = (config if request["fuzzy"] else config.with_layers(1)), None
         if (request["fuzzy"] or 1) > 1:

@@ -22,7 +22,6 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.token_speculation.draft_verification import DraftVerification
 from models.llama31_8b.reference.token_speculation.drafter import Draft, Drafter
-from models.llama31_8b.reference.token_speculation.tree_shapes import ConfidenceTree, fixed_shape
 from models.llama31_8b.sampling import (
     SamplingParams,
     draw_uniforms,
@@ -33,6 +32,7 @@ from models.llama31_8b.sampling import (
 from models.llama31_8b.token_speculation import fuzzy as strategies
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.token_speculation.tree_shapes import ConfidenceTree, fixed_shape
 from models.llama31_8b.token_speculation.vocabulary import check_vocabularies
 
 
@@ -255,9 +255,7 @@ class ModelDrafter(Drafter):
         nodes = len(form.tree)
         tokens, recorder, uniforms = self._open_draft(users, roots, nodes, nodes * shape.width)
         parents = form.tree.parents.tolist()
-        inner = sorted(set(parents[1:]))
-        slot_of = {node: slot for slot, node in enumerate(inner[1:])}
-        forest = TokenTree.from_parents([slot_of.get(parents[node], -1) for node in inner[1:]] or [-1])
+        slot_of = {node: slot for slot, node in enumerate(form.inner)}
         levels = [[node for node in level if node in slot_of or node == 0] for level in form.levels]
         logits = logits.unsqueeze(1)
         for depth, level in enumerate(levels[:-1]):
@@ -273,9 +271,10 @@ class ModelDrafter(Drafter):
             column = {node: i for i, node in enumerate(level)}
             for child in form.levels[depth + 1]:
                 tokens[:, child] = picked[:, column[parents[child]], int(form.rank[child])]
-            if depth + 1 < shape.length:  # the greedy path has full depth, so no inner level is empty
+            # The greedy path has full depth, so no inner level is empty.
+            if depth + 1 < shape.length and form.forest is not None:
                 following = levels[depth + 1]
-                logits = self._tree_pass(view, tokens[:, following], forest, slot_of[following[-1]] + 1)
+                logits = self._tree_pass(view, tokens[:, following], form.forest, slot_of[following[-1]] + 1)
         self._is_chain = False
         slots = [slot_of.get(node, -1) for node in range(nodes)]
         return self._close_draft(form.tree, tokens, recorder, slots, shape.length)

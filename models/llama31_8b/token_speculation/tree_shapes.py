@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 
@@ -24,6 +24,18 @@ class TreeShape:
     tree: TokenTree
     rank: torch.Tensor
     levels: tuple[range, ...]
+
+    @cached_property
+    def inner(self) -> tuple[int, ...]:
+        """Nodes with children, the root left out: what a drafter passes through its model besides the root."""
+        return tuple(sorted({*self.tree.parents.tolist()[1:]} - {0}))
+
+    @cached_property
+    def forest(self) -> TokenTree | None:
+        """The inner nodes in their order, the root's children as roots; None without any."""
+        number = {node: index for index, node in enumerate(self.inner)}
+        parents = [number.get(int(self.tree.parents[node]), -1) for node in self.inner]
+        return TokenTree.from_parents(parents) if parents else None
 
 
 def _check_shape(depth: int, branching: int, budget: int, least: int) -> None:

@@ -1,0 +1,265 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Models that guess ahead on the target's chips: a smaller one, or the target itself over part of its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import ttnn
+
+from models.llama31_8b.sampling import SamplingParams
+from models.llama31_8b.token_speculation.draft_shape import DraftShape
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.token_speculation.tree_shapes import fixed_shape
+from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MOST_GUESSED_USERS
+
+from .draft_rows import pass_nodes
+from .drafters import Drafts, TreeDrafter
+from .guess_attention import GuessAttention
+from .model import TtLlama, overwrite, read
+from .prompts import PREFILL_CHUNK, cache_prompt, kept_prefix
+from .replay import Replay, why_no_trace
+from .sampling import CANDIDATES, Chooser
+from .speculation_settings import check_chunk_size
+from .token_trees import TreeInputs
+from .whole_vocabulary import ORIGIN
+
+GREEDY = SamplingParams(0.0)
+
+
+class ModelDrafter(TreeDrafter):
+    """Drafts of a model that lies on the target's mesh: chains of the likeliest tokens, one step a token, fuzzy where
+    the model was made with a LayerParallelPlan; or trees of the `shape.width` likeliest tokens behind a node, one pass
+    a level over all nodes that have children. Trees are the reference's of as many nodes (fixed_shape).
+
+    A round begins with one exact pass over the tokens decided since the last (EasySpec's bonus calibration, section
+    3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
+    plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
+    """
+
+    name = "model"
+
+    def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True) -> None:
+        self.model, self.prefill_chunk = draft, prefill_chunk
+        self._eager = not trace or why_no_trace(draft.mesh) is not None
+        self._chooser = Chooser(draft.mesh, draft.plan, draft.config, GREEDY)
+        self._lengths = [0] * draft.users
+        self._nodes, self._width = 0, 1
+        self._exact: _ExactPass | None = None
+        self._chain: _Chain | None = None
+
+    @property
+    def lengths(self) -> list[int]:
+        """Decided tokens of each user that the draft's cache holds."""
+        return list(self._lengths)
+
+    def check(self, shape: DraftShape, target: TtLlama) -> None:
+        draft = self.model
+        if draft.config.vocab_size != target.config.vocab_size:
+            raise ValueError(
+                f"the draft model {draft.config.name} has {draft.config.vocab_size} token ids and the target "
+                f"{target.config.name} has {target.config.vocab_size}: they must share a tokenizer"
+            )
+        if (draft.users, draft.capacity) != (target.users, target.capacity):
+            raise ValueError(
+                f"the draft model has {draft.users} users of {draft.capacity} positions, the target {target.users} of "
+                f"{target.capacity}"
+            )
+        parallel = 1 if draft.groups is None else draft.groups.plan.size
+        if parallel > 1 and (shape.length < 2 or shape.width > 1):
+            raise ValueError(
+                f"{shape} comes from exact passes alone: {parallel} layers in parallel would change nothing"
+            )
+        self._nodes, self._width = pass_nodes(shape, draft.users), shape.width
+        if shape.width > min(CANDIDATES, draft.config.vocab_size):
+            raise ValueError(
+                f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates a node, {shape} has {shape.width}"
+            )
+        draft.attend.check_trees()
+
+    def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        for user, (text, same) in enumerate(zip(texts, cached, strict=True)):
+            start = kept_prefix(self.model, min(same, self._lengths[user]))
+            cache_prompt(self.model, text, user, self.prefill_chunk, start=start)
+            self._lengths[user] = len(text)
+        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, self._eager)
+        self._chain = _Chain(self.model, self._chooser, self._eager) if self._width == 1 else None
+
+    def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
+        if self._exact is None:
+            raise RuntimeError("drafts need texts: call start first")
+        found = self._calibrate(self._exact, undrafted)
+        roots = {user: tokens[-1] for user, tokens in undrafted.items()}
+        if self._chain is None:
+            return self._trees(self._exact, roots, found, shape)
+        first = {user: ranked[0] for user, ranked in found.items()}
+        chains = self._chain.follow(first, self._lengths, shape.length - 1)
+        return {user: _chain_of([root, first[user], *chains[user]]) for user, root in roots.items()}
+
+    def release(self) -> None:
+        for step in (self._exact, self._chain):
+            if step is not None:
+                step.replay.release()
+
+    def _calibrate(self, exact: _ExactPass, undrafted: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+        """Exact passes over what was decided, one unless a round was skipped -> the likeliest next tokens by user."""
+        found: dict[int, list[int]] = {}
+        left = {user: list(tokens) for user, tokens in undrafted.items()}
+        while left:
+            part = {user: tokens[: self._nodes] for user, tokens in left.items()}
+            ranked = exact.follow({user: _chain_of(tokens) for user, tokens in part.items()}, self._lengths)
+            for user, tokens in part.items():
+                self._lengths[user] += len(tokens)
+                found[user] = ranked[user][len(tokens) - 1]
+            left = {user: tokens[self._nodes :] for user, tokens in left.items() if tokens[self._nodes :]}
+        return found
+
+    def _trees(
+        self,
+        exact: _ExactPass,
+        roots: Mapping[int, int],
+        behind_root: Mapping[int, list[int]],
+        shape: DraftShape,
+    ) -> Drafts:
+        """Level by level: of each pass over the inner nodes so far, those of the last level rank the next one's tokens;
+        nodes that have no token yet go along, seen by none that has."""
+        form = fixed_shape(shape.length, shape.width, shape.budget)
+        parents, column = form.tree.parents.tolist(), {node: slot for slot, node in enumerate(form.inner)}
+        tokens = {user: [root] + [0] * (len(form.tree) - 1) for user, root in roots.items()}
+        ranked = {user: {0: behind_root[user]} for user in roots}
+        for level in form.levels[1:]:
+            for user, given in tokens.items():
+                for node in level:
+                    given[node] = ranked[user][parents[node]][int(form.rank[node])]
+            if form.forest is None or not any(node in column for node in level):
+                continue
+            inner = {
+                user: (form.forest, [given[node] for node in form.inner]) for user, given in tokens.items()
+            }
+            for user, rows in exact.follow(inner, self._lengths).items():
+                ranked[user] |= {node: rows[column[node]] for node in level if node in column}
+        return {user: (form.tree, given) for user, given in tokens.items()}
+
+
+class SelfDrafter(TreeDrafter):
+    """The target drafts chains for itself, by attention to the first and last `window` cached tokens (the guess of
+    attention-level speculation, whose last tile may add up to 31 tokens to the tail).
+
+    No second model and no second cache: what a draft writes behind the decided tokens is overwritten by the target's
+    step over the tree. window: a multiple of 32 up to the cache's capacity. Errors: ValueError for another, for layer
+    groups, and for more than 8 users.
+    """
+
+    name = "self"
+
+    def __init__(self, target: TtLlama, window: int, *, trace: bool = True) -> None:
+        check_chunk_size(window, target.capacity, "window")
+        if target.users > MOST_GUESSED_USERS:
+            raise ValueError(f"1 to {MOST_GUESSED_USERS} users draft for themselves, got {target.users}")
+        self.target = target
+        self.model = target.attending(GuessAttention(target.config, window, target.attend))
+        self._chooser = Chooser(target.mesh, target.plan, target.config, GREEDY)
+        self._eager = not trace or why_no_trace(target.mesh) is not None
+        self._lengths = [0] * target.users
+        self._chain: _Chain | None = None
+
+    def check(self, shape: DraftShape, target: TtLlama) -> None:
+        if target is not self.target:
+            raise ValueError("a model drafts for itself, not for another")
+        if shape.width > 1 or shape.grown:
+            raise ValueError(f"a model that drafts for itself drafts chains, not {shape}")
+
+    def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        self._lengths = [len(text) for text in texts]
+        self._chain = _Chain(self.model, self._chooser, self._eager)
+
+    def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
+        if self._chain is None:
+            raise RuntimeError("drafts need texts: call start first")
+        roots = {user: tokens[-1] for user, tokens in undrafted.items()}
+        for user, tokens in undrafted.items():
+            self._lengths[user] += len(tokens)
+        before = [length - 1 for length in self._lengths]  # the root is not cached yet
+        chains = self._chain.follow(roots, before, shape.length)
+        return {user: _chain_of([root, *chains[user]]) for user, root in roots.items()}
+
+    def release(self) -> None:
+        if self._chain is not None:
+            self._chain.replay.release()
+
+
+def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
+    return TokenTree.chain(len(tokens)), list(tokens)
+
+
+class _Chain:
+    """Decode steps of the likeliest tokens, each leaving its inputs ready for the next; `replay` runs one and gives
+    uint32 [1, users]."""
+
+    def __init__(self, model: TtLlama, chooser: Chooser, eager: bool) -> None:
+        self.model, self._chooser = model, chooser
+        self._inputs = model.step_inputs([0] * model.users, [-1] * model.users)
+        self.replay = Replay(model.mesh, self._step, eager)
+
+    def follow(self, tokens: Mapping[int, int], lengths: Sequence[int], steps: int) -> dict[int, list[int]]:
+        """Of the users in `tokens` what `steps` steps choose, the first of them reading these tokens behind `lengths`
+        cached ones of all users; other users are skipped."""
+        users = range(self.model.users)
+        hosts = self.model.step_inputs(
+            [tokens.get(user, 0) for user in users],
+            [lengths[user] if user in tokens else -1 for user in users],
+            on_device=False,
+        )
+        overwrite(self._inputs, hosts)
+        chosen = [read(self.replay())[0].tolist() for _ in range(steps)]
+        return {user: [int(row[user]) for row in chosen] for user in tokens}
+
+    def _step(self) -> ttnn.Tensor:
+        logits = self.model.decode(self._inputs, whole=False)
+        ttnn.plus_one(self._inputs.positions, skip_negative_entries=True)
+        ttnn.plus_one(self._inputs.angles)
+        return self._chooser(logits, None, self._inputs.tokens)
+
+
+class _ExactPass:
+    """An exact pass over forests of up to `nodes` nodes of each user; `replay` runs it and gives the likeliest token
+    behind each node, uint32 [1, users * nodes], or for a `width` above 1 float32 [1, 1, users * nodes, 32], ORIGIN less
+    the ids, likeliest first."""
+
+    def __init__(self, model: TtLlama, nodes: int, chooser: Chooser, width: int, eager: bool) -> None:
+        self.model, self.nodes, self.width, self._chooser = model, nodes, width, chooser
+        self._inputs = self._made({}, [], on_device=True)
+        self.replay = Replay(model.mesh, self._step, eager)
+
+    def follow(
+        self, forests: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]
+    ) -> dict[int, list[list[int]]]:
+        """Of the users in `forests` the `width` likeliest tokens behind each node, likeliest first. lengths: cached
+        tokens of all users; other users are skipped."""
+        overwrite(self._inputs, self._made(forests, lengths, on_device=False))
+        told = read(self.replay())
+        if self.width > 1:
+            told = ORIGIN - told[..., : self.width]
+        rows = told.reshape(self.model.users, self.nodes, self.width).long().tolist()
+        return {user: rows[user][: len(tree)] for user, (tree, _) in forests.items()}
+
+    def _step(self) -> ttnn.Tensor:
+        logits = self.model.decode_tree(self._inputs, whole=False)
+        return self._chooser(logits) if self.width == 1 else self._chooser.candidates(logits)[1]
+
+    def _made(
+        self,
+        forests: Mapping[int, tuple[TokenTree, Sequence[int]]],
+        lengths: Sequence[int],
+        on_device: bool,
+    ) -> TreeInputs:
+        users = range(self.model.users)
+        rows = torch.zeros(len(users), self.nodes, dtype=torch.int64)
+        trees = [TokenTree.chain(1)] * len(users)
+        for user, (tree, given) in forests.items():
+            trees[user], rows[user, : len(tree)] = tree, torch.tensor(list(given))
+        batch = TokenTreeBatch.stack(trees, self.nodes)
+        prefixes = [lengths[user] if user in forests else -1 for user in users]
+        return self.model.tree_inputs(rows, prefixes, batch.enter, batch.leave, on_device)
