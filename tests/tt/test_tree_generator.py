@@ -79,6 +79,27 @@ def test_a_draft_model_on_the_chip_drafts_chains(sim_device, dispatch):
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
 @DISPATCH
+def test_rounds_of_chains_stay_on_the_chip(sim_device, dispatch):
+    """Two users, who end apart: the texts are the plain ones, the drafts' cache is calibrated. All chains are whole, so
+    that drafts behind the end of a text count too."""
+    prompts = [prompt(12, 2), prompt(20, 50)]
+    told = sim_device("2x1", dispatch=dispatch).run(
+        texts_by_a_draft_model, prompts, 6, 2, on_host=False, timeout=LIMIT_S
+    )
+    logger.info("{}", told)
+    found, wanted, plain = told["texts"]
+    assert found == wanted == plain
+    here, there = told["counts"]
+    assert here["num_drafts"] >= there["num_drafts"]
+    assert here["num_accepted_tokens"] >= there["num_accepted_tokens"] > 0
+    assert told["replays"] == (3 if dispatch == "fast" else 0)
+    for row in told["cache"]:
+        assert row["pcc"] >= LEAST_PCC
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+@DISPATCH
 def test_a_draft_model_on_the_chip_drafts_trees(sim_device, dispatch):
     """Two candidates a node: a chain of first candidates has one token less accepted in a round more."""
     told = sim_device("2x1", dispatch=dispatch).run(

@@ -122,12 +122,14 @@ def texts_by_a_draft_model(
     length: int,
     fuzzy: list[list[int]] | None = None,
     width: int = 1,
+    on_host: bool = True,
 ) -> dict:
     """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, or trees of `width`
     candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics of both,
     traces replayed, and figures of the draft's cache against a plain pass over what was decided.
 
     fuzzy: groups of layers of the draft, which is then both layers: what it drafts wrong comes of the groups alone.
+    on_host: as of ModelDrafter.
     """
     from dataclasses import asdict, replace
 
@@ -162,7 +164,7 @@ def texts_by_a_draft_model(
         WeightStore(mesh, plan), users=users, capacity=CAPACITY, fuzzy=layers,
     )  # fmt: skip
     small_reference = ReferenceLlama.from_state_dict(small, state)
-    drafter = ModelDrafter(draft, prefill_chunk=32)
+    drafter = ModelDrafter(draft, prefill_chunk=32, on_host=on_host)
     generator = TreeGenerator(model, shape, drafter, prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)

@@ -6,19 +6,54 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.ngram import NGramTrees
 from models.llama31_8b.token_speculation.tree import TokenTree
 
 from .model import TtLlama
+from .replay import Replay
+from .tree_step import ROOT, TreeStep
+
+if TYPE_CHECKING:
+    import torch
+
+    from tt_kernels.speculative_sampling.op import Verified
 
 # By user: a tree whose node 0 is the last decided token, and its nodes' tokens.
 Drafts = dict[int, tuple[TokenTree, list[int]]]
 
 
+class Rounds(ABC):
+    """Rounds of draft, verification and commit, whoever drafts. The loop calls load and then the object itself in every
+    round, and release at the end."""
+
+    @abstractmethod
+    def load(
+        self, undrafted: Mapping[int, list[int]], lengths: Sequence[int],
+        generators: Sequence[torch.Generator], worth: int,
+    ) -> dict[int, TokenTree]:  # fmt: skip
+        """undrafted: by user who goes on, as of TreeDrafter.draft; emptied when the drafter has seen them. lengths:
+        cached tokens of all users in the target. generators: of all users. worth: drafted tokens that a text could
+        still take. Returns the shapes of what is drafted."""
+
+    @abstractmethod
+    def __call__(self) -> Verified:
+        """One round of the users that were loaded."""
+
+    @property
+    @abstractmethod
+    def replay(self) -> Replay[Verified]:
+        """The step that ends a round."""
+
+    @abstractmethod
+    def drafts(self) -> Drafts:
+        """What was drafted in the last round; reads the device where drafts stay there."""
+
+
 class TreeDrafter(ABC):
-    """Guesses continuations. The loop calls check, then start for new texts, then draft in every round, and release."""
+    """Guesses continuations. The loop calls check, then start for new texts, then what `rounds` gives, and release."""
 
     name: str
 
@@ -35,8 +70,41 @@ class TreeDrafter(ABC):
         """undrafted: by user the tokens decided since its last draft (or since the prompt), at least one. Drafts are a
         function of the texts alone: point masses to a verifier."""
 
+    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+        """After start: the rounds of a text, in which `step` verifies. Here `draft` is called in each."""
+        return HostRounds(self, step, shape, eager)
+
     def release(self) -> None:
         """After a text: give traces back."""
+
+
+class HostRounds(Rounds):
+    """Drafts that the host has, which it writes to the device in every round. None where one token is left."""
+
+    def __init__(self, drafter: TreeDrafter, step: TreeStep, shape: DraftShape, eager: bool) -> None:
+        self.drafter, self.step, self.shape = drafter, step, shape
+        self._replay: Replay[Verified] = Replay(step.model.mesh, step, eager)
+        self._drafts: Drafts = {}
+
+    @property
+    def replay(self) -> Replay[Verified]:
+        return self._replay
+
+    def load(self, undrafted, lengths, generators, worth):
+        if worth < 1:
+            self._drafts = {user: (ROOT, [tokens[-1]]) for user, tokens in undrafted.items()}
+        else:
+            self._drafts = self.drafter.draft(undrafted, self.shape.within(worth, self.step.nodes))
+            for tokens in undrafted.values():
+                tokens.clear()
+        self.step.load(self._drafts, lengths, generators)
+        return {user: tree for user, (tree, _) in self._drafts.items()}
+
+    def __call__(self) -> Verified:
+        return self._replay()
+
+    def drafts(self) -> Drafts:
+        return self._drafts
 
 
 class LookUpDrafter(TreeDrafter):

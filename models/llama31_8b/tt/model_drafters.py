@@ -15,8 +15,9 @@ from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.token_speculation.tree_shapes import fixed_shape
 from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MOST_GUESSED_USERS
 
+from .chain_rounds import ChainRounds, ChainSteps
 from .draft_rows import pass_nodes
-from .drafters import Drafts, TreeDrafter
+from .drafters import Drafts, Rounds, TreeDrafter
 from .guess_attention import GuessAttention
 from .model import TtLlama, overwrite, read
 from .prompts import PREFILL_CHUNK, cache_prompt, kept_prefix
@@ -24,6 +25,7 @@ from .replay import Replay, why_no_trace
 from .sampling import CANDIDATES, Chooser
 from .speculation_settings import check_chunk_size
 from .token_trees import TreeInputs
+from .tree_step import TreeStep
 from .whole_vocabulary import ORIGIN
 
 GREEDY = SamplingParams(0.0)
@@ -37,23 +39,35 @@ class ModelDrafter(TreeDrafter):
     A round begins with one exact pass over the tokens decided since the last (EasySpec's bonus calibration, section
     3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
     plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
+
+    Rounds of chains stay on the chips (ChainRounds), all of the same length; on_host: chains go over the host too, as
+    trees do, and are shorter where a greedy text is about to end.
     """
 
     name = "model"
 
-    def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True) -> None:
-        self.model, self.prefill_chunk = draft, prefill_chunk
+    def __init__(
+        self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True, on_host: bool = False
+    ) -> None:  # fmt: skip
+        self.model, self.prefill_chunk, self._on_host = draft, prefill_chunk, on_host
         self._eager = not trace or why_no_trace(draft.mesh) is not None
         self._chooser = Chooser(draft.mesh, draft.plan, draft.config, GREEDY)
         self._lengths = [0] * draft.users
         self._nodes, self._width = 0, 1
         self._exact: _ExactPass | None = None
-        self._chain: _Chain | None = None
+        self._chain: ChainSteps | None = None
 
     @property
     def lengths(self) -> list[int]:
         """Decided tokens of each user that the draft's cache holds."""
         return list(self._lengths)
+
+    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+        if self._on_host or shape.width > 1:
+            self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, self._eager)
+            self._chain = ChainSteps(self.model, self._chooser, self._eager) if self._width == 1 else None
+            return super().rounds(step, shape, eager)
+        return ChainRounds(self.model, self._chooser, step, self._lengths, eager)
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         draft = self.model
@@ -84,12 +98,10 @@ class ModelDrafter(TreeDrafter):
             start = kept_prefix(self.model, min(same, self._lengths[user]))
             cache_prompt(self.model, text, user, self.prefill_chunk, start=start)
             self._lengths[user] = len(text)
-        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, self._eager)
-        self._chain = _Chain(self.model, self._chooser, self._eager) if self._width == 1 else None
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._exact is None:
-            raise RuntimeError("drafts need texts: call start first")
+            raise RuntimeError("drafts need texts and their rounds: call start and rounds first")
         found = self._calibrate(self._exact, undrafted)
         roots = {user: tokens[-1] for user, tokens in undrafted.items()}
         if self._chain is None:
@@ -163,7 +175,7 @@ class SelfDrafter(TreeDrafter):
         self._chooser = Chooser(target.mesh, target.plan, target.config, GREEDY)
         self._eager = not trace or why_no_trace(target.mesh) is not None
         self._lengths = [0] * target.users
-        self._chain: _Chain | None = None
+        self._chain: ChainSteps | None = None
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         if target is not self.target:
@@ -173,7 +185,7 @@ class SelfDrafter(TreeDrafter):
 
     def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         self._lengths = [len(text) for text in texts]
-        self._chain = _Chain(self.model, self._chooser, self._eager)
+        self._chain = ChainSteps(self.model, self._chooser, self._eager)
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._chain is None:
@@ -192,35 +204,6 @@ class SelfDrafter(TreeDrafter):
 
 def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
     return TokenTree.chain(len(tokens)), list(tokens)
-
-
-class _Chain:
-    """Decode steps of the likeliest tokens, each leaving its inputs ready for the next; `replay` runs one and gives
-    uint32 [1, users]."""
-
-    def __init__(self, model: TtLlama, chooser: Chooser, eager: bool) -> None:
-        self.model, self._chooser = model, chooser
-        self._inputs = model.step_inputs([0] * model.users, [-1] * model.users)
-        self.replay = Replay(model.mesh, self._step, eager)
-
-    def follow(self, tokens: Mapping[int, int], lengths: Sequence[int], steps: int) -> dict[int, list[int]]:
-        """Of the users in `tokens` what `steps` steps choose, the first of them reading these tokens behind `lengths`
-        cached ones of all users; other users are skipped."""
-        users = range(self.model.users)
-        hosts = self.model.step_inputs(
-            [tokens.get(user, 0) for user in users],
-            [lengths[user] if user in tokens else -1 for user in users],
-            on_device=False,
-        )
-        overwrite(self._inputs, hosts)
-        chosen = [read(self.replay())[0].tolist() for _ in range(steps)]
-        return {user: [int(row[user]) for row in chosen] for user in tokens}
-
-    def _step(self) -> ttnn.Tensor:
-        logits = self.model.decode(self._inputs, whole=False)
-        ttnn.plus_one(self._inputs.positions, skip_negative_entries=True)
-        ttnn.plus_one(self._inputs.angles)
-        return self._chooser(logits, None, self._inputs.tokens)
 
 
 class _ExactPass:

@@ -23,8 +23,7 @@ from .drafters import Drafts, LookUpDrafter, TreeDrafter
 from .generator import Generator, _TokenSource
 from .model import TtLlama
 from .prompts import PREFILL_CHUNK
-from .replay import Replay
-from .tree_step import ROOT, TreeStep
+from .tree_step import TreeStep
 
 OnStep = Callable[[TreeStep, Drafts, Verified], None]
 
@@ -106,23 +105,24 @@ class TreeGenerator(Generator):
 
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
         """Rounds of draft, tree step, and commit, until every stream has ended."""
-        model, self.replays = self.model, 0
-        step = TreeStep(model, self.spare, source.sampling)
-        replay = Replay(model.mesh, step, eager=self.why_eager is not None)
+        self.replays = 0
+        step = TreeStep(self.model, self.spare, source.sampling)
+        rounds = self.drafter.rounds(step, self.shape, eager=self.why_eager is not None)
         undrafted = [list(stream.token_ids) for stream in streams]  # tokens the drafter has not seen
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
                 began = time.perf_counter()
-                drafts = self._draft(unfinished, undrafted, source.sampling)
+                worth = self._worth(unfinished, source.sampling)
+                new = {stream.user: undrafted[stream.user] for stream in unfinished}
+                trees = rounds.load(new, lengths, source.generators, worth)
                 drafted = time.perf_counter()
-                step.load(drafts, lengths, source.generators)
-                verified = replay()
+                verified = rounds()
                 outcomes = verified.check()
                 if self.on_step is not None:
-                    self.on_step(step, drafts, verified)
+                    self.on_step(step, rounds.drafts(), verified)
                 given = 0
                 for stream in unfinished:
-                    outcome, (tree, _) = outcomes[stream.user], drafts[stream.user]
+                    outcome, tree = outcomes[stream.user], trees[stream.user]
                     used = stream.push_all(outcome.tokens)
                     lengths[stream.user] += len(used)
                     undrafted[stream.user] += used
@@ -130,30 +130,18 @@ class TreeGenerator(Generator):
                     self._metrics.num_output_tokens += len(used)
                     if len(tree) > 1:
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
-                self._ran(replay, 0, 0, given)
+                self._ran(rounds.replay, 0, 0, given)
                 self._metrics.num_target_steps += len(unfinished)
                 self._metrics.draft_seconds += drafted - began
                 self._metrics.target_seconds += time.perf_counter() - drafted
         finally:
-            replay.release()
+            rounds.replay.release()
             self.drafter.release()
 
-    def _draft(
-        self, unfinished: list[UserStream], undrafted: list[list[int]], sampling: SamplingParams
-    ) -> Drafts:
-        """A tree and its tokens for each unfinished user, shorter where greedy texts are about to end: drawn ones must
-        not depend on their neighbours. Empties `undrafted`, which the drafter has then seen."""
-        length = self.shape.length
-        if sampling.greedy:
-            # Every step yields one token more than it accepts, so drafting the last token is never worth it.
-            left = max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in unfinished)
-            length = min(length, left - 1)
-        users = [stream.user for stream in unfinished]
-        if length < 1:
-            return {user: (ROOT, [undrafted[user][-1]]) for user in users}
-        drafts = self.drafter.draft(
-            {user: undrafted[user] for user in users}, self.shape.within(length, self.spare)
-        )
-        for user in users:
-            undrafted[user].clear()
-        return drafts
+    def _worth(self, unfinished: list[UserStream], sampling: SamplingParams) -> int:
+        """Tokens to draft, fewer where greedy texts are about to end: drawn ones must not depend on neighbours."""
+        if not sampling.greedy:
+            return self.shape.length
+        # Every step yields one token more than it accepts, so drafting the last token is never worth it.
+        left = max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in unfinished)
+        return min(self.shape.length, left - 1)

@@ -26,7 +26,8 @@ class TreeStep:
     each user's accepted path and the token behind it.
 
     sampling: greedy verification compares arg-maxima, at a temperature drafts are point masses verified exactly.
-    logits: of all nodes in the last step, bfloat16 [1, 1, users * nodes, vocab] on every chip.
+    inputs, tokens: what the model and verification read. logits: of all nodes in the last step, bfloat16 [1, 1, users *
+    nodes, vocab] on every chip.
     """
 
     def __init__(self, model: TtLlama, nodes: int, sampling: SamplingParams) -> None:
@@ -34,9 +35,9 @@ class TreeStep:
         nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
         blank = torch.zeros(model.users, nodes, dtype=torch.int64)
         skipped = [-1] * model.users
-        self._inputs = model.tree_inputs(blank, skipped, nobody.enter, nobody.leave)
+        self.inputs = model.tree_inputs(blank, skipped, nobody.enter, nobody.leave)
         self._parents = model.put_integers(nobody.parents, "int32")
-        self._tokens = model.put_integers(blank, "uint32")
+        self.tokens = model.put_integers(blank, "uint32")
         self.logits: ttnn.Tensor | None = None
         self._words = None if sampling.greedy else self._put_words(blank, on_device=True)
 
@@ -46,43 +47,53 @@ class TreeStep:
         lengths: Sequence[int],
         generators: Sequence[torch.Generator],
     ) -> None:
+        """`load_trees`, and `draw` for their nodes."""
+        self.load_trees(drafts, lengths)
+        self.draw({user: len(tree) for user, (tree, _) in drafts.items()}, generators)
+
+    def load_trees(
+        self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]
+    ) -> None:
         """Write the trees and tokens of some users to the device; the others are skipped. lengths: cached tokens of all
-        users. generators: of all users; each draws for its own nodes only, and none where sampling is greedy.
+        users.
 
         Raises ValueError (tree_inputs) when a tree does not fit."""
         model, users = self.model, self.model.users
         trees = [drafts[user][0] if user in drafts else ROOT for user in range(users)]
         batch = TokenTreeBatch.stack(trees, self.nodes)
         tokens = torch.zeros(users, self.nodes, dtype=torch.int64)
-        uniforms = torch.zeros(users, self.nodes, dtype=torch.float64)
         for user, (tree, drafted) in drafts.items():
             tokens[user, : len(tree)] = torch.tensor(list(drafted))
-            if self._words is not None:
-                uniforms[user, : len(tree)] = draw_uniforms([generators[user]], len(tree))[0]
         prefixes = [lengths[user] if user in drafts else -1 for user in range(users)]
-        overwrite(
-            self._inputs, model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False)
-        )
+        overwrite(self.inputs, model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False))
         rows = (batch.parents, "int32"), (tokens, "uint32")
-        overwrite((self._parents, self._tokens), (model.put_integers(*row, on_device=False) for row in rows))
-        if self._words is not None:
-            overwrite([self._words], [self._put_words(uniform_words(uniforms), on_device=False)])
+        overwrite((self._parents, self.tokens), (model.put_integers(*row, on_device=False) for row in rows))
+
+    def draw(self, nodes: Mapping[int, int], generators: Sequence[torch.Generator]) -> None:
+        """The numbers that decide so many nodes of some users, written to the device; none where sampling is greedy.
+        generators: of all users; each draws for its own nodes only."""
+        if self._words is None:
+            return
+        uniforms = torch.zeros(self.model.users, self.nodes, dtype=torch.float64)
+        for user, count in nodes.items():
+            uniforms[user, :count] = draw_uniforms([generators[user]], count)[0]
+        overwrite([self._words], [self._put_words(uniform_words(uniforms), on_device=False)])
 
     def __call__(self) -> Verified:
         """Nothing is read and no address moves: it can be captured."""
         model, nodes = self.model, self.nodes
-        self.logits = logits = model.decode_tree(self._inputs)
+        self.logits = logits = model.decode_tree(self.inputs)
         shape = (model.users, nodes)
         if self.sampling.greedy:
             choices = ttnn.reshape(greedy(logits), shape)
-            verified = greedy_verification(self._tokens, self._parents, choices, model.config.vocab_size)
+            verified = greedy_verification(self.tokens, self._parents, choices, model.config.vocab_size)
         else:
             by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
             verified = speculative_sampling(
-                self._tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])), None, self._words,
+                self.tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])), None, self._words,
                 temperature=self.sampling.temperature,
             )  # fmt: skip
-        model.cache.commit(self._inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
+        model.cache.commit(self.inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
         return verified
 
     def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:

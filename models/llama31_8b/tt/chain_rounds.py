@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of a draft model's likeliest tokens: its steps one by one, or whole rounds of draft, verification and commit
+that stay on the chips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import ttnn
+
+from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
+from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_outcome
+from tt_kernels.speculative_sampling.op import Verified
+
+from .drafters import Drafts, Rounds
+from .model import TtLlama, overwrite, read
+from .replay import Replay
+from .sampling import Chooser
+from .tree_step import TreeStep
+
+
+class ChainSteps:
+    """Decode steps of the likeliest tokens, each leaving its inputs ready for the next; `replay` runs one and gives
+    uint32 [1, users]. inputs: what a step reads."""
+
+    def __init__(self, model: TtLlama, chooser: Chooser, eager: bool) -> None:
+        self.model, self._chooser = model, chooser
+        self.inputs = model.step_inputs([0] * model.users, [-1] * model.users)
+        self.replay = Replay(model.mesh, self.step, eager)
+
+    def follow(self, tokens: Mapping[int, int], lengths: Sequence[int], steps: int) -> dict[int, list[int]]:
+        """Of the users in `tokens` what `steps` steps choose, the first of them reading these tokens behind `lengths`
+        cached ones of all users; other users are skipped."""
+        users = range(self.model.users)
+        hosts = self.model.step_inputs(
+            [tokens.get(user, 0) for user in users],
+            [lengths[user] if user in tokens else -1 for user in users],
+            on_device=False,
+        )
+        overwrite(self.inputs, hosts)
+        chosen = [read(self.replay())[0].tolist() for _ in range(steps)]
+        return {user: [int(row[user]) for row in chosen] for user in tokens}
+
+    def step(self) -> ttnn.Tensor:
+        logits = self.model.decode(self.inputs, whole=False)
+        ttnn.plus_one(self.inputs.positions, skip_negative_entries=True)
+        ttnn.plus_one(self.inputs.angles)
+        return self._chooser(logits, None, self.inputs.tokens)
+
+
+class ChainRounds(Rounds):
+    """Rounds of one launch, a trace from the second on: the exact pass of the draft over what was decided (EasySpec's
+    bonus calibration), its steps, the target's step over the chain, and what follows from its outcome for the next
+    round. The host reads accepted tokens, and writes only when a text ends and, where tokens are drawn, their numbers.
+
+    Every chain has `step.nodes` nodes, the root included, at least 2. lengths: decided tokens of each user in the
+    draft's cache; kept up to date.
+    """
+
+    def __init__(
+        self, draft: TtLlama, chooser: Chooser, step: TreeStep, lengths: list[int], eager: bool
+    ) -> None:  # fmt: skip
+        self.draft, self.step, self._chooser, self._lengths = draft, step, chooser, lengths
+        self._steps = ChainSteps(draft, chooser, eager)
+        self._pass = draft.tree_inputs(*self._chains([0] * draft.users))
+        self._last = draft.put_integers(torch.zeros(draft.users), "int32")
+        self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, self._last)
+        self._chain = Chain(step.inputs.tokens, step.inputs.prefix, step.inputs.angles, step.tokens)
+        self._active: set[int] = set()
+        self._given: dict[int, int] = {}  # tokens that each user was decided since the draft's last pass
+        self._replay = Replay(draft.mesh, self._round, eager)
+
+    @property
+    def replay(self) -> Replay[Verified]:
+        return self._replay
+
+    def load(self, undrafted, lengths, generators, worth):
+        """As of Rounds; chains are whole whatever they are worth."""
+        users, nodes = range(self.draft.users), self.step.nodes
+        if not self._active:
+            chain = TokenTree.chain(nodes), [0] * nodes
+            self.step.load_trees(dict.fromkeys(users, chain), [0] * len(users))
+            self._begin(undrafted)
+        elif self._active != set(undrafted):
+            before = [self._lengths[user] if user in undrafted else -1 for user in users]
+            host = self.draft.put_integers(torch.tensor(before), "int32", on_device=False)
+            overwrite([self._pass.prefix], [host])
+        self._active = set(undrafted)
+        self._given = {user: len(tokens) for user, tokens in undrafted.items()}
+        for tokens in undrafted.values():
+            tokens.clear()
+        self.step.draw(dict.fromkeys(self._given, nodes), generators)
+        return dict.fromkeys(self._given, TokenTree.chain(nodes))
+
+    def __call__(self) -> Verified:
+        verified = self._replay()
+        for user, count in self._given.items():
+            self._lengths[user] += count
+        return verified
+
+    def drafts(self) -> Drafts:
+        rows, chain = read(self.step.tokens).tolist(), TokenTree.chain(self.step.nodes)
+        return {user: (chain, [int(token) for token in rows[user]]) for user in self._given}
+
+    def _begin(self, undrafted: Mapping[int, Sequence[int]]) -> None:
+        """The first round's tokens: what follows comes of the outcomes."""
+        users, nodes = range(self.draft.users), self.step.nodes
+        if too_many := [len(tokens) for tokens in undrafted.values() if len(tokens) > nodes]:
+            raise ValueError(f"an exact pass takes up to {nodes} decided tokens of a user, got {too_many[0]}")
+        before = [self._lengths[user] if user in undrafted else -1 for user in users]
+        rows = torch.zeros(len(users), nodes, dtype=torch.int64)
+        for user, tokens in undrafted.items():
+            rows[user, : len(tokens)] = torch.tensor(list(tokens))
+        overwrite(self._pass, self.draft.tree_inputs(*self._chains(before, rows), on_device=False))
+        last = torch.tensor([max(len(undrafted.get(user, ())) - 1, 0) for user in users])
+        overwrite([self._last], [self.draft.put_integers(last, "int32", on_device=False)])
+
+    def _chains(self, cached: Sequence[int], tokens: torch.Tensor | None = None) -> tuple:
+        """Arguments of `tree_inputs`: a whole chain a user, whatever of it is decided; none sees what comes behind."""
+        chain = TokenTree.chain(self.step.nodes)
+        batch = TokenTreeBatch.stack([chain] * self.draft.users)
+        tokens = torch.zeros(batch.enter.shape, dtype=torch.int64) if tokens is None else tokens
+        return tokens, cached, batch.enter, batch.leave
+
+    def _round(self) -> Verified:
+        inputs = self._steps.inputs
+        choices = self._chooser(self.draft.decode_tree(self._pass, whole=False))
+        begin_chain(self._decided, choices, DraftStep(*inputs), self._chain)
+        for node in range(2, self.step.nodes):
+            append_token(self._steps.step(), node, self._chain)
+        verified = self.step()
+        take_outcome(verified.outcome, self._decided)
+        return verified

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of 32-bit words in device memory, each held in L1 while the kernel works on it.
+
+#pragma once
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+
+namespace draft_round {
+
+using Words = volatile tt_l1_ptr int32_t*;
+
+// `pages` pages of `page_bytes` each, at `scratch` one behind the other; returns what lies behind them.
+template <typename Accessor>
+inline uint32_t read_pages(const Accessor& tensor, uint32_t pages, uint32_t page_bytes, uint32_t scratch) {
+    for (uint32_t page = 0; page < pages; ++page) {
+        noc_async_read(tensor.get_noc_addr(page), scratch + page * page_bytes, page_bytes);
+    }
+    return scratch + pages * page_bytes;
+}
+
+template <typename Accessor>
+inline void write_pages(const Accessor& tensor, uint32_t pages, uint32_t page_bytes, uint32_t scratch) {
+    for (uint32_t page = 0; page < pages; ++page) {
+        noc_async_write(scratch + page * page_bytes, tensor.get_noc_addr(page), page_bytes);
+    }
+}
+
+inline Words words(uint32_t address) { return reinterpret_cast<Words>(address); }
+
+}  // namespace draft_round

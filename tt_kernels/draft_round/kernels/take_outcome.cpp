@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What verification decided becomes the tokens that the draft's next exact pass reads, behind those it has cached.
+
+#include <cstdint>
+
+#include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/draft_round/kernels/pages.hpp"
+
+using draft_round::read_pages;
+using draft_round::words;
+using draft_round::write_pages;
+
+void kernel_main() {
+    constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
+    constexpr uint32_t users = get_named_compile_time_arg_val("users");
+    constexpr uint32_t nodes = get_named_compile_time_arg_val("nodes");
+    constexpr uint32_t user_bytes = get_named_compile_time_arg_val("user_bytes");
+    constexpr uint32_t node_bytes = get_named_compile_time_arg_val("node_bytes");
+    constexpr uint32_t outcome_bytes = get_named_compile_time_arg_val("outcome_bytes");
+    // Words of an outcome: the number of new tokens, and the first of them.
+    constexpr uint32_t count_word = get_named_compile_time_arg_val("count_word");
+    constexpr uint32_t tokens_word = get_named_compile_time_arg_val("tokens_word");
+    const auto outcome = TensorAccessor(ACCESSOR_ARGS(outcome), COMMON_ARG(outcome), outcome_bytes);
+    const auto decided = TensorAccessor(ACCESSOR_ARGS(per_node), COMMON_ARG(decided), node_bytes);
+    const auto angles = TensorAccessor(ACCESSOR_ARGS(per_node), COMMON_ARG(angles), node_bytes);
+    const auto cached = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(cached), user_bytes);
+    const auto last = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(last), user_bytes);
+
+    const uint32_t in_outcome = get_write_ptr(scratch_cb);
+    const uint32_t at_cached = read_pages(outcome, users, outcome_bytes, in_outcome);
+    const uint32_t at_last = read_pages(cached, 1, user_bytes, at_cached);
+    const uint32_t at_decided = read_pages(last, 1, user_bytes, at_last);
+    const uint32_t at_angles = read_pages(decided, 1, node_bytes, at_decided);
+    read_pages(angles, 1, node_bytes, at_angles);
+    noc_async_read_barrier();
+    for (uint32_t user = 0; user < users; ++user) {
+        const auto row = words(in_outcome + user * outcome_bytes);
+        const int32_t count = row[count_word];
+        if (words(at_cached)[user] < 0 || count < 1) {
+            continue;  // skipped, or a verification that failed: the host raises
+        }
+        const int32_t held = words(at_cached)[user] + words(at_last)[user] + 1;
+        words(at_cached)[user] = held;
+        words(at_last)[user] = count - 1;
+        for (uint32_t node = 0; node < nodes; ++node) {
+            const bool given = static_cast<int32_t>(node) < count;
+            words(at_decided)[user * nodes + node] = given ? row[tokens_word + node] : 0;
+            words(at_angles)[user * nodes + node] = held + static_cast<int32_t>(node);
+        }
+    }
+    write_pages(cached, 1, user_bytes, at_cached);
+    write_pages(last, 1, user_bytes, at_last);
+    write_pages(decided, 1, node_bytes, at_decided);
+    write_pages(angles, 1, node_bytes, at_angles);
+    noc_async_write_barrier();
+}

@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A round of drafted chains without the host: three ops of one core that move integers between its steps.
+
+A round is the draft's exact pass over what the last one decided (EasySpec's bonus calibration, section 3.2), the
+draft's steps, and the target's step over the chain with its verification (FlashSpecInfer, section 5):
+
+    choices = likeliest token behind each decided one      # the exact pass
+    begin_chain(decided, choices, step, chain)
+    for node in range(2, nodes):
+        append_token(the draft's step, node, chain)        # what a step chose is also what the next one reads
+    outcome = the target's step over `chain`
+    take_outcome(outcome, decided)                         # the next round may begin
+
+All tensors are ROW_MAJOR and interleaved, of 32-bit integers, one page a row, the same on every chip of a mesh;
+those that steps return in any memory, the others in DRAM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tt_kernels.common.cores import check_on_device, core_set
+from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
+
+if TYPE_CHECKING:
+    import ttnn
+
+KERNELS = Path(__file__).parent / "kernels"
+COUNT_WORD = 3  # of an outcome, see Verified
+_SCRATCH_CB = 0
+_ALIGNMENT = 32
+_ANYWHERE = ("choices", "chosen", "outcome")  # read through an accessor of their own
+
+
+class Decided(NamedTuple):
+    """What the draft's exact pass reads. tokens: uint32 [1, users * nodes], what each user was decided since the last
+    round, padded with zeros. cached: int32 [users], tokens cached before them, -1 for a user to skip. angles: uint32
+    [1, users * nodes], their positions. last: int32 [users], the index of the last decided token."""
+
+    tokens: ttnn.Tensor
+    cached: ttnn.Tensor
+    angles: ttnn.Tensor
+    last: ttnn.Tensor
+
+
+class DraftStep(NamedTuple):
+    """What the draft's step reads: uint32 [1, users], int32 [users], uint32 [1, users], as of StepInputs."""
+
+    token: ttnn.Tensor
+    position: ttnn.Tensor
+    angle: ttnn.Tensor
+
+
+class Chain(NamedTuple):
+    """What the target's step and its verification read. tokens, angles: uint32 [1, users * nodes]; prefix: int32
+    [users], -1 for a user to skip; rows: uint32 [users, nodes], the tokens once more."""
+
+    tokens: ttnn.Tensor
+    prefix: ttnn.Tensor
+    angles: ttnn.Tensor
+    rows: ttnn.Tensor
+
+
+def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: Chain) -> None:
+    """Root and node 1 of each user's chain, the others zeros, and the draft's first step: the token behind the last
+    decided one by `choices`, uint32 [1, users * nodes]. Errors: UnsupportedError."""
+    users, nodes = _shape(chain)
+    _check_decided(decided, users, nodes)
+    _check({"choices": choices}, (1, users * nodes))
+    _check({"step.token": step.token, "step.angle": step.angle}, (1, users))
+    _check({"step.position": step.position}, (users,))
+    read = {"decided": decided.tokens, "choices": choices, "cached": decided.cached, "last": decided.last}
+    written = {
+        "token": step.token, "position": step.position, "angle": step.angle, "tree_tokens": chain.tokens,
+        "tree_angles": chain.angles, "tree_prefix": chain.prefix, "rows": chain.rows,
+    }  # fmt: skip
+    accessors = {"per_node": chain.tokens, "per_user": chain.prefix, "rows": chain.rows, "choices": choices}
+    _launch("begin_chain.cpp", read, written, accessors, _sizes(chain, users, nodes))
+
+
+def append_token(chosen: ttnn.Tensor, node: int, chain: Chain) -> None:
+    """chosen: uint32 [1, users], which becomes node `node` of the users that are not skipped. Errors:
+    UnsupportedError."""
+    users, nodes = _shape(chain)
+    if isinstance(node, bool) or not isinstance(node, int) or not 1 <= node < nodes:
+        raise UnsupportedError(f"node must be 1 to {nodes - 1}, got {node!r}")
+    _check({"chosen": chosen}, (1, users))
+    read = {"chosen": chosen, "tree_prefix": chain.prefix}
+    written = {"tree_tokens": chain.tokens, "rows": chain.rows}
+    accessors = {"per_node": chain.tokens, "per_user": chain.prefix, "rows": chain.rows, "chosen": chosen}
+    _launch("append_token.cpp", read, written, accessors, _sizes(chain, users, nodes), {"node": node})
+
+
+def take_outcome(outcome: ttnn.Tensor, decided: Decided) -> None:
+    """outcome: int32 [users, 4 + 2 * nodes], of Verified: its new tokens become what was decided, behind what was
+    before; a skipped user, and one whose verification failed, stays as it is. Errors: UnsupportedError."""
+    users, width = tuple(outcome.shape)
+    nodes = (width - OUTCOME_HEAD) // 2
+    _check({"outcome": outcome}, (users, OUTCOME_HEAD + 2 * nodes))
+    _check_decided(decided, users, nodes)
+    sizes = {
+        "users": users, "nodes": nodes, "user_bytes": _page(decided.cached), "node_bytes": _page(decided.tokens),
+        "outcome_bytes": _page(outcome), "count_word": COUNT_WORD, "tokens_word": OUTCOME_HEAD + nodes,
+    }  # fmt: skip
+    written = {
+        "decided": decided.tokens, "angles": decided.angles, "cached": decided.cached, "last": decided.last
+    }  # fmt: skip
+    accessors = {"per_node": decided.tokens, "per_user": decided.cached, "outcome": outcome}
+    _launch("take_outcome.cpp", {"outcome": outcome}, written, accessors, sizes)
+
+
+def _shape(chain: Chain) -> tuple[int, int]:
+    """(users, nodes). Errors: UnsupportedError."""
+    users, nodes = tuple(chain.rows.shape)
+    _check({"chain.rows": chain.rows}, (users, nodes))
+    _check({"chain.tokens": chain.tokens, "chain.angles": chain.angles}, (1, users * nodes))
+    _check({"chain.prefix": chain.prefix}, (users,))
+    if nodes < 2:
+        raise UnsupportedError(f"a chain has a root and at least one drafted token, got {nodes} nodes")
+    return users, nodes
+
+
+def _check_decided(decided: Decided, users: int, nodes: int) -> None:
+    _check({"decided.tokens": decided.tokens, "decided.angles": decided.angles}, (1, users * nodes))
+    _check({"decided.cached": decided.cached, "decided.last": decided.last}, (users,))
+
+
+def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
+    import ttnn
+
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, ttnn.Tensor) or tensor.storage_type() != ttnn.StorageType.DEVICE:
+            raise UnsupportedError(
+                f"{name} must be a ttnn.Tensor on the device, not {type(tensor).__qualname__}"
+            )
+        if tuple(tensor.shape) != shape:
+            raise UnsupportedError(f"{name} must be {list(shape)}, its shape is {list(tensor.shape)}")
+        if tensor.dtype not in (ttnn.int32, ttnn.uint32):
+            raise UnsupportedError(f"{name} must hold 32-bit integers, it is {tensor.dtype}")
+        if tensor.layout != ttnn.ROW_MAJOR_LAYOUT or tensor.is_sharded():
+            raise UnsupportedError(f"{name} must be ROW_MAJOR and interleaved, it is {tensor.layout}")
+        if name not in _ANYWHERE and tensor.memory_config().buffer_type != ttnn.BufferType.DRAM:
+            raise UnsupportedError(f"{name} must be in DRAM, it is in {tensor.memory_config().buffer_type}")
+
+
+def _sizes(chain: Chain, users: int, nodes: int) -> dict[str, int]:
+    return {
+        "users": users, "nodes": nodes, "user_bytes": _page(chain.prefix), "node_bytes": _page(chain.tokens),
+        "row_bytes": _page(chain.rows),
+    }  # fmt: skip
+
+
+def _page(tensor: ttnn.Tensor) -> int:
+    """Bytes of a row, as it lies in memory."""
+    return tensor.buffer_aligned_page_size()
+
+
+def _pages(tensor: ttnn.Tensor) -> int:
+    shape: Sequence[int] = tuple(tensor.shape)
+    return 1 if len(shape) == 1 else shape[0]
+
+
+def _launch(
+    kernel: str,
+    read: Mapping[str, ttnn.Tensor],
+    written: Mapping[str, ttnn.Tensor],
+    accessors: Mapping[str, ttnn.Tensor],
+    sizes: Mapping[str, int],
+    common: Mapping[str, int] | None = None,
+) -> None:
+    import ttnn
+
+    tensors = {**read, **written}
+    device = next(iter(tensors.values())).device()
+    for name, tensor in tensors.items():
+        check_on_device(name, tensor, device)
+    scratch = sum(-(-_page(t) // _ALIGNMENT) * _ALIGNMENT * _pages(t) for t in tensors.values())
+    cores = core_set((0, 0))
+    descriptor = kernel_descriptor(
+        KERNELS / kernel,
+        ttnn.DataMovementConfigDescriptor(),
+        cores=cores,
+        constants={"scratch_cb": _SCRATCH_CB, **sizes},
+        accessors=accessors,
+        common={name: tensor.buffer_address() for name, tensor in tensors.items()} | dict(common or {}),
+    )
+    page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=scratch)
+    buffer = ttnn.CBDescriptor(total_size=scratch, core_ranges=cores, format_descriptors=[page])
+    program = ttnn.ProgramDescriptor(kernels=[descriptor], semaphores=[], cbs=[buffer])
+    ttnn.generic_op([*read.values(), *written.values()], program)
