@@ -18,6 +18,7 @@ from .drafters import Drafts, Rounds
 from .model import TtLlama, overwrite, read
 from .replay import Replay
 from .sampling import Chooser
+from .token_trees import TreeInputs
 from .tree_step import TreeStep
 
 
@@ -64,7 +65,8 @@ class ChainRounds(Rounds):
     ) -> None:  # fmt: skip
         self.draft, self.step, self._chooser, self._lengths = draft, step, chooser, lengths
         self._steps = ChainSteps(draft, chooser, eager)
-        self._pass = draft.tree_inputs(*self._chains([0] * draft.users))
+        nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
+        self._pass = self._chains(*nobody, on_device=True)
         self._last = draft.put_integers(torch.zeros(draft.users), "int32")
         self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, self._last)
         self._chain = Chain(step.inputs.tokens, step.inputs.prefix, step.inputs.angles, step.tokens)
@@ -113,16 +115,14 @@ class ChainRounds(Rounds):
         rows = torch.zeros(len(users), nodes, dtype=torch.int64)
         for user, tokens in undrafted.items():
             rows[user, : len(tokens)] = torch.tensor(list(tokens))
-        overwrite(self._pass, self.draft.tree_inputs(*self._chains(before, rows), on_device=False))
+        overwrite(self._pass, self._chains(rows, before, on_device=False))
         last = torch.tensor([max(len(undrafted.get(user, ())) - 1, 0) for user in users])
         overwrite([self._last], [self.draft.put_integers(last, "int32", on_device=False)])
 
-    def _chains(self, cached: Sequence[int], tokens: torch.Tensor | None = None) -> tuple:
-        """Arguments of `tree_inputs`: a whole chain a user, whatever of it is decided; none sees what comes behind."""
-        chain = TokenTree.chain(self.step.nodes)
-        batch = TokenTreeBatch.stack([chain] * self.draft.users)
-        tokens = torch.zeros(batch.enter.shape, dtype=torch.int64) if tokens is None else tokens
-        return tokens, cached, batch.enter, batch.leave
+    def _chains(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> TreeInputs:
+        """A whole chain a user, whatever of it is decided: no token sees what comes behind it."""
+        batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft.users)
+        return self.draft.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
 
     def _round(self) -> Verified:
         inputs = self._steps.inputs
