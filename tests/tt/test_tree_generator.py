@@ -62,35 +62,17 @@ def test_drawn_texts_take_the_references_numbers(sim_device, dispatch):
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
 @DISPATCH
-def test_a_draft_model_on_the_chip_drafts_chains(sim_device, dispatch):
-    """The first layer drafts for both; its cache is calibrated by one pass a round over what was decided."""
-    prompts = [prompt(12, 2)]
+def test_rounds_of_chains_stay_on_the_chip(sim_device, dispatch):
+    """The first layer drafts for both, two users, who end apart; its cache is calibrated by one pass a round over what
+    was decided. All chains are whole, also behind the end of a text."""
+    prompts = [prompt(12, 2), prompt(20, 50)]
     told = sim_device("2x1", dispatch=dispatch).run(texts_by_a_draft_model, prompts, 6, 2, timeout=LIMIT_S)
     logger.info("{}", told)
     found, wanted, plain = told["texts"]
     assert found == wanted == plain
-    assert told["counts"][0] == told["counts"][1] and told["counts"][0]["num_accepted_tokens"] == 2
-    assert told["replays"] == (2 if dispatch == "fast" else 0)
-    assert told["lengths"] == [12 + 4], "what was decided before the last draft"
-    for row in told["cache"]:
-        assert row["pcc"] >= LEAST_PCC
-
-
-@pytest.mark.sim
-@pytest.mark.timeout(1800)
-@DISPATCH
-def test_rounds_of_chains_stay_on_the_chip(sim_device, dispatch):
-    """Two users, who end apart: the texts are the plain ones, the drafts' cache is calibrated. All chains are whole, so
-    that drafts behind the end of a text count too."""
-    prompts = [prompt(12, 2), prompt(20, 50)]
-    told = sim_device("2x1", dispatch=dispatch).run(
-        texts_by_a_draft_model, prompts, 6, 2, on_host=False, timeout=LIMIT_S
-    )
-    logger.info("{}", told)
-    found, wanted, plain = told["texts"]
-    assert found == wanted == plain
+    assert all(chain == expected for chain, expected in told["chains"])
     here, there = told["counts"]
-    assert here["num_drafts"] >= there["num_drafts"]
+    assert here["num_drafts"] == len(told["chains"]) >= there["num_drafts"]
     assert here["num_accepted_tokens"] >= there["num_accepted_tokens"] > 0
     assert told["replays"] == (3 if dispatch == "fast" else 0)
     for row in told["cache"]:
@@ -143,10 +125,10 @@ def test_a_layer_parallel_draft_on_one_chip_runs_the_same_mathematics(sim_device
     logger.info("{}", told)
     found, wanted, plain = told["texts"]
     assert found == wanted == plain
-    assert told["counts"][0] == told["counts"][1]
-    # Of three fuzzy drafts two are accepted; sequential ones of the same weights would all be.
-    assert told["counts"][0] == {"num_drafts": 2, "num_accepted_tokens": 2}
-    assert told["lengths"] == [12 + 3]
+    assert all(chain == expected for chain, expected in told["chains"])
+    # Sequential drafts of the same weights would all be accepted.
+    counts = told["counts"][0]
+    assert counts["num_drafts"] == len(told["chains"]) == 2 and 0 < counts["num_accepted_tokens"] < 4
     for row in told["cache"]:
         assert row["pcc"] >= LEAST_PCC
 

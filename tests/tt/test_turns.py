@@ -133,13 +133,12 @@ def test_a_context_that_the_cache_does_not_hold_is_refused(host):
 
 def test_a_draft_model_goes_behind_what_its_cache_holds(host, monkeypatch):
     """Its cache is a round behind the target's: whole blocks of what both have are kept."""
-    from models.llama31_8b.tt import drafters
+    from models.llama31_8b.tt import model_drafters
 
-    for name in ("Chooser", "_Calibration", "_Chain"):
-        monkeypatch.setattr(drafters, name, lambda *_: None)
+    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
     model = chips()
     model.plan = None
-    drafter = drafters.ModelDrafter(model, prefill_chunk=32)
+    drafter = model_drafters.ModelDrafter(model, prefill_chunk=32)
     drafter.start([prompt(40, 1), prompt(64, 2)], [0, 0])
     drafter._lengths = [70, 64]  # rounds have been drafted for the first
     model.prefilled.clear()

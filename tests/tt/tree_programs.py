@@ -122,14 +122,13 @@ def texts_by_a_draft_model(
     length: int,
     fuzzy: list[list[int]] | None = None,
     width: int = 1,
-    on_host: bool = True,
 ) -> dict:
     """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, or trees of `width`
     candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics of both,
-    traces replayed, and figures of the draft's cache against a plain pass over what was decided.
+    by round and user the drafted chain with the reference's, traces replayed, and figures of the draft's cache against
+    a plain pass over what was decided.
 
     fuzzy: groups of layers of the draft, which is then both layers: what it drafts wrong comes of the groups alone.
-    on_host: as of ModelDrafter.
     """
     from dataclasses import asdict, replace
 
@@ -164,8 +163,13 @@ def texts_by_a_draft_model(
         WeightStore(mesh, plan), users=users, capacity=CAPACITY, fuzzy=layers,
     )  # fmt: skip
     small_reference = ReferenceLlama.from_state_dict(small, state)
-    drafter = ModelDrafter(draft, prefill_chunk=32, on_host=on_host)
-    generator = TreeGenerator(model, shape, drafter, prefill_chunk=32)
+    drafter, rounds = ModelDrafter(draft, prefill_chunk=32), []
+
+    def record(step, drafts, verified) -> None:
+        outcomes = verified.read()
+        rounds.append({user: (tokens, outcomes[user].tokens) for user, (_, tokens) in drafts.items()})
+
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=32, on_step=record)
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
     # A step on the chips has as many nodes as `width` chains.
@@ -174,6 +178,11 @@ def texts_by_a_draft_model(
         reference, prompts, Reference(small_reference, form, fuzzy=fuzzy), adaptive=False, **request
     )
     plain = generate(reference, prompts, **request)
+    chains, texts = [], [prompt + text[:1] for prompt, text in zip(prompts, found.token_ids, strict=True)]
+    for drafts in rounds:
+        for user, (tokens, new) in drafts.items():
+            chains.append((tokens[1:], chain_by_reference(small_reference, texts[user], length, fuzzy)))
+            texts[user] = texts[user] + new
     decided = [prompt + text for prompt, text in zip(prompts, found.token_ids, strict=True)]
     lengths = [min(known, len(text)) for known, text in zip(drafter.lengths, decided, strict=True)]
     cache = small_reference.new_cache(users, CAPACITY)
@@ -184,10 +193,27 @@ def texts_by_a_draft_model(
             {name: asdict(result.speculation)[name] for name in ("num_drafts", "num_accepted_tokens")}
             for result in (found, wanted)
         ],
+        "chains": chains if width == 1 else [],
         "replays": generator.replays,
         "lengths": lengths,
         "cache": cache_figures(draft, cache, lengths),
     }
+
+
+def chain_by_reference(model, text: list[int], length: int, fuzzy: list[list[int]] | None) -> list[int]:
+    """The likeliest tokens behind a text, each but the first by a step in these groups of layers."""
+    import torch
+
+    from models.llama31_8b.token_speculation.fuzzy import resolve
+
+    groups = resolve(model.config.num_hidden_layers, fuzzy)
+    cache, chain = model.new_cache(1, len(text) + length), []
+    logits = model.prefill([text], cache)[0]
+    while True:
+        chain.append(int(logits.argmax()))
+        if len(chain) == length:
+            return chain
+        logits = model.forward(torch.tensor([[chain[-1]]]), cache, layer_groups=groups)[0, 0]
 
 
 def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int, window: int) -> dict:
@@ -205,7 +231,7 @@ def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int
     from models.llama31_8b.tt.tree_generator import TreeGenerator
 
     shape = DraftShape(length)
-    model, reference = build(mesh, TINY, users=len(prompts), capacity=SELF_CAPACITY)
+    model, reference = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=SELF_CAPACITY)
     generator = TreeGenerator(model, shape, SelfDrafter(model, window), prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)

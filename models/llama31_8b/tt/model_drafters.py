@@ -40,22 +40,18 @@ class ModelDrafter(TreeDrafter):
     3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
     plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
 
-    Rounds of chains stay on the chips (ChainRounds), all of the same length; on_host: chains go over the host too, as
-    trees do, and are shorter where a greedy text is about to end.
+    Rounds of chains stay on the chips (ChainRounds), all of the same length; trees go over the host.
     """
 
     name = "model"
 
-    def __init__(
-        self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True, on_host: bool = False
-    ) -> None:  # fmt: skip
-        self.model, self.prefill_chunk, self._on_host = draft, prefill_chunk, on_host
+    def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True) -> None:
+        self.model, self.prefill_chunk = draft, prefill_chunk
         self._eager = not trace or why_no_trace(draft.mesh) is not None
         self._chooser = Chooser(draft.mesh, draft.plan, draft.config, GREEDY)
         self._lengths = [0] * draft.users
         self._nodes, self._width = 0, 1
         self._exact: _ExactPass | None = None
-        self._chain: ChainSteps | None = None
 
     @property
     def lengths(self) -> list[int]:
@@ -63,11 +59,10 @@ class ModelDrafter(TreeDrafter):
         return list(self._lengths)
 
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
-        if self._on_host or shape.width > 1:
-            self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, self._eager)
-            self._chain = ChainSteps(self.model, self._chooser, self._eager) if self._width == 1 else None
-            return super().rounds(step, shape, eager)
-        return ChainRounds(self.model, self._chooser, step, self._lengths, eager)
+        if shape.width == 1:
+            return ChainRounds(self.model, self._chooser, step, self._lengths, eager)
+        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, self._eager)
+        return super().rounds(step, shape, eager)
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         draft = self.model
@@ -101,19 +96,14 @@ class ModelDrafter(TreeDrafter):
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._exact is None:
-            raise RuntimeError("drafts need texts and their rounds: call start and rounds first")
+            raise RuntimeError("trees need texts and their rounds: call start and rounds first")
         found = self._calibrate(self._exact, undrafted)
         roots = {user: tokens[-1] for user, tokens in undrafted.items()}
-        if self._chain is None:
-            return self._trees(self._exact, roots, found, shape)
-        first = {user: ranked[0] for user, ranked in found.items()}
-        chains = self._chain.follow(first, self._lengths, shape.length - 1)
-        return {user: _chain_of([root, first[user], *chains[user]]) for user, root in roots.items()}
+        return self._trees(self._exact, roots, found, shape)
 
     def release(self) -> None:
-        for step in (self._exact, self._chain):
-            if step is not None:
-                step.replay.release()
+        if self._exact is not None:
+            self._exact.replay.release()
 
     def _calibrate(self, exact: _ExactPass, undrafted: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
         """Exact passes over what was decided, one unless a round was skipped -> the likeliest next tokens by user."""
@@ -207,9 +197,8 @@ def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
 
 
 class _ExactPass:
-    """An exact pass over forests of up to `nodes` nodes of each user; `replay` runs it and gives the likeliest token
-    behind each node, uint32 [1, users * nodes], or for a `width` above 1 float32 [1, 1, users * nodes, 32], ORIGIN less
-    the ids, likeliest first."""
+    """An exact pass over forests of up to `nodes` nodes of each user; `replay` runs it and gives the likeliest tokens
+    behind each node, float32 [1, 1, users * nodes, 32], ORIGIN less the ids, likeliest first."""
 
     def __init__(self, model: TtLlama, nodes: int, chooser: Chooser, width: int, eager: bool) -> None:
         self.model, self.nodes, self.width, self._chooser = model, nodes, width, chooser
@@ -222,15 +211,12 @@ class _ExactPass:
         """Of the users in `forests` the `width` likeliest tokens behind each node, likeliest first. lengths: cached
         tokens of all users; other users are skipped."""
         overwrite(self._inputs, self._made(forests, lengths, on_device=False))
-        told = read(self.replay())
-        if self.width > 1:
-            told = ORIGIN - told[..., : self.width]
+        told = ORIGIN - read(self.replay())[..., : self.width]
         rows = told.reshape(self.model.users, self.nodes, self.width).long().tolist()
         return {user: rows[user][: len(tree)] for user, (tree, _) in forests.items()}
 
     def _step(self) -> ttnn.Tensor:
-        logits = self.model.decode_tree(self._inputs, whole=False)
-        return self._chooser(logits) if self.width == 1 else self._chooser.candidates(logits)[1]
+        return self._chooser.candidates(self.model.decode_tree(self._inputs, whole=False))[1]
 
     def _made(
         self,
