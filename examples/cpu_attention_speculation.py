@@ -18,10 +18,11 @@ PROMPT = "The tides are caused by the moon and the sun. " * 8 + "In short, the t
 def main() -> dict[str, tuple[str, float | None]]:
     """By policy its text and its hit rate, printed as well."""
     loaded = load_model()
-    prompt, found = loaded.tokenizer.encode(PROMPT), {}
+    prompt = loaded.tokenizer.encode(PROMPT)
+    found: dict[str, tuple[str, float | None]] = {}
     for policy in (ExactAttention(), ALSpecAttention(threshold=0.0, chunk_size=32), ALSpecAttention(0.2, 32)):
         result = generate(loaded.model, [prompt], max_new_tokens=12, policy=policy)
-        rate = policy.statistics and policy.statistics.hit_rate
+        rate = None if policy.statistics is None else policy.statistics.hit_rate
         name = f"{policy.name} {getattr(policy, 'threshold', '')}".strip()
         found[name] = loaded.tokenizer.decode(result.token_ids[0]), rate
         print(

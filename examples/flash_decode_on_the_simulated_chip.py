@@ -19,13 +19,19 @@ def decode(device) -> dict[str, float]:
     torch.manual_seed(0)
     q = torch.randn(1, 1, 4, 64)
     k, v = torch.randn(1, 1, 256, 64), torch.randn(1, 1, 256, 64)
-    tiles = [
+    query, keys, values = (
         ttnn.from_torch(part, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
         for part in (q, k, v)
-    ]
+    )
     position = ttnn.from_torch(torch.tensor([200], dtype=torch.int32), device=device)
     found = speculative_flash_decode(
-        *tiles, position, chunk_size=64, threshold=0.1, program_config=ProgramConfig(grid=(2, 1))
+        query,
+        keys,
+        values,
+        position,
+        chunk_size=64,
+        threshold=0.1,
+        program_config=ProgramConfig(grid=(2, 1)),
     )
     exact = ttnn.to_torch(found.exact).float()
     expected = torch.nn.functional.scaled_dot_product_attention(

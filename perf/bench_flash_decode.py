@@ -159,12 +159,12 @@ def measure_point(device, point: Point) -> Cycles:
     alone, both = (measure(device, partial(held, launch)) for launch in (exact, pair))
     pairs.check()
     start = common_start(both)
-    members = [[cores for (_, y), cores in both.items() if y // 2 == member] for member in range(2)]
+    sides = [[cores for (_, y), cores in both.items() if y // 2 == member] for member in range(2)]
     return Cycles(
         exact=_until(list(alone.values()), common_start(alone)),
-        sender=_until(members[0], start),
+        sender=_until(sides[0], start),
         guess=_until([both[exchange[0]]], start),
-        receiver=_until(members[1], start),
+        receiver=_until(sides[1], start),
     )
 
 

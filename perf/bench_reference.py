@@ -15,8 +15,9 @@ import json
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Callable, Mapping, Sequence
 
 import torch
 from loguru import logger
@@ -44,7 +45,7 @@ PROMPT = (
 )
 
 
-def interleave(turns: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+def interleave(turns: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """Seconds per token of every contestant, `rounds` times, the order reversed from round to round."""
     times: dict[str, list[float]] = {name: [] for name in turns}
     for index in range(rounds):
@@ -125,9 +126,10 @@ def bench_policies(
     """ALSpec and sink against exact attention behind `prompt`, one token a turn: speeds and ratios."""
     prefilled = model.new_cache(1, len(prompt) + tokens + WARM_UP)
     first = model.prefill([prompt], prefilled).argmax(-1, keepdim=True)
+    alspec = ALSpecAttention(threshold, chunk_size)
     policies: dict[str, AttentionPolicy] = {
         "exact": ExactAttention(chunk_size),
-        "alspec": ALSpecAttention(threshold, chunk_size),
+        "alspec": alspec,
         "sink": SinkAttention(chunk_size),
     }
     caches = {name: prefilled.clone() for name in policies}
@@ -139,9 +141,9 @@ def bench_policies(
         last[name] = logits[:, 0].argmax(-1, keepdim=True)
         return time.perf_counter() - start
 
-    turns = {name: (lambda name=name: step(name)) for name in policies}
+    turns = {name: partial(step, name) for name in policies}
     interleave(turns, WARM_UP)
-    policies["alspec"].statistics.reset()
+    alspec.statistics.reset()
     times = interleave(turns, tokens)
     ratio = median_ratio(times, "alspec", "exact")
     return {
@@ -149,7 +151,7 @@ def bench_policies(
         "new_tokens": tokens,
         "chunk_size": chunk_size,
         "threshold": threshold,
-        "hit_rate": policies["alspec"].statistics.hit_rate,
+        "hit_rate": alspec.statistics.hit_rate,
         **{f"{name}_tokens_per_s": 1 / statistics.median(times[name]) for name in policies},
         "alspec_time_over_exact": ratio,
         "sink_time_over_exact": median_ratio(times, "sink", "exact"),

@@ -164,11 +164,13 @@ def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
 
     if not parts:
         return {}
-    where = {"grid": GRID}
+    files = {**overlays, **cycle_overlays()}
     if parts == ["chips"]:
-        where = {"grid": sgdc_chips.GRID, "mesh": sgdc_chips.MESH, "dispatch": "fast"}
-    variables = simulated_environment(overlays={**overlays, **cycle_overlays()}, **where) | CYCLE_VARIABLES
-    return measure_apart("perf.bench_sgdc", {"parts": parts}, process_environment(variables))
+        variables = simulated_environment(sgdc_chips.GRID, files, mesh=sgdc_chips.MESH, dispatch="fast")
+    else:
+        variables = simulated_environment(GRID, files)
+    environment = process_environment(variables | CYCLE_VARIABLES)
+    return measure_apart("perf.bench_sgdc", {"parts": parts}, environment)
 
 
 def _work(parts: list[str]) -> dict:

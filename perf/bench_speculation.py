@@ -20,6 +20,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Callable, Sequence
 
@@ -59,7 +60,7 @@ def drafters(target: ReferenceLlama, draft: ReferenceLlama, window: int) -> dict
         "model chain 4": lambda: ModelDrafter(draft, CHAIN),
     }
     for size in sizes:
-        makers[f"model chain 4 fuzzy {size}"] = lambda size=size: ModelDrafter(draft, CHAIN, fuzzy=size)
+        makers[f"model chain 4 fuzzy {size}"] = partial(ModelDrafter, draft, CHAIN, fuzzy=size)
     makers["model tree 4x2"] = lambda: ModelDrafter(draft, TREE)
     if 4 in sizes:  # the paper's choice for most models
         makers["model tree 4x2 fuzzy 4"] = lambda: ModelDrafter(draft, TREE, fuzzy=4)
@@ -142,6 +143,8 @@ class _DecodeCpu:
             self._first = time.process_time()
 
     def seconds(self) -> float:
+        if self._first is None:
+            raise RuntimeError("no token was decoded")
         return time.process_time() - self._first
 
 

@@ -224,8 +224,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 check_speculation(mesh, options.users, options.context, options.speculate, 0.1)
             for name in options.precision:
                 plan = precision_plan(name, config.num_hidden_layers)
-                found = budget(config, mesh, plan, options.context, options.users)
-                found.check(f"{MODEL} on {mesh} in {name} with {options.users} x {options.context} positions")
+                held = budget(config, mesh, plan, options.context, options.users)
+                held.check(f"{MODEL} on {mesh} in {name} with {options.users} x {options.context} positions")
     except (MeshError, DoesNotFit, ValueError) as error:
         parser.error(str(error))
     if reason := doctor.why_not("mock mesh"):

@@ -217,7 +217,7 @@ class _Pair:
             gate = sum(_program(counts, mine) for counts in (closed, opened))
             sides.append(MemberCycles(attention, gate, _program(worked, mine)))
         exchange = since_start(exchanged, set(exchanged)) + max(_launch(worked[0, y]) for y in range(2))
-        return LayerCycles(hit, sender, exchange, tuple(sides))
+        return LayerCycles(hit, sender, exchange, (sides[0], sides[1]))
 
     def _values(self) -> list[int]:
         """Both members' priorities."""

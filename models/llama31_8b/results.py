@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Sequence, cast
+from typing import TYPE_CHECKING, Protocol, Sequence, TypeVar, cast
 
 if TYPE_CHECKING:
     from .streams import UserStream
+
+_Result = TypeVar("_Result", bound="GenerationResult")
 
 
 class AttentionStatistics(Protocol):
@@ -54,13 +56,13 @@ class GenerationResult:
 
     @classmethod
     def of(
-        cls,
+        cls: type[_Result],
         streams: Sequence[UserStream],
         prompts: Sequence[Sequence[int]],
         times: tuple[float, float, float],
         statistics: AttentionStatistics | None = None,
         **more: object,
-    ) -> GenerationResult:
+    ) -> _Result:
         """From ended streams and the times of start, end of prefill and end in seconds; statistics: of the attention
         policy, None where nothing speculated; `more` are a subclass's fields."""
         start, prefilled, ended = times

@@ -18,7 +18,7 @@ enters, so that its best case can be compared with what the model predicts.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 
 from perf.estimator.tables import CHIP_COUNTS, chip_table, long_context_runs
@@ -63,13 +63,11 @@ class AttentionLatency:
     """
 
     dram_bytes_per_s: float = DRAM_BYTES_PER_S
-    head_bytes_per_s: float | None = None
+    head_bytes_per_s: float = field(default_factory=fitted_head_rate)
     verify_ns: float = 3000.0
     hop_ns: float = 2000.0
 
     def __post_init__(self) -> None:
-        if self.head_bytes_per_s is None:
-            object.__setattr__(self, "head_bytes_per_s", fitted_head_rate())
         for name in ("dram_bytes_per_s", "head_bytes_per_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")

@@ -12,7 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
-from perf.estimator.attention_latency import DRAM_BYTES_PER_S, AttentionLatency, published_checks
+from perf.estimator.attention_latency import (
+    DRAM_BYTES_PER_S,
+    AttentionLatency,
+    fitted_head_rate,
+    published_checks,
+)
 from perf.estimator.latency import (
     BEST_CONTEXT,
     BEST_HIT_RATE,
@@ -194,7 +199,7 @@ def _sources(args: argparse.Namespace) -> tuple[AttentionLatency, Tables, tuple[
             raise ValueError("--measured-only is of --measured; without it, it changes nothing")
         model = AttentionLatency(
             dram_bytes_per_s=DRAM_BYTES_PER_S if dram is None else dram * 1e9,
-            head_bytes_per_s=None if head is None else head * 1e9,
+            head_bytes_per_s=fitted_head_rate() if head is None else head * 1e9,
         )
         return model, chip_table, FIGURE_CONTEXTS, CHIP_COUNTS
     if dram is not None or head is not None:
@@ -247,7 +252,7 @@ def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[
         *(f"  - {line}" for line in H100_ASSUMPTIONS),
     ]
     lines += [
-        f"  {context_label(row['context']):>5}: TP4 {row['tp4_tokens_per_s']}, TP8 {row['tp8_tokens_per_s']} "
+        f"  {context_label(int(row['context'])):>5}: TP4 {row['tp4_tokens_per_s']}, TP8 {row['tp8_tokens_per_s']} "
         f"-> ALSpec {row['alspec_tokens_per_s']:.1f} (paper {row['paper_alspec_tokens_per_s']})"
         for row in h100_projections()
     ]
@@ -297,7 +302,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"cannot write the plot to {args.plot}: {error}", file=sys.stderr)
             return 1
     if args.json:
-        report = {
+        report: dict[str, object] = {
             "model": "Llama 3.1 8B",
             "attention_model": attention.to_dict(),
             "assumptions": attention.assumptions(),

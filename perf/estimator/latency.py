@@ -41,7 +41,7 @@ def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
     return hits, layers - hits
 
 
-def check_hit_rate(hit_rate: float) -> None:
+def check_hit_rate(hit_rate: object) -> None:
     """ValueError unless 0 <= hit_rate <= 1."""
     if not isinstance(hit_rate, (int, float)) or not 0 <= hit_rate <= 1:
         raise ValueError(f"hit_rate must lie in 0..1, got {hit_rate!r}")
@@ -66,18 +66,23 @@ def token_latency(
 
     ValueError for a missing or negative time, a hit rate outside 0..1, or a receiver slower than its sender.
     """
-    needed = {"fixed": fixed, "per_layer": per_layer}
-    needed.update({"fd": fd} if hit_rate is None else {"sfd_s": sfd_s, "sfd_r": sfd_r})
-    for name, value in needed.items():
-        if value is None or not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a time of at least 0, got {value!r}")
+    _time("fixed", fixed)
+    _time("per_layer", per_layer)
     if hit_rate is None:
+        exact = _time("fd", fd)
         split_layers(layers, 0.0)
-        return fixed + layers * (per_layer + fd)
+        return fixed + layers * (per_layer + exact)
+    sender, receiver = _time("sfd_s", sfd_s), _time("sfd_r", sfd_r)
     hits, misses = split_layers(layers, hit_rate)
-    if sfd_r > sfd_s:
+    if receiver > sender:
         raise ValueError(f"the guess cannot arrive after the exact result: sfd_r {sfd_r} > sfd_s {sfd_s}")
-    return fixed + hits * (sfd_r + max(sfd_s - sfd_r, per_layer)) + misses * (per_layer + sfd_s)
+    return fixed + hits * (receiver + max(sender - receiver, per_layer)) + misses * (per_layer + sender)
+
+
+def _time(name: str, value: float | None) -> float:
+    if value is None or not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be a time of at least 0, got {value!r}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def estimate(
     sender = attention.sender_ns(context, tp_chips) if speculative else None
     receiver = attention.receiver_ns(context, tp_chips, chunk_size) if speculative else None
     rate = hit_rate if speculative else None
-    hits, misses = split_layers(LAYERS, rate) if speculative else (None, None)
+    hits, misses = (None, None) if rate is None else split_layers(LAYERS, rate)
     return Estimate(
         mode=mode,
         context=context,

@@ -57,7 +57,8 @@ class PolicyLM(TemplateLM):
     def prefix_token_id(self) -> int:
         """What stands before a text without context: the BOS where text begins with one, else the end of text."""
         tokenizer = self.loaded.tokenizer
-        return tokenizer.bos_token_id if tokenizer.adds_bos else self.eot_token_id
+        begins = tokenizer.bos_token_id if tokenizer.adds_bos else None
+        return self.eot_token_id if begins is None else begins
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: object) -> list[int]:
         """Ids of a text, which may begin with the BOS written out, as chat templates do: there is one of it then."""

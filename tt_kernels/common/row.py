@@ -7,10 +7,11 @@ The kernels' side is `kernels/row_session.hpp`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_core, core_set
-from tt_kernels.common.device_state import DeviceState
+from tt_kernels.common.device_state import DeviceState, StateOfOne
 from tt_kernels.common.peer import check_fabric, timeout_words
 
 MAX_CHIPS = 8
@@ -86,7 +87,7 @@ class ChipRows(DeviceState):
         """The place of a chip in its row."""
         return coordinate[self.row_axis]
 
-    def states(self) -> list[ChipState]:
+    def states(self) -> Sequence[StateOfOne]:
         """The state of every chip, row-major. Waits for the device."""
         return [
             ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()})

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -46,7 +47,7 @@ class OutcomeLog:
         if type(layers) is not int or layers < 1:
             raise ValueError(f"layers must be a positive integer, not {layers!r}")
         self.layers, self.users, self.device = layers, check_users(users), device
-        self.tensor = None
+        self.tensor: Any = None
         self.reset()
 
     def reset(self) -> None:

@@ -85,17 +85,16 @@ def plan_buffers(
     return found
 
 
-def check_l1(
+def l1_refusal(
     buffers: dict[str, Buffer], available: int, problem: Problem, workers: int, key_tiles: int
-) -> None:
-    """Errors: UnsupportedError when a core needs more than `available` bytes of L1."""
-    for role, needed in l1_bytes(buffers).items():
-        if needed > available:
-            largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
-            parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
-            raise UnsupportedError(
-                f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
-                f"{workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which {available} "
-                f"are free (largest buffers: {parts}); choose a smaller key_chunk, fewer workers_a_head or "
-                "fewer users, or free tensors in L1"
-            )
+) -> UnsupportedError:
+    """What says that a core needs more than the `available` bytes of L1, and which one does."""
+    role, needed = next((role, bytes_) for role, bytes_ in l1_bytes(buffers).items() if bytes_ > available)
+    largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
+    parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
+    return UnsupportedError(
+        f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
+        f"{workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which {available} "
+        f"are free (largest buffers: {parts}); choose a smaller key_chunk, fewer workers_a_head or "
+        "fewer users, or free tensors in L1"
+    )

@@ -12,7 +12,7 @@ from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
-from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings
+from tt_kernels.speculative_flash_decode.member import Member, PeerArgs, RowArgs, Settings
 from tt_kernels.speculative_flash_decode.work_split import Core
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -83,22 +83,25 @@ class KernelSet:
             ),
         ]
 
-    def exchange(self):
+    def exchange(self) -> list:
+        """The kernel that speaks to the peer, where there is one."""
         import ttnn
 
         tensors, peer = self.members[0].tensors, self.members[0].peer
+        if peer is None:
+            return []
         accessors = {
             "output": tensors.exact,
             "norm": tensors.distance_sq,
             "priority": tensors.priority,
         } | self._source_accessors()
-        return self._kernel(
-            "exchange.cpp",
-            ttnn.WriterConfigDescriptor(),
-            accessors,
-            {member.plan.exchange: self._exchange(member) for member in self.members},
-            [*peer.defines, ("PEER_MAX_WRITE", str(min(peer.max_write, TILE_BYTES["BFLOAT16"])))],
-        )
+        per_core = {
+            member.plan.exchange: self._exchange(member, member.peer)
+            for member in self.members
+            if member.peer is not None
+        }
+        defines = [*peer.defines, ("PEER_MAX_WRITE", str(min(peer.max_write, TILE_BYTES["BFLOAT16"])))]
+        return [self._kernel("exchange.cpp", ttnn.WriterConfigDescriptor(), accessors, per_core, defines)]
 
     def _reader(self, member: Member, group: int, worker: int) -> Values:
         tensors = member.tensors
@@ -141,13 +144,13 @@ class KernelSet:
             **({} if member.row is None else _row(member.row)),
         }
 
-    def _exchange(self, member: Member) -> Values:
-        tensors, peer = member.tensors, member.peer
+    def _exchange(self, member: Member, peer: PeerArgs) -> Values:
+        tensors = member.tensors
         return {
             **_sources(member),
             "state": peer.state,
             "timeout": peer.timeout,
-            "output_core": self.noc_core(member.plan.output),
+            "output_core": self._noc_core_or_none(member.plan.output),
             "peer_exact": peer.exact.buffer_address(),
             "exact": tensors.exact.buffer_address(),
             "guess": tensors.guess.buffer_address(),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_on_device
-from tt_kernels.common.peer import ChipPairs, timeout_words
+from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
 from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.placement import l1_free as l1_free
 from tt_kernels.common.priority import check_priority_tensor
@@ -57,6 +57,7 @@ def launch(
     import ttnn
 
     device = tensors.q.device()
+    pairs: ChipPairs | None = None
     if peer is not None:
         refuse_in_region(OP, getattr(peer.pairs, "pair_axis", None))
         if not isinstance(peer.pairs, ChipPairs):
@@ -64,25 +65,27 @@ def launch(
                 f"peer.pairs is a {type(peer.pairs).__name__}: a virtual pair is run by "
                 "speculative_flash_decode_pair"
             )
+        pairs = peer.pairs
         _check_peer(tensors, peer)
     if row is not None:
         refuse_in_region(OP, getattr(row, "row_axis", None))
-    _check_row(row, peer, device)
-    exchange = None if peer is None else peer.pairs.core
+    _check_row(row, peer, pairs, device)
+    exchange = None if pairs is None else pairs.core
     layout = layout_of(device, problem, settings, config, exchange, None if row is None else row.core)
     noc_core = noc_core_of(device)
-    if peer is None and row is None:
+    chips = pairs if row is None else row
+    if chips is None:
         program = empty_program(problem, [layout.plan])
         fill_program(program, problem, settings, [Member(tensors, layout.plan)], layout, noc_core)
     else:
         program = ttnn.MeshProgramDescriptor()
-        for place in (peer.pairs if row is None else row).coordinates():
+        for place in chips.coordinates():
             here = ttnn.MeshCoordinate(*place)
             part = empty_program(problem, [layout.plan])
             index, peer_args, row_args = 0, None, None
-            if peer is not None:
-                index = peer.pairs.member(place)
-                peer_args = peer.args(tensors.exact, peer.pairs.link_args(place, part))
+            if peer is not None and pairs is not None:
+                index = pairs.member(place)
+                peer_args = peer.args(tensors.exact, pairs.link_args(place, part))
             if row is not None:
                 state, links = row.state.buffer_address(), row.link_args(place, part)
                 row_args = RowArgs(row.defines, state, row.index(place), row.chips, row.timeout, links)
@@ -98,10 +101,11 @@ def launch_pair(
     configs: Sequence[ProgramConfig],
     settings: Settings,
     peer: Peer,
+    pairs: CorePair,
     present: Sequence[int] = (0, 1),
 ) -> None:
     """Run both members of a virtual pair in one program; with one of them in `present`, its peer stays
-    silent. Errors: UnsupportedError, GatedRegionError."""
+    silent. pairs: those of `peer`. Errors: UnsupportedError, GatedRegionError."""
     import ttnn
 
     refuse_in_region(f"{OP}_pair")
@@ -119,7 +123,7 @@ def launch_pair(
         raise UnsupportedError("both members were given the same priority tensor: each updates its own")
     layouts = [
         layout_of(device, problem, settings, config, core)
-        for config, core in zip(configs, peer.pairs.cores, strict=True)
+        for config, core in zip(configs, pairs.cores, strict=True)
     ]
     plans = [layout.plan for layout in layouts]
     if shared := sorted(set(plans[0].cores) & set(plans[1].cores)):
@@ -135,8 +139,7 @@ def launch_pair(
             f"the members have a key_chunk of {sizes[0]} and {sizes[1]}: they must be equal"
         )
     built = [
-        Member(members[i], plans[i], i, peer.args(members[1 - i].exact, peer.pairs.link_args(i)))
-        for i in present
+        Member(members[i], plans[i], i, peer.args(members[1 - i].exact, pairs.link_args(i))) for i in present
     ]
     program = empty_program(problem, [member.plan for member in built])
     fill_program(program, problem, settings, built, layouts[0], noc_core_of(device))
@@ -145,8 +148,10 @@ def launch_pair(
 
 def problem_of(q, k, v, cur_pos, priority, chunk_size: int, predictor: Predictor | None = None) -> Problem:
     """The checked shapes of a call. Errors: UnsupportedError."""
+    problem = check_problem(
+        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, predictor
+    )
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()), chunk_size, predictor)
     if priority is not None:
         unsupported_if_refused(check_priority_tensor, priority)
         named["priority"] = priority
@@ -207,10 +212,10 @@ def _check_peer(tensors: Tensors, peer: Peer, member: int = 0) -> None:
     unsupported_if_refused(timeout_words, peer.timeout_s)
 
 
-def _check_row(row: ChipRows | None, peer: Peer | None, device) -> None:
+def _check_row(row: ChipRows | None, peer: Peer | None, pairs: ChipPairs | None, device) -> None:
     shape = tuple(device.shape)
     if row is None:
-        pair_axis = None if peer is None else peer.pairs.pair_axis
+        pair_axis = None if pairs is None else pairs.pair_axis
         shared = [axis for axis, chips in enumerate(shape) if axis != pair_axis and chips > 1]
         if peer is not None and shared:
             raise UnsupportedError(
@@ -222,14 +227,14 @@ def _check_row(row: ChipRows | None, peer: Peer | None, device) -> None:
         raise UnsupportedError(f"row must be a ChipRows, it is a {type(row).__qualname__}")
     if row.device.id() != device.id():
         raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
-    if peer is not None and peer.pairs.pair_axis == row.row_axis:
+    if pairs is not None and pairs.pair_axis == row.row_axis:
         raise UnsupportedError(f"pairs and rows both lie along axis {row.row_axis} of the mesh")
     if peer is not None and peer.timeout_s > row.timeout_s:
         raise UnsupportedError(
             f"a chip of a row waits {row.timeout_s} s for another, which may wait {peer.timeout_s} s for its peer: "
             "give the row at least the timeout of the peer"
         )
-    if peer is not None and peer.pairs.core == row.core:
+    if pairs is not None and pairs.core == row.core:
         raise UnsupportedError(
             f"core {row.core} cannot be both the exchange core of the pairs and the output core of the rows"
         )

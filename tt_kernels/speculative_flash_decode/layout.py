@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from loguru import logger
 
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.speculative_flash_decode.buffers import Buffer, check_l1, l1_bytes, plan_buffers
+from tt_kernels.speculative_flash_decode.buffers import Buffer, l1_bytes, l1_refusal, plan_buffers
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan, cost, deal_cores
 
@@ -79,8 +79,8 @@ def choose_layout(
         if best is None or takes * gain < best_cost:
             best, best_cost = Layout(plan, key_tiles, buffers_of(workers, key_tiles)), takes
     if best is None:
-        check_l1(buffers_of(sizes[0], least), l1_free, problem, sizes[0], least)
-    elif best.key_tiles < most:
+        raise l1_refusal(buffers_of(sizes[0], least), l1_free, problem, sizes[0], least)
+    if best.key_tiles < most:
         logger.info(
             f"speculative_flash_decode: {best.plan.workers_a_group} worker(s) a head process "
             f"{best.key_tiles * TILE} keys at once: the {most * TILE} of a chunk do not fit the {l1_free} free "

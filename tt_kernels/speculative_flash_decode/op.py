@@ -141,8 +141,9 @@ def speculative_flash_decode_pair(
     problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size, predictor) for m in members]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two members of the same shapes, got {problems}")
-    if not isinstance(peer.pairs, CorePair):
-        raise UnsupportedError(f"peer.pairs must be a CorePair, it is a {type(peer.pairs).__name__}")
+    pairs = peer.pairs
+    if not isinstance(pairs, CorePair):
+        raise UnsupportedError(f"peer.pairs must be a CorePair, it is a {type(pairs).__name__}")
     check_gathered_pair(peer)
     settings = _settings(members[0].q, threshold, scale, True, members[0].program_config)
     outputs = [_outputs(member.q) for member in members]
@@ -150,7 +151,8 @@ def speculative_flash_decode_pair(
         Tensors(member.q, member.k, member.v, member.cur_pos, *out, member.priority, peer.gathered_of(index))
         for index, (member, out) in enumerate(zip(members, outputs, strict=True))
     ]
-    launch_pair(problems[0], tensors, [member.program_config for member in members], settings, peer, present)
+    configs = [member.program_config for member in members]
+    launch_pair(problems[0], tensors, configs, settings, peer, pairs, present)
     return outputs
 
 

@@ -78,8 +78,7 @@ def fill_program(
     built = kernels.workers()
     if settings.speculate:
         built += kernels.output()
-    if members[0].peer is not None:
-        built.append(kernels.exchange())
+    built += kernels.exchange()
     workers = [core for member in members for core in member.plan.workers]
     cores = {
         WORKER: workers,

@@ -16,7 +16,7 @@ from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_sampling.checks import Problem
-from tt_kernels.speculative_sampling.layout import MAX_GROUPS, TILE_IDS, Layout
+from tt_kernels.speculative_sampling.layout import MAX_GROUPS, TILE_IDS, Core, Layout
 from tt_kernels.speculative_sampling.row import VocabularyRows
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -103,7 +103,8 @@ def build_program(
         raise UnsupportedError(
             f"a vocabulary of {problem.vocab} needs {needed} bytes of L1 on each core, {l1_free} are free"
         )
-    split = layout.hub is not None
+    hub = layout.hub
+    split = hub is not None
     constants = CBS | {
         "has_draft": int(problem.has_draft),
         "tiled": int(problem.tiled),
@@ -112,7 +113,7 @@ def build_program(
         "split": int(split),
     }
     walkers = core_set(*layout.walkers)
-    everywhere = core_set(*layout.walkers, *([layout.hub] if split else []))
+    everywhere = core_set(*layout.walkers, *(() if hub is None else (hub,)))
     calculator = kernel_descriptor(
         KERNELS / "calculator.cpp",
         ttnn.ComputeConfigDescriptor(fp32_dest_acc_en=True),
@@ -128,8 +129,8 @@ def build_program(
         ],
         cbs=[_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()],
     )
-    if split:
-        program.kernels = [*program.kernels, _hub(layout, place, noc_core, program)]
+    if hub is not None:
+        program.kernels = [*program.kernels, _hub(hub, layout, place, noc_core, program)]
     return require_ungated(program, "speculative_sampling")
 
 
@@ -183,10 +184,9 @@ def _walker(
     )
 
 
-def _hub(layout: Layout, place: Place, noc_core: Callable, program):
+def _hub(core: Core, layout: Layout, place: Place, noc_core: Callable, program):
     import ttnn
 
-    among_chips = place.links is not None
     return kernel_descriptor(
         KERNELS / "hub.cpp",
         ttnn.WriterConfigDescriptor(),
@@ -199,13 +199,13 @@ def _hub(layout: Layout, place: Place, noc_core: Callable, program):
             "state": place.state,
         },
         per_core={
-            layout.hub: {
-                "places": [number for core in layout.walkers for number in noc_core(core)],
+            core: {
+                "places": [number for walker in layout.walkers for number in noc_core(walker)],
                 "timeout": list(place.timeout),
-                "links": place.links(program) if among_chips else [],
+                "links": [] if place.links is None else place.links(program),
             }
         },
-        defines=[UNGATED_DEFINE, *(VocabularyRows.defines if among_chips else ())],
+        defines=[UNGATED_DEFINE, *(() if place.links is None else VocabularyRows.defines)],
     )
 
 

@@ -85,16 +85,24 @@ class Weights:
         return bisect_right(self.sums, uniform * self.sums[-1] >> UNIFORM_BITS)
 
 
+@dataclass(frozen=True, eq=False)
+class Drafted:
+    """What a node's children were drawn from. exponentials: [vocab] float32; impossible: of each token, whether it
+    cannot have been drawn."""
+
+    exponentials: torch.Tensor
+    weights: Weights
+    impossible: list[bool]
+
+
 @dataclass(eq=False)
 class Node:
-    """What the walk needs of one visited node. target, draft: [vocab] float32 exponentials; stages: the scales of each
-    rejection so far that left a residual."""
+    """What the walk needs of one visited node. target: [vocab] float32 exponentials; residuals: by the scales of each
+    rejection so far that left one, and the tokens without weight."""
 
     target: torch.Tensor
-    draft: torch.Tensor | None
-    draft_weights: Weights | None = None
-    impossible: list[bool] = field(default_factory=list)
-    residuals: dict = field(default_factory=dict)
+    draft: Drafted | None
+    residuals: dict[tuple[tuple, tuple[int, ...]], Weights] = field(default_factory=dict)
 
 
 class UserModel:
@@ -151,9 +159,10 @@ class UserModel:
         if key not in node.residuals:
             weights = node.target.clone()
             weights[list(tried)] = 0.0
-            for p_scale, q_scale in scales:
-                kept = (weights * p_scale).double() - node.draft.double() * float(q_scale)
-                weights = kept.float().clamp(min=0.0)
+            if node.draft is not None:
+                for p_scale, q_scale in scales:
+                    kept = (weights * p_scale).double() - node.draft.exponentials.double() * float(q_scale)
+                    weights = kept.float().clamp(min=0.0)
             node.residuals[key] = Weights.on_grid(weights)
         return node.residuals[key]
 
@@ -166,14 +175,13 @@ class UserModel:
         if bad(self.target[index]):
             return BAD_TARGET
         target = exponentials(self.target[index], self.temperature)
-        node = Node(target, None)
-        if self.draft is not None and self.children[index]:
-            if bad(self.draft[index]):
-                return BAD_DRAFT
-            node.draft = exponentials(self.draft[index], self.draft_temperature)
-            node.impossible = (self.draft[index] == -math.inf).tolist()
-            node.draft_weights = Weights.on_grid(node.draft)
-        return node
+        if self.draft is None or not self.children[index]:
+            return Node(target, None)
+        if bad(self.draft[index]):
+            return BAD_DRAFT
+        draft = exponentials(self.draft[index], self.draft_temperature)
+        impossible = (self.draft[index] == -math.inf).tolist()
+        return Node(target, Drafted(draft, Weights.on_grid(draft), impossible))
 
     def _try_children(self, node: Node, current: int, tokens: Sequence[int], uniforms: Sequence[int]):
         """The accepted child, or None and the weights [vocab] to draw from."""
@@ -181,7 +189,7 @@ class UserModel:
         tried: tuple[int, ...] = ()
         seen: set[int] = set()
         p_sum = self.residual(node, scales, tried).sums[-1]
-        q_sum = 0 if node.draft is None else node.draft_weights.sums[-1]
+        q_sum = 0 if node.draft is None else node.draft.weights.sums[-1]
         for child in self.children[current]:
             token = int(tokens[child])
             p = self.residual(node, scales, tried).of[token]
@@ -192,9 +200,9 @@ class UserModel:
                     p_sum, tried = p_sum - p, (*tried, token)
                 continue
             dropped = token in seen and not self.with_replacement
-            if node.impossible[token] or dropped or q_sum == 0:
+            if node.draft.impossible[token] or dropped or q_sum == 0:
                 continue
-            q = node.draft_weights.of[token]
+            q = node.draft.weights.of[token]
             if self.accepts(uniforms[child], q, q_sum, p, p_sum):
                 return child, None
             seen.add(token)

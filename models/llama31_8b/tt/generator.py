@@ -276,7 +276,7 @@ class _TokenSource:
 
     def draw(self, users: Collection[int]) -> None:
         """Give the next step new numbers for these users."""
-        if self.uniforms is not None:
+        if self.chooser is not None and self.uniforms is not None:
             numbers = [self._number(user) if user in users else 0.0 for user in range(self.users)]
             ttnn.copy_host_to_device_tensor(self.chooser.uniforms(numbers, on_device=False), self.uniforms)
 

@@ -144,7 +144,8 @@ class AttentionSpeculation(DecodeAttention):
         self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
         core = (grid.x - 1, grid.y - 1)
-        self.exchange = DeviceExchange(ChipPairs(mesh, SP_AXIS, core), users, timeout_s)
+        self._exchanging = ChipPairs(mesh, SP_AXIS, core)
+        self.exchange = DeviceExchange(self._exchanging, users, timeout_s)
         # A pair's state counts the calls of one op: attention has its own.
         self.pairs = ChipPairs(mesh, SP_AXIS, core)
         # With tensor parallelism the chips of a row decide together, over all heads, on another core.
@@ -216,7 +217,7 @@ class AttentionSpeculation(DecodeAttention):
                 sum(getattr(count, name) for count in counts) for name in ("received", "rejected", "bypassed")
             )
             layers.append(LayerCounts(received - misses - bypassed, misses, bypassed))
-        exchange = self._by_row(self.exchange.pairs.states())
+        exchange = self._by_row(self._exchanging.states())
         failures = [
             f"{what} {name} {state.failure}"
             for what, states in self._states().items()
@@ -232,7 +233,7 @@ class AttentionSpeculation(DecodeAttention):
 
     def _states(self) -> dict[str, ChipPairs | ChipRows]:
         """What the chips keep of their calls to each other, by what calls."""
-        found: dict[str, ChipPairs | ChipRows] = {"exchange": self.exchange.pairs, "attention": self.pairs}
+        found: dict[str, ChipPairs | ChipRows] = {"exchange": self._exchanging, "attention": self.pairs}
         return found if self.row is None else found | {"decision of a row": self.row}
 
     def _by_row(self, chips: list) -> list[list]:

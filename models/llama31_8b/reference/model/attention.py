@@ -183,7 +183,7 @@ def decode_attention(
         for group in step.groups:
             users, n = group.end - group.start, group.length + 1
             rows = slice(group.storage, group.storage + users)
-            segments = OneQuery(
+            segments: Segments = OneQuery(
                 query[group.start : group.end].reshape(users * kv_heads, -1, head_dim),
                 keys[rows].flatten(0, 1)[:, :n],
                 values[rows].flatten(0, 1)[:, :n],

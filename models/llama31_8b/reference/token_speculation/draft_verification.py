@@ -126,7 +126,7 @@ def verify_exact(
         walk.settle(users, accepted)
         down = users[accepted]
         p[down] = target_probabilities[down, walk.current[down]].double()
-        if q is not None:
+        if q is not None and draft_probabilities is not None:
             q[down] = draft_probabilities[down, walk.current[down]].double()
         rejected = possible & ~accepted
         on, tried = users[rejected], drafted[rejected]

@@ -153,7 +153,8 @@ def _whole_texts(
         if context is not None:
             raise ValueError("context describes a cache to continue; none is given")
         return [list(prompt) for prompt in prompts]
-    held, told = cache.lengths.tolist(), [len(ids) for ids in context or []]
+    context = context or []
+    held, told = cache.lengths.tolist(), [len(ids) for ids in context]
     if held != told or len(held) != len(prompts):
         raise ValueError(
             f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, "

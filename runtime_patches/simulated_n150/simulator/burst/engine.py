@@ -256,7 +256,7 @@ class Burst:
                     else:
                         following = max(following, due)
                 elif due > following:
-                    following = self._burst(awake, following, min(end, due))
+                    following = self._burst(awake, following, int(min(end, due)))
             cycle = following
         pump.clock_tick_num = pump.current_cycle = end
         for clock in clocks:

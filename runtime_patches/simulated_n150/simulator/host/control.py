@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import socket
 import zlib
+from collections.abc import Callable
+from functools import partial
 
 from runtime_patches.simulated_n150.simulator.ethernet.link import End, Link
 from runtime_patches.simulated_n150.simulator.ethernet.queues import Packet
@@ -42,9 +44,9 @@ class LinkControl:
             raise ValueError(f"link {link} of {len(links)}")
         return [links[link]]
 
-    def _schedule(self, link: int | None, in_cycles: int, change) -> None:
+    def _schedule(self, link: int | None, in_cycles: int, change: Callable[[Link], object]) -> None:
         for chosen in self._chosen(link):
-            self._clock.at(self._clock.now + in_cycles, lambda chosen=chosen: change(chosen))
+            self._clock.at(self._clock.now + in_cycles, partial(change, chosen))
 
     def _do_cut(self, link, in_cycles) -> None:
         self._schedule(link, in_cycles, lambda chosen: chosen.cut(self._clock.now))

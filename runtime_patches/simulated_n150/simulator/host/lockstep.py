@@ -23,7 +23,7 @@ class Clock:
         self.chips: list = []
         self.links: list[Link] = []
         self.arrivals: Callable | None = None  # called with (end, packet) as each packet arrives
-        self.events: list[tuple[int, int, Callable[[], None]]] = []  # (cycle, order, what a test asked for)
+        self.events: list[tuple[int, int, Callable[[], object]]] = []  # (cycle, order, what a test asked for)
         self.latest_arrival = 0
         self._inbound: list[list[End]] = []
         self._running: list[Callable[[int], None]] = []
@@ -44,7 +44,7 @@ class Clock:
             for end in link.ends:
                 self._inbound[end.other.place.chip].append(end)
 
-    def at(self, cycle: int, action: Callable[[], None]) -> None:
+    def at(self, cycle: int, action: Callable[[], object]) -> None:
         """Do `action` before the given cycle is simulated; at once when it is past."""
         if cycle <= self.now:
             action()
@@ -71,19 +71,15 @@ class Clock:
         """Bring one chip to cycle `until`, handing it the packets that arrive before."""
         pump, inbound, run = device.clocks[0], self._inbound[chip], self._running[chip]
         while True:
-            first = None
+            first, cycle = None, until
             for end in inbound:
                 arrives = end.next_arrival()
-                if (
-                    arrives is not None
-                    and arrives < until
-                    and (first is None or arrives < first.next_arrival())
-                ):
-                    first = end
+                if arrives is not None and arrives < cycle:
+                    first, cycle = end, arrives
             if first is None:
                 break
-            if first.next_arrival() > pump.clock_tick_num:
-                run(first.next_arrival() - pump.clock_tick_num)
+            if cycle > pump.clock_tick_num:
+                run(cycle - pump.clock_tick_num)
             packet = first.deliver(pump.clock_tick_num)
             self.latest_arrival = max(self.latest_arrival, pump.clock_tick_num)
             if self.arrivals is not None:

@@ -12,6 +12,7 @@ as the RISC-V manual has it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from framework.memory.memory import AddressableMemory, MemoryStall, resolve_plain_ram_span
 from framework.pe.rv.rv32 import RV32I
@@ -85,7 +86,7 @@ _REGISTER_OPS: dict[tuple[int, int], Callable[[int, int], int]] = {
     (0x01, 1): lambda a, b: _signed(a) * _signed(b) >> 32 & _MASK,
     (0x01, 2): lambda a, b: _signed(a) * b >> 32 & _MASK,
     (0x01, 3): lambda a, b: a * b >> 32,
-    **{(0x01, funct3): (lambda a, b, funct3=funct3: divide(funct3, a, b)) for funct3 in (4, 5, 6, 7)},
+    **{(0x01, funct3): partial(divide, funct3) for funct3 in (4, 5, 6, 7)},
 }
 _BRANCHES: dict[int, Callable[[int, int], bool]] = {
     0: lambda a, b: a == b,
