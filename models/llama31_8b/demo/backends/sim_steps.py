@@ -194,8 +194,8 @@ def _steps(
         [tokens], ["length"], len(prompt), prefilled - started, len(tokens) - 1, time.perf_counter() - prefilled,
         attend.statistics(),
     )  # fmt: skip
-    if policy.statistics is not None:
-        ours, theirs = result.statistics, policy.statistics
+    ours, theirs = result.statistics, policy.statistics
+    if ours is not None and theirs is not None:
         show(
             f"hits, misses, bypassed positions: {ours.hits}, {ours.misses}, {ours.bypassed_positions} "
             f"(reference {theirs.hits}, {theirs.misses}, {theirs.bypassed_positions})",

@@ -95,8 +95,15 @@ class ModelDrafter(Drafter):
         self.sampled = (shape.width == 1) if sampled is None else sampled
         self.fingerprint, self.target_fingerprint = fingerprint, target_fingerprint
         self.step_cost = 0.0
-        self.cache: KVCache | None = None
+        self._cache: KVCache | None = None
         self._history: list[list[int]] = []  # of each user, the tokens whose entries the draft cache holds
+
+    @property
+    def cache(self) -> KVCache:
+        """Of the draft, since `start`. Raises RuntimeError before."""
+        if self._cache is None:
+            raise RuntimeError("a drafter has a cache once it has started")
+        return self._cache
 
     def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
         super().check(target, prompts, max_new_tokens)
@@ -135,8 +142,9 @@ class ModelDrafter(Drafter):
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
         """A new cache, or the one of an earlier text cut to what both begin with (the turns of a chat)."""
         capacity = min(capacity, self.model.config.max_position_embeddings)
-        if self.cache is None or self.cache.batch != len(prompts) or self.cache.capacity < capacity:
-            self.cache = self.model.new_cache(len(prompts), capacity)
+        held = self._cache
+        if held is None or held.batch != len(prompts) or held.capacity < capacity:
+            self._cache = self.model.new_cache(len(prompts), capacity)
             self._history = [[] for _ in prompts]
         # Prefill wants at least one token a user.
         shared = [min(_common_prefix(old, new), len(new) - 1) for old, new in zip(self._history, prompts)]
@@ -191,13 +199,13 @@ class ModelDrafter(Drafter):
         else:  # padding would not fit behind the longest text
             logits = torch.cat(
                 [
-                    self.model.forward(torch.tensor([tokens]), view.user(row), policy=self.policy)[:, 0]
-                    for row, tokens in enumerate(missing)
+                    self.model.forward(torch.tensor([given]), view.user(row), policy=self.policy)[:, 0]
+                    for row, given in enumerate(missing)
                 ]
             )
-        for user, tokens in zip(users, committed):
+        for user, decided in zip(users, committed):
             self._kept[user] = 0
-            self._history[user] += tokens
+            self._history[user] += decided
         return logits
 
     def _open_draft(
@@ -233,7 +241,10 @@ class ModelDrafter(Drafter):
         for step in range(length):
             law = None if uniforms is None else warp_logits(logits, self.sampling)
             recorder.add([step], None if law is None else law.unsqueeze(1), logits.unsqueeze(1))
-            tokens[:, step + 1] = logits.argmax(-1) if law is None else inverse_cdf(law, uniforms[:, step])
+            if law is None or uniforms is None:
+                tokens[:, step + 1] = logits.argmax(-1)
+            else:
+                tokens[:, step + 1] = inverse_cdf(law, uniforms[:, step])
             if step + 1 < length:
                 following = tokens[:, step + 1 : step + 2]
                 logits = self.model.forward(
@@ -262,7 +273,7 @@ class ModelDrafter(Drafter):
             law = None if uniforms is None else warp_logits(logits, self.sampling)
             recorder.add(level, law, logits)
             width = min(shape.width, logits.shape[-1])
-            if law is None:
+            if law is None or uniforms is None:
                 picked = logits.topk(width, dim=-1).indices
             else:
                 own = uniforms.view(batch, nodes, -1)[:, level, :width].flatten(0, 1)
@@ -369,7 +380,7 @@ class SelfDrafter(ModelDrafter):
         self.step_cost = (weights + entry * min(cached, 2 * self.window)) / (weights + entry * cached)
 
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
-        self.cache = target_cache
+        self._cache = target_cache
 
     def _catch_up(
         self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]
