@@ -8,16 +8,9 @@
 #include "tt_kernels/common/kernels/arguments.hpp"
 #include "tt_kernels/draft_round/kernels/pages.hpp"
 
-using draft_round::read_pages;
-using draft_round::words;
-using draft_round::write_pages;
+using namespace draft_round;
 
 void kernel_main() {
-    constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
-    constexpr uint32_t users = get_named_compile_time_arg_val("users");
-    constexpr uint32_t nodes = get_named_compile_time_arg_val("nodes");
-    constexpr uint32_t user_bytes = get_named_compile_time_arg_val("user_bytes");
-    constexpr uint32_t node_bytes = get_named_compile_time_arg_val("node_bytes");
     constexpr uint32_t row_bytes = get_named_compile_time_arg_val("row_bytes");
     const auto chosen = TensorAccessor(ACCESSOR_ARGS(chosen), COMMON_ARG(chosen), user_bytes);
     const auto tree_tokens = TensorAccessor(ACCESSOR_ARGS(per_node), COMMON_ARG(tree_tokens), node_bytes);

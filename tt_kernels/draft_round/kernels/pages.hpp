@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of 32-bit words in device memory, each held in L1 while the kernel works on it.
+// Rows of 32-bit words in device memory, each held in L1 while the kernel works on it, and what all kernels of a round
+// are told of them: a row of a number for each user, and one for each node of all users.
 
 #pragma once
 
@@ -10,6 +11,12 @@
 #include "api/dataflow/dataflow_api.h"
 
 namespace draft_round {
+
+constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
+constexpr uint32_t users = get_named_compile_time_arg_val("users");
+constexpr uint32_t nodes = get_named_compile_time_arg_val("nodes");
+constexpr uint32_t user_bytes = get_named_compile_time_arg_val("user_bytes");
+constexpr uint32_t node_bytes = get_named_compile_time_arg_val("node_bytes");
 
 using Words = volatile tt_l1_ptr int32_t*;
 
