@@ -4,37 +4,51 @@
 
 from __future__ import annotations
 
-USERS, NODES = 3, 5
+from typing import NamedTuple
+
+import torch
+
+from tt_kernels.draft_round import reference
 
 
-def rounds(device, decided: dict, choices: list, chosen: list[list], outcome: list) -> dict:
-    """Each op once, or once a drafted token, on tensors that hold other numbers before: all of them afterwards."""
-    import torch
+class Round(NamedTuple):
+    """decided: before the round. choices, chosen (by node from the second on), outcome: what its steps yield."""
+
+    decided: reference.Decided
+    choices: torch.Tensor
+    chosen: list[torch.Tensor]
+    outcome: torch.Tensor
+
+
+def rounds(device, cases: list[Round]) -> list[tuple]:
+    """Of each case (DraftStep, Chain, Decided) after its round, on tensors that held other numbers before."""
     import ttnn
 
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_outcome
 
     def put(values, dtype):
-        tensor = torch.tensor(values, dtype=torch.int32)
-        return ttnn.from_torch(tensor, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+        return ttnn.from_torch(values.int(), dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
 
     def read(tensors):
-        return {name: ttnn.to_torch(tensor).tolist() for name, tensor in tensors._asdict().items()}
+        return type(tensors)(*(ttnn.to_torch(tensor).long() for tensor in tensors))
 
-    flat, row = [[77] * (USERS * NODES)], [[77] * USERS]
-    before = Decided(
-        put([decided["tokens"]], ttnn.uint32), put(decided["cached"], ttnn.int32), put(flat, ttnn.uint32),
-        put(decided["last"], ttnn.int32),
-    )  # fmt: skip
-    step = DraftStep(put(row, ttnn.uint32), put(row[0], ttnn.int32), put(row, ttnn.uint32))
-    chain = Chain(
-        put(flat, ttnn.uint32), put(row[0], ttnn.int32), put(flat, ttnn.uint32),
-        put([[77] * NODES] * USERS, ttnn.uint32),
-    )  # fmt: skip
-    begin_chain(before, put([choices], ttnn.uint32), step, chain)
-    told = {"step": read(step)}
-    for node, tokens in enumerate(chosen, start=2):
-        append_token(put([tokens], ttnn.uint32), node, chain)
-    told["chain"] = read(chain)
-    take_outcome(put(outcome, ttnn.int32), before)
-    return told | {"decided": read(before)}
+    told = []
+    for case in cases:
+        users, nodes = case.outcome.shape[0], len(case.chosen) + 2
+        flat, row = torch.full((1, users * nodes), 77), torch.full((1, users), 77)
+        decided = Decided(
+            *(put(values, dtype) for values, dtype in zip(
+                case.decided, (ttnn.uint32, ttnn.int32, ttnn.uint32, ttnn.int32), strict=True
+            ))
+        )  # fmt: skip
+        step = DraftStep(put(row, ttnn.uint32), put(row[0], ttnn.int32), put(row, ttnn.uint32))
+        chain = Chain(
+            put(flat, ttnn.uint32), put(row[0], ttnn.int32), put(flat, ttnn.uint32),
+            put(flat.view(users, nodes), ttnn.uint32),
+        )  # fmt: skip
+        begin_chain(decided, put(case.choices, ttnn.uint32), step, chain)
+        for node, tokens in enumerate(case.chosen, start=2):
+            append_token(put(tokens, ttnn.uint32), node, chain)
+        take_outcome(put(case.outcome, ttnn.int32), decided)
+        told.append(tuple(tuple(read(tensors)) for tensors in (step, chain, decided)))
+    return told
