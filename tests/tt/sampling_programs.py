@@ -20,7 +20,7 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     """bfloat16 logits [rows, vocab], followed by the LM head's padding, in blocks of `block_tiles` tiles; cases:
     pairs of parameters and uniform numbers, float64 [draws, rows].
 
-    Returns the arg-max of each row, also as the first of the candidates; the candidates' values and keys; for each
+    Returns the arg-max of each row; the candidates' values and keys; for each
     case the distribution its tokens are drawn from, as of `Chooser.borders`, and the tokens [draws, rows].
     """
     import torch
@@ -49,7 +49,6 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
         )
     return {
         "argmax": read(greedy(given))[0].long(),
-        "first": read(greedy.first(keys))[0].long(),
         "values": read(values)[0, 0],
         "keys": read(keys)[0, 0],
         "draws": draws,
@@ -172,3 +171,23 @@ def transfers(work) -> list[str]:
         graph = ttnn.graph.end_graph_capture()
     names = [node["params"]["name"] for node in graph if node["node_type"] == "function_start"]
     return [name for name in names if name.endswith(("to_device", "to_host", "from_device", "cpu"))]
+
+
+def likeliest(mesh, logits) -> list:
+    """bfloat16 logits [rows, vocab], split over the chips of a row -> the token that each chip chooses for each row."""
+    import torch.nn.functional as F
+    import ttnn
+
+    from models.llama31_8b.sampling import SamplingParams
+
+    rows, vocab = logits.shape
+    chooser = make_chooser(mesh, SamplingParams(), vocab)
+    width = sum(chooser.blocks) * mesh.shape[1]
+    padded = F.pad(logits, (0, width - vocab), value=float(logits.max()) + 1)
+    given = ttnn.from_torch(
+        padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh,
+        mesh_mapper=chooser.plan.mapper(mesh, -1),
+    )  # fmt: skip
+    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
+    chooser(given, None, output)
+    return [ttnn.to_torch(part)[0].tolist() for part in ttnn.get_device_tensors(output)]

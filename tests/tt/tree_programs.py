@@ -125,8 +125,8 @@ def texts_by_a_draft_model(
 ) -> dict:
     """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, or trees of `width`
     candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics of both,
-    by round and user the drafted chain with the reference's, traces replayed, and figures of the draft's cache against
-    a plain pass over what was decided.
+    by round and user how far the tokens of each chain are from the reference's, traces replayed, and figures of the
+    draft's cache against a plain pass over what was decided.
 
     fuzzy: groups of layers of the draft, which is then both layers: what it drafts wrong comes of the groups alone.
     """
@@ -181,7 +181,7 @@ def texts_by_a_draft_model(
     chains, texts = [], [prompt + text[:1] for prompt, text in zip(prompts, found.token_ids, strict=True)]
     for drafts in rounds:
         for user, (tokens, new) in drafts.items():
-            chains.append((tokens[1:], chain_by_reference(small_reference, texts[user], length, fuzzy)))
+            chains.append(below_the_best(small_reference, texts[user], tokens[1:], fuzzy))
             texts[user] = texts[user] + new
     decided = [prompt + text for prompt, text in zip(prompts, found.token_ids, strict=True)]
     lengths = [min(known, len(text)) for known, text in zip(drafter.lengths, decided, strict=True)]
@@ -200,20 +200,21 @@ def texts_by_a_draft_model(
     }
 
 
-def chain_by_reference(model, text: list[int], length: int, fuzzy: list[list[int]] | None) -> list[int]:
-    """The likeliest tokens behind a text, each but the first by a step in these groups of layers."""
+def below_the_best(model, text: list[int], drafted: list[int], fuzzy: list[list[int]] | None) -> list[float]:
+    """How far the reference's logit of each drafted token behind a text is below the likeliest one's, all but the first
+    by a step in these groups of layers."""
     import torch
 
     from models.llama31_8b.token_speculation.fuzzy import resolve
 
     groups = resolve(model.config.num_hidden_layers, fuzzy)
-    cache, chain = model.new_cache(1, len(text) + length), []
+    cache, found = model.new_cache(1, len(text) + len(drafted)), []
     logits = model.prefill([text], cache)[0]
-    while True:
-        chain.append(int(logits.argmax()))
-        if len(chain) == length:
-            return chain
-        logits = model.forward(torch.tensor([[chain[-1]]]), cache, layer_groups=groups)[0, 0]
+    for index, token in enumerate(drafted):
+        if index:
+            logits = model.forward(torch.tensor([[drafted[index - 1]]]), cache, layer_groups=groups)[0, 0]
+        found.append(float(logits.max() - logits[token]))
+    return found
 
 
 def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int, window: int) -> dict:

@@ -138,9 +138,10 @@ class ShardedRow(Row):
         )
 
 
-def gather(x: ttnn.Tensor, plan: MeshPlan) -> ttnn.Tensor:
-    """The columns of all chips of a row, on each: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]."""
-    return x if plan.tp == 1 else ttnn.all_gather(x, dim=3, cluster_axis=TP_AXIS)
+def gather(x: ttnn.Tensor, plan: MeshPlan, dim: int = 3) -> ttnn.Tensor:
+    """The columns of all chips of a row, on each: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]; or what they
+    have one behind the other along another dimension."""
+    return x if plan.tp == 1 else ttnn.all_gather(x, dim=dim, cluster_axis=TP_AXIS)
 
 
 def reduce(x: ttnn.Tensor, plan: MeshPlan) -> ttnn.Tensor:

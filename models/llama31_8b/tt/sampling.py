@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The next tokens chosen on the chips, from logits whose columns are split over them.
 
-For greedy and for top_k up to 32, here, every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable
-form, so that of equal logits the lower ids stay as in the reference. Only those candidates cross the links, and every
-chip draws from all of them alike. The draw is the reference's own, `inverse_cdf` over ascending ids with one number of
-each user's generator: the same seeds give the tokens of `choose="host"` and, as far as logits agree, of the reference.
-Masses are whole 65536ths of the largest one, so a border between two tokens moves by less than 2.5e-4 of the whole
-mass; only a number drawn that close to a border may fall otherwise, and a top_p that close to one keep a token more or
-fewer.
+Greedily every chip sends its largest logit and that one's id, and the lowest id of the largest is taken. For top_k up
+to 32, here, every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable form, so that of equal logits
+the lower ids stay as in the reference. Only those candidates cross the links, and every chip draws from all of them
+alike. The draw is the reference's own, `inverse_cdf` over ascending ids with one number of each user's generator: the
+same seeds give the tokens of `choose="host"` and, as far as logits agree, of the reference. Masses are whole 65536ths
+of the largest one, so a border between two tokens moves by less than 2.5e-4 of the whole mass; only a number drawn that
+close to a border may fall otherwise, and a top_p that close to one keep a token more or fewer.
 
 `ttnn.sampling` would end in the same place. But its random numbers come from a generator in each core, seeded by an
 argument that a captured trace repeats, or else going on from what that core drew before: no host can repeat them, and
@@ -79,10 +79,12 @@ class Chooser:
         starts = torch.tensor(block_starts(self.blocks, plan.tp))
         self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
         rank = torch.arange(CANDIDATES)
-        kept, mass = (1, 1) if params.greedy else (params.top_k or CANDIDATES, DIGIT**2)
-        self._kept = self._put((rank < kept).float() * mass, "float32")
         if params.greedy:
+            # What index 0 of every chip travels as.
+            first = ORIGIN - torch.arange(plan.tp) * (padded // plan.tp)
+            self._first = self._put(first.float(), "float32", split=True)
             return
+        self._kept = self._put((rank < (params.top_k or CANDIDATES)).float() * DIGIT**2, "float32")
         # Rows of digits, the higher ones first; columns sum all masses, those up to, and those before each candidate.
         up_to = (rank[:, None] <= rank).float()
         self._all, self._up_to, self._before = (
@@ -112,14 +114,12 @@ class Chooser:
     ) -> ttnn.Tensor:
         """logits: bfloat16 [1, 1, rows, padded vocab / tp], rows up to 32, each chip its columns. uniforms: of
         `uniforms`. Returns uint32 [1, rows], ROW_MAJOR, written to `output` if given."""
-        if self.params.greedy and self.plan.tp == 1:
-            return greedy(self._without_padding(logits), output)
+        if self.params.greedy:
+            logits = self._without_padding(logits)
+            return greedy(logits, output) if self.plan.tp == 1 else self._likeliest(logits, output)
         if self._whole is not None:
             return self._ids(self._whole(self._without_padding(logits), uniforms), output)
-        values, keys = self.candidates(logits)
-        if self.params.greedy:
-            return self.first(keys, output)
-        return self.pick(*self.borders(values, keys), uniforms, output)
+        return self.pick(*self.borders(*self.candidates(logits)), uniforms, output)
 
     def candidates(self, logits: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """The 32 largest logits of all chips, descending, of equal ones the lower id first.
@@ -151,9 +151,17 @@ class Chooser:
         largest, indices = ttnn.topk(joined, k=CANDIDATES, dim=-1, stable=True)
         return largest, ttnn.gather(keys, -1, indices)
 
-    def first(self, keys: ttnn.Tensor, output: ttnn.Tensor | None = None) -> ttnn.Tensor:
-        """Greedy: of `candidates` the first, uint32 [1, rows]."""
-        return self._ids(ttnn.multiply(keys, self._kept), output)
+    def _likeliest(self, logits: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
+        """Greedy over the chips of a row: every chip's largest logit and its id go across, and of equal ones the lowest
+        id is taken. Nothing is sorted."""
+        rows = logits.shape[2]
+        ids = ttnn.to_layout(ttnn.reshape(greedy(logits), (1, 1, rows, 1)), ttnn.TILE_LAYOUT)
+        keys = gather(ttnn.subtract(self._first, ttnn.typecast(ids, ttnn.float32)), self.plan, dim=1)
+        largest = gather(ttnn.max(logits, dim=-1, keepdim=True), self.plan, dim=1)
+        best = ttnn.eq(largest, ttnn.max(largest, dim=1, keepdim=True))
+        return self._ids(
+            ttnn.max(ttnn.multiply(keys, ttnn.typecast(best, ttnn.float32)), dim=1, keepdim=True), output
+        )
 
     def borders(self, values: ttnn.Tensor, keys: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
         """From `candidates` the distribution that `pick` draws from, by ascending id.
