@@ -6,6 +6,8 @@ import math
 
 # How the programs of speculation are named; others have the name of their ttnn op.
 ATTENTION, EXCHANGE, GATE = "attention", "exchange", "gate"
+# What measured steps are called beside the hit rates that were forced: exact attention, and the layers' own decisions.
+EXACT, OWN = "exact", "own"
 
 
 def hit_pattern(layers: int, rate: float) -> list[bool]:

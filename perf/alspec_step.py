@@ -25,9 +25,10 @@ from models.llama31_8b.tt.precision import precision_plan
 from models.llama31_8b.tt.speculation import AttentionSpeculation
 from models.llama31_8b.tt.weight_map import WeightMap
 from models.llama31_8b.tt.weight_store import WeightStore
-from perf.alspec_programs import hit_pattern
+from perf.alspec_programs import EXACT, OWN, hit_pattern
 from perf.launch_labels import Labels
 from runtime_patches.timeline import Timeline
+from tt_kernels.common.priority import ACCEPTED
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 
 
@@ -77,22 +78,25 @@ class ExactFlashDecode(DecodeAttention):
 
 
 class ForcedSpeculation(AttentionSpeculation):
-    """A threshold a layer: infinite for a hit, 0 for a miss."""
+    """A threshold a layer: infinite for a hit, 0 for a miss; without `hits` its own."""
 
     hits: Sequence[bool] = ()
 
     def __call__(self, layer, q, keys, values, positions):
-        self.threshold = math.inf if self.hits[layer] else 0.0
+        if self.hits:
+            self.threshold = math.inf if self.hits[layer] else 0.0
         return super().__call__(layer, q, keys, values, positions)
 
 
-def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
-    """Steps with exact attention on each row alone, and with speculation at each hit rate; on a mesh of one row, the
-    step with exact attention and tensor parallelism.
+def measure(
+    mesh, shape: Shape, rates: Sequence[float], own: float | None = None, seed: int = 0
+) -> dict:  # fmt: skip
+    """Steps with exact attention on each row alone, with speculation at each hit rate, and at the threshold `own` with
+    the layers' own decisions; on a mesh of one row, the step with exact attention and tensor parallelism.
 
-    Returns {"exact": step, "0.5": step, ...}; a step is {"chips": a list a chip of {"name", "layer", "start", "end"},
-    in cycles from the step's first program, "hits": of each layer as the chips counted them}. Errors: RuntimeError
-    when the chips' outcomes are not the forced ones.
+    Returns {"exact": step, "0.5": step, ..., "own": step}; a step is {"chips": a list a chip of {"name", "layer",
+    "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0, as the chips decided}.
+    Errors: RuntimeError when the chips' outcomes are not the forced ones.
     """
     plan, config = MeshPlan(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
@@ -110,20 +114,28 @@ def measure(mesh, shape: Shape, rates: Sequence[float], seed: int = 0) -> dict:
     )  # fmt: skip
     fill(model, seed)
     timeline = Timeline(mesh)
-    found = {"exact": _step(model, exact, timeline, shape)}
+    found = {EXACT: _step(model, exact, timeline, shape)}
     if speculation is None:
         return found
     for rate in rates:
         speculation.hits = hit_pattern(shape.layers, rate)
-        speculation.reset()
-        step = _step(model, speculation, timeline, shape)
-        speculation.check()
-        runs = 2  # one before the trace, one from it
-        step["hits"] = [layer.hits // runs for layer in speculation.outcomes().layers]
+        found[f"{rate:g}"] = step = _speculative_step(model, speculation, timeline, shape)
         if step["hits"] != [int(hit) for hit in speculation.hits]:
-            raise RuntimeError(f"forced hits {speculation.hits}, the chips counted {step['hits']}")
-        found[f"{rate:g}"] = step
+            raise RuntimeError(f"forced hits {speculation.hits}, the chips decided {step['hits']}")
+    if own is not None:
+        speculation.hits, speculation.threshold = (), own
+        found[OWN] = _speculative_step(model, speculation, timeline, shape) | {"threshold": own}
     return found
+
+
+def _speculative_step(
+    model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape
+) -> dict:
+    step = _step(model, speculation, timeline, shape)
+    speculation.check()
+    rows = speculation.last_priorities()
+    hits = [any(layer[0] == ACCEPTED for layer in layers) for layers in zip(*rows, strict=True)]
+    return step | {"hits": [int(hit) for hit in hits]}
 
 
 def fill(model: TtLlama, seed: int) -> None:

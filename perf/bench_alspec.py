@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gain of attention-level speculation as it runs: `python -m perf.bench_alspec`.
 
-A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from
-traces: with exact attention on one row alone, and with speculation between the rows at forced hit rates. The step is
-timed whole, from its first program to its last on both chips, and compared with
+A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
+with exact attention on one row alone, with speculation between the rows at forced hit rates, and with `--own THRESHOLD`
+at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to its last
+on both chips, and compared with
 
 - one row alone with exact attention, whose cycles the guess shall save;
 - appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
@@ -24,10 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perf.alspec_programs import ATTENTION, EXCHANGE, GATE
+from perf.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN
 from perf.estimator.latency import token_latency
 from perf.files import new_file
 from perf.measuring_process import answered, measure_apart
+from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 
 RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
@@ -67,14 +69,14 @@ def cycles(step: Step) -> int:
 
 def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
     """From the exact step and all speculative ones. Errors: ValueError without a speculative step."""
-    exact = steps["exact"]["chips"][0]
+    exact = steps[EXACT]["chips"][0]
     whole = cycles({"chips": [exact]})
     attention = _mean(_length(span) for span in exact if span["name"] == ATTENTION)
     inside = [span for span in exact if span["layer"] is not None]
     in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
     senders, receivers = [], []
     for name, step in steps.items():
-        for layer in range(layers if name != "exact" else 0):
+        for layer in range(layers if name != EXACT else 0):
             found = [_attention(chip, layer) for chip in step["chips"]]
             begin = max(span["start"] for span in found)  # neither goes on before both are there
             ends = sorted(span["end"] - begin for span in found)
@@ -103,16 +105,18 @@ def _mean(values: Iterable[float]) -> float:
 def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
     """A line a hit rate: cycles as it ran, of one row with exact attention, by appendix F, and the share of the gain
     that appendix F promises which was seen (None where it promises none)."""
-    parts, alone = parts_of(steps, layers), cycles({"chips": [steps["exact"]["chips"][0]]})
+    parts, alone = parts_of(steps, layers), cycles({"chips": [steps[EXACT]["chips"][0]]})
     found = []
     for name, step in steps.items():
-        if name == "exact":
+        if name == EXACT:
             continue
-        took, formula = cycles(step), parts.formula(layers, float(name))
+        rate = sum(step["hits"]) / layers
+        took, formula = cycles(step), parts.formula(layers, rate)
         promised = alone - formula
         found.append(
             {
-                "hit_rate": float(name),
+                "own": name == OWN,
+                "hit_rate": rate,
                 "cycles": took,
                 "exact": alone,
                 "formula": round(formula),
@@ -122,6 +126,15 @@ def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def title(name: str, step: Step) -> str:
+    """What a step is called where it is shown."""
+    if name == EXACT:
+        return "exact attention"
+    if name == OWN:
+        return f"own decisions at threshold {step['threshold']:g}, {sum(step['hits'])} of {len(step['hits'])} hit"
+    return f"{float(name):.0%} hits"
 
 
 def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None) -> str:
@@ -134,16 +147,19 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
         "fast dispatch, from a trace",
         f"a layer without attention {parts.per_layer:.0f}, exact attention {parts.exact:.0f}, sender "
         f"{parts.sender:.0f}, receiver {parts.receiver:.0f}; outside the layers {parts.fixed:.0f}",
-        f"{'hits':>6}{'step':>9}{'one row, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
+        f"{'hits':>9}{'step':>9}{'one row, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
     ]
     for row in rows(steps, layers):
         gain = "-" if row["share_of_gain"] is None else f"{row['share_of_gain']:.0%}"
         lines.append(
-            f"{row['hit_rate']:>6.0%}{row['cycles']:>9}{row['exact']:>16}{row['speedup']:>8.3f}x"
+            f"{'own ' if row['own'] else ''}{row['hit_rate']:.0%}".rjust(9)
+            + f"{row['cycles']:>9}{row['exact']:>16}{row['speedup']:>8.3f}x"
             f"{row['formula']:>12}{row['difference']:>+8.1%}{gain:>13}"
         )
+    if OWN in steps:
+        lines.append(title(OWN, steps[OWN]))
     if tensor_parallel is not None:
-        alone, split = cycles({"chips": [steps["exact"]["chips"][0]]}), cycles(tensor_parallel)
+        alone, split = cycles({"chips": [steps[EXACT]["chips"][0]]}), cycles(tensor_parallel)
         lines.append(
             f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one row alone"
         )
@@ -154,8 +170,8 @@ def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
     """All steps as a Chrome / Perfetto trace: a process a step, a track a chip; one microsecond is one cycle."""
     events: list[dict[str, Any]] = []
     for process, (name, step) in enumerate(steps.items()):
-        title = "exact attention" if name == "exact" else f"{float(name):.0%} hits"
-        events.append({"ph": "M", "pid": process, "name": "process_name", "args": {"name": title}})
+        shown = {"name": title(name, step)}
+        events.append({"ph": "M", "pid": process, "name": "process_name", "args": shown})
         for chip, spans in enumerate(step["chips"]):
             track = {"pid": process, "tid": chip}
             events.append({"ph": "M", **track, "name": "thread_name", "args": {"name": f"chip {chip}"}})
@@ -199,8 +215,8 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
             )
         axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
         axis.invert_yaxis()
-        title = "exact attention on each chip alone" if name == "exact" else f"{float(name):.0%} hits"
-        axis.set_title(title, fontsize=9, loc="left")
+        alone = " on each chip alone" if name == EXACT else ""
+        axis.set_title(title(name, step) + alone, fontsize=9, loc="left")
     axes[-1, 0].set_xlabel("cycles of the simulated chips")
     labels = {**colours, "other programs": other}
     figure.legend(
@@ -215,8 +231,9 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
 
 
 def run(
-    shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] = (2, 1), grid: str = GRID
-) -> dict[str, Step]:
+    shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] = (2, 1), grid: str = GRID,
+    own: float | None = None,
+) -> dict[str, Step]:  # fmt: skip
     """Measure in a process of its own: see `alspec_step.measure`. Errors: SystemExit with what went wrong there."""
     from runtime_patches import sgdc
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
@@ -224,11 +241,13 @@ def run(
 
     overlays = {**sgdc.overlays(), **timeline_overlays()}
     variables = simulated_environment(grid, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
-    asked = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh)}
+    asked = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh), "own": own}
     return measure_apart("perf.bench_alspec", asked, process_environment(variables))
 
 
-def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int]) -> dict[str, Step]:
+def _work(
+    shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None
+) -> dict[str, Step]:  # fmt: skip
     import ttnn
 
     from models.llama31_8b.tt.mesh import MeshPlan
@@ -239,7 +258,7 @@ def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int])
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     plan = MeshPlan(*mesh)
     device = plan.open(worker_l1_size=room, **opening_options("fast"))
-    steps = measure(device, Shape(**shape), rates)
+    steps = measure(device, Shape(**shape), rates, own)
     plan.close(device)
     return steps
 
@@ -264,6 +283,12 @@ def main(argv: list[str] | None = None) -> int:
         help="also run the step with exact attention, its heads and columns split over both chips",
     )
     parser.add_argument("--hits", type=float, nargs="+", default=list(RATES), help="hit rates, 0 to 1")
+    parser.add_argument(
+        "--own",
+        type=float,
+        metavar="THRESHOLD",
+        help="also a step in which the layers decide, by this threshold",
+    )
     parser.add_argument("--json", type=new_file, help="also write table and programs there")
     parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
     parser.add_argument("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
@@ -272,6 +297,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(
             f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}"
         )
+    if options.own is not None and not 0 <= options.own <= MAX_THRESHOLD:
+        parser.error(f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {options.own:g}")
     workers = options.kv_heads * (1 if options.workers is None else options.workers)
     if not 1 <= workers <= MAX_WORKERS:
         parser.error(
@@ -296,8 +323,8 @@ def main(argv: list[str] | None = None) -> int:
     split, grid = None, GRID
     if options.tensor_parallel:
         grid = TENSOR_PARALLEL_GRID
-        split = run(shape, (), (1, 2), grid)["exact"]
-    steps = run(shape, options.hits, grid=grid)
+        split = run(shape, (), (1, 2), grid)[EXACT]
+    steps = run(shape, options.hits, grid=grid, own=options.own)
     if options.json:
         found = {
             "shape": shape,

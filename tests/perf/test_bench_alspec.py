@@ -31,7 +31,7 @@ def steps() -> dict:
         *before, span(ATTENTION, 150, 230, 0), span("mlp", 230, 490, 0), span(EXCHANGE, 490, 500),
         span("head", 500, 550),
     ]  # fmt: skip
-    return {"exact": {"chips": [exact, exact]}, "1": {"chips": [sender, receiver]}}
+    return {"exact": {"chips": [exact, exact]}, "1": {"chips": [sender, receiver], "hits": [1]}}
 
 
 def test_the_parts_of_appendix_f_are_taken_from_the_steps():
@@ -60,6 +60,22 @@ def test_no_gain_is_claimed_where_appendix_f_promises_none():
     (row,) = rows(slow, 1)
     assert row["share_of_gain"] is None
     assert report(slow, SHAPE).splitlines()[-1].endswith("-")
+
+
+def test_the_layers_own_decisions_are_held_against_the_rate_that_they_gave():
+    own = steps()
+    own["own"] = own.pop("1") | {"threshold": 0.25}
+    (row,) = rows(own, 1)
+    assert (row["hit_rate"], row["formula"]) == (1.0, 530)
+    assert row["own"] and "own 100%" in report(own, SHAPE)
+    own["own"]["hits"] = [0]
+    (row,) = rows(own, 1)
+    assert row["hit_rate"] == 0.0 and row["formula"] == 150 + 310 + 300
+    assert "own decisions at threshold 0.25, 0 of 1 hit" in report(own, SHAPE)
+    names = [
+        event["args"]["name"] for event in chrome_trace(own)["traceEvents"] if event["name"] == "process_name"
+    ]
+    assert names == ["exact attention", "own decisions at threshold 0.25, 0 of 1 hit"]
 
 
 def test_tensor_parallelism_over_the_same_chips_is_held_against_one_row():
@@ -101,6 +117,8 @@ def test_words_of_cores_become_spans_of_programs():
     "arguments, words",
     [
         (["--hits", "1.5"], "hit rates 0 to 1"),
+        (["--own", "-1"], "--own must be a threshold from 0 to 1e+06, got -1"),
+        (["--own", "nan"], "got nan"),
         (["--chunk-size", "48"], "multiple of 32"),
         (["--context", "100"], "at least twice it, got 64 and 100"),
         (["--workers", "3"], "must be 1 to 2, the cores of the grid 4x1 less two of the pair's own; got 3"),
