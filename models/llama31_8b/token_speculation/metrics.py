@@ -19,7 +19,8 @@ class TokenSpeculationMetrics:
 
     num_draft_tokens counts all drafted nodes (a tree proposes more than it can accept). Acceptance is counted
     as the verifier decides it, before an end-of-text token inside a block cuts the output short. The timings
-    are sums over steps: draft_seconds (calibration included), target_seconds (target pass and verification).
+    are sums over steps: draft_seconds (calibration included), target_seconds (target pass and verification; of rounds
+    that stay on the chips, which are one launch, all of it).
     """
 
     num_drafts: int = 0
