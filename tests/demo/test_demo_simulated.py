@@ -165,3 +165,24 @@ def test_a_simulated_run_verifies_drafted_trees(capfd):
     assert drafted["drafter"] == "ngram" and drafted["lossless"]
     assert drafted["num_accepted_tokens"] >= 1 and drafted["num_output_tokens"] == 4
     assert drafted["num_target_steps"] == len(told["steps"]) - 1 < 4
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(5400)
+@pytest.mark.parametrize(
+    "arguments, accepted, drafted",
+    [
+        pytest.param(["self", "--draft-length", "2", "--max-new-tokens", "4"], 1, 2, id="self"),
+        pytest.param(
+            ["tiny", "--fuzzy", "2", "--mesh", "1x2", "--max-new-tokens", "5"], 4, 4, id="fuzzy on a row"
+        ),
+    ],
+)
+def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, drafted):
+    """Of the target over part of its cache, and of four layers on two chips, two at once, a round that stays there."""
+    assert cli.main(["--device", "sim", "--json", "--draft", *arguments]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert all(step["pcc"] >= 0.99 and step["token"] == step["reference_token"] for step in told["steps"])
+    counts = told["speculation"]
+    assert (counts["num_accepted_tokens"], counts["num_draft_tokens"]) == (accepted, drafted)
