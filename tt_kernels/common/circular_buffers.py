@@ -28,6 +28,12 @@ class Buffer:
         return self.page_bytes * self.pages
 
 
+def largest_buffers(buffers: Mapping[str, Buffer]) -> str:
+    """The three largest with their bytes, for a message about L1."""
+    largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
+    return ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
+
+
 def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
     """L1 a core of each role needs. The runtime places buffers in order, each above all that its cores hold
     yet."""

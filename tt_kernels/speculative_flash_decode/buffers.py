@@ -6,7 +6,7 @@ table."""
 from __future__ import annotations
 
 from tt_kernels.common import merge_tree
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, largest_buffers
 from tt_kernels.common.circular_buffers import l1_bytes as l1_bytes
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -90,11 +90,9 @@ def l1_refusal(
 ) -> UnsupportedError:
     """What says that a core needs more than the `available` bytes of L1, and which one does."""
     role, needed = next((role, bytes_) for role, bytes_ in l1_bytes(buffers).items() if bytes_ > available)
-    largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
-    parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
     return UnsupportedError(
         f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
         f"{workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which {available} "
-        f"are free (largest buffers: {parts}); choose a smaller key_chunk, fewer workers_a_head or "
+        f"are free (largest buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_a_head or "
         "fewer users, or free tensors in L1"
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS, Problem
 
@@ -68,11 +68,9 @@ def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, a
     buffers = plan_buffers(problem, workers, query_tiles, key_tiles)
     needed = l1_bytes(buffers)[WORKER]
     if needed > available:
-        largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
-        parts = ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
         raise UnsupportedError(
             f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} and "
             f"{workers} worker(s) a head need {needed} bytes of L1 on a core, of which {available} are free "
-            f"(largest buffers: {parts}); choose fewer query_tiles or workers_a_head, a smaller key_chunk, or free "
-            "tensors in L1"
+            f"(largest buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_a_head, a smaller "
+            "key_chunk, or free tensors in L1"
         )

@@ -21,7 +21,7 @@ from .drafters import Drafts, Rounds, TreeDrafter
 from .guess_attention import GuessAttention
 from .model import TtLlama, overwrite, read
 from .prompts import PREFILL_CHUNK, cache_prompt, kept_prefix
-from .replay import Replay, why_no_trace
+from .replay import Replay
 from .sampling import CANDIDATES, Chooser
 from .speculation_settings import check_chunk_size
 from .token_trees import TreeInputs
@@ -45,9 +45,8 @@ class ModelDrafter(TreeDrafter):
 
     name = "model"
 
-    def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, trace: bool = True) -> None:
+    def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK) -> None:
         self.model, self.prefill_chunk = draft, prefill_chunk
-        self._eager = not trace or why_no_trace(draft.mesh) is not None
         self._chooser = Chooser(draft.mesh, draft.plan, draft.config, GREEDY)
         self._lengths = [0] * draft.users
         self._nodes, self._width = 0, 1
@@ -61,7 +60,7 @@ class ModelDrafter(TreeDrafter):
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
         if shape.width == 1:
             return ChainRounds(self.model, self._chooser, step, self._lengths, eager)
-        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, self._eager)
+        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, eager)
         return super().rounds(step, shape, eager)
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
@@ -156,14 +155,13 @@ class SelfDrafter(TreeDrafter):
 
     name = "self"
 
-    def __init__(self, target: TtLlama, window: int, *, trace: bool = True) -> None:
+    def __init__(self, target: TtLlama, window: int) -> None:
         check_chunk_size(window, target.capacity, "window")
         if target.users > MOST_GUESSED_USERS:
             raise ValueError(f"1 to {MOST_GUESSED_USERS} users draft for themselves, got {target.users}")
         self.target = target
         self.model = target.attending(GuessAttention(target.config, window, target.attend))
         self._chooser = Chooser(target.mesh, target.plan, target.config, GREEDY)
-        self._eager = not trace or why_no_trace(target.mesh) is not None
         self._lengths = [0] * target.users
         self._chain: ChainSteps | None = None
 
@@ -175,11 +173,14 @@ class SelfDrafter(TreeDrafter):
 
     def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         self._lengths = [len(text) for text in texts]
-        self._chain = ChainSteps(self.model, self._chooser, self._eager)
+
+    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+        self._chain = ChainSteps(self.model, self._chooser, eager)
+        return super().rounds(step, shape, eager)
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._chain is None:
-            raise RuntimeError("drafts need texts: call start first")
+            raise RuntimeError("drafts need texts and their rounds: call start and rounds first")
         roots = {user: tokens[-1] for user, tokens in undrafted.items()}
         for user, tokens in undrafted.items():
             self._lengths[user] += len(tokens)
