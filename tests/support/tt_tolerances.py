@@ -18,6 +18,13 @@ def prompt(length: int, seed: int) -> list[int]:
     return torch.randint(0, 96, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
+def repeating(seed: int) -> list[int]:
+    """24 of its tokens out of 6 random ones, in which there is something to look up."""
+    generator = torch.Generator().manual_seed(seed)
+    alphabet = torch.randint(0, 96, (6,), generator=generator)
+    return alphabet[torch.randint(0, 6, (24,), generator=generator)].tolist()
+
+
 def margin(masses: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     """How far each number is from the nearest border between two tokens: masses [n, vocab], numbers [n] -> [n]."""
     return (masses.double().cumsum(-1) - numbers[:, None]).abs().amin(-1)

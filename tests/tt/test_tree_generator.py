@@ -5,22 +5,14 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from loguru import logger
 
 from models.llama31_8b.sampling import SamplingParams
-from tests.support.tt_tolerances import LEAST_PCC, NEAR_TIE, prompt
+from tests.support.tt_tolerances import LEAST_PCC, NEAR_TIE, prompt, repeating
 from tests.tt.tree_programs import texts, texts_by_a_draft_model, texts_by_itself
 from tests.tt.turn_programs import drafted_turns
 
 LIMIT_S = 1700
-
-
-def repeating(seed: int) -> list[int]:
-    """24 tokens out of 6 random ones, in which there is something to look up."""
-    generator = torch.Generator().manual_seed(seed)
-    alphabet = torch.randint(0, 96, (6,), generator=generator)
-    return alphabet[torch.randint(0, 6, (24,), generator=generator)].tolist()
 
 
 # Of two users: drafts are accepted, rejected and missing, and no two best logits of their texts lie closer than 0.07.

@@ -89,11 +89,22 @@ def rounds(mesh, prompts: list[list[int]], hits: list[list[int]], config=TINY) -
     }
 
 
+def row_config(mesh, config):
+    """`config` for the chips of a row: one as it is, several with a head and 64 columns of the MLP each."""
+    from dataclasses import replace
+
+    chips = mesh.shape[1]
+    if chips == 1:
+        return config
+    return replace(config, num_attention_heads=chips, num_key_value_heads=chips, intermediate_size=64 * chips)
+
+
 def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
     """The texts of TreeGenerator with trees of 3 x 2 in 7 nodes, those of the reference's loop with equal drafts and
-    seeds, how often a trace was replayed, and the metrics of both."""
+    seeds and of plain decoding, how often a trace was replayed, and the metrics of both."""
     from dataclasses import asdict
 
+    from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.reference.token_speculation.generate import speculative_generate
     from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
     from models.llama31_8b.token_speculation.draft_shape import DraftShape
@@ -101,12 +112,13 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
     from tests.tt.trace_programs import SMALLEST
 
     shape = DraftShape(3, 2, budget=7)
-    model, reference = build(mesh, SMALLEST, users=len(prompts), capacity=CAPACITY)
+    model, reference = build(mesh, row_config(mesh, SMALLEST), users=len(prompts), capacity=CAPACITY)
     generator = TreeGenerator(model, shape, prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": params, "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
     wanted = speculative_generate(reference, prompts, NGramDrafter(shape), adaptive=False, **request)
     told = {"replays": generator.replays, "why_eager": generator.why_eager}
+    told["plain"] = generate(reference, prompts, **request).token_ids
     for name, result in (("found", found), ("wanted", wanted)):
         counts = asdict(result.speculation)
         times = {key: counts.pop(key) for key in ("draft_seconds", "target_seconds")}
@@ -122,9 +134,10 @@ def texts_by_a_draft_model(
     length: int,
     fuzzy: list[list[int]] | None = None,
     width: int = 1,
+    params=None,
 ) -> dict:
-    """Greedy texts of a two-layer model whose first layer drafts chains of `length` tokens, or trees of `width`
-    candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics of both,
+    """Texts, greedy or by `params`, of a two-layer model whose first layer drafts chains of `length` tokens, or trees
+    of `width` candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics of both,
     by round and user how far the tokens of each chain are from the reference's, traces replayed, and figures of the
     draft's cache against a plain pass over what was decided.
 
@@ -149,9 +162,8 @@ def texts_by_a_draft_model(
     from models.llama31_8b.tt.weight_map import WeightMap
     from models.llama31_8b.tt.weight_store import WeightStore
 
-    chips, users, shape = mesh.shape[1], len(prompts), DraftShape(length, width)
-    ffn = TINY.intermediate_size if chips == 1 else 64 * chips
-    config = replace(TINY, num_attention_heads=chips, num_key_value_heads=chips, intermediate_size=ffn)
+    users, shape = len(prompts), DraftShape(length, width)
+    config = row_config(mesh, replace(TINY, num_attention_heads=1))
     model, reference = build(mesh, config, users=users, capacity=CAPACITY)
     small, plan = config.with_layers(1 if fuzzy is None else 2), MeshPlan(*mesh.shape)
     layers = None if fuzzy is None else LayerParallelPlan.make(small, plan, fuzzy)
@@ -170,7 +182,7 @@ def texts_by_a_draft_model(
         rounds.append({user: (tokens, outcomes[user].tokens) for user, (_, tokens) in drafts.items()})
 
     generator = TreeGenerator(model, shape, drafter, prefill_chunk=32, on_step=record)
-    request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
+    request = {"max_new_tokens": new_tokens, "sampling": params or SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
     # A step on the chips has as many nodes as `width` chains.
     form = replace(shape, budget=shape.most_nodes)
@@ -232,7 +244,8 @@ def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int
     from models.llama31_8b.tt.tree_generator import TreeGenerator
 
     shape = DraftShape(length)
-    model, reference = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=SELF_CAPACITY)
+    config = row_config(mesh, TINY.with_layers(1))
+    model, reference = build(mesh, config, users=len(prompts), capacity=SELF_CAPACITY)
     generator = TreeGenerator(model, shape, SelfDrafter(model, window), prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
