@@ -43,7 +43,7 @@ FAMILIES: dict[str, dict[str, Value]] = {
 ALLOWED: dict[str, tuple[str, ...]] = {
     "matmul.dtype": tuple(TILE_BYTES),
     "matmul.layout": ("dram_sharded", "interleaved"),
-    "flash_decode.variant": ("stock", "exact", "speculative"),
+    "flash_decode.variant": ("stock", "exact", "guess", "speculative"),
     "flash_decode.dtype": ("bfloat16", "bfloat8_b"),
     "tree_attention.dtype": ("bfloat16", "bfloat8_b"),
     "gate.part": ("close", "skipped", "open"),
@@ -210,8 +210,9 @@ def suites() -> dict[str, list[Configuration]]:
     contexts = [1024, 4096, 32768, 131072]
     ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
     ops += product(
-        "flash_decode", variant=["stock", "exact", "speculative"], context=contexts, chunk_size=[128, 256]
-    )
+        "flash_decode", variant=["stock", "exact", "guess", "speculative"], context=contexts,
+        chunk_size=[128, 256],
+    )  # fmt: skip
     ops += product("flash_decode", variant=["stock", "exact"], context=1024, users=[4, 8])
     ops += product("tree_attention", context=[1024, 4096], nodes=[4, 16, 64])
     ops += product("exchange", mesh=["2x1", "2x2", "2x4"])

@@ -109,7 +109,7 @@ def _attention_tensors(mesh, c: Configuration, users: int):
 
 
 def _flash_decode(mesh, c: Configuration) -> Launch:
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
 
     users = c["users"]
     q = _tile(mesh, 1, users, c["heads"], c["head_dim"])
@@ -125,11 +125,14 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
                       compute_kernel_config=kernel_config("bfloat8_b"))  # fmt: skip
         return Launch(run)
     workers = c["workers"] or None
-    if c["variant"] == "exact":
+    if c["variant"] in ("exact", "guess"):
         own = ProgramConfig(workers_a_head=workers)
-        return Launch(
-            partial(flash_decode, q, k, v, at, chunk_size=c["chunk_size"], program_config=own), "FlashDecode"
+        op, name = (
+            (flash_decode, "FlashDecode")
+            if c["variant"] == "exact"
+            else (guess_flash_decode, "GuessFlashDecode")
         )
+        return Launch(partial(op, q, k, v, at, chunk_size=c["chunk_size"], program_config=own), name)
     return _virtual_pair(mesh, c, (q, k, v, at), workers)
 
 

@@ -16,6 +16,8 @@ from perf.estimator.attention_latency import AttentionLatency
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
 from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE
+from tt_kernels.speculative_flash_decode.predictor import both_ends
+from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
 class NotModelled(ValueError):
@@ -35,7 +37,10 @@ def _ops(c: Configuration) -> list[tuple[Op, float]]:
         dram = c["layout"] == "dram_sharded"
         ops = [matmul(c["role"], c["k"], c["n"], c["dtype"], cores=c["cores"], dram_sharded=dram, m=c["m"])]
     elif c.family == "flash_decode":
-        op = attention(c["kv_heads"], c["head_dim"], c["context"], c["users"], c["dtype"])
+        context, guess = c["context"], both_ends(c["chunk_size"])
+        if c["variant"] == "guess":
+            context = min(context, guess.first + TILE * guess.tail_tiles(context))
+        op = attention(c["kv_heads"], c["head_dim"], context, c["users"], c["dtype"])
         if c["variant"] == "speculative":
             return [(op, parameters.ns(op) + AttentionLatency().verify_ns)]
         ops = [op]

@@ -137,9 +137,9 @@ def texts_by_a_draft_model(
     params=None,
 ) -> dict:
     """Texts, greedy or by `params`, of a two-layer model whose first layer drafts chains of `length` tokens, or trees
-    of `width` candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics of both,
-    by round and user how far the tokens of each chain are from the reference's, traces replayed, and figures of the
-    draft's cache against a plain pass over what was decided.
+    of `width` candidates a node, those of the reference's loop with the same drafts and of plain decoding, the metrics
+    of both, by round and user how far the tokens of each chain are from the reference's, traces replayed, and figures
+    of the draft's cache against a plain pass over what was decided.
 
     fuzzy: groups of layers of the draft, which is then both layers: what it drafts wrong comes of the groups alone.
     """

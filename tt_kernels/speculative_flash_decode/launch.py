@@ -187,6 +187,7 @@ def layout_of(
         grid_cores(device, config.grid, config.origin),
         l1_free(device),
         speculate=settings.speculate,
+        guess_alone=settings.guess_alone,
         peer=exchange is not None,
         exchange=exchange,
         output=output,

@@ -36,6 +36,7 @@ def choose_layout(
     l1_free: int,
     *,
     speculate: bool,
+    guess_alone: bool = False,
     peer: bool,
     exchange: Core | None = None,
     output: Core | None = None,
@@ -46,7 +47,8 @@ def choose_layout(
 
     exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the output core where
     it is not any, in `cores` or not. workers_a_head: default as many as take the shortest time, as `work_split.cost`
-    has it at half the cache, among what fits; with fewer groups than another only for LEAST_GAIN_OF_A_ROUND.
+    has it at half the cache (`guess_alone`: at the guess's tiles), among what fits; with fewer groups than another only
+    for LEAST_GAIN_OF_A_ROUND.
     key_chunk: tokens a worker processes at once, default chunk_size or, said in a log line, the most that fit.
     Errors: UnsupportedError with the numbers.
     """
@@ -58,6 +60,7 @@ def choose_layout(
 
     guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1)
     half_cache = max(problem.max_tokens // TILE // 2, 1)
+    read = guess_tiles if guess_alone else half_cache
 
     def buffers_of(workers: int, key_tiles: int) -> dict[str, Buffer]:
         return plan_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer)
@@ -74,7 +77,7 @@ def choose_layout(
         plan = deal_cores(
             cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output
         )
-        takes = cost(half_cache, problem.items, len(plan.groups), workers, guess_tiles, key_tiles, speculate)
+        takes = cost(read, problem.items, len(plan.groups), workers, guess_tiles, key_tiles, speculate)
         gain = 1.0 if best is None or len(plan.groups) == len(best.plan.groups) else LEAST_GAIN_OF_A_ROUND
         if best is None or takes * gain < best_cost:
             best, best_cost = Layout(plan, key_tiles, buffers_of(workers, key_tiles)), takes

@@ -73,9 +73,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Settings:
-    """Numbers of a run: threshold, scale; and how it is built."""
+    """Numbers of a run: threshold, scale; and how it is built. guess_alone: without speculation, what is computed is
+    the guess."""
 
     threshold: float
     scale: float
     speculate: bool
     math_fidelity: str
+    guess_alone: bool = False

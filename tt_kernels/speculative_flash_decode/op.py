@@ -37,6 +37,7 @@ __all__ = [
     "ProgramConfig",
     "UnsupportedError",
     "flash_decode",
+    "guess_flash_decode",
     "speculative_flash_decode",
     "speculative_flash_decode_pair",
 ]
@@ -175,11 +176,36 @@ def flash_decode(
     return exact
 
 
-def _settings(q, threshold, scale, speculate, config: ProgramConfig | None) -> Settings:
+def guess_flash_decode(
+    q: ttnn.Tensor,
+    k: ttnn.Tensor,
+    v: ttnn.Tensor,
+    cur_pos: ttnn.Tensor,
+    *,
+    chunk_size: int,
+    predictor: Predictor | None = None,
+    scale: float | None = None,
+    program_config: ProgramConfig | None = None,
+) -> ttnn.Tensor:
+    """The guess alone, by the kernels of `flash_decode`: nothing else of the cache is read and nothing is verified; all
+    workers of a head share the guess's tiles. Arguments, shapes and errors as of `speculative_flash_decode`; returns
+    guess, bfloat16 [1, users, heads, head_dim], which below 2 * chunk_size cached tokens (the predictor's two sizes) is
+    the exact result."""
+    problem = problem_of(q, k, v, cur_pos, None, chunk_size, predictor)
+    settings = _settings(q, 0.0, scale, False, program_config, guess_alone=True)
+    guess = _empty_like_query(q)
+    launch(problem, Tensors(q, k, v, cur_pos, guess), settings, program_config or ProgramConfig(), None)
+    return guess
+
+
+def _settings(
+    q, threshold, scale, speculate, config: ProgramConfig | None, guess_alone: bool = False
+) -> Settings:
     if config is not None:
         check_config(config)
     threshold, scale = check_numbers(threshold, scale, tuple(q.shape)[-1])
-    return Settings(threshold, scale, speculate, check_fidelity((config or ProgramConfig()).math_fidelity))
+    fidelity = check_fidelity((config or ProgramConfig()).math_fidelity)
+    return Settings(threshold, scale, speculate, fidelity, guess_alone)
 
 
 def _empty_like_query(q):

@@ -31,7 +31,7 @@ def constants(problem: Problem, settings: Settings, member: Member) -> dict[str,
     return flags | INDICES | SEMAPHORES
 
 
-def shapes(problem: Problem, layout: Layout) -> dict[str, int]:
+def shapes(problem: Problem, settings: Settings, layout: Layout) -> dict[str, int]:
     """The common runtime arguments of every kernel: what changes without another binary (kernels/config.hpp)."""
     return {
         "users": problem.users,
@@ -41,6 +41,7 @@ def shapes(problem: Problem, layout: Layout) -> dict[str, int]:
         "guess_first": problem.guess.first_tiles,
         "guess_last": problem.guess.last_tiles,
         "guess_whole_tail": int(problem.guess.whole_tail),
+        "guess_alone": int(settings.guess_alone),
         "workers": layout.plan.workers_a_group,
         "rows_a_head": problem.query_heads // problem.kv_heads,
         "key_tiles": layout.key_tiles,
@@ -73,7 +74,11 @@ def fill_program(
     """
 
     kernels = KernelSet(
-        members, settings, constants(problem, settings, members[0]), shapes(problem, layout), noc_core
+        members,
+        settings,
+        constants(problem, settings, members[0]),
+        shapes(problem, settings, layout),
+        noc_core,
     )
     built = kernels.workers()
     if settings.speculate:

@@ -24,7 +24,8 @@ def speculative_worker(workers: int) -> int:
 
 @dataclass(frozen=True)
 class Part:
-    """Key tiles one worker reads for one head: the guess's two ranges, then its slice of the middle."""
+    """Key tiles one worker reads for one head: the guess's two ranges, or a slice of them where the guess is alone,
+    then its slice of the middle."""
 
     first: range
     last: range
@@ -35,30 +36,44 @@ class Part:
         return [*self.first, *self.last, *self.middle]
 
 
-def parts(tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool) -> list[Part]:
+def parts(
+    tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool, guess_alone: bool = False
+) -> list[Part]:
     """The part of each worker of a group for a user with `tokens` cached tokens, whose guess reads so many tiles from
-    either end (Predictor)."""
-    total = -(-tokens // TILE)
-    first_end = min(first_tiles, total) if speculate else 0
+    either end (Predictor). guess_alone: without speculation, of the guess."""
+    total, split = -(-tokens // TILE), speculate or guess_alone
+    first_end = min(first_tiles, total) if split else 0
     meet = total <= first_tiles + tail_tiles
-    last_begin = (first_end if meet else total - tail_tiles) if speculate else total
+    last_begin = (first_end if meet else total - tail_tiles) if split else total
     middle, guess = last_begin - first_end, total - (last_begin - first_end)
+    if guess_alone:
+        shares = _dealt(guess, workers)
+        firsts = [range(min(s.start, first_end), min(s.stop, first_end)) for s in shares]
+        lasts = [range(middle + max(s.start, first_end), middle + max(s.stop, first_end)) for s in shares]
+        return [Part(first, last, range(0)) for first, last in zip(firsts, lasts, strict=True)]
     share_of_speculative = 0
     if speculate:
         share_of_speculative = middle if workers == 1 else min(max(total // workers - guess, 0), middle)
     others = [w for w in range(workers) if not (speculate and w == speculative_worker(workers))]
     nothing = range(0)
     found: dict[int, Part] = {}
-    begin, dealt = first_end, middle - share_of_speculative
-    for index, worker in enumerate(others):
-        end = begin + dealt // len(others) + (index < dealt % len(others))
-        found[worker] = Part(nothing, nothing, range(begin, end))
-        begin = end
+    for worker, share in zip(others, _dealt(middle - share_of_speculative, len(others)), strict=True):
+        found[worker] = Part(nothing, nothing, range(first_end + share.start, first_end + share.stop))
     if speculate:
         found[speculative_worker(workers)] = Part(
             range(first_end), range(last_begin, total), range(last_begin - share_of_speculative, last_begin)
         )
     return [found[worker] for worker in range(workers)]
+
+
+def _dealt(tiles: int, count: int) -> list[range]:
+    """`tiles` dealt evenly, the larger shares first."""
+    shares, begin = [], 0
+    for index in range(count):
+        end = begin + tiles // count + (index < tiles % count)
+        shares.append(range(begin, end))
+        begin = end
+    return shares
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import ttnn
 
-from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
+from tt_kernels.speculative_flash_decode.op import ProgramConfig, guess_flash_decode
 
 from ..config import LlamaConfig
 from .attention import DecodeAttention
@@ -19,9 +19,8 @@ class GuessAttention(DecodeAttention):
     """The guess on `layers`, `exact` on the others.
 
     layers: None for all (sink), else those of the static policy. chunk_size: tokens of the guess at either end, a
-    multiple of 32. Runs on every chip alone, so on any mesh. The kernel computes the exact result too and it is
-    dropped: these policies show what the guess does to a text, not what it would save. Raises ValueError for a
-    layer that the model lacks.
+    multiple of 32. Runs on every chip alone, so on any mesh; nothing but the guess is read or computed. Raises
+    ValueError for a layer that the model lacks.
     """
 
     def __init__(
@@ -40,13 +39,12 @@ class GuessAttention(DecodeAttention):
     ) -> ttnn.Tensor:
         if layer not in self.layers:
             return self.exact(layer, q, keys, values, positions)
-        return speculative_flash_decode(
+        return guess_flash_decode(
             q,
             keys,
             values,
             positions,
             chunk_size=self.chunk_size,
-            threshold=0.0,
             scale=self._scale,
             program_config=self.program,
-        ).guess
+        )

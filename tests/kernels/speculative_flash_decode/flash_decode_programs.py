@@ -150,6 +150,26 @@ def exact_body(device, case: Case, q, k, v, runs):
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
 
 
+def guess_body(device, case: Case, q, k, v, runs):
+    """As exact_body for the guess alone."""
+    import ttnn
+
+    from tt_kernels.speculative_flash_decode.op import Predictor, guess_flash_decode
+
+    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
+    results = []
+    for run in runs:
+        guess = guess_flash_decode(
+            *tensors,
+            upload_words(device, run["positions"], "int32"),
+            chunk_size=case.chunk_size,
+            predictor=None if "ends" not in run else Predictor(*run["ends"]),
+            program_config=program_config(case),
+        )
+        results.append(ttnn.to_torch(guess))
+    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
+
+
 def stock_body(device, q, k, v, position: int):
     """ttnn's own decode attention on one core."""
     import ttnn

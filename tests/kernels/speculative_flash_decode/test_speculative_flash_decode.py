@@ -16,6 +16,7 @@ from tests.kernels.speculative_flash_decode.flash_decode_programs import (
     REFUSED,
     Case,
     exact_body,
+    guess_body,
     refused_body,
     repeats_body,
     speculative_body,
@@ -24,7 +25,12 @@ from tests.kernels.speculative_flash_decode.flash_decode_programs import (
 from tests.support.pcc import correlation
 from tt_kernels.common.priority import ACCEPTED, BYPASSED, REJECTED
 from tt_kernels.speculative_flash_decode.checks import MAX_SCALE, MIN_SCALE
-from tt_kernels.speculative_flash_decode.reference import Ends, outcomes, speculative_flash_decode_reference
+from tt_kernels.speculative_flash_decode.reference import (
+    Ends,
+    guess_positions,
+    outcomes,
+    speculative_flash_decode_reference,
+)
 
 pytestmark = pytest.mark.sim
 
@@ -218,6 +224,26 @@ def test_partial_results_of_the_exact_variant_are_merged(sim_device, workers):
     case = Case(4, 1, 64, 256, 32, users=3, workers=workers, grid=(4, 2))
     first, *others = check_exact(sim_device(CHIP), case, [[30, 249, 64]] * (2 if workers == 8 else 1))
     assert all(torch.equal(first, again) for again in others)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("ends", [None, Ends(64, 32)], ids=str)
+def test_the_guess_alone(sim_device, ends, workers):
+    """Whatever lies outside it, NaN too, is not read. A user without speculation, one whose two ends meet, a skipped
+    one, and two at and behind a boundary of tiles."""
+    case = Case(6, 2, 64, 192, 32, users=5, workers=workers, grid=(3, 1) if workers == 3 else (2, 1))
+    positions = [40, 95, -1, 159, 160]
+    q, k, v = case.random(5)
+    dirty = [part.clone() for part in (k, v)]
+    for user, position in enumerate(positions):
+        outside = ~guess_positions(position, 32, ends=ends) if position >= 0 else slice(None)
+        for part in dirty:
+            part[user, :, : position + 1][:, outside] = math.nan
+    run = {"positions": positions} | ({} if ends is None else {"ends": ends})
+    (found,), _ = sim_device(CHIP).run(guess_body, case, q, *dirty, [run], timeout=LIMIT_S)
+    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, ends=ends)
+    check_result(f"guess alone {ends} {workers}", found, reference.guess, PCC[case.cache])
+    assert not found[0, 2].any()
 
 
 @pytest.mark.parametrize("heads, kv_heads", [(32, 1), (8, 2)], ids=["32/1", "8/2"])

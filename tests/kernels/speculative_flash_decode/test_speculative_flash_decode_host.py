@@ -179,6 +179,18 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
             assert loads[speculative_worker(workers)] <= max(len(guess), min(others))
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
+def test_all_workers_share_a_guess_alone(workers):
+    for tokens in TOKENS:
+        total = -(-tokens // 32)
+        for first, tail in ((1, 1), (1, 2), (4, 2), (16, 17)):
+            split = parts(tokens, first, tail, workers, False, guess_alone=True)
+            read = sorted(tile for part in split for tile in part.tiles())
+            assert read == sorted({*range(min(first, total)), *range(max(total - tail, 0), total)})
+            loads = [len(part.tiles()) for part in split]
+            assert max(loads) - min(loads) <= 1 and loads[0] == max(loads)
+
+
 PREDICTORS = [
     *(both_ends(32 * tiles) for tiles in (1, 2, 4)),
     *(
@@ -198,10 +210,10 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         #include <cstdio>
         #include "chunk_split.hpp"
         int main() {
-            unsigned tokens, first, last, whole, worker, workers, speculate;
-            while (std::scanf("%u %u %u %u %u %u %u", &tokens, &first, &last, &whole, &worker, &workers,
-                              &speculate) == 7) {
-                const attention::Guess guess{first, last, whole != 0};
+            unsigned tokens, first, last, whole, worker, workers, speculate, alone;
+            while (std::scanf("%u %u %u %u %u %u %u %u", &tokens, &first, &last, &whole, &worker, &workers,
+                              &speculate, &alone) == 8) {
+                const attention::Guess guess{first, last, whole != 0, alone != 0};
                 const auto p = attention::part_of(tokens, guess, worker, workers, speculate);
                 std::printf("%u %u %u %u %u %u %u %u\\n", p.first.begin, p.first.end, p.last.begin, p.last.end,
                             p.middle.begin, p.middle.end, attention::needs_mask(p, tokens) && p.tiles(),
@@ -215,21 +227,21 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
     )
     cases = [
-        (tokens, predictor, worker, count, speculate)
-        for tokens in TOKENS for predictor in PREDICTORS for count in (1, 2, 3, 7) for speculate in (0, 1)
-        for worker in range(count)
+        (tokens, predictor, worker, count, *variant)
+        for tokens in TOKENS for predictor in PREDICTORS for count in (1, 2, 3, 7)
+        for variant in ((0, 0), (1, 0), (0, 1)) for worker in range(count)
     ]  # fmt: skip
     text = "\n".join(
-        f"{tokens} {p.first_tiles} {p.last_tiles} {int(p.whole_tail)} {worker} {count} {speculate}"
-        for tokens, p, worker, count, speculate in cases
+        f"{tokens} {p.first_tiles} {p.last_tiles} {int(p.whole_tail)} {worker} {count} {speculate} {alone}"
+        for tokens, p, worker, count, speculate, alone in cases
     )
     printed = subprocess.run(
         [program], input=text, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     for case, line in zip(cases, printed, strict=True):
-        tokens, predictor, worker, count, speculate = case
+        tokens, predictor, worker, count, speculate, alone = case
         tail = predictor.tail_tiles(tokens)
-        part = parts(tokens, predictor.first_tiles, tail, count, bool(speculate))[worker]
+        part = parts(tokens, predictor.first_tiles, tail, count, bool(speculate), bool(alone))[worker]
         *ends, masked, bypassed = map(int, line.split())
         for begin, end, expected in zip(
             ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True

@@ -21,7 +21,8 @@ struct Range {
     uint32_t size() const { return end - begin; }
 };
 
-// A worker's part of one head: the guess's two ranges (the speculative worker only), then a slice of the middle.
+// A worker's part of one head: the guess's two ranges (the speculative worker only, or a slice of them where the guess is
+// alone), then a slice of the middle.
 struct Part {
     Range first;
     Range last;
@@ -36,31 +37,52 @@ constexpr uint32_t reducer = 0;
 constexpr uint32_t speculative_worker(uint32_t workers) { return workers - 1; }
 
 inline uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+inline uint32_t most(uint32_t a, uint32_t b) { return a < b ? b : a; }
+
+// The share of the `index`th of `count` in `tiles` dealt evenly, the larger shares first.
+inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
+    const uint32_t share = tiles / count;
+    const uint32_t larger = tiles % count;
+    const uint32_t begin = index * share + least(index, larger);
+    return {begin, begin + share + (index < larger ? 1 : 0)};
+}
 
 // What the guess reads, in tiles from either end (tt_kernels/speculative_flash_decode/predictor.py).
 struct Guess {
     uint32_t first;
     uint32_t last;
-    bool whole_tail;  // one tile more at the end where the last one is not full
+    bool whole_tail;     // one tile more at the end where the last one is not full
+    bool alone = false;  // nothing else is read, by no worker
 
     uint32_t tail(uint32_t tokens) const { return last + (whole_tail && tokens % tile_tokens != 0 ? 1 : 0); }
     bool bypassed(uint32_t tokens) const { return tokens < (first + last) * tile_tokens; }
 };
 
 // The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the two ends, which are
-// everything where they meet. Without speculation the middle is everything.
+// everything where they meet. Without speculation the middle is everything, or there is none where the guess is alone.
 // The tiles are dealt so that all workers read about as many, the speculative worker never more than the others unless
 // the guess alone is: it has the guess to emit besides. The reducer's slice is empty only if the middle is.
 inline Part part_of(uint32_t tokens, const Guess& ends, uint32_t worker, uint32_t workers, bool speculate) {
     const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
-    const uint32_t first_end = speculate ? least(ends.first, total) : 0;
+    const bool split = speculate || ends.alone;
+    const uint32_t first_end = split ? least(ends.first, total) : 0;
     const uint32_t tail = ends.tail(tokens);
-    const uint32_t last_begin = speculate ? (total > ends.first + tail ? total - tail : first_end) : total;
+    const uint32_t last_begin = split ? (total > ends.first + tail ? total - tail : first_end) : total;
     const uint32_t middle = last_begin - first_end;
     const uint32_t guess = total - middle;
 
     const bool speculative = speculate && worker == speculative_worker(workers);
     Part part{{0, 0}, {0, 0}, {first_end, first_end}};
+    if (ends.alone) {
+        // As if the two ends lay side by side.
+        const Range share = share_of(guess, worker, workers);
+        part.middle = {0, 0};
+        part.first = {least(share.begin, first_end), least(share.end, first_end)};
+        if (share.end > first_end) {
+            part.last = {middle + most(share.begin, first_end), middle + share.end};
+        }
+        return part;
+    }
     if (speculative) {
         part.first = {0, first_end};
         part.last = {last_begin, total};
@@ -78,11 +100,8 @@ inline Part part_of(uint32_t tokens, const Guess& ends, uint32_t worker, uint32_
     }
     const uint32_t others = speculate ? workers - 1 : workers;
     const uint32_t index = speculate && worker > speculative_worker(workers) ? worker - 1 : worker;
-    const uint32_t dealt = middle - speculative_share;
-    const uint32_t share = dealt / others;
-    const uint32_t larger = dealt % others;
-    const uint32_t begin = first_end + index * share + least(index, larger);
-    part.middle = {begin, begin + share + (index < larger ? 1 : 0)};
+    const Range share = share_of(middle - speculative_share, index, others);
+    part.middle = {first_end + share.begin, first_end + share.end};
     return part;
 }
 

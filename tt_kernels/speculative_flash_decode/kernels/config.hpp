@@ -28,7 +28,9 @@ inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
 inline uint32_t query_heads() { return COMMON_ARG(query_heads); }
 inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
 inline attention::Guess guess() {
-    return {COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0};
+    return {
+        COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0,
+        COMMON_ARG(guess_alone) != 0};
 }
 inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t rows_a_head() { return COMMON_ARG(rows_a_head); }  // of a query tile, for one KV head
