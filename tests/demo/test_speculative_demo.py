@@ -3,6 +3,7 @@
 """Token-level speculation from the demo's command line: same text, metrics, clear refusals."""
 
 import json
+import re
 
 import pytest
 
@@ -83,7 +84,9 @@ def test_a_draft_model_by_path(model, capsys):
     plain = run_json(capsys, model, *exact)
     drafted = run_json(capsys, model, *exact, "--draft", model, "--draft-length", "3", "--no-adapt")
     assert drafted["token_ids"] == plain["token_ids"]
-    assert drafted["speculation"]["draft_acceptance_rate"] > 0.9, "the draft model is the target itself"
+    figures = drafted["speculation"]
+    assert figures["draft_acceptance_rate"] > 0.9, "the draft model is the target itself"
+    assert 0 < figures["calibration_seconds"] < figures["draft_seconds"]
 
 
 def test_a_draft_model_with_another_vocabulary_is_refused(model, tmp_path, capsys):
@@ -103,6 +106,7 @@ def test_the_report_shows_the_figures(model, capsys):
     assert cli.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt"]) == 0
     out = capsys.readouterr().out
     assert "mean acceptance length" in out and "tokens a step" in out and "LOSSY" not in out
+    assert re.search(r"time of a step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
 
 
 def test_the_lossy_verification_says_so(model, capsys):

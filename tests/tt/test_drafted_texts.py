@@ -40,7 +40,7 @@ def run_on(request):
 # reference's loop over the same text.
 
 
-@pytest.mark.parametrize("mesh, seed, accepted, drafted", [("chip", 52, 11, 17), ("row", 104, 11, 17)])
+@pytest.mark.parametrize("mesh, seed, accepted, drafted", [("chip", 52, 11, 19), ("row", 104, 11, 17)])
 def test_by_look_up(run_on, mesh, seed, accepted, drafted):
     told = run_on(mesh, texts, [repeating(seed)], TOKENS, SamplingParams(0.0))
     assert told["found"]["texts"] == told["wanted"]["texts"] == told["plain"]
@@ -59,16 +59,20 @@ def test_by_look_up(run_on, mesh, seed, accepted, drafted):
     ],
 )
 def test_by_a_draft_model(run_on, mesh, seed, fuzzy, accepted):
-    """Rounds of chains that stay on the chips. Where the reference's draft has a near tie, chains may differ, and with
-    them how many tokens a round accepts, but not the text."""
+    """Rounds of chains that stay on the chips, whole ones also behind the end of the text. Where the reference's draft
+    has a near tie, chains may differ, and with them how many tokens a round accepts, but not the text."""
     told = run_on(mesh, texts_by_a_draft_model, [prompt(12, seed)], TOKENS, LENGTH, fuzzy)
     check_text(told)
     below = [gap for chain in told["chains"] for gap in chain]
     assert max(below) < NEAR_TIE and below.count(0.0) > len(below) / 2
     found, wanted = told["counts"]
     assert wanted["num_accepted_tokens"] == accepted
+    assert found["num_drafts"] == len(told["chains"])
     if not any(below):
-        assert found == wanted
+        assert found["num_drafts"] - wanted["num_drafts"] in (0, 1)
+        assert found["num_accepted_tokens"] >= wanted["num_accepted_tokens"]
+    calibrating, drafting, verifying = told["seconds"]
+    assert 0 < calibrating < drafting and verifying > 0
 
 
 @pytest.mark.parametrize("mesh, seed, accepted", [("chip", 188, 15), ("row", 248, 12)])

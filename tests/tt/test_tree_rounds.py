@@ -31,7 +31,8 @@ def host(monkeypatch):
 class Scripted:
     """A drafter and its rounds: `outcomes` are the new tokens of each user in each round, by user in text order."""
 
-    replay = SimpleNamespace(replays=0, release=lambda: None)
+    replay = SimpleNamespace(replays=0)
+    drafting_seconds = calibration_seconds = 0.0
 
     def __init__(self, *outcomes: dict[int, list[int]]) -> None:
         self.outcomes, self.seen, self.worth = list(outcomes), [], []

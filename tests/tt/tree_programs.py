@@ -121,7 +121,7 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
     told["plain"] = generate(reference, prompts, **request).token_ids
     for name, result in (("found", found), ("wanted", wanted)):
         counts = asdict(result.speculation)
-        times = {key: counts.pop(key) for key in ("draft_seconds", "target_seconds")}
+        times = {key: counts.pop(key) for key in [*counts] if key.endswith("_seconds")}
         told[name] = {"texts": result.token_ids, "ends": result.finish_reason, "counts": counts}
         told[name]["seconds"] = times
     return told
@@ -206,6 +206,9 @@ def texts_by_a_draft_model(
             for result in (found, wanted)
         ],
         "chains": chains if width == 1 else [],
+        "seconds": [
+            getattr(found.speculation, f"{part}_seconds") for part in ("calibration", "draft", "target")
+        ],
         "replays": generator.replays,
         "lengths": lengths,
         "cache": cache_figures(draft, cache, lengths),

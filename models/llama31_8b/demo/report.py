@@ -340,9 +340,25 @@ def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     if figures["tokens_per_target_step"] is not None:
         rows.append(("tokens a step", f"{figures['tokens_per_target_step']:.2f}"))
+    if times := _shares(figures):
+        rows.append(("time of a step", times))
     if not figures["lossless"]:
         rows.append(("verification", "[red]sigmoid: LOSSY, not the model's own distribution[/red]"))
     return rows
+
+
+def _shares(figures: dict[str, Any]) -> str | None:
+    """What drafting, calibrating and verifying took of their sum; None where no time passed."""
+    calibrating = figures["calibration_seconds"]
+    parts = {
+        "drafting": figures["draft_seconds"] - calibrating,
+        "calibrating": calibrating,
+        "verifying": figures["target_seconds"],
+    }
+    whole = sum(parts.values())
+    if not whole:
+        return None
+    return ", ".join(f"{name} {seconds / whole:.0%}" for name, seconds in parts.items() if seconds)
 
 
 def drafting_line(figures: dict[str, Any]) -> str:

@@ -19,8 +19,8 @@ class TokenSpeculationMetrics:
 
     num_draft_tokens counts all drafted nodes (a tree proposes more than it can accept). Acceptance is counted
     as the verifier decides it, before an end-of-text token inside a block cuts the output short. The timings
-    are sums over steps: draft_seconds (calibration included), target_seconds (target pass and verification; of rounds
-    that stay on the chips, which are one launch, all of it).
+    are sums over steps: draft_seconds, target_seconds (target pass, verification and commit), and of the drafting
+    calibration_seconds, exact passes of a draft model over decided tokens.
     """
 
     num_drafts: int = 0
@@ -33,6 +33,7 @@ class TokenSpeculationMetrics:
     num_output_tokens: int = 0
     draft_seconds: float = 0.0
     target_seconds: float = 0.0
+    calibration_seconds: float = 0.0
 
     def record_draft(self, depth: int, nodes: int, accepted: int) -> None:
         """One draft of `nodes` tokens over `depth` levels, of which `accepted` tokens were taken."""
@@ -59,6 +60,7 @@ class TokenSpeculationMetrics:
             total.num_output_tokens += part.num_output_tokens
             total.draft_seconds += part.draft_seconds
             total.target_seconds += part.target_seconds
+            total.calibration_seconds += part.calibration_seconds
             pairs = zip_longest(
                 total.num_accepted_tokens_per_pos, part.num_accepted_tokens_per_pos, fillvalue=0
             )
@@ -119,6 +121,7 @@ class TokenSpeculationMetrics:
             "tokens_per_target_step": self.tokens_per_target_step,
             "draft_seconds": self.draft_seconds,
             "target_seconds": self.target_seconds,
+            "calibration_seconds": self.calibration_seconds,
         }
 
 

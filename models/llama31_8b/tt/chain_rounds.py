@@ -5,6 +5,7 @@ that stay on the chips."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -16,7 +17,7 @@ from tt_kernels.speculative_sampling.op import Verified
 
 from .drafters import Drafts, Rounds
 from .model import TtLlama, overwrite, read
-from .replay import Replay
+from .replay import Mark, Replay
 from .sampling import Chooser
 from .token_trees import TreeInputs
 from .tree_step import TreeStep
@@ -52,9 +53,10 @@ class ChainSteps:
 
 
 class ChainRounds(Rounds):
-    """Rounds of one launch, a trace from the second on: the exact pass of the draft over what was decided (EasySpec's
-    bonus calibration), its steps, the target's step over the chain, and what follows from its outcome for the next
-    round. The host reads accepted tokens, and writes only when a text ends and, where tokens are drawn, their numbers.
+    """Rounds of three launches, traces from the second on: the exact pass of the draft over what was decided
+    (EasySpec's bonus calibration); its steps; the target's step over the chain, and what follows from its outcome for
+    the next round. The host launches them one behind another, so that it knows how long each took, reads accepted
+    tokens, and writes only when a text ends and, where tokens are drawn, their numbers.
 
     Every chain has `step.nodes` nodes, the root included, at least 2. lengths: decided tokens of each user in the
     draft's cache; kept up to date.
@@ -72,7 +74,10 @@ class ChainRounds(Rounds):
         self._chain = Chain(step.inputs.tokens, step.inputs.prefix, step.inputs.angles, step.tokens)
         self._active: set[int] = set()
         self._given: dict[int, int] = {}  # tokens that each user was decided since the draft's last pass
-        self._replay = Replay(draft.mesh, self._round, eager)
+        self._choices: ttnn.Tensor | None = None  # of the exact pass
+        self._calibrating = Replay(draft.mesh, self._calibrate, eager)
+        self._drafting = Replay(draft.mesh, self._draft, eager)
+        self._replay = Replay(draft.mesh, self._verify, eager)
 
     @property
     def replay(self) -> Replay[Verified]:
@@ -96,8 +101,19 @@ class ChainRounds(Rounds):
         self.step.draw(dict.fromkeys(self._given, nodes), generators)
         return dict.fromkeys(self._given, TokenTree.chain(nodes))
 
+    def release(self) -> None:
+        for replay in (self._calibrating, self._drafting, self._replay):
+            replay.release()
+
     def __call__(self) -> Verified:
+        began = time.perf_counter()
+        self._choices = self._calibrating()
+        calibrated = Mark(self.draft.mesh)
+        self._drafting()
+        drafted = Mark(self.draft.mesh)
         verified = self._replay()
+        self.calibration_seconds = calibrated.passed() - began
+        self.drafting_seconds = drafted.passed() - began
         for user, count in self._given.items():
             self._lengths[user] += count
         return verified
@@ -124,12 +140,15 @@ class ChainRounds(Rounds):
         batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft.users)
         return self.draft.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
 
-    def _round(self) -> Verified:
-        inputs = self._steps.inputs
-        choices = self._chooser(self.draft.decode_tree(self._pass, whole=False))
-        begin_chain(self._decided, choices, DraftStep(*inputs), self._chain)
+    def _calibrate(self) -> ttnn.Tensor:
+        return self._chooser(self.draft.decode_tree(self._pass, whole=False))
+
+    def _draft(self) -> None:
+        begin_chain(self._decided, self._choices, DraftStep(*self._steps.inputs), self._chain)
         for node in range(2, self.step.nodes):
             append_token(self._steps.step(), node, self._chain)
+
+    def _verify(self) -> Verified:
         verified = self.step()
         take_outcome(verified.outcome, self._decided)
         return verified

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -96,7 +97,9 @@ class ModelDrafter(TreeDrafter):
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._exact is None:
             raise RuntimeError("trees need texts and their rounds: call start and rounds first")
+        began = time.perf_counter()
         found = self._calibrate(self._exact, undrafted)
+        self.calibration_seconds = time.perf_counter() - began
         roots = {user: tokens[-1] for user, tokens in undrafted.items()}
         return self._trees(self._exact, roots, found, shape)
 

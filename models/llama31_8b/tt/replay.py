@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -59,9 +60,29 @@ def _capture(mesh: ttnn.MeshDevice, step: Callable[[], Result]) -> tuple[int, Re
     return trace, output
 
 
+class Mark:
+    """A point between launches of one queue; `passed` waits until the chips are there."""
+
+    def __init__(self, mesh: ttnn.MeshDevice) -> None:
+        # With slow dispatch a launch returns when its program has ended.
+        self._event = None if _slow_dispatch() else ttnn.record_event(mesh, 0)
+        self._made = time.perf_counter()
+
+    def passed(self) -> float:
+        """time.perf_counter() there, in seconds."""
+        if self._event is None:
+            return self._made
+        ttnn.event_synchronize(self._event)
+        return time.perf_counter()
+
+
+def _slow_dispatch() -> bool:
+    return os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1"
+
+
 def why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
     """Why steps on this mesh run eagerly; None where traces can be captured."""
-    if os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1":
+    if _slow_dispatch():
         return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
     if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:
         return "the mesh was opened without a trace region"

@@ -118,6 +118,7 @@ class TreeGenerator(Generator):
                 drafted = time.perf_counter()
                 verified = rounds()
                 outcomes = verified.check()
+                ended = time.perf_counter()
                 if self.on_step is not None:
                     self.on_step(step, rounds.drafts(), verified)
                 given = 0
@@ -132,10 +133,11 @@ class TreeGenerator(Generator):
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
                 self._ran(rounds.replay, 0, 0, given)
                 self._metrics.num_target_steps += len(unfinished)
-                self._metrics.draft_seconds += drafted - began
-                self._metrics.target_seconds += time.perf_counter() - drafted
+                self._metrics.draft_seconds += drafted - began + rounds.drafting_seconds
+                self._metrics.calibration_seconds += rounds.calibration_seconds
+                self._metrics.target_seconds += ended - drafted - rounds.drafting_seconds
         finally:
-            rounds.replay.release()
+            rounds.release()
             self.drafter.release()
 
     def _worth(self, unfinished: list[UserStream], sampling: SamplingParams) -> int:

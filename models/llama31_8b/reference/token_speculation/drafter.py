@@ -39,12 +39,14 @@ class Drafter(ABC):
     """Guesses continuations. The loop calls start once, then draft and accept in turn.
 
     step_cost: estimate of one drafted level's cost, a plain target step being 1; used to decide whether
-    drafting pays where times may not be measured.
+    drafting pays where times may not be measured. calibration_seconds: what an exact pass over decided tokens took of
+    the last draft.
     """
 
     name: str
     shape: DraftShape
     step_cost: float = 0.0
+    calibration_seconds: float = 0.0
     has_logits = False
 
     def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:

@@ -135,6 +135,8 @@ def speculative_generate(
         ended = time.perf_counter()
         metrics.num_target_steps += len(active)
         metrics.draft_seconds += drafted - began
+        if draft.depth:
+            metrics.calibration_seconds += drafter.calibration_seconds
         metrics.target_seconds += ended - drafted
         lengths.observe(draft.depth, draft.trees.width, accepted, drafted - began, ended - drafted)
         active = [stream for stream in active if stream.finish_reason is None]

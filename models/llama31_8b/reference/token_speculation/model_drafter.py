@@ -11,6 +11,7 @@ already, are kept, and only what is missing is passed.
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple, Sequence
 
 import torch
@@ -155,7 +156,9 @@ class ModelDrafter(Drafter):
 
     def draft(self, users: Sequence[int], committed: Sequence[Sequence[int]], shape: DraftShape) -> Draft:
         view = self.cache.view(users)
+        began = time.perf_counter()
         logits = self._catch_up(view, users, committed)
+        self.calibration_seconds = time.perf_counter() - began
         self._base = view.lengths.tolist()
         roots = torch.tensor([tokens[-1] for tokens in committed])
         # The draft's own cache may be nearer its end than the target's.
