@@ -32,6 +32,8 @@ class Scripted:
     """A drafter and its rounds: `outcomes` are the new tokens of each user in each round, by user in text order."""
 
     replay = SimpleNamespace(replays=0)
+    step_cost = 0.0
+    least, timed = 0, False
     drafting_seconds = calibration_seconds = 0.0
 
     def __init__(self, *outcomes: dict[int, list[int]]) -> None:
@@ -65,12 +67,12 @@ class Scripted:
         self.released = True
 
 
-def generated(drafter: Scripted, prompts, users: int = 2, **request):
+def generated(drafter: Scripted, prompts, users: int = 2, adaptive: bool = False, **request):
     from models.llama31_8b.tt.tree_generator import TreeGenerator
 
     model = ReferenceChips(MODEL, users, CAPACITY, 32)
     model.attend.check_trees = lambda: None
-    generator = TreeGenerator(model, DraftShape(LENGTH), drafter)
+    generator = TreeGenerator(model, DraftShape(LENGTH), drafter, adaptive=adaptive)
     generator._chooser = lambda *_: None
     options = {"sampling": SamplingParams(0.0), "max_new_tokens": 20} | request
     return generator, generator.generate(prompts, **options)
@@ -117,3 +119,23 @@ def test_a_context_that_is_full_ends_a_text_before_a_tree_that_would_not_fit():
     assert 55 + len(result.token_ids[0]) == CAPACITY - (LENGTH + 1) + 1, "the last token is never cached"
     assert result.token_ids[0][1:] == [1, 2, 3, 4, 5]
     assert max(max(lengths) for _, lengths in drafter.seen) + LENGTH + 1 <= CAPACITY
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_drafts_that_do_not_pay_become_shorter(least):
+    """Nothing is accepted and a drafted token costs half a step: drafting ends, or is as short as saves anything."""
+    drafter = Scripted(*[{0: [token]} for token in range(1, 17)])
+    drafter.step_cost, drafter.least = 0.5, least
+    sampling = SamplingParams(1.0, seed=0)
+    _, result = generated(
+        drafter,
+        [prompt(7, 1)],
+        users=1,
+        adaptive=True,
+        eos_token_ids=(),
+        max_new_tokens=17,
+        sampling=sampling,
+    )
+    assert result.token_ids[0][1:] == list(range(1, 17))
+    assert drafter.worth[0] > least and drafter.worth == sorted(drafter.worth, reverse=True)
+    assert drafter.worth[-4:] == [least] * 3 + [0], "the last token is not drafted for"

@@ -25,7 +25,6 @@ CHIP_DRAFTING: Mapping[str, str | None] = {
 _WHOLE_DISTRIBUTION = "drafts are verified against the whole distribution"
 CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
     "attention": "chips verify a tree's nodes with exact attention",
-    "adapt": "a step on chips always has the full width",
     "top_k": _WHOLE_DISTRIBUTION,
     "top_p": _WHOLE_DISTRIBUTION,
     "sample_on": "drafts are verified on the chips",

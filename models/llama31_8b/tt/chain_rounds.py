@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 import ttnn
@@ -53,14 +54,17 @@ class ChainSteps:
 
 
 class ChainRounds(Rounds):
-    """Rounds of three launches, traces from the second on: the exact pass of the draft over what was decided
-    (EasySpec's bonus calibration); its steps; the target's step over the chain, and what follows from its outcome for
-    the next round. The host launches them one behind another, so that it knows how long each took, reads accepted
-    tokens, and writes only when a text ends and, where tokens are drawn, their numbers.
+    """Rounds of a few launches, traces from the second on: the exact pass of the draft over what was decided
+    (EasySpec's bonus calibration), which gives the first drafted token; a step for each further one; the target's step
+    over the chain, and what follows from its outcome for the next round. The host launches them one behind another,
+    reads accepted tokens, and writes only when a text ends, when the length of chains changes and, where tokens are
+    drawn, their numbers.
 
-    Every chain has `step.nodes` nodes, the root included, at least 2. lengths: decided tokens of each user in the
-    draft's cache; kept up to date.
+    The target's step has `step.nodes` nodes, at least 2, whatever the length of its chains. lengths: decided tokens of
+    each user in the draft's cache; kept up to date.
     """
+
+    least = 1  # the first token comes of the exact pass
 
     def __init__(
         self, draft: TtLlama, chooser: Chooser, step: TreeStep, lengths: list[int], eager: bool
@@ -73,23 +77,31 @@ class ChainRounds(Rounds):
         self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, self._last)
         self._chain = Chain(step.inputs.tokens, step.inputs.prefix, step.inputs.angles, step.tokens)
         self._active: set[int] = set()
+        self._length = 0  # of the chains that the target's step knows
         self._given: dict[int, int] = {}  # tokens that each user was decided since the draft's last pass
         self._choices: ttnn.Tensor | None = None  # of the exact pass
         self._calibrating = Replay(draft.mesh, self._calibrate, eager)
-        self._drafting = Replay(draft.mesh, self._draft, eager)
+        self._beginning = Replay(draft.mesh, self._begin_chain, eager)
+        self._appending = [
+            Replay(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)
+        ]
         self._replay = Replay(draft.mesh, self._verify, eager)
 
     @property
     def replay(self) -> Replay[Verified]:
         return self._replay
 
-    def load(self, undrafted, lengths, generators, worth):
-        """As of Rounds; chains are whole whatever they are worth."""
+    @property
+    def timed(self) -> bool:
+        return all(replay.warm for replay in self._launches())
+
+    def load(self, undrafted, lengths, generators, length):
         users, nodes = range(self.draft.users), self.step.nodes
         if not self._active:
             chain = TokenTree.chain(nodes), [0] * nodes
             self.step.load_trees(dict.fromkeys(users, chain), [0] * len(users))
             self._begin(undrafted)
+            self._length = nodes - 1
         elif self._active != set(undrafted):
             before = [self._lengths[user] if user in undrafted else -1 for user in users]
             host = self.draft.put_integers(torch.tensor(before), "int32", on_device=False)
@@ -98,18 +110,22 @@ class ChainRounds(Rounds):
         self._given = {user: len(tokens) for user, tokens in undrafted.items()}
         for tokens in undrafted.values():
             tokens.clear()
-        self.step.draw(dict.fromkeys(self._given, nodes), generators)
-        return dict.fromkeys(self._given, TokenTree.chain(nodes))
+        if length != self._length:
+            self._length = length
+            self.step.load_parents(dict.fromkeys(users, self._tree))
+        self.step.draw(dict.fromkeys(self._given, length + 1), generators)
+        return dict.fromkeys(self._given, self._tree)
 
     def release(self) -> None:
-        for replay in (self._calibrating, self._drafting, self._replay):
+        for replay in (self._calibrating, self._beginning, *self._appending, self._replay):
             replay.release()
 
     def __call__(self) -> Verified:
         began = time.perf_counter()
         self._choices = self._calibrating()
         calibrated = Mark(self.draft.mesh)
-        self._drafting()
+        for replay in self._launches()[1:-1]:
+            replay()
         drafted = Mark(self.draft.mesh)
         verified = self._replay()
         self.calibration_seconds = calibrated.passed() - began
@@ -119,8 +135,17 @@ class ChainRounds(Rounds):
         return verified
 
     def drafts(self) -> Drafts:
-        rows, chain = read(self.step.tokens).tolist(), TokenTree.chain(self.step.nodes)
-        return {user: (chain, [int(token) for token in rows[user]]) for user in self._given}
+        rows = read(self.step.tokens)[:, : len(self._tree)].tolist()
+        return {user: (self._tree, [int(token) for token in rows[user]]) for user in self._given}
+
+    @property
+    def _tree(self) -> TokenTree:
+        return TokenTree.chain(self._length + 1)
+
+    def _launches(self) -> list[Replay]:
+        """Of a round with chains of this length."""
+        appending = self._appending[: max(self._length - 1, 0)]
+        return [self._calibrating, self._beginning, *appending, self._replay]
 
     def _begin(self, undrafted: Mapping[int, Sequence[int]]) -> None:
         """The first round's tokens: what follows comes of the outcomes."""
@@ -143,10 +168,11 @@ class ChainRounds(Rounds):
     def _calibrate(self) -> ttnn.Tensor:
         return self._chooser(self.draft.decode_tree(self._pass, whole=False))
 
-    def _draft(self) -> None:
+    def _begin_chain(self) -> None:
         begin_chain(self._decided, self._choices, DraftStep(*self._steps.inputs), self._chain)
-        for node in range(2, self.step.nodes):
-            append_token(self._steps.step(), node, self._chain)
+
+    def _append(self, node: int) -> None:
+        append_token(self._steps.step(), node, self._chain)
 
     def _verify(self) -> Verified:
         verified = self.step()

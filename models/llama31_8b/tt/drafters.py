@@ -29,21 +29,22 @@ class Rounds(ABC):
     """Rounds of draft, verification and commit, whoever drafts. The loop calls load and then the object itself in every
     round, and release at the end.
 
-    drafting_seconds: what drafting took of the last round beside `load`. calibration_seconds: what exact passes over
-    decided tokens took of all its drafting.
+    least: the fewest tokens that drafting less would save anything of. drafting_seconds: what drafting took of the last
+    round beside `load`. calibration_seconds: what exact passes over decided tokens took of all its drafting.
     """
 
+    least = 0
     drafting_seconds = 0.0
     calibration_seconds = 0.0
 
     @abstractmethod
     def load(
         self, undrafted: Mapping[int, list[int]], lengths: Sequence[int],
-        generators: Sequence[torch.Generator], worth: int,
+        generators: Sequence[torch.Generator], length: int,
     ) -> dict[int, TokenTree]:  # fmt: skip
         """undrafted: by user who goes on, as of TreeDrafter.draft; emptied when the drafter has seen them. lengths:
-        cached tokens of all users in the target. generators: of all users. worth: drafted tokens that a text could
-        still take. Returns the shapes of what is drafted."""
+        cached tokens of all users in the target. generators: of all users. length: tokens to draft ahead, from 0.
+        Returns the shapes of what is drafted."""
 
     @abstractmethod
     def __call__(self) -> Verified:
@@ -53,6 +54,11 @@ class Rounds(ABC):
     @abstractmethod
     def replay(self) -> Replay[Verified]:
         """The step that ends a round."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether the last round ran what had run before: nothing was compiled or captured."""
+        return self.replay.warm
 
     def release(self) -> None:
         """Give traces back."""
@@ -66,10 +72,12 @@ class Rounds(ABC):
 class TreeDrafter(ABC):
     """Guesses continuations. The loop calls check, then start for new texts, then what `rounds` gives, and release.
 
-    calibration_seconds: what exact passes over decided tokens took of the last draft.
+    step_cost: estimate of one drafted level's cost, the target's step being 1. calibration_seconds: what exact passes
+    over decided tokens took of the last draft.
     """
 
     name: str
+    step_cost = 0.0
     calibration_seconds = 0.0
 
     @abstractmethod
@@ -105,12 +113,12 @@ class HostRounds(Rounds):
     def replay(self) -> Replay[Verified]:
         return self._replay
 
-    def load(self, undrafted, lengths, generators, worth):
-        if worth < 1:
+    def load(self, undrafted, lengths, generators, length):
+        if length < 1:
             self._drafts = {user: (ROOT, [tokens[-1]]) for user, tokens in undrafted.items()}
             self.calibration_seconds = 0.0
         else:
-            self._drafts = self.drafter.draft(undrafted, self.shape.within(worth, self.step.nodes))
+            self._drafts = self.drafter.draft(undrafted, self.shape.within(length, self.step.nodes))
             self.calibration_seconds = self.drafter.calibration_seconds
             for tokens in undrafted.values():
                 tokens.clear()

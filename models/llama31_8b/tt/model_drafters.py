@@ -11,6 +11,7 @@ import torch
 import ttnn
 
 from models.llama31_8b.sampling import SamplingParams
+from models.llama31_8b.token_speculation.draft_length import self_step_cost, weights_read
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.token_speculation.tree_shapes import fixed_shape
@@ -41,7 +42,7 @@ class ModelDrafter(TreeDrafter):
     3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
     plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
 
-    Rounds of chains stay on the chips (ChainRounds), all of the same length; trees go over the host.
+    Rounds of chains stay on the chips (ChainRounds); trees go over the host.
     """
 
     name = "model"
@@ -66,6 +67,7 @@ class ModelDrafter(TreeDrafter):
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         draft = self.model
+        self.step_cost = weights_read(draft.config) / weights_read(target.config)
         if draft.config.vocab_size != target.config.vocab_size:
             raise ValueError(
                 f"the draft model {draft.config.name} has {draft.config.vocab_size} token ids and the target "
@@ -167,6 +169,7 @@ class SelfDrafter(TreeDrafter):
         self._chooser = Chooser(target.mesh, target.plan, target.config, GREEDY)
         self._lengths = [0] * target.users
         self._chain: ChainSteps | None = None
+        self.window = window
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         if target is not self.target:
@@ -176,6 +179,7 @@ class SelfDrafter(TreeDrafter):
 
     def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         self._lengths = [len(text) for text in texts]
+        self.step_cost = self_step_cost(self.target.config, self.window, max(self._lengths, default=1))
 
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
         self._chain = ChainSteps(self.model, self._chooser, eager)

@@ -36,6 +36,11 @@ class Replay(Generic[Result]):
         return output
 
     @property
+    def warm(self) -> bool:
+        """Whether the last call ran what was compiled, and captured where it is, before."""
+        return self.runs > (1 if self.eager else 2)
+
+    @property
     def recorded(self) -> bool:
         """Whether a trace is held, which writes where no tensor may lie that lives on."""
         return self._recorded is not None

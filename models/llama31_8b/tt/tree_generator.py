@@ -13,6 +13,11 @@ import torch
 
 from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.streams import TokenCallback, UserStream
+from models.llama31_8b.token_speculation.draft_length import (
+    AdaptiveDraftLength,
+    FixedDraftLength,
+    StepCosts,
+)
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.metrics import SpeculativeResult, TokenSpeculationMetrics
 from tt_kernels.speculative_sampling.checks import MAX_NODES
@@ -35,14 +40,17 @@ class TreeGenerator(Generator):
 
     Greedy text is, token for token, that of Generator, up to ties that rounding breaks. Drawn text has the target's
     distribution; with drafts by look-up its numbers are those of the reference's loop with a fixed draft length, and so
-    are the tokens where none lies at a border. on_step: sees the step, whose `logits` are of all nodes, the drafts by
-    user and what was verified, before their tokens are used. Errors: ValueError for a shape the drafter does not draft
-    or wider than a tree may be, more than 8 users, an attention that is not exact, a cache without room for a tree.
+    are the tokens where none lies at a border. adaptive: draft as far as pays best by what was accepted and by times
+    (AdaptiveDraftLength), up to `shape`; the target's step has the full width all the same. on_step: sees the step,
+    whose `logits` are of all nodes, the drafts by user and what was verified, before their tokens are used. Errors:
+    ValueError for a shape the drafter does not draft or wider than a tree may be, more than 8 users, an attention that
+    is not exact, a cache without room for a tree.
     """
 
     def __init__(
         self, model: TtLlama, shape: DraftShape, drafter: TreeDrafter | None = None, *,
-        prefill_chunk: int = PREFILL_CHUNK, trace: bool = True, on_step: OnStep | None = None,
+        prefill_chunk: int = PREFILL_CHUNK, trace: bool = True, adaptive: bool = False,
+        on_step: OnStep | None = None,
     ) -> None:  # fmt: skip
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
         self.drafter = drafter or LookUpDrafter()
@@ -58,7 +66,7 @@ class TreeGenerator(Generator):
                 f"a cache of {model.capacity} positions has no room for trees of {shape.most_nodes} nodes"
             )
         self.drafter.check(shape, model)
-        self.on_step = on_step
+        self.on_step, self.adaptive = on_step, adaptive
         self.shape, self.spare = shape, shape.most_nodes
         self._metrics = TokenSpeculationMetrics()
 
@@ -108,20 +116,23 @@ class TreeGenerator(Generator):
         self.replays = 0
         step = TreeStep(self.model, self.spare, source.sampling)
         rounds = self.drafter.rounds(step, self.shape, eager=self.why_eager is not None)
+        rule = self._length_rule(source.sampling)
         undrafted = [list(stream.token_ids) for stream in streams]  # tokens the drafter has not seen
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
                 began = time.perf_counter()
-                worth = self._worth(unfinished, source.sampling)
+                length = max(rule.next_length(), rounds.least)
+                if source.sampling.greedy or self.adaptive:
+                    length = min(length, _worth(unfinished))
                 new = {stream.user: undrafted[stream.user] for stream in unfinished}
-                trees = rounds.load(new, lengths, source.generators, worth)
+                trees = rounds.load(new, lengths, source.generators, length)
                 drafted = time.perf_counter()
                 verified = rounds()
                 outcomes = verified.check()
                 ended = time.perf_counter()
                 if self.on_step is not None:
                     self.on_step(step, rounds.drafts(), verified)
-                given = 0
+                given, accepted = 0, []
                 for stream in unfinished:
                     outcome, tree = outcomes[stream.user], trees[stream.user]
                     used = stream.push_all(outcome.tokens)
@@ -131,19 +142,30 @@ class TreeGenerator(Generator):
                     self._metrics.num_output_tokens += len(used)
                     if len(tree) > 1:
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
+                        accepted.append((tree.max_depth, len(outcome.path)))
                 self._ran(rounds.replay, 0, 0, given)
                 self._metrics.num_target_steps += len(unfinished)
-                self._metrics.draft_seconds += drafted - began + rounds.drafting_seconds
+                drafting = drafted - began + rounds.drafting_seconds
+                verifying = ended - drafted - rounds.drafting_seconds
+                self._metrics.draft_seconds += drafting
                 self._metrics.calibration_seconds += rounds.calibration_seconds
-                self._metrics.target_seconds += ended - drafted - rounds.drafting_seconds
+                self._metrics.target_seconds += verifying
+                # Whatever its trees are, a step costs the same: one row.
+                rule.observe(length, 1, accepted, (drafting, verifying) if rounds.timed else None)
         finally:
             rounds.release()
             self.drafter.release()
 
-    def _worth(self, unfinished: list[UserStream], sampling: SamplingParams) -> int:
-        """Tokens to draft, fewer where greedy texts are about to end: drawn ones must not depend on neighbours."""
-        if not sampling.greedy:
-            return self.shape.length
-        # Every step yields one token more than it accepts, so drafting the last token is never worth it.
-        left = max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in unfinished)
-        return min(self.shape.length, left - 1)
+    def _length_rule(self, sampling: SamplingParams) -> FixedDraftLength | AdaptiveDraftLength:
+        length = self.shape.length
+        if not self.adaptive:
+            return FixedDraftLength(length)
+        costs = StepCosts(self.drafter.step_cost)
+        return AdaptiveDraftLength(length, costs, rows_per_level=0.0, measured=sampling.greedy, first=length)
+
+
+def _worth(unfinished: list[UserStream]) -> int:
+    """Drafted tokens that texts about to end could still take. Those of a fixed length, drawn, take no heed: they must
+    not depend on neighbours."""
+    # Every step yields one token more than it accepts, so drafting the last token is never worth it.
+    return max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in unfinished) - 1

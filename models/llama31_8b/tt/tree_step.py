@@ -69,6 +69,13 @@ class TreeStep:
         rows = (batch.parents, "int32"), (tokens, "uint32")
         overwrite((self._parents, self.tokens), (model.put_integers(*row, on_device=False) for row in rows))
 
+    def load_parents(self, trees: Mapping[int, TokenTree]) -> None:
+        """Other trees of the loaded nodes, cut short: which nodes verification knows. Where the nodes lie in the cache
+        and what they see stays."""
+        cut = [trees.get(user, ROOT) for user in range(self.model.users)]
+        parents = TokenTreeBatch.stack(cut, self.nodes).parents
+        overwrite([self._parents], [self.model.put_integers(parents, "int32", on_device=False)])
+
     def draw(self, nodes: Mapping[int, int], generators: Sequence[torch.Generator]) -> None:
         """The numbers that decide so many nodes of some users, written to the device; none where sampling is greedy.
         generators: of all users; each draws for its own nodes only."""

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from loguru import logger
 
 from models.llama31_8b.errors import ContextLengthError
-from models.llama31_8b.reference.token_speculation.draft_length import (
-    AdaptiveDraftLength,
-    FixedDraftLength,
-    StepCosts,
-)
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
 from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.token_speculation import fuzzy
+from models.llama31_8b.token_speculation.draft_length import (
+    AdaptiveDraftLength,
+    FixedDraftLength,
+    StepCosts,
+)
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.ngram import NGramIndex
 from models.llama31_8b.token_speculation.vocabulary import VocabularyMismatchError
@@ -212,7 +212,7 @@ def run(rule, rounds, rate, seed=0, clock=None):
         while taken < k and float(torch.rand(1, generator=generator)) < rate:
             taken += 1
         draft, target = clock(k) if clock else (0.0, 1.0)
-        rule.observe(k, k + 1, [(k, taken)] if k else [], draft, target)
+        rule.observe(k, k + 1, [(k, taken)] if k else [], (draft, target))
     return lengths
 
 
@@ -220,6 +220,16 @@ def test_adaptive_length_follows_acceptance():
     good = run(AdaptiveDraftLength(8, StepCosts(0.1)), 200, 0.95)
     poor = run(AdaptiveDraftLength(8, StepCosts(0.1)), 200, 0.35)
     assert min(good[50:]) >= 5 and 1 <= max(poor[50:]) <= 3
+
+
+def test_times_that_are_no_steps_alone_are_left_out():
+    """As of rounds on chips, whose first ones compile and capture: until one is timed the longest drafts are tried."""
+    rule = AdaptiveDraftLength(4, StepCosts(0.1), rows_per_level=0.0, measured=True, first=4)
+    for _ in range(3):
+        assert rule.next_length() == 4
+        rule.observe(4, 1, [(4, 0)], None)
+    rule.observe(4, 1, [(4, 0)], (4.0, 1.0))
+    assert rule.costs.draft_level == 1.0 and rule.next_length() == 0, "a level takes as long as a step"
 
 
 def test_drafting_that_does_not_pay_is_turned_off_and_says_so():

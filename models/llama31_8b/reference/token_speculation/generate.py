@@ -20,11 +20,6 @@ from models.llama31_8b.reference.alspec.policies import AttentionPolicy, ExactAt
 from models.llama31_8b.reference.generate import cache_for
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.token_speculation.draft_length import (
-    AdaptiveDraftLength,
-    FixedDraftLength,
-    StepCosts,
-)
 from models.llama31_8b.reference.token_speculation.draft_verification import (
     DraftVerification,
     SigmoidApproximation,
@@ -41,6 +36,11 @@ from models.llama31_8b.sampling import (
     warp_logits,
 )
 from models.llama31_8b.streams import TokenCallback, open_streams
+from models.llama31_8b.token_speculation.draft_length import (
+    AdaptiveDraftLength,
+    FixedDraftLength,
+    StepCosts,
+)
 from models.llama31_8b.token_speculation.metrics import SpeculativeResult, TokenSpeculationMetrics
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 
@@ -138,7 +138,7 @@ def speculative_generate(
         if draft.depth:
             metrics.calibration_seconds += drafter.calibration_seconds
         metrics.target_seconds += ended - drafted
-        lengths.observe(draft.depth, draft.trees.width, accepted, drafted - began, ended - drafted)
+        lengths.observe(draft.depth, draft.trees.width, accepted, (drafted - began, ended - drafted))
         active = [stream for stream in active if stream.finish_reason is None]
     finished = time.perf_counter()
 

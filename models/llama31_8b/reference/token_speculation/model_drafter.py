@@ -31,6 +31,7 @@ from models.llama31_8b.sampling import (
     warp_logits,
 )
 from models.llama31_8b.token_speculation import fuzzy as strategies
+from models.llama31_8b.token_speculation.draft_length import self_step_cost, weights_read
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.token_speculation.tree_shapes import ConfidenceTree, fixed_shape
@@ -121,7 +122,7 @@ class ModelDrafter(Drafter):
                 f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the draft "
                 f"model's context of {context}"
             )
-        self.step_cost = _weights_read(self.model.config) / _weights_read(target)
+        self.step_cost = weights_read(self.model.config) / weights_read(target)
 
     def start(
         self,
@@ -377,10 +378,7 @@ class SelfDrafter(ModelDrafter):
 
     def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
         super().check(target, prompts, max_new_tokens)
-        # A step reads the weights and the cache; a draft step reads 2 * window positions of it at most.
-        weights, cached = _weights_read(target), max(map(len, prompts))
-        entry = 2 * target.num_hidden_layers * target.num_key_value_heads * target.head_dim
-        self.step_cost = (weights + entry * min(cached, 2 * self.window)) / (weights + entry * cached)
+        self.step_cost = self_step_cost(target, self.window, max(map(len, prompts)))
 
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
         self._cache = target_cache
@@ -405,12 +403,3 @@ class SelfDrafter(ModelDrafter):
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-
-
-def _weights_read(config: LlamaConfig) -> int:
-    """Weights one decode step reads, the embedding row aside."""
-    attention = (
-        config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
-    )
-    layer = attention + 3 * config.hidden_size * config.intermediate_size
-    return config.num_hidden_layers * layer + config.vocab_size * config.hidden_size

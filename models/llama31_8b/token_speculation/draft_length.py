@@ -9,6 +9,24 @@ from dataclasses import dataclass
 
 from loguru import logger
 
+from models.llama31_8b.config import LlamaConfig
+
+
+def weights_read(config: LlamaConfig) -> int:
+    """Weights one decode step reads, the embedding row aside."""
+    attention = (
+        config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
+    )
+    layer = attention + 3 * config.hidden_size * config.intermediate_size
+    return config.num_hidden_layers * layer + config.vocab_size * config.hidden_size
+
+
+def self_step_cost(config: LlamaConfig, window: int, cached: int) -> float:
+    """Of a step that reads 2 * window of `cached` positions at most, one that reads all being 1: weights and cache."""
+    weights = weights_read(config)
+    entry = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    return (weights + entry * min(cached, 2 * window)) / (weights + entry * cached)
+
 
 @dataclass
 class StepCosts:
@@ -39,7 +57,11 @@ class FixedDraftLength:
         return self.length
 
     def observe(
-        self, levels: int, rows: int, accepted: list[tuple[int, int]], draft: float, target: float
+        self,
+        levels: int,
+        rows: int,
+        accepted: list[tuple[int, int]],
+        seconds: tuple[float, float] | None,
     ) -> None:
         """Ignored."""
 
@@ -54,7 +76,7 @@ class AdaptiveDraftLength:
 
     measured: follow the clock instead of the given costs. Lengths then vary from run to run, which changes
     nothing in a greedy text but would change which random draw decides what in a sampled one; so the loop
-    measures only when decoding is greedy.
+    measures only when decoding is greedy. first: the length until a step has been timed.
     """
 
     DECAY = 0.97
@@ -67,12 +89,13 @@ class AdaptiveDraftLength:
         rows_per_level: float = 1.0,
         *,
         measured: bool = False,
+        first: int = 0,
         probe_every: int = 32,
     ) -> None:
         if maximum < 1:
             raise ValueError(f"an adaptive draft needs a maximum length of at least 1, got {maximum}")
         self.maximum, self.costs, self.rows_per_level = maximum, costs, rows_per_level
-        self.measured, self.probe_every = measured, probe_every
+        self.measured, self.first, self.probe_every = measured, first, probe_every
         self.trials = [self.PRIOR[0]] * maximum
         self.hits = [self.PRIOR[1]] * maximum
         self.off_for = 0
@@ -82,7 +105,7 @@ class AdaptiveDraftLength:
 
     def next_length(self) -> int:
         if self.measured and self._plain is None:
-            return 0  # a plain step first: the unit all other times are measured in
+            return self.first  # of a plain step: the unit all other times are measured in
         length, gain = self._best()
         if length:
             if self.off_for:
@@ -102,16 +125,20 @@ class AdaptiveDraftLength:
         return 1 if self.off_for % self.probe_every == 0 and self._could_pay() else 0
 
     def observe(
-        self, levels: int, rows: int, accepted: list[tuple[int, int]], draft: float, target: float
+        self,
+        levels: int,
+        rows: int,
+        accepted: list[tuple[int, int]],
+        seconds: tuple[float, float] | None,
     ) -> None:
-        """After a step: levels asked for and rows passed, (levels drafted, accepted) of each user,
-        seconds."""
+        """After a step: levels asked for and rows passed, (levels drafted, accepted) of each user, seconds of drafting
+        and of the target; None where they are no step's alone."""
         for depth, taken in accepted:
             for position in range(min(depth, taken + 1, self.maximum)):
                 self.trials[position] = self.DECAY * self.trials[position] + 1.0
                 self.hits[position] = self.DECAY * self.hits[position] + (1.0 if position < taken else 0.0)
-        if self.measured:
-            self._time(levels, rows, draft, target)
+        if self.measured and seconds is not None:
+            self._time(levels, rows, *seconds)
 
     def _time(self, levels: int, rows: int, draft: float, target: float) -> None:
         if not levels or rows == 1:
