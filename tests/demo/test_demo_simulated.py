@@ -43,6 +43,8 @@ from tests.support.machines import refused
      (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),
      (["--draft", "self", "--fuzzy", "2"], "--fuzzy: on chips a model drafts chains for itself"),
      (["--draft", "tiny", "--tree", "auto"], "none grown by confidence"),
+     (["--draft", "tiny", "--tree", "2x2", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
+     (["--draft", "self", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
      (["--draft", "tiny", "--tree", "2x2", "--fuzzy", "2"], "--fuzzy 2 with --tree 2x2 would change nothing"),
      (["--draft", "ngram", "--draft-length", "0"], "--draft-length 0 drafts nothing"),
      (["--draft", "ngram", "--max-new-tokens", "213"], "--max-new-tokens 213 with trees of 5 nodes need 258")],
@@ -175,7 +177,7 @@ def test_a_simulated_run_verifies_drafted_trees(capfd):
     [
         pytest.param(["self", "--draft-length", "2", "--max-new-tokens", "4"], 1, 2, id="self"),
         pytest.param(
-            ["tiny", "--fuzzy", "2", "--mesh", "1x2", "--max-new-tokens", "5"], 4, 4, id="fuzzy on a row"
+            ["tiny", "--fuzzy", "2", "--mesh", "1x2", "--max-new-tokens", "5"], 3, 3, id="fuzzy on a row"
         ),
     ],
 )
@@ -186,3 +188,17 @@ def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, d
     assert all(step["pcc"] >= 0.99 and step["token"] == step["reference_token"] for step in told["steps"])
     counts = told["speculation"]
     assert (counts["num_accepted_tokens"], counts["num_draft_tokens"]) == (accepted, drafted)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("verify", ["exact", "sigmoid"])
+def test_a_simulated_run_verifies_drawn_drafts(capfd, verify):
+    arguments = ["--draft-length", "2", "--max-new-tokens", "6", "--temperature", "0.7", "--verify", verify]
+    assert cli.main(["--device", "sim", "--json", "--draft", "tiny", *arguments]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert all(step["pcc"] >= 0.99 for step in told["steps"])
+    counts = told["speculation"]
+    assert counts["lossless"] == (verify == "exact") and counts["num_output_tokens"] == 5
+    assert counts["num_draft_tokens"] > 0

@@ -193,7 +193,8 @@ def texts_by_a_draft_model(
     chains, texts = [], [prompt + text[:1] for prompt, text in zip(prompts, found.token_ids, strict=True)]
     for drafts in rounds:
         for user, (tokens, new) in drafts.items():
-            chains.append(below_the_best(small_reference, texts[user], tokens[1:], fuzzy))
+            if len(tokens) > 1:
+                chains.append(below_the_best(small_reference, texts[user], tokens[1:], fuzzy))
             texts[user] = texts[user] + new
     decided = [prompt + text for prompt, text in zip(prompts, found.token_ids, strict=True)]
     lengths = [min(known, len(text)) for known, text in zip(drafter.lengths, decided, strict=True)]

@@ -40,12 +40,14 @@ _ANYWHERE = ("choices", "chosen", "outcome")  # read through an accessor of thei
 class Decided(NamedTuple):
     """What the draft's exact pass reads. tokens: uint32 [1, users * nodes], what each user was decided since the last
     round, padded with zeros. cached: int32 [users], tokens cached before them, -1 for a user to skip. angles: uint32
-    [1, users * nodes], their positions. last: int32 [users], the index of the last decided token."""
+    [1, users * nodes], their positions. last: int32 [users], the index of the last decided token; row: uint32 [1,
+    users], its place among all users' nodes."""
 
     tokens: ttnn.Tensor
     cached: ttnn.Tensor
     angles: ttnn.Tensor
     last: ttnn.Tensor
+    row: ttnn.Tensor
 
 
 class DraftStep(NamedTuple):
@@ -108,7 +110,8 @@ def take_outcome(outcome: ttnn.Tensor, decided: Decided) -> None:
         "outcome_bytes": _page(outcome), "count_word": COUNT_WORD, "tokens_word": OUTCOME_HEAD + nodes,
     }  # fmt: skip
     written = {
-        "decided": decided.tokens, "angles": decided.angles, "cached": decided.cached, "last": decided.last
+        "decided": decided.tokens, "angles": decided.angles, "cached": decided.cached, "last": decided.last,
+        "row": decided.row,
     }  # fmt: skip
     accessors = {"per_node": decided.tokens, "per_user": decided.cached, "outcome": outcome}
     _launch("take_outcome.cpp", {"outcome": outcome}, written, accessors, sizes)
@@ -128,6 +131,7 @@ def _shape(chain: Chain) -> tuple[int, int]:
 def _check_decided(decided: Decided, users: int, nodes: int) -> None:
     _check({"decided.tokens": decided.tokens, "decided.angles": decided.angles}, (1, users * nodes))
     _check({"decided.cached": decided.cached, "decided.last": decided.last}, (users,))
+    _check({"decided.row": decided.row}, (1, users))
 
 
 def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:

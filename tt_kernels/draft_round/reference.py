@@ -14,6 +14,7 @@ class Decided(NamedTuple):
     cached: torch.Tensor
     angles: torch.Tensor
     last: torch.Tensor
+    row: torch.Tensor
 
 
 class DraftStep(NamedTuple):
@@ -66,4 +67,5 @@ def take_outcome_reference(outcome: torch.Tensor, decided: Decided) -> Decided:
         cached,
         torch.where(taken[:, None], cached[:, None] + column, old_angles).view(1, -1),
         torch.where(taken, counts - 1, decided.last),
+        torch.where(taken, nodes * torch.arange(len(taken)) + counts - 1, decided.row[0])[None],
     )

@@ -17,9 +17,9 @@ from ..tt.precision import PLANS
 
 if TYPE_CHECKING:
     from models.llama31_8b.reference.alspec.policies import AttentionPolicy
-    from models.llama31_8b.reference.token_speculation.draft_verification import SigmoidApproximation
     from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.token_speculation.draft_shape import DraftShape
+    from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 AUTO = "auto"
@@ -212,7 +212,7 @@ class DemoOptions:
 
     def lossy(self) -> SigmoidApproximation | None:
         """The lossy verification of --verify sigmoid, None for exact."""
-        from models.llama31_8b.reference.token_speculation.draft_verification import SigmoidApproximation
+        from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
 
         return SigmoidApproximation() if self.verify == "sigmoid" else None
 

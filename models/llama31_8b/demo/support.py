@@ -34,7 +34,7 @@ CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
 def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
     """Nodes of each user that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token,
     for trees and layer groups that its drafter on chips does not have, for more rows than a pass of a draft model
-    takes, and for lossy verification."""
+    takes, and for lossy verification of drafts whose logits chips do not keep."""
     if options.drafter == "none":
         return 0
     shape = options.draft_shape()
@@ -56,9 +56,9 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
             raise UserError(
                 f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"
             ) from error
-    if options.verify != "exact":
+    if options.verify == "sigmoid" and (options.draft_kind != "model" or shape.width > 1):
         raise UserError(
-            f"--verify {options.verify} does not go with --device {options.device}: chips verify exactly"
+            "--verify sigmoid compares a draft's logits, which chips have of chains by --draft MODEL alone"
         )
     return shape.most_nodes
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of a draft model's likeliest tokens: its steps one by one, or whole rounds of draft, verification and commit
-that stay on the chips."""
+"""Chains of a draft model: its steps one by one, or whole rounds of draft, verification and commit that stay on the
+chips."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from functools import partial
 import torch
 import ttnn
 
+from models.llama31_8b.sampling import draw_uniforms
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
 from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_outcome
 from tt_kernels.speculative_sampling.op import Verified
@@ -25,8 +26,8 @@ from .tree_step import TreeStep
 
 
 class ChainSteps:
-    """Decode steps of the likeliest tokens, each leaving its inputs ready for the next; `replay` runs one and gives
-    uint32 [1, users]. inputs: what a step reads."""
+    """Decode steps, each leaving its inputs ready for the next; `replay` runs one of the likeliest tokens and gives
+    uint32 [1, users]. chooser: of all steps. inputs: what a step reads."""
 
     def __init__(self, model: TtLlama, chooser: Chooser, eager: bool) -> None:
         self.model, self._chooser = model, chooser
@@ -46,11 +47,15 @@ class ChainSteps:
         chosen = [read(self.replay())[0].tolist() for _ in range(steps)]
         return {user: [int(row[user]) for row in chosen] for user in tokens}
 
-    def step(self) -> ttnn.Tensor:
+    def step(self, uniforms: ttnn.Tensor | None = None, law: ttnn.Tensor | None = None) -> ttnn.Tensor:
+        """uniforms: of the chooser, where it draws. law: gets the logits, bfloat16 [users, 1, vocab], ROW_MAJOR."""
         logits = self.model.decode(self.inputs, whole=False)
         ttnn.plus_one(self.inputs.positions, skip_negative_entries=True)
         ttnn.plus_one(self.inputs.angles)
-        return self._chooser(logits, None, self.inputs.tokens)
+        if law is not None:
+            by_row = ttnn.to_layout(self.model.gathered(logits), ttnn.ROW_MAJOR_LAYOUT)
+            ttnn.copy(ttnn.reshape(by_row, tuple(law.shape)), law)
+        return self._chooser(logits, uniforms, self.inputs.tokens)
 
 
 class ChainRounds(Rounds):
@@ -60,21 +65,30 @@ class ChainRounds(Rounds):
     reads accepted tokens, and writes only when a text ends, when the length of chains changes and, where tokens are
     drawn, their numbers.
 
-    The target's step has `step.nodes` nodes, at least 2, whatever the length of its chains. lengths: decided tokens of
+    The target's step has `step.nodes` nodes, at least 2, whatever the length of its chains. Where it samples, chains
+    are drawn by the same parameters, by numbers of the users' generators that come before verification's, as in the
+    reference's loop, and verification is told what from; else they are the likeliest tokens. lengths: decided tokens of
     each user in the draft's cache; kept up to date.
     """
 
     least = 1  # the first token comes of the exact pass
 
-    def __init__(
-        self, draft: TtLlama, chooser: Chooser, step: TreeStep, lengths: list[int], eager: bool
-    ) -> None:  # fmt: skip
-        self.draft, self.step, self._chooser, self._lengths = draft, step, chooser, lengths
-        self._steps = ChainSteps(draft, chooser, eager)
+    def __init__(self, draft: TtLlama, step: TreeStep, lengths: list[int], eager: bool) -> None:
+        self.draft, self.step, self._lengths = draft, step, lengths
+        self._chooser = Chooser(draft.mesh, draft.plan, draft.config, step.sampling)
+        self._steps = ChainSteps(draft, self._chooser, eager)
+        users, nodes = draft.users, step.nodes
+        # Of every node that can have a child, the first one's numbers for all rows of the exact pass.
+        self._numbers = [
+            self._chooser.uniforms([0.0] * users * (1 if node else nodes)) for node in range(nodes - 1)
+        ]
+        if not step.sampling.greedy:
+            step.laws = [self._law() for _ in range(nodes)]
         nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
         self._pass = self._chains(*nobody, on_device=True)
-        self._last = draft.put_integers(torch.zeros(draft.users), "int32")
-        self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, self._last)
+        self._last = draft.put_integers(torch.zeros(users), "int32")
+        row = draft.put_integers(nodes * torch.arange(users)[None], "uint32")
+        self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, self._last, row)
         self._chain = Chain(step.inputs.tokens, step.inputs.prefix, step.inputs.angles, step.tokens)
         self._active: set[int] = set()
         self._length = 0  # of the chains that the target's step knows
@@ -113,6 +127,7 @@ class ChainRounds(Rounds):
         if length != self._length:
             self._length = length
             self.step.load_parents(dict.fromkeys(users, self._tree))
+        self._draw(length, generators)
         self.step.draw(dict.fromkeys(self._given, length + 1), generators)
         return dict.fromkeys(self._given, self._tree)
 
@@ -158,7 +173,31 @@ class ChainRounds(Rounds):
             rows[user, : len(tokens)] = torch.tensor(list(tokens))
         overwrite(self._pass, self._chains(rows, before, on_device=False))
         last = torch.tensor([max(len(undrafted.get(user, ())) - 1, 0) for user in users])
-        overwrite([self._last], [self.draft.put_integers(last, "int32", on_device=False)])
+        place = (nodes * torch.arange(len(users)) + last)[None]
+        hosts = (last, "int32"), (place, "uint32")
+        overwrite(
+            [self._last, self._decided.row],
+            (self.draft.put_integers(*host, on_device=False) for host in hosts),
+        )
+
+    def _draw(self, length: int, generators: Sequence[torch.Generator]) -> None:
+        """The numbers that draw chains, written to the device; none where they are not drawn."""
+        if self.step.laws is None or not length:
+            return
+        drawn = torch.zeros(self.draft.users, length, dtype=torch.float64)
+        for user in self._given:
+            drawn[user] = draw_uniforms([generators[user]], length)[0]
+        for node in range(length):
+            numbers = drawn[:, node].repeat_interleave(1 if node else self.step.nodes)
+            host = self._chooser.uniforms(numbers.tolist(), on_device=False)
+            overwrite([self._numbers[node]], [host])
+
+    def _law(self) -> ttnn.Tensor:
+        draft = self.draft
+        return ttnn.from_torch(
+            torch.zeros(draft.users, 1, draft.config.vocab_size), dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT,
+            device=draft.mesh, mesh_mapper=draft.plan.mapper(draft.mesh, None),
+        )  # fmt: skip
 
     def _chains(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> TreeInputs:
         """A whole chain a user, whatever of it is decided: no token sees what comes behind it."""
@@ -166,13 +205,21 @@ class ChainRounds(Rounds):
         return self.draft.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
 
     def _calibrate(self) -> ttnn.Tensor:
-        return self._chooser(self.draft.decode_tree(self._pass, whole=False))
+        logits = self.draft.decode_tree(self._pass, whole=False)
+        if self.step.laws is not None:
+            law = self.step.laws[0]
+            by_row = ttnn.to_layout(self.draft.gathered(logits), ttnn.ROW_MAJOR_LAYOUT)
+            table = ttnn.reshape(by_row, tuple(by_row.shape)[2:])
+            ttnn.copy(ttnn.reshape(ttnn.embedding(self._decided.row, table), tuple(law.shape)), law)
+        return self._chooser(logits, self._numbers[0])
 
     def _begin_chain(self) -> None:
         begin_chain(self._decided, self._choices, DraftStep(*self._steps.inputs), self._chain)
 
     def _append(self, node: int) -> None:
-        append_token(self._steps.step(), node, self._chain)
+        parent = node - 1
+        law = None if self.step.laws is None else self.step.laws[parent]
+        append_token(self._steps.step(self._numbers[parent], law), node, self._chain)
 
     def _verify(self) -> Verified:
         verified = self.step()

@@ -90,8 +90,12 @@ class TreeDrafter(ABC):
 
     @abstractmethod
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
-        """undrafted: by user the tokens decided since its last draft (or since the prompt), at least one. Drafts are a
-        function of the texts alone: point masses to a verifier."""
+        """undrafted: by user the tokens decided since its last draft (or since the prompt), at least one. These drafts
+        are a function of the texts alone: point masses to a verifier."""
+
+    def has_logits(self, shape: DraftShape) -> bool:
+        """Whether verification at a temperature is told the logits that drafts were drawn from."""
+        return False
 
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
         """After start: the rounds of a text, in which `step` verifies. Here `draft` is called in each."""

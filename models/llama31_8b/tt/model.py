@@ -218,8 +218,10 @@ class TtLlama:
 
     def _whole(self, logits: ttnn.Tensor, whole: bool) -> ttnn.Tensor:
         """Each chip's columns -> all columns of the vocabulary on every chip, if asked for."""
-        if not whole:
-            return logits
+        return self.gathered(logits) if whole else logits
+
+    def gathered(self, logits: ttnn.Tensor) -> ttnn.Tensor:
+        """Each chip's columns of `decode` and the others -> all columns of the vocabulary, on every chip."""
         logits = gather(logits, self.plan)
         if logits.shape[3] == self.config.vocab_size:
             return logits

@@ -42,7 +42,8 @@ class ModelDrafter(TreeDrafter):
     3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
     plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
 
-    Rounds of chains stay on the chips (ChainRounds); trees go over the host.
+    Rounds of chains stay on the chips (ChainRounds), and are drawn where the text is, as the reference's; trees go over
+    the host, and hold the likeliest tokens.
     """
 
     name = "model"
@@ -59,9 +60,12 @@ class ModelDrafter(TreeDrafter):
         """Decided tokens of each user that the draft's cache holds."""
         return list(self._lengths)
 
+    def has_logits(self, shape: DraftShape) -> bool:
+        return shape.width == 1
+
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
         if shape.width == 1:
-            return ChainRounds(self.model, self._chooser, step, self._lengths, eager)
+            return ChainRounds(self.model, step, self._lengths, eager)
         self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, eager)
         return super().rounds(step, shape, eager)
 

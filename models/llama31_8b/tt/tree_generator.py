@@ -20,6 +20,7 @@ from models.llama31_8b.token_speculation.draft_length import (
 )
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
 from models.llama31_8b.token_speculation.metrics import SpeculativeResult, TokenSpeculationMetrics
+from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.speculative_sampling.op import Verified
 from tt_kernels.tree_attention.checks import MAX_USERS
@@ -39,18 +40,21 @@ class TreeGenerator(Generator):
     one captured trace serves all.
 
     Greedy text is, token for token, that of Generator, up to ties that rounding breaks. Drawn text has the target's
-    distribution; with drafts by look-up its numbers are those of the reference's loop with a fixed draft length, and so
-    are the tokens where none lies at a border. adaptive: draft as far as pays best by what was accepted and by times
-    (AdaptiveDraftLength), up to `shape`; the target's step has the full width all the same. on_step: sees the step,
-    whose `logits` are of all nodes, the drafts by user and what was verified, before their tokens are used. Errors:
-    ValueError for a shape the drafter does not draft or wider than a tree may be, more than 8 users, an attention that
-    is not exact, a cache without room for a tree.
+    distribution; with drafts by look-up, and chains of a draft model, its numbers are those of the reference's loop
+    with a fixed draft length, and so are the tokens where none lies at a border.
+
+    adaptive: draft as far as pays best by what was accepted and by times (AdaptiveDraftLength), up to `shape`; the
+    target's step has the full width all the same. lossy: verify drawn text by the sigmoid approximation, for drafts
+    with logits. on_step: sees the step, whose `logits` are of all nodes, the drafts by user and what was verified,
+    before their tokens are used. Errors: ValueError for a shape the drafter does not draft or wider than a tree may be,
+    more than 8 users, an attention that is not exact, a cache without room for a tree, and `lossy` for drafts without
+    logits.
     """
 
     def __init__(
         self, model: TtLlama, shape: DraftShape, drafter: TreeDrafter | None = None, *,
         prefill_chunk: int = PREFILL_CHUNK, trace: bool = True, adaptive: bool = False,
-        on_step: OnStep | None = None,
+        lossy: SigmoidApproximation | None = None, on_step: OnStep | None = None,
     ) -> None:  # fmt: skip
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
         self.drafter = drafter or LookUpDrafter()
@@ -66,7 +70,11 @@ class TreeGenerator(Generator):
                 f"a cache of {model.capacity} positions has no room for trees of {shape.most_nodes} nodes"
             )
         self.drafter.check(shape, model)
-        self.on_step, self.adaptive = on_step, adaptive
+        self.on_step, self.adaptive, self.lossy = on_step, adaptive, lossy
+        if lossy is not None and not self.drafter.has_logits(shape):
+            raise ValueError(
+                f"sigmoid verification needs a draft's logits; {shape} by the {self.drafter.name} drafter has none"
+            )
         self.shape, self.spare = shape, shape.most_nodes
         self._metrics = TokenSpeculationMetrics()
 
@@ -96,6 +104,12 @@ class TreeGenerator(Generator):
             raise ValueError(
                 "verification keeps logits on the chips: on_logits is for decoding without drafts"
             )
+        if self.lossy is not None:
+            if sampling is None or sampling.greedy:
+                raise ValueError(
+                    "sigmoid verification needs a temperature above 0; at 0 exact verification is an arg-max"
+                )
+            self.lossy.announce()
         self._metrics = TokenSpeculationMetrics()
         result = super().generate(
             prompts,
@@ -114,7 +128,7 @@ class TreeGenerator(Generator):
     def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
         """Rounds of draft, tree step, and commit, until every stream has ended."""
         self.replays = 0
-        step = TreeStep(self.model, self.spare, source.sampling)
+        step = TreeStep(self.model, self.spare, source.sampling, self.lossy)
         rounds = self.drafter.rounds(step, self.shape, eager=self.why_eager is not None)
         rule = self._length_rule(source.sampling)
         undrafted = [list(stream.token_ids) for stream in streams]  # tokens the drafter has not seen

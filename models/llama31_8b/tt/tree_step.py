@@ -10,8 +10,14 @@ import torch
 import ttnn
 
 from models.llama31_8b.sampling import SamplingParams, draw_uniforms
+from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
 from models.llama31_8b.token_speculation.tree import TokenTree, TokenTreeBatch
-from tt_kernels.speculative_sampling.op import Verified, greedy_verification, speculative_sampling
+from tt_kernels.speculative_sampling.op import (
+    Verified,
+    greedy_verification,
+    lossy_sigmoid_sampling,
+    speculative_sampling,
+)
 from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
 from tt_kernels.speculative_sampling.words import uniform_words
 
@@ -25,13 +31,17 @@ class TreeStep:
     """A step over trees of `nodes` nodes a user, its inputs on the device: what it reads is loaded, what it returns is
     each user's accepted path and the token behind it.
 
-    sampling: greedy verification compares arg-maxima, at a temperature drafts are point masses verified exactly.
-    inputs, tokens: what the model and verification read. logits: of all nodes in the last step, bfloat16 [1, 1, users *
-    nodes, vocab] on every chip.
+    sampling: greedy verification compares arg-maxima, at a temperature drafts are verified exactly, or by `lossy`.
+    inputs, tokens: what the model and verification read. laws: of each node the logits its children were drawn from,
+    bfloat16 [users, 1, vocab], ROW_MAJOR; None for drafts that are point masses. logits: of all nodes in the last step,
+    bfloat16 [1, 1, users * nodes, vocab] on every chip.
     """
 
-    def __init__(self, model: TtLlama, nodes: int, sampling: SamplingParams) -> None:
-        self.model, self.nodes, self.sampling = model, nodes, sampling
+    def __init__(
+        self, model: TtLlama, nodes: int, sampling: SamplingParams, lossy: SigmoidApproximation | None = None
+    ) -> None:
+        self.model, self.nodes, self.sampling, self.lossy = model, nodes, sampling, lossy
+        self.laws: Sequence[ttnn.Tensor] | None = None
         nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
         blank = torch.zeros(model.users, nodes, dtype=torch.int64)
         skipped = [-1] * model.users
@@ -96,10 +106,16 @@ class TreeStep:
             verified = greedy_verification(self.tokens, self._parents, choices, model.config.vocab_size)
         else:
             by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
-            verified = speculative_sampling(
-                self.tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])), None, self._words,
-                temperature=self.sampling.temperature,
+            drafted = (
+                self.tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])),
+                None if self.laws is None else ttnn.concat(list(self.laws), dim=1), self._words,
             )  # fmt: skip
+            temperature = self.sampling.temperature
+            if self.lossy is None:
+                verified = speculative_sampling(*drafted, temperature=temperature)
+            else:
+                alpha, beta = self.lossy.alpha, self.lossy.beta
+                verified = lossy_sigmoid_sampling(*drafted, alpha=alpha, beta=beta, temperature=temperature)
         model.cache.commit(self.inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
         return verified
 

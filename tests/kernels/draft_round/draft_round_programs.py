@@ -38,7 +38,7 @@ def rounds(device, cases: list[Round]) -> list[tuple]:
         flat, row = torch.full((1, users * nodes), 77), torch.full((1, users), 77)
         decided = Decided(
             *(put(values, dtype) for values, dtype in zip(
-                case.decided, (ttnn.uint32, ttnn.int32, ttnn.uint32, ttnn.int32), strict=True
+                case.decided, (ttnn.uint32, ttnn.int32, ttnn.uint32, ttnn.int32, ttnn.uint32), strict=True
             ))
         )  # fmt: skip
         step = DraftStep(put(row, ttnn.uint32), put(row[0], ttnn.int32), put(row, ttnn.uint32))

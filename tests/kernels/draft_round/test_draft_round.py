@@ -28,6 +28,7 @@ def by_hand() -> Round:
             torch.tensor([40, -1, 7]),
             torch.full((1, 15), 66),
             torch.tensor([2, 0, 0]),
+            torch.tensor([[2, 5, 10]]),
         ),
         torch.arange(100, 115)[None],
         [torch.tensor([tokens]) for tokens in ([201, 202, 203], [301, 302, 303], [401, 402, 403])],
@@ -52,6 +53,7 @@ def drawn(seed: int, users: int, nodes: int) -> Round:
     decided = Decided(
         integers(0, 9999, 1, users * nodes), integers(-1, 3, users) * integers(1, 900, users).clamp(max=900),
         integers(0, 99, 1, users * nodes), integers(0, nodes, users),
+        integers(0, 99, 1, users),
     )  # fmt: skip
     decided = decided._replace(cached=decided.cached.clamp(min=-1))
     chosen = [integers(0, 9999, 1, users) for _ in range(nodes - 2)]
@@ -81,6 +83,7 @@ def test_the_oracle_by_hand():
         [43, -1, 7],
         [[43, 44, 45, 46, 47] + [66] * 10],
         [2, 0, 0],
+        [[2, 5, 10]],
     ]
 
 

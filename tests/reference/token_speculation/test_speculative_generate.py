@@ -10,13 +10,13 @@ from loguru import logger
 from models.llama31_8b.errors import ContextLengthError
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.reference.token_speculation.draft_verification import SigmoidApproximation
 from models.llama31_8b.reference.token_speculation.generate import speculative_generate
 from models.llama31_8b.reference.token_speculation.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.token_speculation.ngram_drafter import NGramDrafter
 from models.llama31_8b.sampling import SamplingParams
 from models.llama31_8b.stop_strings import StopStrings
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
+from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
 from models.llama31_8b.token_speculation.vocabulary import VocabularyMismatchError
 from tests.support import speculation_models as small
 

@@ -20,11 +20,13 @@ void kernel_main() {
     const auto angles = TensorAccessor(ACCESSOR_ARGS(per_node), COMMON_ARG(angles), node_bytes);
     const auto cached = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(cached), user_bytes);
     const auto last = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(last), user_bytes);
+    const auto row_of_last = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(row), user_bytes);
 
     const uint32_t in_outcome = get_write_ptr(scratch_cb);
     const uint32_t at_cached = read_pages(outcome, users, outcome_bytes, in_outcome);
     const uint32_t at_last = read_pages(cached, 1, user_bytes, at_cached);
-    const uint32_t at_decided = read_pages(last, 1, user_bytes, at_last);
+    const uint32_t at_row = read_pages(last, 1, user_bytes, at_last);
+    const uint32_t at_decided = read_pages(row_of_last, 1, user_bytes, at_row);
     const uint32_t at_angles = read_pages(decided, 1, node_bytes, at_decided);
     read_pages(angles, 1, node_bytes, at_angles);
     noc_async_read_barrier();
@@ -37,6 +39,7 @@ void kernel_main() {
         const int32_t held = words(at_cached)[user] + words(at_last)[user] + 1;
         words(at_cached)[user] = held;
         words(at_last)[user] = count - 1;
+        words(at_row)[user] = user * nodes + count - 1;
         for (uint32_t node = 0; node < nodes; ++node) {
             const bool given = static_cast<int32_t>(node) < count;
             words(at_decided)[user * nodes + node] = given ? row[tokens_word + node] : 0;
@@ -45,6 +48,7 @@ void kernel_main() {
     }
     write_pages(cached, 1, user_bytes, at_cached);
     write_pages(last, 1, user_bytes, at_last);
+    write_pages(row_of_last, 1, user_bytes, at_row);
     write_pages(decided, 1, node_bytes, at_decided);
     write_pages(angles, 1, node_bytes, at_angles);
     noc_async_write_barrier();

@@ -375,7 +375,8 @@ def _generator(
             drafter = ModelDrafter(drafts.on(model.mesh, plan, layers=plan.draft_layers))
         elif options.draft_kind == "self":
             drafter = SelfDrafter(model, options.draft_window)
-        return TreeGenerator(model, options.draft_shape(), drafter, adaptive=options.adapt)
+        lossy = options.lossy()
+        return TreeGenerator(model, options.draft_shape(), drafter, adaptive=options.adapt, lossy=lossy)
     from ...tt.generator import Generator
 
     return Generator(model, choose=options.sample_on or "device", keep_trace=chat)

@@ -52,12 +52,13 @@ SUPPORT = Support(
     default_attention="exact",
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
-    drafts_refuse=CHIP_DRAFTS_REFUSE | {"adapt": "drafts have their full length here: a simulator's times say nothing"},
+    drafts_refuse={
+        **CHIP_DRAFTS_REFUSE, "adapt": "drafts have their full length here: a simulator's times say nothing",
+    },
     chat=_CHECKED,
     prompts=_CHECKED,
     refused=dict.fromkeys(
-        ("stop", "chat_template", "max_context", "temperature", "top_k", "top_p", "sample_on", "tail_alignment",
-         "html"),
+        ("stop", "chat_template", "max_context", "top_k", "top_p", "sample_on", "tail_alignment", "html"),
         _CHECKED,
     ),
     reads_prompt=False,
@@ -117,6 +118,8 @@ def plan_request(options: DemoOptions) -> dict:
             f"--device sim has one draft model: --draft {TINY.name}, the first layer of the tiny random model for the "
             f"whole of it, with --fuzzy the whole of it for itself; got --draft {options.drafter}{target}"
         )
+    if options.temperature and not nodes:
+        raise UserError(f"--temperature does not go with --device sim unless --draft is given: {_CHECKED}")
     default = DRAFTED_TOKENS if nodes else DEFAULT_TOKENS
     tokens = options.max_new_tokens if "max_new_tokens" in options.given else default
     chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
@@ -152,6 +155,7 @@ def plan_request(options: DemoOptions) -> dict:
     return {
         "mesh": str(mesh), "grid": grid_for(config, mesh, guessed is not None, layout), "layout": layout,
         "dispatch": dispatch_of(layout), "tokens": tokens, "seed": options.seed,
+        "temperature": options.temperature, "verify": options.verify,
         "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
         "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
         "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,

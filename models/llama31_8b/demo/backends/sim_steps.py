@@ -26,6 +26,7 @@ from ...sampling import SamplingParams
 from ...tensor_shapes import tensor_shapes
 from ...token_speculation.draft_shape import DraftShape
 from ...token_speculation.metrics import SpeculativeResult
+from ...token_speculation.sigmoid import SigmoidApproximation
 from ...token_speculation.tree import TokenTree, TokenTreeBatch
 from ...tt.drafters import LookUpDrafter, TreeDrafter
 from ...tt.layer_parallel import LayerParallelPlan
@@ -247,12 +248,14 @@ def _tree_steps(
         weights, store = WeightMap(first, state, plan), WeightStore(device, plan)
         draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity, fuzzy=layers)
         drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
-    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check)
+    lossy = SigmoidApproximation() if request["verify"] == "sigmoid" else None
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check, lossy=lossy)
     expected = reference.prefill([prompt], cache)[0]
     found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
     result = generator.generate(
-        [prompt], max_new_tokens=request["tokens"], sampling=SamplingParams(0.0), eos_token_ids=()
-    )
+        [prompt], max_new_tokens=request["tokens"], eos_token_ids=(),
+        sampling=SamplingParams(request["temperature"], seed=request["seed"]),
+    )  # fmt: skip
     return found, result
 
 
