@@ -74,6 +74,17 @@ def test_by_a_draft_model(run_on, mesh, seed, fuzzy, accepted):
     assert 0 < calibrating < drafting and verifying > 0
 
 
+def test_rounds_on_a_row_are_replayed(sim_mesh):
+    """From traces: the third round of the text, and those behind it."""
+    told = sim_mesh(MESHES["row"], "4x2", dispatch="fast").run(
+        texts_by_a_draft_model, [prompt(12, 1)], 9, 2, timeout=LIMIT_S
+    )
+    logger.info("{}", told)
+    found, wanted, plain = told["texts"]
+    assert found == wanted == plain
+    assert told["replays"] == len(told["chains"]) - 1 > 1
+
+
 @pytest.mark.parametrize("mesh, seed, accepted", [("chip", 188, 15), ("row", 248, 12)])
 def test_by_itself(run_on, mesh, seed, accepted):
     told = run_on(mesh, texts_by_itself, [prompt(97, seed)], TOKENS, LENGTH, WINDOW, grid="2x2")

@@ -73,14 +73,14 @@ def test_rounds_of_chains_stay_on_the_chip(sim_device, dispatch):
 def test_chains_of_a_drawn_text_are_drawn(sim_device, dispatch):
     """From the draft's distribution, by numbers that come before verification's: equal seeds give the tokens of the
     reference's loop, whose numbers lie far from a border."""
-    params = SamplingParams(0.7, seed=1)
+    params = SamplingParams(0.3, seed=5)
     told = sim_device("2x1", dispatch=dispatch).run(
-        texts_by_a_draft_model, [prompt(12, 1)], 9, 2, params=params, timeout=LIMIT_S
+        texts_by_a_draft_model, [prompt(12, 7)], 7, 2, params=params, timeout=LIMIT_S
     )
     logger.info("{}", told)
     found, wanted, _ = told["texts"]
     assert found == wanted
-    assert told["counts"] == [{"num_drafts": 4, "num_accepted_tokens": 6}] * 2
+    assert told["counts"] == [{"num_drafts": 3, "num_accepted_tokens": 3}] * 2
     for row in told["cache"]:
         assert row["pcc"] >= LEAST_PCC
 

@@ -154,14 +154,17 @@ class Chooser:
     def _likeliest(self, logits: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
         """Greedy over the chips of a row: every chip's largest logit and its id go across, and of equal ones the lowest
         id is taken. Nothing is sorted."""
-        rows = logits.shape[2]
-        ids = ttnn.to_layout(ttnn.reshape(greedy(logits), (1, 1, rows, 1)), ttnn.TILE_LAYOUT)
+        line = (
+            1,
+            1,
+            1,
+            logits.shape[2],
+        )  # side by side, so that the chips' numbers of all rows are one tile each
+        ids = ttnn.to_layout(ttnn.reshape(greedy(logits), line), ttnn.TILE_LAYOUT)
         keys = gather(ttnn.subtract(self._first, ttnn.typecast(ids, ttnn.float32)), self.plan, dim=1)
-        largest = gather(ttnn.max(logits, dim=-1, keepdim=True), self.plan, dim=1)
+        largest = gather(ttnn.reshape(ttnn.max(logits, dim=-1), line), self.plan, dim=1)
         best = ttnn.eq(largest, ttnn.max(largest, dim=1, keepdim=True))
-        return self._ids(
-            ttnn.max(ttnn.multiply(keys, ttnn.typecast(best, ttnn.float32)), dim=1, keepdim=True), output
-        )
+        return self._named(ttnn.max(ttnn.multiply(keys, ttnn.typecast(best, ttnn.float32)), dim=1), output)
 
     def borders(self, values: ttnn.Tensor, keys: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
         """From `candidates` the distribution that `pick` draws from, by ascending id.
@@ -214,9 +217,13 @@ class Chooser:
 
     def _ids(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
         """Keys and zeros, float32 [1, 1, rows, 32] -> the id of each row's largest key, uint32 [1, rows]."""
-        best = ttnn.clamp(ttnn.max(keys, dim=-1), min=float(ORIGIN - self.vocab + 1), max=float(ORIGIN))
+        return self._named(ttnn.max(keys, dim=-1), output)
+
+    def _named(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
+        """A key a row, float32 [1, 1, rows] -> ids as of `_ids`."""
+        best = ttnn.clamp(keys, min=float(ORIGIN - self.vocab + 1), max=float(ORIGIN))
         ids = ttnn.typecast(ttnn.rsub(best, float(ORIGIN)), ttnn.uint32)
-        ids = ttnn.reshape(ttnn.to_layout(ids, ttnn.ROW_MAJOR_LAYOUT), (1, ids.shape[2]))
+        ids = ttnn.reshape(ttnn.to_layout(ids, ttnn.ROW_MAJOR_LAYOUT), (1, ids.shape[-1]))
         return ids if output is None else ttnn.copy(ids, output)
 
     def _put(
