@@ -136,7 +136,7 @@ def main(arguments: Sequence[str]) -> int:
             ttnn.close_device(device)
     formats = precision.weight_formats(source.config.num_hidden_layers)
     least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else LEAST_PCC
-    drafts = {"draft": request["draft"]} if request["nodes"] else {}
+    drafts = {name: request[name] for name in ("draft", "verify", "temperature")} if request["nodes"] else {}
     options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
