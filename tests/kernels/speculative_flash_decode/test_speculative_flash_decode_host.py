@@ -533,12 +533,21 @@ def test_numbers_and_names_are_checked():
 def test_bench_reports_each_chunk_size_against_its_targets(tmp_path):
     bench = pytest.importorskip("perf.bench_flash_decode")
     results = [
-        (bench.Point(1024, 128), bench.Cycles(exact=1000, sender=1040, guess=300, receiver=320)),
-        (bench.Point(256, 32), bench.Cycles(exact=1000, sender=1100, guess=500, receiver=520)),
-        (bench.Point(64, 32), bench.Cycles(exact=1000, sender=2000, guess=1900, receiver=1920)),
+        (
+            bench.Point(1024, 128),
+            bench.Cycles(exact=1000, sender=1040, guess=300, receiver=320, guess_alone=260),
+        ),
+        (
+            bench.Point(256, 32),
+            bench.Cycles(exact=1000, sender=1100, guess=500, receiver=520, guess_alone=450),
+        ),
+        (
+            bench.Point(64, 32),
+            bench.Cycles(exact=1000, sender=2000, guess=1900, receiver=1920, guess_alone=990),
+        ),
     ]
     lines = bench.report(results).splitlines()
-    assert "| 1024 | 128 | 8 | 64 | 1 | 1000 | 1040 | 1.040 | 300 | 29% | 320 |" in lines
+    assert "| 1024 | 128 | 8 | 64 | 1 | 1000 | 1040 | 1.040 | 300 | 29% | 320 | 260 |" in lines
     assert (
         "at most 1.100x exact (target 1.05x: missed), the guess leaves after at most 45% of its cycles"
         in lines[-2]
@@ -553,9 +562,10 @@ def test_bench_reports_each_chunk_size_against_its_targets(tmp_path):
 def test_bench_has_no_verdict_on_what_was_not_measured():
     """A guess that left before the cores had started; cores that did not start together."""
     bench = pytest.importorskip("perf.bench_flash_decode")
-    for wrong in ({"guess": -134}, {"guess": 1001}, {"exact": 0}, {"receiver": -1}):
+    right = {"exact": 900, "sender": 1000, "guess": 300, "receiver": 400, "guess_alone": 300}
+    for wrong in ({"guess": -134}, {"guess": 1001}, {"exact": 0}, {"receiver": -1}, {"guess_alone": 0}):
         with pytest.raises(ValueError, match="not measurable"):
-            bench.Cycles(**({"exact": 900, "sender": 1000, "guess": 300, "receiver": 400} | wrong))
+            bench.Cycles(**(right | wrong))
     start = (1 << 32) - 20
     line = {(x, 0): moving_kernels(start + 10 * x, start + 5) for x in range(4)}
     assert start_line.common_start(line) == 10, "the clock wraps"
