@@ -170,10 +170,7 @@ def flash_decode(
     """The exact attention alone: the same kernels with speculation compiled out. Arguments, shapes and errors
     as of `speculative_flash_decode`; returns exact, bfloat16 [1, users, heads, head_dim]."""
     problem = problem_of(q, k, v, cur_pos, None, chunk_size)
-    settings = _settings(q, 0.0, scale, False, program_config)
-    exact = _empty_like_query(q)
-    launch(problem, Tensors(q, k, v, cur_pos, exact), settings, program_config or ProgramConfig(), None)
-    return exact
+    return _one_result(problem, q, k, v, cur_pos, scale, program_config)
 
 
 def guess_flash_decode(
@@ -192,10 +189,17 @@ def guess_flash_decode(
     guess, bfloat16 [1, users, heads, head_dim], which below 2 * chunk_size cached tokens (the predictor's two sizes) is
     the exact result."""
     problem = problem_of(q, k, v, cur_pos, None, chunk_size, predictor)
-    settings = _settings(q, 0.0, scale, False, program_config, guess_alone=True)
-    guess = _empty_like_query(q)
-    launch(problem, Tensors(q, k, v, cur_pos, guess), settings, program_config or ProgramConfig(), None)
-    return guess
+    return _one_result(problem, q, k, v, cur_pos, scale, program_config, guess_alone=True)
+
+
+def _one_result(
+    problem, q, k, v, cur_pos, scale, config: ProgramConfig | None, guess_alone: bool = False
+) -> ttnn.Tensor:
+    """By the kernels with speculation compiled out."""
+    settings = _settings(q, 0.0, scale, False, config, guess_alone)
+    result = _empty_like_query(q)
+    launch(problem, Tensors(q, k, v, cur_pos, result), settings, config or ProgramConfig(), None)
+    return result
 
 
 def _settings(

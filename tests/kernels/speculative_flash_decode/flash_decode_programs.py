@@ -135,38 +135,32 @@ def repeats_body(device, case: Case, q, k, v, positions: list[int], repeats: int
 
 
 def exact_body(device, case: Case, q, k, v, runs):
-    """As speculative_body for the exact variant; and the stock op's results for the same inputs."""
+    """As speculative_body for the exact variant, without thresholds and priorities."""
+    from tt_kernels.speculative_flash_decode.op import flash_decode
+
+    return _one_result_body(flash_decode, device, case, q, k, v, runs)
+
+
+def guess_body(device, case: Case, q, k, v, runs):
+    """As exact_body for the guess alone."""
+    from tt_kernels.speculative_flash_decode.op import guess_flash_decode
+
+    return _one_result_body(guess_flash_decode, device, case, q, k, v, runs)
+
+
+def _one_result_body(op, device, case: Case, q, k, v, runs):
     import ttnn
 
-    from tt_kernels.speculative_flash_decode.op import flash_decode
+    from tt_kernels.speculative_flash_decode.op import Predictor
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
     for run in runs:
         positions = upload_words(device, run["positions"], "int32")
-        config = program_config(case)
-        exact = flash_decode(*tensors, positions, chunk_size=case.chunk_size, program_config=config)
-        results.append(ttnn.to_torch(exact))
-    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
-
-
-def guess_body(device, case: Case, q, k, v, runs):
-    """As exact_body for the guess alone."""
-    import ttnn
-
-    from tt_kernels.speculative_flash_decode.op import Predictor, guess_flash_decode
-
-    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
-    results = []
-    for run in runs:
-        guess = guess_flash_decode(
-            *tensors,
-            upload_words(device, run["positions"], "int32"),
-            chunk_size=case.chunk_size,
-            predictor=None if "ends" not in run else Predictor(*run["ends"]),
-            program_config=program_config(case),
-        )
-        results.append(ttnn.to_torch(guess))
+        options = {"chunk_size": case.chunk_size, "program_config": program_config(case)}
+        if "ends" in run:
+            options["predictor"] = Predictor(*run["ends"])
+        results.append(ttnn.to_torch(op(*tensors, positions, **options)))
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
 
 
