@@ -86,9 +86,9 @@ class ChainRounds(Rounds):
             step.laws = [self._law() for _ in range(nodes)]
         nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
         self._pass = self._chains(*nobody, on_device=True)
-        self._last = draft.put_integers(torch.zeros(users), "int32")
+        last = draft.put_integers(torch.zeros(users), "int32")
         row = draft.put_integers(nodes * torch.arange(users)[None], "uint32")
-        self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, self._last, row)
+        self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, last, row)
         self._chain = Chain(step.inputs.tokens, step.inputs.prefix, step.inputs.angles, step.tokens)
         self._active: set[int] = set()
         self._length = 0  # of the chains that the target's step knows
@@ -107,7 +107,7 @@ class ChainRounds(Rounds):
 
     @property
     def timed(self) -> bool:
-        return all(replay.warm for replay in self._launches())
+        return all(replay.warm for replay in (self._calibrating, *self._drafting(), self._replay))
 
     def load(self, undrafted, lengths, generators, length):
         users, nodes = range(self.draft.users), self.step.nodes
@@ -139,7 +139,7 @@ class ChainRounds(Rounds):
         began = time.perf_counter()
         self._choices = self._calibrating()
         calibrated = Mark(self.draft.mesh)
-        for replay in self._launches()[1:-1]:
+        for replay in self._drafting():
             replay()
         drafted = Mark(self.draft.mesh)
         verified = self._replay()
@@ -157,10 +157,9 @@ class ChainRounds(Rounds):
     def _tree(self) -> TokenTree:
         return TokenTree.chain(self._length + 1)
 
-    def _launches(self) -> list[Replay]:
-        """Of a round with chains of this length."""
-        appending = self._appending[: max(self._length - 1, 0)]
-        return [self._calibrating, self._beginning, *appending, self._replay]
+    def _drafting(self) -> list[Replay]:
+        """What makes chains of this length, behind the exact pass."""
+        return [self._beginning, *self._appending[: max(self._length - 1, 0)]]
 
     def _begin(self, undrafted: Mapping[int, Sequence[int]]) -> None:
         """The first round's tokens: what follows comes of the outcomes."""
@@ -176,7 +175,7 @@ class ChainRounds(Rounds):
         place = (nodes * torch.arange(len(users)) + last)[None]
         hosts = (last, "int32"), (place, "uint32")
         overwrite(
-            [self._last, self._decided.row],
+            [self._decided.last, self._decided.row],
             (self.draft.put_integers(*host, on_device=False) for host in hosts),
         )
 
