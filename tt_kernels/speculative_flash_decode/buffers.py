@@ -5,7 +5,7 @@ table."""
 
 from __future__ import annotations
 
-from tt_kernels.common import merge_tree
+from tt_kernels.common import merge_tree, value_rows
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, largest_buffers
 from tt_kernels.common.circular_buffers import l1_bytes as l1_bytes
 from tt_kernels.common.priority import MAX_USERS
@@ -56,10 +56,10 @@ def plan_buffers(
     rows += [
         ("cb_query", "BFLOAT16", head, worker),
         ("cb_keys", problem.cache_dtype, 2 * key_tiles * head, worker),
-        ("cb_values", problem.cache_dtype, 2 * key_tiles * head, worker),
+        ("cb_values", problem.cache_dtype, 2 * key_tiles * value_rows.stride(head), worker),
         ("cb_mask", "BFLOAT16", 1, worker),
-        ("cb_ones", "BFLOAT16", 1, worker),
-        ("cb_scores", "FLOAT32", key_tiles, worker),
+        ("cb_ones", "BFLOAT16", value_rows.pushes_of_ones(head), worker),
+        ("cb_scores", "FLOAT32", 2 * key_tiles, worker),
         ("cb_weights", "BFLOAT16", key_tiles, worker),
         ("cb_state", "FLOAT32", 2 * partial, worker),
         ("cb_row_max_a", "BFLOAT16", 1, worker),

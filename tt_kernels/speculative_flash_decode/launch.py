@@ -41,7 +41,7 @@ class ProgramConfig:
     origin: Core = (0, 0)
     workers_a_head: int | None = None
     key_chunk: int | None = None
-    math_fidelity: str = "HiFi4"
+    math_fidelity: str = "HiFi3"
 
 
 def launch(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tt_kernels.common import merge_tree
+from tt_kernels.common import merge_tree, value_rows
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -32,11 +32,11 @@ def plan_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
     tiles = {
         "query": ("BFLOAT16", query_tiles * head),
         "keys": (problem.cache_dtype, 2 * key_tiles * head),
-        "values": (problem.cache_dtype, 2 * key_tiles * head),
+        "values": (problem.cache_dtype, 2 * key_tiles * value_rows.stride(head)),
         "query_times": ("BFLOAT16", query_tiles),
         "key_times": ("BFLOAT16", 2 * times_tiles(problem, key_tiles)),
-        "ones": ("BFLOAT16", 1),
-        "scores": ("FLOAT32", key_tiles),
+        "ones": ("BFLOAT16", value_rows.pushes_of_ones(head)),
+        "scores": ("FLOAT32", 2 * key_tiles),
         "weights": ("BFLOAT16", key_tiles),
         "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
         "row_max_a": ("BFLOAT16", query_tiles),

@@ -37,7 +37,7 @@ class ProgramConfig:
     workers_a_head: int | None = None
     query_tiles: int | None = None
     key_chunk: int | None = None
-    math_fidelity: str = "HiFi4"
+    math_fidelity: str = "HiFi3"
 
 
 def tree_attention(

@@ -29,7 +29,7 @@ class Case:
     workers: int | None = None
     grid: tuple[int, int] = (2, 1)
     key_chunk: int | None = None
-    fidelity: str = "HiFi4"
+    fidelity: str = "HiFi3"
 
     def random(self, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """q, k, v with rare outliers."""

@@ -357,8 +357,9 @@ def test_shapes_are_arguments_of_one_program(sim_device):
     assert device.run(count_programs_body) == 1
 
 
-def test_a_lower_fidelity_keeps_the_tolerances(sim_device):
-    check_speculative(sim_device(CHIP), Case(4, 1, 64, 96, 32, fidelity="HiFi2"), [[70]], seed=1)
+@pytest.mark.parametrize("fidelity", ["HiFi2", "HiFi4"])
+def test_another_fidelity_keeps_the_tolerances(sim_device, fidelity):
+    check_speculative(sim_device(CHIP), Case(4, 1, 64, 96, 32, fidelity=fidelity), [[70]], seed=1)
 
 
 def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
@@ -445,7 +446,7 @@ def test_refused_before_anything_runs(sim_device):
         "threshold in words": ("UnsupportedError", "threshold must be from 0 to 1e+06, got '0.1'"),
         "scale in words": ("UnsupportedError", "scale must be from 0.0001 to 100, got '0.1'"),
         "third member": ("UnsupportedError", "present must name members 0, 1 or both once, got (0, 2)"),
-        "two fidelities": ("UnsupportedError", "math_fidelity HiFi4 and HiFi2: they must be equal"),
+        "two fidelities": ("UnsupportedError", "math_fidelity HiFi3 and HiFi2: they must be equal"),
         "two key chunks": ("UnsupportedError", "a key_chunk of 64 and 32: they must be equal"),
         "one gathered": ("UnsupportedError", "must be a list of two tensors, one a member; it is a Tensor"),
         "a list of one": (

@@ -31,7 +31,7 @@ class Case:
     query_tiles: int | None = None
     workers: int | None = 1
     key_chunk: int | None = 64
-    fidelity: str = "HiFi4"
+    fidelity: str = "HiFi3"
 
     def random(self, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """q, k, v with rare outliers."""

@@ -13,6 +13,9 @@
 // The row sum comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
 // is then that of the output, and cancels.
 //
+// Keys and values of a chunk lie at the start of their buffers, whatever its size, and are popped by the caller: so they
+// can serve several tiles of queries, and the unpacker can step from one tile of keys to the next.
+//
 // The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
 // left one would lose its lower bits. So float32 is only ever multiplied with float32, or stands on the right.
 // `scale` is the bits of a float32: scores are kept unscaled, and scaled on their way into the exponential.
@@ -36,12 +39,13 @@
 #include "api/compute/reg_api.h"
 #include "api/compute/tile_move_copy.h"
 #include "register_rows.hpp"
+#include "value_rows.hpp"
 
 namespace online_softmax {
 
 using register_rows::Bands;
 
-constexpr uint32_t registers = 4;  // destination tiles
+constexpr uint32_t registers = value_rows::registers;
 
 inline uint32_t at_most_registers(uint32_t tiles) { return tiles < registers ? tiles : registers; }
 
@@ -72,32 +76,37 @@ inline void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t t
     cb_push_back(to, tiles);
 }
 
-// Whether what a step reads of keys or values is popped as it goes, or kept for the next tile of queries: then it must
-// lie at the start of its buffer, and the caller pops it.
-enum class Input { popped, kept };
+// Gives up the chunk at the start of a buffer of keys or values.
+inline void pop_chunk(uint32_t cb, uint32_t tiles) {
+    cb_wait_front(cb, tiles);
+    cb_pop_front(cb, tiles);
+}
 
 // Registers [0, batch) = query @ keys^T for tiles [begin, begin + batch) of keys, the query's tiles being those from
-// `query_first`.
-template <uint32_t head_tiles, Input input>
+// `query_first`. After begin_scores().
+template <uint32_t head_tiles>
 inline void multiply_keys(
     uint32_t query, uint32_t query_first, uint32_t keys, uint32_t begin, uint32_t batch) {
-    for (uint32_t i = 0; i < batch; ++i) {
-        const uint32_t first = input == Input::kept ? (begin + i) * head_tiles : 0;
-        cb_wait_front(keys, first + head_tiles);
-        for (uint32_t k = 0; k < head_tiles; ++k) {
-            matmul_tiles(query, keys, query_first + k, first + k, i);
-        }
-        if constexpr (input == Input::popped) {
-            cb_pop_front(keys, head_tiles);
-        }
+    cb_wait_front(keys, (begin + batch) * head_tiles);
+    for (uint32_t k = 0; k < head_tiles; ++k) {
+        matmul_block(query, keys, query_first + k, begin * head_tiles + k, 0, 1, batch, 1, 1);
     }
+}
+
+// In force until formats of the unpackers are set again, after which keys are multiplied one tile at a time.
+template <uint32_t head_tiles>
+inline void begin_scores(uint32_t query, uint32_t keys, uint32_t scores) {
+    reconfig_data_format<SrcOrder::Reverse>(query, keys);
+    matmul_init(query, keys, 1);
+    UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(keys, head_tiles)));
+    pack_reconfig_data_format(scores);
 }
 
 // scores = query @ keys^T for `rows` tiles of keys. Tiles from `masked_from` on come one at a time and are given to
 // mask(tile - masked_from, register), which may use the registers behind that one and must leave the formats of query
 // and keys in force.
 // `scores` is pushed `capacity` tiles whatever `rows` is, so that its pointers stay at the start.
-template <uint32_t head_tiles, Input input, typename Mask>
+template <uint32_t head_tiles, typename Mask>
 inline void score_masked(
     uint32_t query,
     uint32_t query_first,
@@ -108,15 +117,13 @@ inline void score_masked(
     uint32_t masked_from,
     Mask mask) {
     cb_reserve_back(scores, capacity);
-    reconfig_data_format<SrcOrder::Reverse>(query, keys);
-    matmul_init(query, keys, 1);
-    pack_reconfig_data_format(scores);
+    begin_scores<head_tiles>(query, keys, scores);
     for (uint32_t begin = 0; begin < rows;) {
         const bool masked = begin >= masked_from;
         const uint32_t batch =
             masked ? 1 : at_most_registers((rows < masked_from ? rows : masked_from) - begin);
         tile_regs_acquire();
-        multiply_keys<head_tiles, input>(query, query_first, keys, begin, batch);
+        multiply_keys<head_tiles>(query, query_first, keys, begin, batch);
         if (masked) {
             mask(begin - masked_from, 0);
         }
@@ -126,7 +133,7 @@ inline void score_masked(
     cb_push_back(scores, capacity);
 }
 
-// scores = query @ keys^T for `rows` tiles of keys, popping them; the last row of tiles under the mask if `masked`.
+// scores = query @ keys^T for `rows` tiles of keys; the last row of tiles under the mask if `masked`.
 // `scores` is pushed as by score_masked().
 template <uint32_t head_tiles>
 inline void score(
@@ -139,13 +146,11 @@ inline void score(
     uint32_t capacity,
     bool masked) {
     cb_reserve_back(scores, capacity);
-    reconfig_data_format<SrcOrder::Reverse>(query, keys);
-    matmul_init(query, keys, 1);
-    pack_reconfig_data_format(scores);
+    begin_scores<head_tiles>(query, keys, scores);
     for (uint32_t begin = 0; begin < rows; begin += registers) {
         const uint32_t batch = at_most_registers(rows - begin);
         tile_regs_acquire();
-        multiply_keys<head_tiles, Input::popped>(query, 0, keys, begin, batch);
+        multiply_keys<head_tiles>(query, 0, keys, begin, batch);
         if (masked && begin + batch == rows) {
             cb_wait_front(mask, 1);
             reconfig_data_format<SrcOrder::Reverse>(ones, mask);
@@ -196,14 +201,14 @@ inline void weigh(
     cb_reserve_back(weights, capacity);
     reconfig_data_format(scores, row_max);
     sub_bcast_cols_init(scores, row_max);
-    register_rows::exponentiate_init();
+    register_rows::exponentiate_init(scale);
     pack_reconfig_data_format(weights);
     for (uint32_t begin = 0; begin < tiles; begin += registers) {
         const uint32_t batch = at_most_registers(tiles - begin);
         tile_regs_acquire();
         for (uint32_t i = 0; i < batch; ++i) {
             sub_tiles_bcast_cols(scores, row_max, begin + i, row_max_index, i);
-            register_rows::exponentiate(i, bands, scale);
+            register_rows::exponentiate(i, bands);
         }
         pack_registers(weights, begin, batch);
     }
@@ -242,11 +247,10 @@ inline void add_rescaled(uint32_t partial, uint32_t first, uint32_t tiles, uint3
     }
 }
 
-// state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops the weights, and values as `input`
-// says.
+// state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops the weights.
 // The state that is read is the first of its buffer, the new one becomes the last: so a buffer of n + 1 states holds
 // those of n tiles of queries, taken in turn.
-template <uint32_t head_tiles, Input input = Input::popped>
+template <uint32_t head_tiles>
 inline void accumulate(
     uint32_t weights,
     uint32_t values,
@@ -257,44 +261,34 @@ inline void accumulate(
     uint32_t rows,
     uint32_t capacity) {
     static_assert(head_tiles <= registers, "the output of a head must fit the destination registers");
-    constexpr bool row_sum_fits = head_tiles < registers;
+    constexpr bool row_sum_fits = value_rows::with_ones<head_tiles>;
+    constexpr uint32_t stride = value_rows::stride<head_tiles>;
+    if constexpr (row_sum_fits) {
+        cb_wait_front(ones, value_rows::pushes_of_ones<head_tiles>);
+    }
     cb_reserve_back(state, head_tiles + 1);
     tile_regs_acquire();
     if (!first) {
-        add_rescaled(state, 0, row_sum_fits ? head_tiles + 1 : head_tiles, rescale);
+        add_rescaled(state, 0, stride, rescale);
     }
     reconfig_data_format<SrcOrder::Reverse>(weights, values);
     matmul_init(weights, values, 0);
     for (uint32_t row = 0; row < rows; ++row) {
-        const uint32_t first_value = input == Input::kept ? row * head_tiles : 0;
-        cb_wait_front(values, first_value + head_tiles);
-        for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-            matmul_tiles(weights, values, row, first_value + tile, tile);
-        }
-        if constexpr (input == Input::popped) {
-            cb_pop_front(values, head_tiles);
-        }
+        cb_wait_front(values, (row + 1) * stride);
+        matmul_block(weights, values, row, row * stride, 0, 0, stride, 1, 1);
     }
     pack_reconfig_data_format(state);
-    uint32_t row_sum = head_tiles;
+    pack_registers(state, 0, stride);
     if constexpr (!row_sum_fits) {
-        pack_registers(state, 0, head_tiles);
         tile_regs_acquire();
-        row_sum = 0;
         if (!first) {
             add_rescaled(state, head_tiles, 1, rescale);
         }
         reconfig_data_format<SrcOrder::Reverse>(weights, ones);
         matmul_init(weights, ones, 0);
-    } else {
-        reconfig_data_format_srca(ones);
-    }
-    for (uint32_t row = 0; row < rows; ++row) {
-        matmul_tiles(weights, ones, row, 0, row_sum);
-    }
-    if constexpr (row_sum_fits) {
-        pack_registers(state, 0, head_tiles + 1);
-    } else {
+        for (uint32_t row = 0; row < rows; ++row) {
+            matmul_tiles(weights, ones, row, 0, 0);
+        }
         pack_registers(state, head_tiles, 1);
     }
     if (!first) {
@@ -302,6 +296,50 @@ inline void accumulate(
     }
     cb_push_back(state, head_tiles + 1);
     cb_pop_front(weights, capacity);
+}
+
+// The buffers of a step; see the functions above.
+struct Buffers {
+    uint32_t values;
+    uint32_t ones;
+    uint32_t scores;
+    uint32_t weights;
+    uint32_t state;
+    uint32_t rescale;
+};
+
+// One tile of queries takes in the scores of `rows` tiles of keys, the first of buffers.scores: the state is raised from
+// the maxima at the front of `row_max`, which are popped, to those of tile `tile` of `raised`; or made, if `first`.
+// score_next() comes where the vector unit's work would wait for the packer, and may score what is taken in next.
+template <uint32_t head_tiles, typename ScoreNext>
+inline void attend(
+    const Buffers& buffers,
+    uint32_t row_max,
+    uint32_t raised,
+    uint32_t tile,
+    bool first,
+    uint32_t rows,
+    uint32_t capacity,
+    Bands bands,
+    uint32_t scale,
+    ScoreNext score_next) {
+    cb_wait_front(buffers.scores, capacity);
+    raise_row_max(buffers.scores, rows, buffers.ones, row_max, first, raised);
+    score_next();
+    cb_wait_front(raised, tile + 1);
+    weigh(buffers.scores, raised, buffers.weights, rows, capacity, bands, scale, tile);
+    if (!first) {
+        rescale_of(row_max, 0, raised, buffers.rescale, bands, scale, tile);
+        cb_pop_front(row_max, 1);
+        cb_wait_front(buffers.rescale, 1);
+        cb_wait_front(buffers.state, head_tiles + 1);
+    }
+    cb_wait_front(buffers.weights, capacity);
+    accumulate<head_tiles>(
+        buffers.weights, buffers.values, buffers.ones, buffers.state, buffers.rescale, first, rows, capacity);
+    if (!first) {
+        cb_pop_front(buffers.rescale, 1);
+    }
 }
 
 // to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.

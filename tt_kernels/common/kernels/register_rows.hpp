@@ -97,23 +97,77 @@ inline void divide(Bands bands) {
     });
 }
 
-// The two vectors of half a band = exp(vector * scale) with the accuracy of bfloat16. In LREGs by hand throughout, as
-// the exponential is: the compiler does not know of those.
-inline void exponentiate_half_band(uint32_t scale) {
-    using ckernel::p_sfpu;
-    TT_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_LOWER, scale & 0xFFFF);
-    TT_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_UPPER, scale >> 16);
-    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
-    TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG2, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
-    TTI_SFPMUL(p_sfpu::LREG1, p_sfpu::LREG2, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
-    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
-    ckernel::sfpu::calculate_exponential<false, false, false, band_stride, true>();
+// Two vectors = exp(vector * scale), 0.17 % off at most, which is less than bfloat16's steps: 2^f as a parabola in f,
+// after Schraudolph, "A Fast, Compact Approximation of the Exponential Function" (1999), for the rest.
+//
+// t = vector * scale * log2(e) + 127 + 512 has the result's biased exponent and 14 bits of f in its mantissa, as all t
+// from 512 to 1024 have the same exponent; shifted left by 9 they are in place. What lies below exp()'s range is raised
+// to t = 512, the exponent 0. In LREGs by hand, two vectors in turn: an instruction must not follow at once on the
+// multiplication whose result it reads, nor another on SFPSWAP.
+namespace exponential {
+
+constexpr uint32_t log2_e = 0x3FB8AA3B;
+constexpr uint32_t bias = 0x441FC000;    // 127 + 512
+constexpr uint32_t lowest = 0x44000000;  // 512
+constexpr uint32_t shift = 9;
+// 2^f = (slope * (1 + f) + offset)^2 + rest, of least relative error for f from 0 to 1.
+constexpr uint32_t slope = 0x3F14A755;          // 0.58067827
+constexpr uint32_t offset = 0xBC6C2A4D;         // -0.01441438
+constexpr uint32_t rest = 0x3F2E5AB1;           // 0.68107135
+constexpr uint32_t first_slot = 0, slots = 21;  // of the replay buffer
+
+template <uint32_t lreg>
+inline void load(uint32_t bits) {
+    TT_SFPLOADI(lreg, sfpi::SFPLOADI_MOD0_LOWER, bits & 0xFFFF);
+    TT_SFPLOADI(lreg, sfpi::SFPLOADI_MOD0_UPPER, bits >> 16);
 }
 
-inline void exponentiate(Bands bands, uint32_t scale) {
-    for_each_half_band(bands, [scale] { exponentiate_half_band(scale); });
+// LREG4 to 6 and the programmable 12 to 14 = the constants, for `scale`, the bits of a float32; and the replay buffer =
+// what is done to two vectors that follow each other.
+inline void prepare(uint32_t scale) {
+    using ckernel::p_sfpu;
+    load<p_sfpu::LREG0>(bias);
+    TTI_SFPCONFIG(0, p_sfpu::LREG13, 0);
+    load<p_sfpu::LREG0>(lowest);
+    TTI_SFPCONFIG(0, p_sfpu::LREG14, 0);
+    load<p_sfpu::LREG0>(scale);
+    load<p_sfpu::LREG1>(log2_e);
+    TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
+    load<p_sfpu::LREG4>(slope);
+    load<p_sfpu::LREG5>(offset);
+    load<p_sfpu::LREG6>(rest);
+    TTI_SFPCONFIG(0, p_sfpu::LREG12, 0);
+
+    constexpr uint32_t highest_to_first = 9;  // of SFPSWAP
+    constexpr uint32_t by_immediate = 1, exponent_of_result = 2;
+    lltt::record(first_slot, slots);
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
+    TTI_SFPMAD(p_sfpu::LREG0, p_sfpu::LREG12, p_sfpu::LREG13, p_sfpu::LREG0, 0);
+    TTI_SFPMAD(p_sfpu::LREG1, p_sfpu::LREG12, p_sfpu::LREG13, p_sfpu::LREG1, 0);
+    TTI_SFPSWAP(0, p_sfpu::LREG14, p_sfpu::LREG0, highest_to_first);
+    TTI_SFPNOP;
+    TTI_SFPSWAP(0, p_sfpu::LREG14, p_sfpu::LREG1, highest_to_first);
+    TTI_SFPNOP;
+    TTI_SFPSHFT(shift, p_sfpu::LREG0, p_sfpu::LREG0, by_immediate);
+    TTI_SFPSHFT(shift, p_sfpu::LREG1, p_sfpu::LREG1, by_immediate);
+    TTI_SFPSETEXP(127, p_sfpu::LREG0, p_sfpu::LREG2, by_immediate);
+    TTI_SFPSETEXP(127, p_sfpu::LREG1, p_sfpu::LREG3, by_immediate);
+    TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG4, p_sfpu::LREG5, p_sfpu::LREG2, 0);
+    TTI_SFPMAD(p_sfpu::LREG3, p_sfpu::LREG4, p_sfpu::LREG5, p_sfpu::LREG3, 0);
+    TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG2, p_sfpu::LREG6, p_sfpu::LREG2, 0);
+    TTI_SFPMAD(p_sfpu::LREG3, p_sfpu::LREG3, p_sfpu::LREG6, p_sfpu::LREG3, 0);
+    TTI_SFPSETEXP(0, p_sfpu::LREG2, p_sfpu::LREG0, exponent_of_result);
+    TTI_SFPSETEXP(0, p_sfpu::LREG3, p_sfpu::LREG1, exponent_of_result);
+    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
+    TTI_INCRWC(0, band_stride * vector_rows, 0, 0);
+}
+
+}  // namespace exponential
+
+inline void exponentiate(Bands bands) {
+    for_each_half_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
 }
 
 inline void exponentiate_first_column(Bands bands, uint32_t scale) {
@@ -138,14 +192,20 @@ inline void hide_vector() {
     TTI_SFPENCC(0, 0, 0, 0);
 }
 
-inline void hide(Bands bands) {
+constexpr uint32_t hide_slot = 0, hide_slots = 13;  // of the replay buffer
+
+// LREG2 = the hidden score, and the replay buffer = what is done to two vectors that follow each other.
+inline void prepare_hide() {
     // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
     TTI_SFPLOADI(ckernel::p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
-    for_each_half_band(bands, [] {
-        hide_vector<0>();
-        hide_vector<vector_rows>();
-        sfpi::dst_reg += band_stride;
-    });
+    lltt::record(hide_slot, hide_slots);
+    hide_vector<0>();
+    hide_vector<vector_rows>();
+    TTI_INCRWC(0, band_stride * vector_rows, 0, 0);
+}
+
+inline void hide(Bands bands) {
+    for_each_half_band(bands, [] { lltt::replay(hide_slot, hide_slots); });
 }
 
 // See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
@@ -277,26 +337,29 @@ inline void divide([[maybe_unused]] Bands bands) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
 }
 
-// One of these is in force, until another operation of the vector unit is initialised.
-inline void exponentiate_init() {
-    ckernel::exp_tile_init<false, 0x3F800000, ckernel::InputClamping::ClampToNegative, false>();
+// One of these is in force, until another operation of the vector unit is initialised, or a multiplication.
+inline void exponentiate_init([[maybe_unused]] uint32_t scale) {
+    MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
+    MATH((vector::exponential::prepare(scale)));
 }
 inline void exponentiate_first_column_init() { ckernel::exp_tile_init(); }
 
-// Register `index` = exp(register * scale) with the accuracy of bfloat16; scale: the bits of a float32.
-inline void exponentiate(
-    [[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(
-        vector::exponentiate, index, ckernel::VectorMode::None, bands, scale)));
+// Register `index` = exp(register * scale) with the accuracy of bfloat16, by the scale given to exponentiate_init().
+inline void exponentiate([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
+    MATH((
+        _llk_math_eltwise_unary_sfpu_params_(vector::exponentiate, index, ckernel::VectorMode::None, bands)));
 }
 
-// The same for column 0 of register 0, with the accuracy of float32.
+// Column 0 of register 0 = exp(column * scale), scale the bits of a float32, with the accuracy of float32.
 inline void exponentiate_first_column([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate_first_column, 0, ckernel::VectorMode::None, bands, scale)));
 }
 
-inline void hide_init() { MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>())); }
+inline void hide_init() {
+    MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
+    MATH((vector::prepare_hide()));
+}
 
 // Elements of register `index` become a score that hides its key, whatever they were, where one of the two registers
 // behind it is negative.

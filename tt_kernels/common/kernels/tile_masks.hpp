@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Constant tiles a data movement kernel writes into its own L1 for the compute kernel, all bfloat16.
+// Constant tiles a data movement kernel writes into its own L1 for the compute kernel, bfloat16 but for one.
 
 #pragma once
 
@@ -16,6 +16,9 @@ constexpr uint16_t one = 0x3F80;
 // The score of a hidden key: added to its score of 0, since its row in the cache's tile is cleared. exp() of it is 0 at
 // any scale in use, and it is far from overflow.
 constexpr uint16_t hidden = 0xCE6E;  // -998244352
+
+// Bytes of exponents at the start of a bfloat8_b tile, one for each row of each face; then comes a byte an element.
+constexpr uint32_t block_float_exponents = tile_rows::tile_bytes / tile_rows::row_bytes;
 
 inline void fill(uint32_t address, uint32_t bytes, uint32_t word) {
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(address);
@@ -36,16 +39,26 @@ inline void clear(uint32_t address, uint32_t bytes) {
     }
 }
 
-// A tile of ones: a part of it by hand, the rest copied from there by the NoC.
-inline void ones(uint32_t address) {
-    constexpr uint32_t part = tile_rows::tile_bytes / 8;
-    fill(address, part, one << 16 | one);
+// Elements of a tile by hand for an eighth of them, the rest copied from there by the NoC.
+inline void fill_elements(uint32_t address, uint32_t bytes, uint32_t word) {
+    const uint32_t part = bytes / 8;
+    fill(address, part, word);
     // What is read back has reached L1, which a store alone need not have when the NoC starts reading.
     (void)*reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(address + part - sizeof(uint32_t));
-    for (uint32_t offset = part; offset < tile_rows::tile_bytes; offset += part) {
+    for (uint32_t offset = part; offset < bytes; offset += part) {
         noc_async_read(get_noc_addr(address), address + offset, part);
     }
     noc_async_read_barrier();
+}
+
+// A tile of ones, bfloat16.
+inline void ones(uint32_t address) { fill_elements(address, tile_rows::tile_bytes, one << 16 | one); }
+
+// The same, bfloat8_b: a byte of exponent for each row of each face, then a byte for each element.
+inline void block_float_ones(uint32_t address) {
+    constexpr uint32_t exponents = 0x7F7F7F7F, elements = 0x40404040;
+    fill(address, block_float_exponents, exponents);
+    fill_elements(address + block_float_exponents, tile_rows::tile_bytes / 2, elements);
 }
 
 // Starts making rows [begin, 32) of a tile in L1 zeros, bfloat16 or bfloat8_b; they are after the barrier of reads.
@@ -55,9 +68,7 @@ inline void clear_rows_from(uint32_t tile, uint32_t begin, bool block_float) {
             clear(tile + offset, bytes);
             return;
         }
-        // A byte of exponent for each row of each face, then a byte for each element.
-        constexpr uint32_t exponents_bytes = tile_rows::tile_bytes / tile_rows::row_bytes;
-        clear(tile + exponents_bytes + offset / 2, bytes / 2);
+        clear(tile + block_float_exponents + offset / 2, bytes / 2);
         volatile tt_l1_ptr uint8_t* exponents = reinterpret_cast<volatile tt_l1_ptr uint8_t*>(tile);
         for (uint32_t row = 0; row < bytes / tile_rows::row_bytes; ++row) {
             exponents[offset / tile_rows::row_bytes + row] = 0;

@@ -33,6 +33,15 @@ Bands bands_of(uint32_t item) {
     return register_rows::bands_of(row, row + config::rows_a_head());
 }
 
+constexpr Buffers step_buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
+                               config::cb_weights, config::cb_state, config::cb_rescale};
+
+// A chunk of `rows` key tiles, the last of them under the mask if `masked`.
+struct Step {
+    uint32_t rows;
+    bool masked;
+};
+
 // The state of one head's attention on this core; see online_softmax.hpp.
 struct State {
     uint32_t scale;
@@ -41,6 +50,8 @@ struct State {
     uint32_t other_row_max = config::cb_row_max_b;
     bool empty = true;
     bool handed_over = false;  // the one before this, which the writer may still be reading
+    Step scored{};             // not yet taken in
+    bool pending = false;      // whether there is one
 
     void swap_row_maxima() {
         const uint32_t held = row_max;
@@ -48,11 +59,26 @@ struct State {
         other_row_max = held;
     }
 
-    // Attends to the key tiles of `range`, as many at a time as the buffers hold.
+    // Attends to the key tiles of `range`, as many at a time as the buffers hold; to the last of them when the next ones
+    // are scored or complete() is called.
     void attend(const Range& range, uint32_t tokens) {
         for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
             const uint32_t end = attention::least(begin + config::key_tiles(), range.end);
-            attend_chunk(end - begin, attention::ends_partly(end, tokens));
+            const Step step{end - begin, attention::ends_partly(end, tokens)};
+            if (pending) {
+                take_in(&step);
+            } else {
+                score_chunk(step);
+            }
+            scored = step;
+            pending = true;
+        }
+    }
+
+    void complete() {
+        if (pending) {
+            take_in(nullptr);
+            pending = false;
         }
     }
 
@@ -64,27 +90,23 @@ struct State {
         }
     }
 
-    void attend_chunk(uint32_t rows, bool masked) {
-        await_handover();
+    static __attribute__((noinline)) void score_chunk(const Step& step) {
         score<head_tiles>(
-            config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, rows,
-            config::key_tiles(), masked);
-        cb_wait_front(config::cb_scores, config::key_tiles());
-        raise_row_max(config::cb_scores, rows, config::cb_ones, row_max, empty, other_row_max);
-        cb_wait_front(other_row_max, 1);
-        weigh(config::cb_scores, other_row_max, config::cb_weights, rows, config::key_tiles(), bands, scale);
-        if (!empty) {
-            rescale_of(row_max, 0, other_row_max, config::cb_rescale, bands, scale);
-            cb_pop_front(row_max, 1);
-            cb_wait_front(config::cb_rescale, 1);
-        }
-        cb_wait_front(config::cb_weights, config::key_tiles());
-        accumulate<head_tiles>(
-            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_rescale,
-            empty, rows, config::key_tiles());
-        if (!empty) {
-            cb_pop_front(config::cb_rescale, 1);
-        }
+            config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, step.rows,
+            config::key_tiles(), step.masked);
+        pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
+    }
+
+    __attribute__((noinline)) void take_in(const Step* next) {
+        await_handover();
+        online_softmax::attend<head_tiles>(
+            step_buffers, row_max, other_row_max, 0, empty, scored.rows, config::key_tiles(), bands, scale,
+            [=] {
+                if (next != nullptr) {
+                    score_chunk(*next);
+                }
+            });
+        pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
         cb_wait_front(config::cb_state, config::partial_tiles);
         swap_row_maxima();
         empty = false;
@@ -164,9 +186,11 @@ void kernel_main() {
             state.attend(part.first, tokens);
             state.attend(part.last, tokens);
             if (config::speculate && worker == attention::speculative_worker(config::workers())) {
+                state.complete();
                 normalise<head_tiles>(config::cb_state, 0, state.bands, config::cb_guess);
             }
             state.attend(part.middle, tokens);
+            state.complete();
             cb_pop_front(config::cb_query, head_tiles);
         }
         receive_all(state, sources);

@@ -83,8 +83,10 @@ void kernel_main() {
                     const uint32_t visible = attention::ends_partly(chunk.end, tokens)
                                                  ? attention::tokens_in_last_tile(tokens)
                                                  : attention::tile_tokens;
-                    cache_rows::read<head_tiles>(config::cb_keys, keys, base, chunk, visible);
-                    cache_rows::read<head_tiles>(config::cb_values, values, base, chunk, visible);
+                    cache_rows::read_chunk<head_tiles, head_tiles>(
+                        config::cb_keys, keys, base, chunk, visible, config::key_tiles());
+                    cache_rows::read_chunk<head_tiles, value_rows::stride<head_tiles>>(
+                        config::cb_values, values, base, chunk, visible, config::key_tiles());
                 }
             }
         }

@@ -10,6 +10,7 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
@@ -20,12 +21,6 @@ namespace {
 constexpr uint32_t head_tiles = config::head_tiles;
 
 // While the reader fetches what it is used with.
-void push_ones() {
-    cb_reserve_back(config::cb_ones, 1);
-    tile_masks::ones(get_write_ptr(config::cb_ones));
-    cb_push_back(config::cb_ones, 1);
-}
-
 struct Core {
     uint32_t x;
     uint32_t y;
@@ -139,7 +134,7 @@ void kernel_main() {
     const Core exchange = core_arg(RUNTIME_INDEX(exchange_core));
     const auto exact = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
 
-    push_ones();
+    cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));

@@ -22,6 +22,18 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
+constexpr Buffers step_buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
+                               config::cb_weights, config::cb_state, config::cb_rescale};
+
+// A query tile of a job and a chunk of `rows` key tiles, the first `unmasked` of which all nodes see.
+struct Step {
+    uint32_t tile;
+    Bands bands;
+    uint32_t rows;
+    uint32_t unmasked;
+    bool last;  // of the chunk
+};
+
 // The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
 // and in one of the two buffers of row maxima.
 struct State {
@@ -30,26 +42,48 @@ struct State {
     uint32_t other_row_max = config::cb_row_max_b;
     bool empty = true;
     bool handed_over = false;  // the one before this, which the writer may still be reading
+    Step scored{};             // not yet taken in
+    bool pending = false;      // whether there is one
 
-    // Attends to a chunk of `rows` key tiles, the first `unmasked` of which all nodes see.
+    // Attends to a chunk of `rows` key tiles, its last step when the next one is scored or complete() is called.
     void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+            const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
+            const Step step{tile, bands, rows, unmasked, tile + 1 == job.tiles()};
+            if (pending) {
+                take_in(job, &step);
+            } else {
+                score(step);
+            }
+            scored = step;
+            pending = true;
+        }
+    }
+
+    void complete(const jobs::Job& job) {
+        if (pending) {
+            take_in(job, nullptr);
+            pending = false;
+        }
+    }
+
+    __attribute__((noinline)) void take_in(const jobs::Job& job, const Step* next) {
         if (handed_over) {
             cb_reserve_back(config::cb_handover, config::query_tiles());
             handed_over = false;
         }
-        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            attend_tile(tile, register_rows::bands_of(0, job.rows_of(tile)), rows, unmasked);
+        online_softmax::attend<head_tiles>(
+            step_buffers, row_max, other_row_max, scored.tile, empty, scored.rows, config::key_tiles(),
+            scored.bands, scale, [=] {
+                if (next != nullptr) {
+                    score(*next);
+                }
+            });
+        if (scored.last) {
+            pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
+            move_row_maxima(job);
+            empty = false;
         }
-        const uint32_t chunk_tiles = config::key_tiles() * head_tiles;
-        cb_wait_front(config::cb_keys, chunk_tiles);
-        cb_pop_front(config::cb_keys, chunk_tiles);
-        cb_wait_front(config::cb_values, chunk_tiles);
-        cb_pop_front(config::cb_values, chunk_tiles);
-        if (unmasked < rows) {
-            cb_pop_front(config::cb_key_times, 2 * config::tree_tiles());
-        }
-        move_row_maxima(job);
-        empty = false;
     }
 
     // The maxima of all tiles of the job have moved to the other buffer. They move by query_tiles whatever the job has,
@@ -68,39 +102,27 @@ struct State {
         other_row_max = held;
     }
 
-    // Functions of their own: in one, the compiler would keep the vector constants of both in registers, which are too
-    // few.
-    __attribute__((noinline)) void attend_tile(uint32_t tile, Bands bands, uint32_t rows, uint32_t unmasked) {
-        score_masked<head_tiles, Input::kept>(
-            config::cb_query, tile * head_tiles, config::cb_keys, config::cb_scores, rows,
-            config::key_tiles(), unmasked, [=](uint32_t key_tile, uint32_t at) {
-                cb_wait_front(config::cb_query_times, tile + 1);
+    // A function of its own, as take_in() is: in one, the compiler would keep the vector constants of both in registers,
+    // which are too few.
+    static __attribute__((noinline)) void score(const Step& step) {
+        score_masked<head_tiles>(
+            config::cb_query, step.tile * head_tiles, config::cb_keys, config::cb_scores, step.rows,
+            config::key_tiles(), step.unmasked, [&step](uint32_t key_tile, uint32_t at) {
+                cb_wait_front(config::cb_query_times, step.tile + 1);
                 cb_wait_front(config::cb_key_times, 2 * config::tree_tiles());
                 reconfig_data_format<SrcOrder::Reverse>(config::cb_query_times, config::cb_key_times);
-                matmul_tiles(config::cb_query_times, config::cb_key_times, tile, 2 * key_tile, at + 1);
-                matmul_tiles(config::cb_query_times, config::cb_key_times, tile, 2 * key_tile + 1, at + 2);
+                matmul_tiles(config::cb_query_times, config::cb_key_times, step.tile, 2 * key_tile, at + 1);
+                matmul_tiles(
+                    config::cb_query_times, config::cb_key_times, step.tile, 2 * key_tile + 1, at + 2);
                 register_rows::hide_init();
-                register_rows::hide(at, bands);
+                register_rows::hide(at, step.bands);
                 reconfig_data_format<SrcOrder::Reverse>(config::cb_query, config::cb_keys);
             });
-        cb_wait_front(config::cb_scores, config::key_tiles());
-        raise_row_max(config::cb_scores, rows, config::cb_ones, row_max, empty, other_row_max);
-        cb_wait_front(other_row_max, tile + 1);
-        weigh(
-            config::cb_scores, other_row_max, config::cb_weights, rows, config::key_tiles(), bands, scale,
-            tile);
-        if (!empty) {
-            rescale_of(row_max, 0, other_row_max, config::cb_rescale, bands, scale, tile);
-            cb_pop_front(row_max, 1);
-            cb_wait_front(config::cb_rescale, 1);
-            cb_wait_front(config::cb_state, config::partial_tiles);
-        }
-        cb_wait_front(config::cb_weights, config::key_tiles());
-        accumulate<head_tiles, Input::kept>(
-            config::cb_weights, config::cb_values, config::cb_ones, config::cb_state, config::cb_rescale,
-            empty, rows, config::key_tiles());
-        if (!empty) {
-            cb_pop_front(config::cb_rescale, 1);
+        if (step.last) {
+            pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
+            if (step.unmasked < step.rows) {
+                cb_pop_front(config::cb_key_times, 2 * config::tree_tiles());
+            }
         }
     }
 
@@ -190,6 +212,7 @@ void kernel_main() {
         jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
             state.attend(job, chunk.size(), span.unmasked(chunk));
         });
+        state.complete(job);
         cb_pop_front(config::cb_query, config::query_tiles() * head_tiles);
         if (span.masks(part)) {
             cb_pop_front(config::cb_query_times, config::query_tiles());

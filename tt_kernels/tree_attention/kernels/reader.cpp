@@ -57,17 +57,6 @@ void gather_queries(const Accessor& query, const jobs::Job& job) {
     cb_push_back(config::cb_query, tiles);  // the rest too, so that its pointers stay at the start
 }
 
-template <typename Accessor>
-void read_chunk(
-    uint32_t cb, const Accessor& cache, uint32_t base, const attention::Range& chunk, uint32_t visible) {
-    cache_rows::read<head_tiles>(cb, cache, base, chunk, visible);
-    // Compute takes chunks as a whole, so each must start where a buffer of two chunks has one.
-    if (const uint32_t rest = config::key_tiles() - chunk.size(); rest > 0) {
-        cb_reserve_back(cb, rest * head_tiles);
-        cb_push_back(cb, rest * head_tiles);
-    }
-}
-
 }  // namespace
 
 void kernel_main() {
@@ -107,8 +96,10 @@ void kernel_main() {
             const uint32_t visible = attention::ends_partly(chunk.end, span.tokens)
                                          ? attention::tokens_in_last_tile(span.tokens)
                                          : attention::tile_tokens;
-            read_chunk(config::cb_keys, keys, base, chunk, visible);
-            read_chunk(config::cb_values, values, base, chunk, visible);
+            cache_rows::read_chunk<head_tiles, head_tiles>(
+                config::cb_keys, keys, base, chunk, visible, config::key_tiles());
+            cache_rows::read_chunk<head_tiles, value_rows::stride<head_tiles>>(
+                config::cb_values, values, base, chunk, visible, config::key_tiles());
         });
         partials.receive(span.sources(worker), credit_of);
     }

@@ -11,6 +11,7 @@
 #include "interval_tiles.hpp"
 #include "jobs.hpp"
 #include "packed_rows.hpp"
+#include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
@@ -20,12 +21,6 @@ namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
 static_assert(tile_rows::face_bytes <= MEM_ZEROS_SIZE);
-
-void push_ones() {
-    cb_reserve_back(config::cb_ones, 1);
-    tile_masks::ones(get_write_ptr(config::cb_ones));
-    cb_push_back(config::cb_ones, 1);
-}
 
 void push_times(
     const interval_tiles::Times& times,
@@ -107,7 +102,7 @@ void kernel_main() {
     const auto intervals = TensorAccessor(ACCESSOR_ARGS(intervals), RUNTIME_ARG(intervals));
     const auto output = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(output));
 
-    push_ones();
+    cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
     interval_tiles::prepare();
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* prefixes =
