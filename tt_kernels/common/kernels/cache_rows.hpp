@@ -72,25 +72,58 @@ inline void read_chunk(
     }
 }
 
-// For writers, once, before anything has been taken from `ones`: the constant tiles of a compute kernel, and those of
-// the values' rows, of which the buffer holds `rows`.
+// Reads chunks in the order in which they are needed: the keys of the next one before the values of this one.
+template <typename ReadKeys, typename ReadValues>
+class InTurn {
+public:
+    InTurn(const ReadKeys& keys, const ReadValues& values) : keys_(keys), values_(values) {}
+
+    void read(const attention::Range& chunk) {
+        keys_(chunk);
+        finish();
+        last_ = chunk;
+    }
+
+    void finish() {
+        if (last_.size() > 0) {
+            values_(last_);
+            last_ = {0, 0};
+        }
+    }
+
+private:
+    const ReadKeys& keys_;
+    const ReadValues& values_;
+    attention::Range last_{0, 0};  // whose values have not been read
+};
+
+// For writers, once, before anything has been taken from `ones`: the constant tile of a compute kernel, and the start of
+// copying one behind each of the `rows` rows that the buffer of values holds. push_values_ones() waits for those.
 template <uint32_t head_tiles>
 inline void push_ones(uint32_t ones, uint32_t values, uint32_t rows) {
     cb_reserve_back(ones, value_rows::pushes_of_ones<head_tiles>);
-    tile_masks::ones(get_write_ptr(ones));
+    uint32_t from = get_write_ptr(ones);
+    tile_masks::ones(from);
     cb_push_back(ones, 1);
     if constexpr (value_rows::with_ones<head_tiles>) {
         const uint32_t tile_bytes = get_tile_size(values);
-        const uint32_t first = get_write_ptr(values) + head_tiles * tile_bytes;
-        if (tile_bytes == tile_rows::tile_bytes) {
-            tile_masks::ones(first);
-        } else {
-            tile_masks::block_float_ones(first);
+        uint32_t to = get_write_ptr(values) + head_tiles * tile_bytes;
+        if (tile_bytes != tile_rows::tile_bytes) {
+            tile_masks::block_float_ones(to);
+            from = to;
         }
-        for (uint32_t row = 1; row < rows; ++row) {
-            noc_async_read(
-                get_noc_addr(first), first + row * value_rows::stride<head_tiles> * tile_bytes, tile_bytes);
+        for (uint32_t row = 0; row < rows; ++row) {
+            if (to != from) {
+                noc_async_read(get_noc_addr(from), to, tile_bytes);
+            }
+            to += value_rows::stride<head_tiles> * tile_bytes;
         }
+    }
+}
+
+template <uint32_t head_tiles>
+inline void push_values_ones(uint32_t ones) {
+    if constexpr (value_rows::with_ones<head_tiles>) {
         noc_async_read_barrier();
         cb_push_back(ones, 1);
     }

@@ -325,9 +325,9 @@ inline void attend(
     ScoreNext score_next) {
     cb_wait_front(buffers.scores, capacity);
     raise_row_max(buffers.scores, rows, buffers.ones, row_max, first, raised);
-    score_next();
     cb_wait_front(raised, tile + 1);
     weigh(buffers.scores, raised, buffers.weights, rows, capacity, bands, scale, tile);
+    score_next();
     if (!first) {
         rescale_of(row_max, 0, raised, buffers.rescale, bands, scale, tile);
         cb_pop_front(row_max, 1);

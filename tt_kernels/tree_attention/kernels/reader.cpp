@@ -92,15 +92,22 @@ void kernel_main() {
         gather_queries(query, job);
         const uint32_t base =
             (job.user * config::kv_heads() + job.kv_head) * config::cache_tiles() * head_tiles;
-        jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
-            const uint32_t visible = attention::ends_partly(chunk.end, span.tokens)
-                                         ? attention::tokens_in_last_tile(span.tokens)
-                                         : attention::tile_tokens;
+        const auto visible_of = [&](const attention::Range& chunk) {
+            return attention::ends_partly(chunk.end, span.tokens)
+                       ? attention::tokens_in_last_tile(span.tokens)
+                       : attention::tile_tokens;
+        };
+        const auto read_keys = [&](const attention::Range& chunk) {
             cache_rows::read_chunk<head_tiles, head_tiles>(
-                config::cb_keys, keys, base, chunk, visible, config::key_tiles());
+                config::cb_keys, keys, base, chunk, visible_of(chunk), config::key_tiles());
+        };
+        const auto read_values = [&](const attention::Range& chunk) {
             cache_rows::read_chunk<head_tiles, value_rows::stride<head_tiles>>(
-                config::cb_values, values, base, chunk, visible, config::key_tiles());
-        });
+                config::cb_values, values, base, chunk, visible_of(chunk), config::key_tiles());
+        };
+        cache_rows::InTurn in_turn(read_keys, read_values);
+        jobs::for_each_chunk(part, [&](const attention::Range& chunk) { in_turn.read(chunk); });
+        in_turn.finish();
         partials.receive(span.sources(worker), credit_of);
     }
     noc_async_atomic_barrier();

@@ -104,6 +104,7 @@ void kernel_main() {
 
     cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
     interval_tiles::prepare();
+    cache_rows::push_values_ones<head_tiles>(config::cb_ones);
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* prefixes =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
