@@ -229,11 +229,11 @@ inline void rescale_of(
     cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
-    register_rows::exponentiate_first_column_init();
+    register_rows::exponentiate_first_column_init(scale);
     pack_reconfig_data_format(rescale);
     tile_regs_acquire();
     sub_tiles(before, after, index, after_index, 0);
-    register_rows::exponentiate_first_column(bands, scale);
+    register_rows::exponentiate_first_column(bands);
     pack_registers(rescale, 0, 1);
     cb_push_back(rescale, 1);
 }

@@ -38,7 +38,7 @@ inline void merge_row_max(
     cb_reserve_back(buffers.rescale_other, 1);
     reconfig_data_format_srca(row_max);
     copy_init(row_max);
-    register_rows::exponentiate_first_column_init();
+    register_rows::rescales_of_two_init();
     pack_reconfig_data_format(merged_row_max);
     tile_regs_acquire();
     copy_tile(row_max, 0, 0);

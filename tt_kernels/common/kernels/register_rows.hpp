@@ -122,9 +122,11 @@ inline void load(uint32_t bits) {
     TT_SFPLOADI(lreg, sfpi::SFPLOADI_MOD0_UPPER, bits >> 16);
 }
 
-// LREG4 to 6 and the programmable 12 to 14 = the constants, for `scale`, the bits of a float32; and the replay buffer =
-// what is done to two vectors that follow each other.
-inline void prepare(uint32_t scale) {
+constexpr uint32_t highest_to_first = 9;                      // of SFPSWAP
+constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT, SFPSETEXP and SFPSETMAN
+
+// The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. scale: the bits of a float32.
+inline void prepare_exponent(uint32_t scale) {
     using ckernel::p_sfpu;
     load<p_sfpu::LREG0>(bias);
     TTI_SFPCONFIG(0, p_sfpu::LREG13, 0);
@@ -133,13 +135,17 @@ inline void prepare(uint32_t scale) {
     load<p_sfpu::LREG0>(scale);
     load<p_sfpu::LREG1>(log2_e);
     TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+    TTI_SFPCONFIG(0, p_sfpu::LREG12, 0);
+}
+
+// LREG4 to 6 = the constants of the parabola, and the replay buffer = what is done to two vectors that follow each other.
+inline void prepare(uint32_t scale) {
+    using ckernel::p_sfpu;
+    prepare_exponent(scale);
     load<p_sfpu::LREG4>(slope);
     load<p_sfpu::LREG5>(offset);
     load<p_sfpu::LREG6>(rest);
-    TTI_SFPCONFIG(0, p_sfpu::LREG12, 0);
-
-    constexpr uint32_t highest_to_first = 9;  // of SFPSWAP
-    constexpr uint32_t by_immediate = 1, exponent_of_result = 2;
     lltt::record(first_slot, slots);
     TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
     TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
@@ -164,19 +170,47 @@ inline void prepare(uint32_t scale) {
     TTI_INCRWC(0, band_stride * vector_rows, 0, 0);
 }
 
+// 2^f by a cubic in 1 + f, 0.01 % off at most and exact for f = 0, since what has not changed must stay as it is however
+// often it is rescaled. Its product with the power of 2, for the cubic may be a rounding below 1.
+constexpr uint32_t cubic[] = {0x3DA04AF5, 0xBC0B33C3, 0x3EF489AD, 0x3EE7BD33};  // the highest power first
+constexpr uint32_t cubic_slots = 17;
+
+// LREG4 to 7 = the constants of the cubic, and the replay buffer = what is done to one vector a band.
+inline void prepare_first_column(uint32_t scale) {
+    using ckernel::p_sfpu;
+    prepare_exponent(scale);
+    load<p_sfpu::LREG4>(cubic[0]);
+    load<p_sfpu::LREG5>(cubic[1]);
+    load<p_sfpu::LREG6>(cubic[2]);
+    load<p_sfpu::LREG7>(cubic[3]);
+    lltt::record(first_slot, cubic_slots);
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPMAD(p_sfpu::LREG0, p_sfpu::LREG12, p_sfpu::LREG13, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+    TTI_SFPSWAP(0, p_sfpu::LREG14, p_sfpu::LREG0, highest_to_first);
+    TTI_SFPNOP;
+    TTI_SFPSHFT(shift, p_sfpu::LREG0, p_sfpu::LREG0, by_immediate);
+    TTI_SFPSETEXP(127, p_sfpu::LREG0, p_sfpu::LREG1, by_immediate);
+    TTI_SFPMAD(p_sfpu::LREG1, p_sfpu::LREG4, p_sfpu::LREG5, p_sfpu::LREG2, 0);
+    TTI_SFPSETMAN(0, p_sfpu::LREG0, p_sfpu::LREG3, by_immediate);
+    TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG1, p_sfpu::LREG6, p_sfpu::LREG2, 0);
+    TTI_SFPNOP;
+    TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG1, p_sfpu::LREG7, p_sfpu::LREG2, 0);
+    TTI_SFPNOP;
+    TTI_SFPMUL(p_sfpu::LREG2, p_sfpu::LREG3, p_sfpu::LCONST_0, p_sfpu::LREG2, 0);
+    TTI_SFPNOP;
+    TTI_SFPSTORE(p_sfpu::LREG2, 0, ADDR_MOD_3, 0);
+    TTI_INCRWC(0, band_stride * vector_rows, 0, 0);
+}
+
 }  // namespace exponential
 
 inline void exponentiate(Bands bands) {
     for_each_half_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
 }
 
-inline void exponentiate_first_column(Bands bands, uint32_t scale) {
-    for_each_band(bands, [scale] {
-        const sfpi::vFloat factor = ckernel::sfpu::Converter::as_float(scale);
-        sfpi::dst_reg[0] = sfpi::dst_reg[0] * factor;
-        ckernel::sfpu::calculate_exponential<false, true, false, 1, true>();
-        sfpi::dst_reg += band_stride - 1;
-    });
+inline void exponentiate_first_column(Bands bands) {
+    for_each_band(bands, [] { lltt::replay(exponential::first_slot, exponential::cubic_slots); });
 }
 
 // The vector of register 0 `at` rows on becomes a hidden score in lanes where one of those in the two registers behind
@@ -342,7 +376,11 @@ inline void exponentiate_init([[maybe_unused]] uint32_t scale) {
     MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
     MATH((vector::exponential::prepare(scale)));
 }
-inline void exponentiate_first_column_init() { ckernel::exp_tile_init(); }
+inline void exponentiate_first_column_init([[maybe_unused]] uint32_t scale) {
+    MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
+    MATH((vector::exponential::prepare_first_column(scale)));
+}
+inline void rescales_of_two_init() { ckernel::exp_tile_init(); }
 
 // Register `index` = exp(register * scale) with the accuracy of bfloat16, by the scale given to exponentiate_init().
 inline void exponentiate([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
@@ -350,10 +388,10 @@ inline void exponentiate([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands
         _llk_math_eltwise_unary_sfpu_params_(vector::exponentiate, index, ckernel::VectorMode::None, bands)));
 }
 
-// Column 0 of register 0 = exp(column * scale), scale the bits of a float32, with the accuracy of float32.
-inline void exponentiate_first_column([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
+// Column 0 of register 0 = exp(column * scale), 0.01 % off at most and exact for 0.
+inline void exponentiate_first_column([[maybe_unused]] Bands bands) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
-        vector::exponentiate_first_column, 0, ckernel::VectorMode::None, bands, scale)));
+        vector::exponentiate_first_column, 0, ckernel::VectorMode::None, bands)));
 }
 
 inline void hide_init() {
@@ -369,7 +407,7 @@ inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) 
 
 // Column 0 of registers 0 and 1 holds two maxima a row. Register `merged_maximum` = the higher; registers 0 and 1 =
 // exp((theirs - the higher) * scale), with the accuracy of float32; register 3 is used. After
-// exponentiate_first_column_init().
+// rescales_of_two_init().
 inline void rescales_of_two([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate_distance, 0, ckernel::VectorMode::None, bands, scale)));
