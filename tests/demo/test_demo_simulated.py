@@ -175,7 +175,10 @@ def test_a_simulated_run_verifies_drafted_trees(capfd):
 @pytest.mark.parametrize(
     "arguments, accepted, drafted",
     [
-        pytest.param(["self", "--draft-length", "2", "--max-new-tokens", "4"], 1, 2, id="self"),
+        # By seed 0 the logits of the first token lie nearer together than chip and reference.
+        pytest.param(
+            ["self", "--draft-length", "2", "--max-new-tokens", "4", "--seed", "1"], 0, 3, id="self"
+        ),
         pytest.param(
             ["tiny", "--fuzzy", "2", "--mesh", "1x2", "--max-new-tokens", "5"], 3, 3, id="fuzzy on a row"
         ),
