@@ -5,8 +5,8 @@ perf.bench_stock_decode`.
 
 Both on the same cores with chunks of as many keys; ours at each math fidelity, always with float32 sums. The stock
 `scaled_dot_product_attention_decode` as it comes (HiFi2, bfloat16 sums, approximate exponentials) and at equal fidelity
-(HiFi4, exact exponentials; its float32 sums, which would cost it more, are too much for the stand-in compiler). Errors
-are against attention in float64 over what the caches hold.
+(HiFi4, exact exponentials; its float32 sums are too much for the stand-in compiler). Errors are against attention in
+float64 over what the caches hold.
 
 Cycles of the program on the chip, from its go message under fast dispatch until its last core is done. The simulator's
 cost model is deterministic and a floor: ratios within one run mean something, cycles do not. It charges the packer's
