@@ -72,28 +72,47 @@ inline void read_chunk(
     }
 }
 
+// The caches of a head and where their chunks go.
+template <typename Accessor>
+struct Source {
+    const Accessor& keys;
+    const Accessor& values;
+    uint32_t cb_keys;
+    uint32_t cb_values;
+    uint32_t base;      // first tile of the head in both
+    uint32_t tokens;    // that the head attends to
+    uint32_t capacity;  // key tiles of a chunk
+};
+
 // Reads chunks in the order in which they are needed: the keys of the next one before the values of this one.
-template <typename ReadKeys, typename ReadValues>
+template <uint32_t head_tiles, typename Accessor>
 class InTurn {
 public:
-    InTurn(const ReadKeys& keys, const ReadValues& values) : keys_(keys), values_(values) {}
+    explicit InTurn(const Source<Accessor>& source) : source_(source) {}
 
     void read(const attention::Range& chunk) {
-        keys_(chunk);
+        read_chunk<head_tiles, head_tiles>(
+            source_.cb_keys, source_.keys, source_.base, chunk, visible_of(chunk), source_.capacity);
         finish();
         last_ = chunk;
     }
 
     void finish() {
         if (last_.size() > 0) {
-            values_(last_);
+            read_chunk<head_tiles, value_rows::stride<head_tiles>>(
+                source_.cb_values, source_.values, source_.base, last_, visible_of(last_), source_.capacity);
             last_ = {0, 0};
         }
     }
 
 private:
-    const ReadKeys& keys_;
-    const ReadValues& values_;
+    uint32_t visible_of(const attention::Range& chunk) const {
+        return attention::ends_partly(chunk.end, source_.tokens)
+                   ? attention::tokens_in_last_tile(source_.tokens)
+                   : attention::tile_tokens;
+    }
+
+    const Source<Accessor> source_;
     attention::Range last_{0, 0};  // whose values have not been read
 };
 

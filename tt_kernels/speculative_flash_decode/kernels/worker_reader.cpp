@@ -5,6 +5,7 @@
 // head its group owns; and the partial results of others that it receives.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
@@ -77,19 +78,8 @@ void kernel_main() {
             }
 
             const uint32_t base = item * config::cache_tiles() * head_tiles;
-            const auto visible_of = [&](const Range& chunk) {
-                return attention::ends_partly(chunk.end, tokens) ? attention::tokens_in_last_tile(tokens)
-                                                                 : attention::tile_tokens;
-            };
-            const auto read_keys = [&](const Range& chunk) {
-                cache_rows::read_chunk<head_tiles, head_tiles>(
-                    config::cb_keys, keys, base, chunk, visible_of(chunk), config::key_tiles());
-            };
-            const auto read_values = [&](const Range& chunk) {
-                cache_rows::read_chunk<head_tiles, value_rows::stride<head_tiles>>(
-                    config::cb_values, values, base, chunk, visible_of(chunk), config::key_tiles());
-            };
-            cache_rows::InTurn in_turn(read_keys, read_values);
+            cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>> in_turn(
+                {keys, values, config::cb_keys, config::cb_values, base, tokens, config::key_tiles()});
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
                     in_turn.read({begin, attention::least(begin + config::key_tiles(), range.end)});

@@ -5,6 +5,7 @@
 // tiles, this worker's keys and values, and the partial results it receives.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
@@ -92,20 +93,8 @@ void kernel_main() {
         gather_queries(query, job);
         const uint32_t base =
             (job.user * config::kv_heads() + job.kv_head) * config::cache_tiles() * head_tiles;
-        const auto visible_of = [&](const attention::Range& chunk) {
-            return attention::ends_partly(chunk.end, span.tokens)
-                       ? attention::tokens_in_last_tile(span.tokens)
-                       : attention::tile_tokens;
-        };
-        const auto read_keys = [&](const attention::Range& chunk) {
-            cache_rows::read_chunk<head_tiles, head_tiles>(
-                config::cb_keys, keys, base, chunk, visible_of(chunk), config::key_tiles());
-        };
-        const auto read_values = [&](const attention::Range& chunk) {
-            cache_rows::read_chunk<head_tiles, value_rows::stride<head_tiles>>(
-                config::cb_values, values, base, chunk, visible_of(chunk), config::key_tiles());
-        };
-        cache_rows::InTurn in_turn(read_keys, read_values);
+        cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>> in_turn(
+            {keys, values, config::cb_keys, config::cb_values, base, span.tokens, config::key_tiles()});
         jobs::for_each_chunk(part, [&](const attention::Range& chunk) { in_turn.read(chunk); });
         in_turn.finish();
         partials.receive(span.sources(worker), credit_of);
