@@ -60,7 +60,7 @@ def plan_buffers(
         ("cb_mask", "BFLOAT16", 1, worker),
         ("cb_ones", "BFLOAT16", value_rows.pushes_of_ones(head), worker),
         ("cb_scores", "FLOAT32", 2 * key_tiles, worker),
-        ("cb_weights", "BFLOAT16", key_tiles, worker),
+        ("cb_weights", "BFLOAT16", 2 * key_tiles, worker),
         ("cb_state", "FLOAT32", 2 * partial, worker),
         ("cb_row_max_a", "BFLOAT16", 1, worker),
         ("cb_row_max_b", "BFLOAT16", 1, worker),

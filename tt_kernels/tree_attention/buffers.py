@@ -37,7 +37,7 @@ def plan_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
         "key_times": ("BFLOAT16", 2 * times_tiles(problem, key_tiles)),
         "ones": ("BFLOAT16", value_rows.pushes_of_ones(head)),
         "scores": ("FLOAT32", 2 * key_tiles),
-        "weights": ("BFLOAT16", key_tiles),
+        "weights": ("BFLOAT16", 2 * key_tiles),
         "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
         "row_max_a": ("BFLOAT16", query_tiles),
         "row_max_b": ("BFLOAT16", query_tiles),

@@ -29,7 +29,6 @@
 #include <cstdint>
 
 #include "api/compute/bcast.h"
-#include "api/compute/binary_max_min.h"
 #include "api/compute/cb_api.h"
 #include "api/compute/eltwise_binary.h"
 #include "api/compute/matmul.h"
@@ -49,13 +48,37 @@ constexpr uint32_t registers = value_rows::registers;
 
 inline uint32_t at_most_registers(uint32_t tiles) { return tiles < registers ? tiles : registers; }
 
-// Packs destination tiles [0, tiles) into tiles [first, first + tiles) of `to`, and frees the registers.
+// Registers [0, tiles) into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses and
+// checks left out that are the same for all: the packer's thread has the most to do.
+inline void pack_tiles(
+    [[maybe_unused]] uint32_t to, [[maybe_unused]] uint32_t first, [[maybe_unused]] uint32_t tiles) {
+    PACK(({
+        const auto& buffer = get_local_cb_interface(to);
+        uint32_t address = buffer.fifo_wr_ptr + first * buffer.fifo_page_size - 1;
+        for (uint32_t i = 0; i < tiles; ++i) {
+            set_dst_write_addr(i);
+            ckernel::packer::program_packer_destination(address, false);
+            ckernel::mop_run(1, 1);
+            address += buffer.fifo_page_size;
+        }
+    }));
+}
+
+// Packs registers [0, tiles) as pack_tiles(), and frees them. work() is of the vector unit, on them.
+template <typename Work>
+inline void pack_registers(uint32_t to, uint32_t first, uint32_t tiles, Work work) {
+    tile_regs_commit();
+    tile_regs_wait();
+    work();
+    register_rows::finish();
+    pack_tiles(to, first, tiles);
+    tile_regs_release();
+}
+
 inline void pack_registers(uint32_t to, uint32_t first, uint32_t tiles) {
     tile_regs_commit();
     tile_regs_wait();
-    for (uint32_t i = 0; i < tiles; ++i) {
-        pack_tile<true>(i, to, first + i);
-    }
+    pack_tiles(to, first, tiles);
     tile_regs_release();
 }
 
@@ -103,8 +126,8 @@ inline void begin_scores(uint32_t query, uint32_t keys, uint32_t scores) {
 }
 
 // scores = query @ keys^T for `rows` tiles of keys. Tiles from `masked_from` on come one at a time and are given to
-// mask(tile - masked_from, register), which may use the registers behind that one and must leave the formats of query
-// and keys in force.
+// mask.multiply(tile - masked_from, register), which may use the registers behind that one and must leave the formats of
+// query and keys in force; then to mask.hide(register), which is the vector unit's.
 // `scores` is pushed `capacity` tiles whatever `rows` is, so that its pointers stay at the start.
 template <uint32_t head_tiles, typename Mask>
 inline void score_masked(
@@ -125,9 +148,11 @@ inline void score_masked(
         tile_regs_acquire();
         multiply_keys<head_tiles>(query, query_first, keys, begin, batch);
         if (masked) {
-            mask(begin - masked_from, 0);
+            mask.multiply(begin - masked_from, 0);
+            pack_registers(scores, begin, batch, [&] { mask.hide(0); });
+        } else {
+            pack_registers(scores, begin, batch);
         }
-        pack_registers(scores, begin, batch);
         begin += batch;
     }
     cb_push_back(scores, capacity);
@@ -163,6 +188,8 @@ inline void score(
 }
 
 // row_max = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
+// Row 0 of a face has the maxima of its rows side by side, as the pooling of the next chunk goes on from them; hence the
+// initialisation without the packer's mask. Column 0 has them as all others read them, and the rest holds nothing.
 inline void raise_row_max(
     uint32_t scores, uint32_t tiles, uint32_t ones, uint32_t before, bool first, uint32_t row_max) {
     cb_reserve_back(row_max, 1);
@@ -170,25 +197,23 @@ inline void raise_row_max(
     if (!first) {
         reconfig_data_format_srca(before);
         copy_init(before);
-        copy_tile(before, 0, 1);
+        copy_tile(before, 0, 0);
     }
     reconfig_data_format(scores, ones);
     pack_reconfig_data_format(row_max);
-    reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, row_max);
+    UNPACK((llk_unpack_AB_reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones)));
+    MATH((llk_math_reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW, DST_ACCUM_MODE, MATH_FIDELITY>(
+        scores, ones)));
     for (uint32_t i = 0; i < tiles; ++i) {
         reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, i, 0, 0);
     }
-    if (!first) {
-        binary_max_tile_init();
-        binary_max_tile(0, 1, 0, VectorMode::C);
-    }
     pack_registers(row_max, 0, 1);
-    reduce_uninit(scores);
+    MATH((llk_math_reduce_uninit(scores)));
     cb_push_back(row_max, 1);
 }
 
 // weights = exp((scores - row_max) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles. The row
-// maxima are tile `row_max_index` of their buffer.
+// maxima are tile `row_max_index` of their buffer. After register_rows::prepare().
 inline void weigh(
     uint32_t scores,
     uint32_t row_max,
@@ -196,45 +221,34 @@ inline void weigh(
     uint32_t tiles,
     uint32_t capacity,
     Bands bands,
-    uint32_t scale,
-    uint32_t row_max_index = 0) {
+    uint32_t row_max_index) {
     cb_reserve_back(weights, capacity);
     reconfig_data_format(scores, row_max);
     sub_bcast_cols_init(scores, row_max);
-    register_rows::exponentiate_init(scale);
     pack_reconfig_data_format(weights);
     for (uint32_t begin = 0; begin < tiles; begin += registers) {
         const uint32_t batch = at_most_registers(tiles - begin);
         tile_regs_acquire();
         for (uint32_t i = 0; i < batch; ++i) {
             sub_tiles_bcast_cols(scores, row_max, begin + i, row_max_index, i);
-            register_rows::exponentiate(i, bands);
         }
-        pack_registers(weights, begin, batch);
+        pack_registers(weights, begin, batch, [=] { register_rows::exponentiate(batch, bands); });
     }
     cb_push_back(weights, capacity);
     cb_pop_front(scores, capacity);
 }
 
 // rescale = exp((before - after) * scale) of two row maxima, tile `index` of `before` and `after_index` of `after`, in
-// float32.
+// float32. After register_rows::prepare().
 inline void rescale_of(
-    uint32_t before,
-    uint32_t index,
-    uint32_t after,
-    uint32_t rescale,
-    Bands bands,
-    uint32_t scale,
-    uint32_t after_index = 0) {
+    uint32_t before, uint32_t index, uint32_t after, uint32_t rescale, Bands bands, uint32_t after_index) {
     cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
-    register_rows::exponentiate_first_column_init(scale);
     pack_reconfig_data_format(rescale);
     tile_regs_acquire();
     sub_tiles(before, after, index, after_index, 0);
-    register_rows::exponentiate_first_column(bands);
-    pack_registers(rescale, 0, 1);
+    pack_registers(rescale, 0, 1, [=] { register_rows::exponentiate_first_column(bands); });
     cb_push_back(rescale, 1);
 }
 
@@ -308,50 +322,169 @@ struct Buffers {
     uint32_t rescale;
 };
 
-// One tile of queries takes in the scores of `rows` tiles of keys, the first of buffers.scores: the state is raised from
-// the maxima at the front of `row_max`, which are popped, to those of tile `tile` of `raised`; or made, if `first`.
-// score_next() comes where the vector unit's work would wait for the packer, and may score what is taken in next.
-template <uint32_t head_tiles, typename ScoreNext>
-inline void attend(
-    const Buffers& buffers,
-    uint32_t row_max,
-    uint32_t raised,
-    uint32_t tile,
-    bool first,
-    uint32_t rows,
-    uint32_t capacity,
-    Bands bands,
-    uint32_t scale,
-    ScoreNext score_next) {
-    cb_wait_front(buffers.scores, capacity);
-    raise_row_max(buffers.scores, rows, buffers.ones, row_max, first, raised);
-    cb_wait_front(raised, tile + 1);
-    weigh(buffers.scores, raised, buffers.weights, rows, capacity, bands, scale, tile);
-    score_next();
-    if (!first) {
-        rescale_of(row_max, 0, raised, buffers.rescale, bands, scale, tile);
-        cb_pop_front(row_max, 1);
-        cb_wait_front(buffers.rescale, 1);
-        cb_wait_front(buffers.state, head_tiles + 1);
+// What is attended to at a time: a chunk of `rows` key tiles by one tile of queries. Small, as stacks are.
+struct Step {
+    uint8_t tile;  // of queries, in the job
+    uint8_t rows;
+    uint8_t first_band, end_band;
+    bool last : 1;   // tile of queries: the chunk is done with
+    bool emits : 1;  // Op::emit() comes behind it
+    // Set by Steps: the first chunk, with no state before it; and whether row maxima go from buffer a to b, or back.
+    bool first : 1 = false, to_b : 1 = false;
+
+    Bands bands() const { return {first_band, end_band}; }
+};
+
+// The steps of one job after the other, each in stages that take turns with those of the two steps behind it:
+//
+//     weights of step u, state of u - 1, rescale of u, row maxima of u + 1, scores of u + 2
+//
+// so that a stage reads what was packed some stages before, and the matrix unit works beside the vector unit.
+// Row maxima lie in two buffers, by turns of chunks. They move by the slots() tiles of queries that a job may have, so
+// that pointers stay at the start.
+// Op, a class derived from this one, has
+//     buffers, row_max_a, row_max_b   constants
+//     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
+//     score(step)                     the scores of a step; gives up the keys behind the last tile of queries
+//     before_raise(step)              may wait until row maxima and a state may be packed
+//     emit(step)                      with the state at the front of its buffer
+template <uint32_t head_tiles, typename OpStep, typename Op>
+class Steps {
+public:
+    // The buffer with the maxima of the state, or of the last step taken; and the one they are raised into next.
+    uint32_t row_max() const { return in_b_ ? Op::row_max_b : Op::row_max_a; }
+    uint32_t other_row_max() const { return in_b_ ? Op::row_max_a : Op::row_max_b; }
+    void swap_row_maxima() { in_b_ = !in_b_; }
+
+    // The state holds `step` after the next three, or finish().
+    void take(OpStep step) {
+        if (step.tile == 0) {
+            swap_row_maxima();
+            first_ = empty;
+            empty = false;
+        }
+        if (pending_ == 0 && !weighed_) {
+            register_rows::prepare(Op::scale());
+        }
+        step.first = first_;
+        step.to_b = in_b_;
+        if (pending_ == 2) {
+            advance(&step);
+        } else {
+            Op::score(step);
+        }
+        steps_[pending_++] = step;
+        if (pending_ == 1) {
+            raise(step);
+        }
     }
-    cb_wait_front(buffers.weights, capacity);
-    accumulate<head_tiles>(
-        buffers.weights, buffers.values, buffers.ones, buffers.state, buffers.rescale, first, rows, capacity);
-    if (!first) {
-        cb_pop_front(buffers.rescale, 1);
+
+    void finish() {
+        while (pending_ > 0) {
+            advance(nullptr);
+        }
+        if (weighed_) {
+            add();
+        }
+        cb_wait_front(Op::buffers.state, head_tiles + 1);
+        if (weighed_ && last_.emits) {
+            Op::emit(last_);
+        }
+        weighed_ = false;
     }
+
+    bool empty = true;  // no state, and no step taken
+
+private:
+    static uint32_t before(const OpStep& step) { return step.to_b ? Op::row_max_a : Op::row_max_b; }
+    static uint32_t raised(const OpStep& step) { return step.to_b ? Op::row_max_b : Op::row_max_a; }
+    static uint32_t unused_slots(const OpStep& step) { return step.last ? Op::slots() - step.tile - 1 : 0; }
+
+    void raise(const OpStep& step) {
+        static_cast<Op&>(*this).before_raise(step);
+        cb_wait_front(Op::buffers.scores, Op::capacity());
+        raise_row_max(
+            Op::buffers.scores, step.rows, Op::buffers.ones, before(step), step.first, raised(step));
+        if (const uint32_t rest = unused_slots(step); rest > 0) {
+            cb_reserve_back(raised(step), rest);
+            cb_push_back(raised(step), rest);
+        }
+    }
+
+    // The state takes in the last step that was weighed.
+    __attribute__((noinline)) void add() {
+        constexpr Buffers buffers = Op::buffers;
+        if (!last_.first) {
+            cb_wait_front(buffers.rescale, 1);
+            cb_wait_front(buffers.state, head_tiles + 1);
+        }
+        cb_wait_front(buffers.weights, Op::capacity());
+        accumulate<head_tiles>(
+            buffers.weights, buffers.values, buffers.ones, buffers.state, buffers.rescale, last_.first,
+            last_.rows, Op::capacity());
+        if (!last_.first) {
+            cb_pop_front(buffers.rescale, 1);
+        }
+        if (last_.last) {
+            pop_chunk(buffers.values, Op::capacity() * value_rows::stride<head_tiles>);
+        }
+    }
+
+    __attribute__((noinline)) void advance(const OpStep* next) {
+        constexpr Buffers buffers = Op::buffers;
+        const OpStep& step = steps_[0];
+        cb_wait_front(raised(step), step.tile + 1);
+        weigh(
+            buffers.scores, raised(step), buffers.weights, step.rows, Op::capacity(), step.bands(),
+            step.tile);
+        if (weighed_) {
+            add();
+        }
+        if (!step.first) {
+            rescale_of(before(step), 0, raised(step), buffers.rescale, step.bands(), step.tile);
+            const uint32_t popped = 1 + unused_slots(step);
+            cb_wait_front(before(step), popped);
+            cb_pop_front(before(step), popped);
+        }
+        if (weighed_ && last_.emits) {
+            cb_wait_front(buffers.state, head_tiles + 1);
+            Op::emit(last_);
+            register_rows::prepare(Op::scale());
+        }
+        if (pending_ == 2) {
+            raise(steps_[1]);
+        }
+        if (next != nullptr) {
+            Op::score(*next);
+        }
+        last_ = steps_[0];
+        weighed_ = true;
+        steps_[0] = steps_[1];
+        --pending_;
+    }
+
+    bool in_b_ = false;
+    bool first_ = false;    // chunk
+    bool weighed_ = false;  // `last_` has its weights and is not in the state
+    uint8_t pending_ = 0;   // of steps_: the first has its row maxima, the second its scores
+    OpStep last_;
+    OpStep steps_[2];
+};
+
+inline void normalise_init(uint32_t state, uint32_t to) {
+    reconfig_data_format_srca(state);
+    copy_init(state);
+    register_rows::divide_init();
+    pack_reconfig_data_format(to);
 }
 
-// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
+// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing. After
+// normalise_init().
 template <uint32_t head_tiles>
 inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) {
     constexpr uint32_t most = registers - 1;  // beside the row sum
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);
-    reconfig_data_format_srca(state);
-    copy_init(state);
-    register_rows::divide_init();
-    pack_reconfig_data_format(to);
     for (uint32_t begin = 0; begin < head_tiles; begin += most) {
         const uint32_t batch = begin + most <= head_tiles ? most : rest;
         tile_regs_acquire();
@@ -359,12 +492,13 @@ inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) 
             copy_tile(state, first + begin + i, i);
         }
         copy_tile(state, first + head_tiles, batch);
-        if (batch == most) {
-            register_rows::divide<most>(bands);
-        } else {
-            register_rows::divide<rest>(bands);
-        }
-        pack_registers(to, begin, batch);
+        pack_registers(to, begin, batch, [=] {
+            if (batch == most) {
+                register_rows::divide<most>(bands);
+            } else {
+                register_rows::divide<rest>(bands);
+            }
+        });
     }
     cb_push_back(to, head_tiles);
 }

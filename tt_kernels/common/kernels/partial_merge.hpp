@@ -43,10 +43,11 @@ inline void merge_row_max(
     tile_regs_acquire();
     copy_tile(row_max, 0, 0);
     copy_tile(buffers.gathered_row_max, index, 1);
-    register_rows::rescales_of_two(bands, scale);
     tile_regs_commit();
     cb_pop_front(row_max, 1);
     tile_regs_wait();
+    register_rows::rescales_of_two(bands, scale);
+    register_rows::finish();
     pack_tile<true>(register_rows::merged_maximum, merged_row_max, 0);
     pack_reconfig_data_format(buffers.rescale);
     pack_tile<true>(0, buffers.rescale, 0);

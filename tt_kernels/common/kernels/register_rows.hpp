@@ -5,7 +5,10 @@
 // what works on its bands of 4 rows, the height of a vector, costs as much as there are rows.
 //
 // Of a band a vector holds the even or the odd columns of one face (16 x 16), so it has four of them in a tile.
-// All need float32 destination registers.
+// All need float32 destination registers. But for the sums of squares, the packer's thread drives the vector unit: so
+// that it works on registers that the matrix unit is done with while that fills the others, as in tt-metal's streaming
+// SDPA. All of a kernel's work of the vector unit is that thread's then, since its registers are shared; it stands
+// between tile_regs_wait() and packing, in pack_registers() of online_softmax.hpp.
 
 #pragma once
 
@@ -34,7 +37,7 @@ constexpr uint32_t merged_maximum = 2;
 
 }  // namespace register_rows
 
-#if defined(TRISC_MATH)
+#if defined(TRISC_MATH) || defined(TRISC_PACK)
 
 #include "ckernel_sfpu_exp.h"
 #include "ckernel_sfpu_recip.h"
@@ -51,6 +54,16 @@ constexpr uint32_t band_stride = 2;
 constexpr uint32_t bands_a_face = 4;
 // In rows of the destination, as instructions address it.
 constexpr uint32_t vector_rows = 2;
+
+// How loads and stores move on, beside ADDR_MOD_3, which does not. The vector unit's functions use the upper four modes.
+constexpr uint32_t on_by_a_band = ADDR_MOD_2, on_by_a_vector = ADDR_MOD_1;
+
+inline void prepare_moves() {
+    using ckernel::addr_mod_t;
+    addr_mod_t{.srca = {.incr = 0}, .srcb = {.incr = 0}, .dest = {.incr = band_stride * vector_rows}}.set(
+        ADDR_MOD_6);
+    addr_mod_t{.srca = {.incr = 0}, .srcb = {.incr = 0}, .dest = {.incr = vector_rows}}.set(ADDR_MOD_5);
+}
 
 // Calls visit() for each band, with sfpi::dst_reg[0] at its first vector in the left face; visit() leaves it at the
 // next band.
@@ -97,8 +110,9 @@ inline void divide(Bands bands) {
     });
 }
 
-// Two vectors = exp(vector * scale), 0.17 % off at most, which is less than bfloat16's steps: 2^f as a parabola in f,
-// after Schraudolph, "A Fast, Compact Approximation of the Exponential Function" (1999), for the rest.
+// Two vectors = exp(vector * scale), 0.21 % off at most, which is less than bfloat16's steps: 2^f as a parabola in f,
+// after Schraudolph, "A Fast, Compact Approximation of the Exponential Function" (1999), for the rest. Exact for 0, since
+// what has not changed must stay as it is however often it is rescaled.
 //
 // t = vector * scale * log2(e) + 127 + 512 has the result's biased exponent and 14 bits of f in its mantissa, as all t
 // from 512 to 1024 have the same exponent; shifted left by 9 they are in place. What lies below exp()'s range is raised
@@ -110,11 +124,12 @@ constexpr uint32_t log2_e = 0x3FB8AA3B;
 constexpr uint32_t bias = 0x441FC000;    // 127 + 512
 constexpr uint32_t lowest = 0x44000000;  // 512
 constexpr uint32_t shift = 9;
-// 2^f = (slope * (1 + f) + offset)^2 + rest, of least relative error for f from 0 to 1.
-constexpr uint32_t slope = 0x3F14A755;          // 0.58067827
-constexpr uint32_t offset = 0xBC6C2A4D;         // -0.01441438
-constexpr uint32_t rest = 0x3F2E5AB1;           // 0.68107135
-constexpr uint32_t first_slot = 0, slots = 21;  // of the replay buffer
+// 2^f = (slope * (1 + f) + offset)^2 + rest, of least relative error for f from 0 to 1 among those that are 1 for f = 0:
+// exactly so, whether or not the square is rounded, since its exponent is replaced.
+constexpr uint32_t slope = 0x3F130AD5;          // 0.57438403
+constexpr uint32_t offset = 0x3BADE340;         // 0.00530663
+constexpr uint32_t rest = 0x3F29F933;           // 0.66395870
+constexpr uint32_t first_slot = 0, slots = 20;  // of the replay buffer
 
 template <uint32_t lreg>
 inline void load(uint32_t bits) {
@@ -123,10 +138,11 @@ inline void load(uint32_t bits) {
 }
 
 constexpr uint32_t highest_to_first = 9;                      // of SFPSWAP
-constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT, SFPSETEXP and SFPSETMAN
+constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT and SFPSETEXP
 
-// The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. scale: the bits of a float32.
-inline void prepare_exponent(uint32_t scale) {
+// The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. LREG4 to 6 = the constants of the parabola, and
+// the replay buffer = what is done to two vectors that follow each other. scale: the bits of a float32.
+inline void prepare(uint32_t scale) {
     using ckernel::p_sfpu;
     load<p_sfpu::LREG0>(bias);
     TTI_SFPCONFIG(0, p_sfpu::LREG13, 0);
@@ -137,12 +153,6 @@ inline void prepare_exponent(uint32_t scale) {
     TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
     TTI_SFPNOP;
     TTI_SFPCONFIG(0, p_sfpu::LREG12, 0);
-}
-
-// LREG4 to 6 = the constants of the parabola, and the replay buffer = what is done to two vectors that follow each other.
-inline void prepare(uint32_t scale) {
-    using ckernel::p_sfpu;
-    prepare_exponent(scale);
     load<p_sfpu::LREG4>(slope);
     load<p_sfpu::LREG5>(offset);
     load<p_sfpu::LREG6>(rest);
@@ -166,80 +176,48 @@ inline void prepare(uint32_t scale) {
     TTI_SFPSETEXP(0, p_sfpu::LREG2, p_sfpu::LREG0, exponent_of_result);
     TTI_SFPSETEXP(0, p_sfpu::LREG3, p_sfpu::LREG1, exponent_of_result);
     TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPSTORE(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
-    TTI_INCRWC(0, band_stride * vector_rows, 0, 0);
-}
-
-// 2^f by a cubic in 1 + f, 0.01 % off at most and exact for f = 0, since what has not changed must stay as it is however
-// often it is rescaled. Its product with the power of 2, for the cubic may be a rounding below 1.
-constexpr uint32_t cubic[] = {0x3DA04AF5, 0xBC0B33C3, 0x3EF489AD, 0x3EE7BD33};  // the highest power first
-constexpr uint32_t cubic_slots = 17;
-
-// LREG4 to 7 = the constants of the cubic, and the replay buffer = what is done to one vector a band.
-inline void prepare_first_column(uint32_t scale) {
-    using ckernel::p_sfpu;
-    prepare_exponent(scale);
-    load<p_sfpu::LREG4>(cubic[0]);
-    load<p_sfpu::LREG5>(cubic[1]);
-    load<p_sfpu::LREG6>(cubic[2]);
-    load<p_sfpu::LREG7>(cubic[3]);
-    lltt::record(first_slot, cubic_slots);
-    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPMAD(p_sfpu::LREG0, p_sfpu::LREG12, p_sfpu::LREG13, p_sfpu::LREG0, 0);
-    TTI_SFPNOP;
-    TTI_SFPSWAP(0, p_sfpu::LREG14, p_sfpu::LREG0, highest_to_first);
-    TTI_SFPNOP;
-    TTI_SFPSHFT(shift, p_sfpu::LREG0, p_sfpu::LREG0, by_immediate);
-    TTI_SFPSETEXP(127, p_sfpu::LREG0, p_sfpu::LREG1, by_immediate);
-    TTI_SFPMAD(p_sfpu::LREG1, p_sfpu::LREG4, p_sfpu::LREG5, p_sfpu::LREG2, 0);
-    TTI_SFPSETMAN(0, p_sfpu::LREG0, p_sfpu::LREG3, by_immediate);
-    TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG1, p_sfpu::LREG6, p_sfpu::LREG2, 0);
-    TTI_SFPNOP;
-    TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG1, p_sfpu::LREG7, p_sfpu::LREG2, 0);
-    TTI_SFPNOP;
-    TTI_SFPMUL(p_sfpu::LREG2, p_sfpu::LREG3, p_sfpu::LCONST_0, p_sfpu::LREG2, 0);
-    TTI_SFPNOP;
-    TTI_SFPSTORE(p_sfpu::LREG2, 0, ADDR_MOD_3, 0);
-    TTI_INCRWC(0, band_stride * vector_rows, 0, 0);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, vector_rows);
 }
 
 }  // namespace exponential
 
-inline void exponentiate(Bands bands) {
-    for_each_half_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
+inline void exponentiate(uint32_t tiles, Bands bands) {
+    for (uint32_t i = 0; i < tiles; ++i) {
+        for_each_half_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
+        if (bands.end <= bands_a_face) {  // not led over the lower faces
+            for (uint32_t half = 0; half < 4; ++half) {
+                sfpi::dst_reg += face_stride / 2;
+            }
+        }
+    }
 }
 
 inline void exponentiate_first_column(Bands bands) {
-    for_each_band(bands, [] { lltt::replay(exponential::first_slot, exponential::cubic_slots); });
+    for_each_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
 }
 
-// The vector of register 0 `at` rows on becomes a hidden score in lanes where one of those in the two registers behind
-// it is negative. By hand, as the exponential that shares its kernels.
-template <uint32_t at>
-inline void hide_vector() {
+constexpr uint32_t hide_slot = exponential::slots, hide_slots = 6;  // of the replay buffer
+
+// LREG7 = the hidden score, and the replay buffer = what is done to a vector: that of register 0 becomes the hidden score
+// in lanes where one of those in the two registers behind it is negative. Beside what exponential::prepare() leaves.
+inline void prepare_hide() {
     using ckernel::p_sfpu;
-    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, tile_stride * vector_rows + at);
-    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, 2 * tile_stride * vector_rows + at);
+    // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
+    TTI_SFPLOADI(p_sfpu::LREG7, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
+    lltt::record(hide_slot, hide_slots);
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, tile_stride * vector_rows);
+    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, 2 * tile_stride * vector_rows);
     TTI_SFPOR(0, p_sfpu::LREG1, p_sfpu::LREG0, 0);  // negative where either is
     TTI_SFPSETCC(0, p_sfpu::LREG0, 0, sfpi::SFPSETCC_MOD1_LREG_LT0);
-    TTI_SFPSTORE(p_sfpu::LREG2, 0, ADDR_MOD_3, at);
+    TTI_SFPSTORE(p_sfpu::LREG7, 0, on_by_a_vector, 0);
     TTI_SFPENCC(0, 0, 0, 0);
 }
 
-constexpr uint32_t hide_slot = 0, hide_slots = 13;  // of the replay buffer
-
-// LREG2 = the hidden score, and the replay buffer = what is done to two vectors that follow each other.
-inline void prepare_hide() {
-    // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
-    TTI_SFPLOADI(ckernel::p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
-    lltt::record(hide_slot, hide_slots);
-    hide_vector<0>();
-    hide_vector<vector_rows>();
-    TTI_INCRWC(0, band_stride * vector_rows, 0, 0);
-}
-
 inline void hide(Bands bands) {
-    for_each_half_band(bands, [] { lltt::replay(hide_slot, hide_slots); });
+    for_each_half_band(bands, [] {
+        lltt::replay(hide_slot, hide_slots);
+        lltt::replay(hide_slot, hide_slots);
+    });
 }
 
 // See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
@@ -363,55 +341,54 @@ inline void sums_of_squares(Bands bands, uint32_t factor) {
 
 namespace register_rows {
 
-inline void divide_init() { ckernel::recip_tile_init(); }
+// What is packed next waits for the vector unit.
+inline void finish() { PACK((TTI_STALLWAIT(ckernel::p_stall::STALL_PACK, ckernel::p_stall::WAIT_SFPU))); }
+
+inline void divide_init() {
+    PACK((llk_math_eltwise_unary_sfpu_init<SfpuType::reciprocal>(
+        ckernel::sfpu::recip_init<false, true, false>)));
+}
 
 // Registers [0, tiles) /= register `tiles`, whose rows hold one value each, in all columns.
 template <uint32_t tiles>
 inline void divide([[maybe_unused]] Bands bands) {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
 }
 
-// One of these is in force, until another operation of the vector unit is initialised, or a multiplication.
-inline void exponentiate_init([[maybe_unused]] uint32_t scale) {
-    MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
-    MATH((vector::exponential::prepare(scale)));
+// For exponentiate(), exponentiate_first_column() and hide(): in force until divide_init() or rescales_of_two_init().
+inline void prepare([[maybe_unused]] uint32_t scale) {
+    PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
+    PACK((vector::prepare_moves()));
+    PACK((vector::exponential::prepare(scale)));
+    PACK((vector::prepare_hide()));
 }
-inline void exponentiate_first_column_init([[maybe_unused]] uint32_t scale) {
-    MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
-    MATH((vector::exponential::prepare_first_column(scale)));
-}
-inline void rescales_of_two_init() { ckernel::exp_tile_init(); }
+inline void rescales_of_two_init() { ckernel::exp_packthread_tile_init(); }
 
-// Register `index` = exp(register * scale) with the accuracy of bfloat16, by the scale given to exponentiate_init().
-inline void exponentiate([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
-    MATH((
-        _llk_math_eltwise_unary_sfpu_params_(vector::exponentiate, index, ckernel::VectorMode::None, bands)));
+// Registers [0, tiles) = exp(register * scale) with the accuracy of bfloat16.
+inline void exponentiate([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
+    PACK((_llk_math_eltwise_unary_sfpu_params_(
+        vector::exponentiate, 0, ckernel::VectorMode::None, tiles, bands)));
 }
 
-// Column 0 of register 0 = exp(column * scale), 0.01 % off at most and exact for 0.
+// Column 0 of register 0 = exp(column * scale), as exponentiate() has it.
 inline void exponentiate_first_column([[maybe_unused]] Bands bands) {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(
+    PACK((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate_first_column, 0, ckernel::VectorMode::None, bands)));
-}
-
-inline void hide_init() {
-    MATH((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
-    MATH((vector::prepare_hide()));
 }
 
 // Elements of register `index` become a score that hides its key, whatever they were, where one of the two registers
 // behind it is negative.
 inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
 }
 
 // Column 0 of registers 0 and 1 holds two maxima a row. Register `merged_maximum` = the higher; registers 0 and 1 =
 // exp((theirs - the higher) * scale), with the accuracy of float32; register 3 is used. After
 // rescales_of_two_init().
 inline void rescales_of_two([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(
+    PACK((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate_distance, 0, ckernel::VectorMode::None, bands, scale)));
-    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::assign_factors, 0, ckernel::VectorMode::None, bands)));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::assign_factors, 0, ckernel::VectorMode::None, bands)));
 }
 
 // Holds the sum of squares over registers [0, tiles), for the next sums_of_squares(). The vector unit must do nothing

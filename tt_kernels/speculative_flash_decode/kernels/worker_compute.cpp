@@ -33,107 +33,89 @@ Bands bands_of(uint32_t item) {
     return register_rows::bands_of(row, row + config::rows_a_head());
 }
 
-constexpr Buffers step_buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
-                               config::cb_weights, config::cb_state, config::cb_rescale};
-
-// A chunk of `rows` key tiles, the last of them under the mask if `masked`.
-struct Step {
-    uint32_t rows;
-    bool masked;
+struct Step : online_softmax::Step {
+    bool masked;  // the last of its key tiles
 };
 
 // The state of one head's attention on this core; see online_softmax.hpp.
-struct State {
-    uint32_t scale;
+struct State : Steps<head_tiles, Step, State> {
+    static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
+                                     config::cb_weights, config::cb_state, config::cb_rescale};
+    static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
+    static uint32_t capacity() { return config::key_tiles(); }
+    static constexpr uint32_t slots() { return 1; }
+    static uint32_t scale() { return RUNTIME_ARG(scale); }
+
     Bands bands{0, 0};
-    uint32_t row_max = config::cb_row_max_a;
-    uint32_t other_row_max = config::cb_row_max_b;
-    bool empty = true;
     bool handed_over = false;  // the one before this, which the writer may still be reading
-    Step scored{};             // not yet taken in
-    bool pending = false;      // whether there is one
 
-    void swap_row_maxima() {
-        const uint32_t held = row_max;
-        row_max = other_row_max;
-        other_row_max = held;
-    }
-
-    // Attends to the key tiles of `range`, as many at a time as the buffers hold; to the last of them when the next ones
-    // are scored or complete() is called.
-    void attend(const Range& range, uint32_t tokens) {
+    // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the guess is the state behind it.
+    void attend(const Range& range, uint32_t tokens, bool ends_guess) {
         for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
             const uint32_t end = attention::least(begin + config::key_tiles(), range.end);
-            const Step step{end - begin, attention::ends_partly(end, tokens)};
-            if (pending) {
-                take_in(&step);
-            } else {
-                score_chunk(step);
-            }
-            scored = step;
-            pending = true;
+            Step step{};
+            step.rows = end - begin;
+            step.first_band = bands.begin;
+            step.end_band = bands.end;
+            step.last = true;
+            step.emits = ends_guess && end == range.end;
+            step.masked = attention::ends_partly(end, tokens);
+            take(step);
         }
     }
 
-    void complete() {
-        if (pending) {
-            take_in(nullptr);
-            pending = false;
-        }
-    }
-
-    // A new state is packed beside the last one, what follows in its place.
-    void await_handover() {
-        if (!empty && handed_over) {
-            cb_reserve_back(config::cb_handover, 1);
-            handed_over = false;
-        }
-    }
-
-    static __attribute__((noinline)) void score_chunk(const Step& step) {
-        score<head_tiles>(
+    // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
+    // registers, which are too few.
+    static __attribute__((noinline)) void score(const Step& step) {
+        online_softmax::score<head_tiles>(
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, step.rows,
             config::key_tiles(), step.masked);
         pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
     }
 
-    __attribute__((noinline)) void take_in(const Step* next) {
-        await_handover();
-        online_softmax::attend<head_tiles>(
-            step_buffers, row_max, other_row_max, 0, empty, scored.rows, config::key_tiles(), bands, scale,
-            [=] {
-                if (next != nullptr) {
-                    score_chunk(*next);
-                }
-            });
-        pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
-        cb_wait_front(config::cb_state, config::partial_tiles);
-        swap_row_maxima();
-        empty = false;
+    void before_raise(const Step& step) {
+        if (!step.first) {
+            await_handover();
+        }
+    }
+
+    static void emit(uint32_t to, Bands bands) {
+        normalise_init(config::cb_state, to);
+        normalise<head_tiles>(config::cb_state, 0, bands, to);
+    }
+
+    static void emit(const Step& step) { emit(config::cb_guess, step.bands()); }
+
+    // The first state of a head is packed beside the last one handed over, what follows in its place.
+    void await_handover() {
+        if (handed_over) {
+            cb_reserve_back(config::cb_handover, 1);
+            handed_over = false;
+        }
     }
 
     // Merges the partial result received at `level`.
     void receive(uint32_t level) {
-        await_handover();
         if (empty) {
-            partial_merge::adopt<head_tiles>(merge_buffers, level, config::cb_state, other_row_max);
+            partial_merge::adopt<head_tiles>(merge_buffers, level, config::cb_state, other_row_max());
         } else {
+            await_handover();
             partial_merge::merge<head_tiles>(
-                merge_buffers, level, config::cb_state, row_max, other_row_max, bands, scale);
+                merge_buffers, level, config::cb_state, row_max(), other_row_max(), bands, scale());
         }
         swap_row_maxima();
         empty = false;
     }
 
     void hand_over() {
-        partial_merge::hand_over<head_tiles>(config::cb_state, row_max, config::cb_handover);
+        partial_merge::hand_over<head_tiles>(config::cb_state, row_max(), config::cb_handover);
         handed_over = true;
     }
 
     void drop() {
         if (!empty) {
             cb_pop_front(config::cb_state, config::partial_tiles);
-            cb_pop_front(row_max, 1);
+            cb_pop_front(row_max(), 1);
             empty = true;
         }
     }
@@ -170,7 +152,7 @@ void kernel_main() {
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
 
-    State state{RUNTIME_ARG(scale)};
+    State state;
     for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + user);
@@ -183,19 +165,17 @@ void kernel_main() {
         state.bands = bands_of(item);
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
-            state.attend(part.first, tokens);
-            state.attend(part.last, tokens);
-            if (config::speculate && worker == attention::speculative_worker(config::workers())) {
-                state.complete();
-                normalise<head_tiles>(config::cb_state, 0, state.bands, config::cb_guess);
-            }
-            state.attend(part.middle, tokens);
-            state.complete();
+            const bool guesses =
+                config::speculate && worker == attention::speculative_worker(config::workers());
+            state.attend(part.first, tokens, guesses && part.last.size() == 0);
+            state.attend(part.last, tokens, guesses);
+            state.attend(part.middle, tokens, false);
+            state.finish();
             cb_pop_front(config::cb_query, head_tiles);
         }
         receive_all(state, sources);
         if (worker == attention::reducer) {
-            normalise<head_tiles>(config::cb_state, 0, state.bands, config::cb_exact);
+            State::emit(config::cb_exact, state.bands);
         } else if (!state.empty) {
             state.hand_over();
         }

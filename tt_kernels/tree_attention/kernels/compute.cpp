@@ -22,102 +22,69 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
-constexpr Buffers step_buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
-                               config::cb_weights, config::cb_state, config::cb_rescale};
+struct Step : online_softmax::Step {
+    uint8_t unmasked;  // of its key tiles, the first, which all nodes see
+};
 
-// A query tile of a job and a chunk of `rows` key tiles, the first `unmasked` of which all nodes see.
-struct Step {
+// Hides keys from queries by the times of both (interval_tiles.hpp).
+struct IntervalMask {
     uint32_t tile;
     Bands bands;
-    uint32_t rows;
-    uint32_t unmasked;
-    bool last;  // of the chunk
+
+    void multiply(uint32_t key_tile, uint32_t at) const {
+        cb_wait_front(config::cb_query_times, tile + 1);
+        cb_wait_front(config::cb_key_times, 2 * config::tree_tiles());
+        reconfig_data_format<SrcOrder::Reverse>(config::cb_query_times, config::cb_key_times);
+        matmul_tiles(config::cb_query_times, config::cb_key_times, tile, 2 * key_tile, at + 1);
+        matmul_tiles(config::cb_query_times, config::cb_key_times, tile, 2 * key_tile + 1, at + 2);
+        reconfig_data_format<SrcOrder::Reverse>(config::cb_query, config::cb_keys);
+    }
+    void hide(uint32_t at) const { register_rows::hide(at, bands); }
 };
 
 // The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
 // and in one of the two buffers of row maxima.
-struct State {
-    uint32_t scale;
-    uint32_t row_max = config::cb_row_max_a;
-    uint32_t other_row_max = config::cb_row_max_b;
-    bool empty = true;
-    bool handed_over = false;  // the one before this, which the writer may still be reading
-    Step scored{};             // not yet taken in
-    bool pending = false;      // whether there is one
+struct State : Steps<head_tiles, Step, State> {
+    static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
+                                     config::cb_weights, config::cb_state, config::cb_rescale};
+    static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
+    static uint32_t capacity() { return config::key_tiles(); }
+    static uint32_t slots() { return config::query_tiles(); }
+    static uint32_t scale() { return RUNTIME_ARG(scale); }
 
-    // Attends to a chunk of `rows` key tiles, its last step when the next one is scored or complete() is called.
+    bool handed_over = false;  // the one before this, which the writer may still be reading
+
+    // Takes a chunk of `rows` key tiles.
     void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
-            const Step step{tile, bands, rows, unmasked, tile + 1 == job.tiles()};
-            if (pending) {
-                take_in(job, &step);
-            } else {
-                score(step);
-            }
-            scored = step;
-            pending = true;
+            Step step{};
+            step.tile = tile;
+            step.rows = rows;
+            step.first_band = bands.begin;
+            step.end_band = bands.end;
+            step.last = tile + 1 == job.tiles();
+            step.unmasked = unmasked;
+            take(step);
         }
     }
 
-    void complete(const jobs::Job& job) {
-        if (pending) {
-            take_in(job, nullptr);
-            pending = false;
-        }
-    }
-
-    __attribute__((noinline)) void take_in(const jobs::Job& job, const Step* next) {
+    void before_raise(const Step&) {
         if (handed_over) {
             cb_reserve_back(config::cb_handover, config::query_tiles());
             handed_over = false;
         }
-        online_softmax::attend<head_tiles>(
-            step_buffers, row_max, other_row_max, scored.tile, empty, scored.rows, config::key_tiles(),
-            scored.bands, scale, [=] {
-                if (next != nullptr) {
-                    score(*next);
-                }
-            });
-        if (scored.last) {
-            pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
-            move_row_maxima(job);
-            empty = false;
-        }
     }
 
-    // The maxima of all tiles of the job have moved to the other buffer. They move by query_tiles whatever the job has,
-    // so that pointers stay at the start.
-    void move_row_maxima(const jobs::Job& job) {
-        if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
-            if (!empty) {
-                cb_wait_front(row_max, rest);
-                cb_pop_front(row_max, rest);
-            }
-            cb_reserve_back(other_row_max, rest);
-            cb_push_back(other_row_max, rest);
-        }
-        const uint32_t held = row_max;
-        row_max = other_row_max;
-        other_row_max = held;
-    }
+    static void emit(const Step&) {}
 
-    // A function of its own, as take_in() is: in one, the compiler would keep the vector constants of both in registers,
-    // which are too few.
+    // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
+    // registers, which are too few.
     static __attribute__((noinline)) void score(const Step& step) {
+        cb_wait_front(config::cb_query, (step.tile + 1) * head_tiles);
         score_masked<head_tiles>(
             config::cb_query, step.tile * head_tiles, config::cb_keys, config::cb_scores, step.rows,
-            config::key_tiles(), step.unmasked, [&step](uint32_t key_tile, uint32_t at) {
-                cb_wait_front(config::cb_query_times, step.tile + 1);
-                cb_wait_front(config::cb_key_times, 2 * config::tree_tiles());
-                reconfig_data_format<SrcOrder::Reverse>(config::cb_query_times, config::cb_key_times);
-                matmul_tiles(config::cb_query_times, config::cb_key_times, step.tile, 2 * key_tile, at + 1);
-                matmul_tiles(
-                    config::cb_query_times, config::cb_key_times, step.tile, 2 * key_tile + 1, at + 2);
-                register_rows::hide_init();
-                register_rows::hide(at, step.bands);
-                reconfig_data_format<SrcOrder::Reverse>(config::cb_query, config::cb_keys);
-            });
+            config::key_tiles(), step.unmasked, IntervalMask{step.tile, step.bands()});
         if (step.last) {
             pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
             if (step.unmasked < step.rows) {
@@ -140,17 +107,28 @@ struct State {
             cb_wait_front(config::cb_gathered_row_max, (level + 1) * slots);
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 cb_wait_front(config::cb_state, config::partial_tiles);
-                cb_wait_front(row_max, 1);
+                cb_wait_front(row_max(), 1);
                 partial_merge::merge<head_tiles>(
-                    merge_buffers, level * slots + tile, config::cb_state, row_max, other_row_max,
-                    register_rows::bands_of(0, job.rows_of(tile)), scale);
+                    merge_buffers, level * slots + tile, config::cb_state, row_max(), other_row_max(),
+                    register_rows::bands_of(0, job.rows_of(tile)), scale());
             }
-            move_row_maxima(job);
+            merged_row_maxima(job);
         }
         cb_wait_front(config::cb_gathered, levels * slots * config::partial_tiles);
         cb_wait_front(config::cb_gathered_row_max, levels * slots);
         cb_pop_front(config::cb_gathered, levels * slots * config::partial_tiles);
         cb_pop_front(config::cb_gathered_row_max, levels * slots);
+    }
+
+    // The maxima of all tiles of the job have moved to the other buffer; by query_tiles, as in Steps.
+    void merged_row_maxima(const jobs::Job& job) {
+        if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
+            cb_wait_front(row_max(), rest);
+            cb_pop_front(row_max(), rest);
+            cb_reserve_back(other_row_max(), rest);
+            cb_push_back(other_row_max(), rest);
+        }
+        swap_row_maxima();
     }
 
     // A page for each tile of a slot; those that the job has not repeat its last.
@@ -159,7 +137,7 @@ struct State {
         for (uint32_t page = 0; page < config::query_tiles(); ++page) {
             const uint32_t tile = page < tiles ? page : tiles - 1;
             partial_merge::hand_over<head_tiles>(
-                config::cb_state, row_max, config::cb_handover, tiles - 1 - tile,
+                config::cb_state, row_max(), config::cb_handover, tiles - 1 - tile,
                 config::query_tiles() - 1 - tile);
         }
         handed_over = true;
@@ -171,12 +149,13 @@ struct State {
     }
 
     void drop_row_maxima() {
-        cb_wait_front(row_max, config::query_tiles());
-        cb_pop_front(row_max, config::query_tiles());
+        cb_wait_front(row_max(), config::query_tiles());
+        cb_pop_front(row_max(), config::query_tiles());
         empty = true;
     }
 
-    __attribute__((noinline)) void finish(const jobs::Job& job) {
+    __attribute__((noinline)) void emit_results(const jobs::Job& job) {
+        normalise_init(config::cb_state, config::cb_output);
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
             const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
@@ -196,7 +175,7 @@ void kernel_main() {
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
 
-    State state{RUNTIME_ARG(scale)};
+    State state;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t prefix = read_tile_value(config::cb_control, 0, job.user);
@@ -208,18 +187,17 @@ void kernel_main() {
         if (part.size() == 0) {
             continue;
         }
-        cb_wait_front(config::cb_query, config::query_tiles() * head_tiles);
         jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
             state.attend(job, chunk.size(), span.unmasked(chunk));
         });
-        state.complete(job);
-        cb_pop_front(config::cb_query, config::query_tiles() * head_tiles);
+        state.finish();
+        pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
         if (span.masks(part)) {
             cb_pop_front(config::cb_query_times, config::query_tiles());
         }
         state.receive(job, span.sources(worker));
         if (worker == attention::reducer) {
-            state.finish(job);
+            state.emit_results(job);
         } else {
             state.hand_over(job);
         }

@@ -24,7 +24,6 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "jobs.hpp"
-#include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 
@@ -38,22 +37,29 @@ constexpr uint32_t prefix_enter = one;                  // negated, as all of E
 constexpr uint32_t prefix_leave = 0x00004380;           // 256, 0
 constexpr uint32_t behind_enter = 0x00004400 ^ 0x8000;  // -512, 0
 
-// A whole number below 256 as bfloat16; exact.
-inline uint32_t bfloat16_of(uint32_t value) {
-    if (value == 0) {
-        return 0;
-    }
-    uint32_t exponent = 0;
-    while (value >> (exponent + 1) != 0) {
-        ++exponent;
-    }
-    return (127 + exponent) << 7 | ((value << (7 - exponent)) & 0x7F);
+// 0 to 15 as bfloat16.
+constexpr uint16_t small[] = {0x0000, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0, 0x40E0,
+                              0x4100, 0x4110, 0x4120, 0x4130, 0x4140, 0x4150, 0x4160, 0x4170};
+constexpr uint32_t times_16 = 4 << 7;  // of a bfloat16 that is not 0
+
+inline uint32_t parts_of(uint32_t time) {
+    const uint32_t high = time >> 4;
+    return (high == 0 ? 0 : small[high] + times_16) | static_cast<uint32_t>(small[time & 15]) << 16;
 }
 
-inline uint32_t parts_of(uint32_t time) { return bfloat16_of(time & 0xF0) | bfloat16_of(time & 0x0F) << 16; }
-
-inline void set(uint32_t tile, uint32_t row, uint32_t word, uint32_t value) {
-    reinterpret_cast<volatile tt_l1_ptr uint32_t*>(tile + packed_rows::offset_of(row))[word] = value;
+// Calls write(row, words), words being the first of each of the first `rows` rows of a tile.
+template <typename Write>
+inline void for_each_row(uint32_t tile, uint32_t rows, Write write) {
+    constexpr uint32_t row_words = tile_rows::row_bytes / sizeof(uint32_t);
+    constexpr uint32_t face_words = tile_rows::face_bytes / sizeof(uint32_t);
+    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(tile);
+    for (uint32_t row = 0; row < rows; ++row) {
+        write(row, words);
+        words += row_words;
+        if (row == tile_rows::face_rows - 1) {
+            words += face_words;  // over the right face
+        }
+    }
 }
 
 // The times of one user's nodes in this core's L1, fetched when another user's turn comes.
@@ -66,43 +72,76 @@ public:
             return;
         }
         user_ = user;
-        const uint32_t bytes = config::nodes() * sizeof(uint32_t);
+        const uint32_t nodes = config::nodes();
         for (uint32_t which = 0; which < 2; ++which) {
-            noc_async_read(intervals.get_noc_addr(2 * user + which), start(which), bytes);
+            noc_async_read(intervals.get_noc_addr(2 * user + which), start(which), nodes * sizeof(uint32_t));
         }
         noc_async_read_barrier();
         for (uint32_t which = 0; which < 2; ++which) {
-            for (uint32_t node = 0; node < config::nodes(); ++node) {
-                words(which)[node] = parts_of(words(which)[node]);
+            volatile tt_l1_ptr uint32_t* times = words(which);
+            for (uint32_t node = 0; node < nodes; ++node) {
+                times[node] = parts_of(times[node]);
             }
         }
     }
 
-    // The rows of query tile `tile` of `job`.
-    void write_queries(uint32_t address, const jobs::Job& job, uint32_t tile) const {
-        uint32_t node = (job.first_row + tile * 32) % config::nodes();
-        for (uint32_t row = 0; row < job.rows_of(tile); ++row) {
-            set(address, row, 0, words(0)[node]);
-            set(address, row, 1, words(1)[node]);
-            node = node + 1 == config::nodes() ? 0 : node + 1;
+    // The rows of all query tiles of `job`, which repeat themselves: so the NoC copies most of them.
+    void write_queries(uint32_t address, const jobs::Job& job) const {
+        const uint32_t nodes = config::nodes();
+        uint32_t period = nodes;  // in tiles
+        for (uint32_t rows = 32; period % 2 == 0 && rows > 1; rows /= 2) {
+            period /= 2;
         }
+        const uint32_t by_hand = attention::least(period, job.tiles());
+        uint32_t node = job.first_row % nodes;
+        const volatile tt_l1_ptr uint32_t *enters = words(0), *leaves = words(1);
+        for (uint32_t tile = 0; tile < by_hand; ++tile) {
+            for_each_row(
+                address + tile * tile_rows::tile_bytes, 32, [&](uint32_t, volatile tt_l1_ptr uint32_t* row) {
+                    row[0] = enters[node];
+                    row[1] = leaves[node];
+                    row[2] = two_ones;
+                    row[3] = one;
+                    node = node + 1 == nodes ? 0 : node + 1;
+                });
+        }
+        if (by_hand == job.tiles()) {
+            return;
+        }
+        // What is read back has reached L1, which a store alone need not have when the NoC starts reading.
+        const uint32_t last_row =
+            by_hand * tile_rows::tile_bytes - tile_rows::face_bytes - tile_rows::row_bytes;
+        (void)*reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(
+            address + last_row + 3 * sizeof(uint32_t));
+        for (uint32_t tile = by_hand; tile < job.tiles(); ++tile) {
+            noc_async_read(
+                get_noc_addr(address + tile % period * tile_rows::tile_bytes),
+                address + tile * tile_rows::tile_bytes, tile_rows::tile_bytes);
+        }
+        noc_async_read_barrier();
     }
 
     // The rows of key tile `tile` of the cache, in two tiles: E and L.
     void write_keys(uint32_t address, const jobs::Span& span, uint32_t tile) const {
-        for (uint32_t row = 0; row < 32; ++row) {
+        const volatile tt_l1_ptr uint32_t *enters = words(0), *leaves = words(1);
+        for_each_row(address, 32, [&](uint32_t row, volatile tt_l1_ptr uint32_t* of_enter) {
+            volatile tt_l1_ptr uint32_t* of_leave = of_enter + tile_rows::tile_bytes / sizeof(uint32_t);
             const uint32_t position = tile * 32 + row;
             uint32_t enter = behind_enter, leave = 0;
             if (position < span.prefix) {
                 enter = prefix_enter;
                 leave = prefix_leave;
             } else if (position < span.tokens) {
-                enter = words(0)[position - span.prefix] ^ negative;
-                leave = words(1)[position - span.prefix];
+                enter = enters[position - span.prefix] ^ negative;
+                leave = leaves[position - span.prefix];
             }
-            set(address, row, 2, enter);
-            set(address + tile_rows::tile_bytes, row, 2, leave);
-        }
+            of_enter[0] = two_ones;
+            of_enter[2] = enter;
+            of_enter[3] = half;
+            of_leave[1] = two_ones ^ negative;
+            of_leave[2] = leave;
+            of_leave[3] = half;
+        });
     }
 
 private:
@@ -116,27 +155,10 @@ private:
     uint32_t user_ = 0xFFFFFFFF;
 };
 
-// What tiles of times have in common; the buffers' pointers stay at the start, so once is enough.
-inline void prepare() {
-    const uint32_t queries = get_write_ptr(config::cb_query_times);
-    const uint32_t keys = get_write_ptr(config::cb_key_times);
-    tile_masks::clear(queries, config::query_tiles() * tile_rows::tile_bytes);
-    tile_masks::clear(keys, 2 * config::tree_tiles() * tile_rows::tile_bytes);
-    noc_async_read_barrier();
-    for (uint32_t row = 0; row < 32; ++row) {
-        for (uint32_t tile = 0; tile < config::query_tiles(); ++tile) {
-            set(queries + tile * tile_rows::tile_bytes, row, 2, two_ones);
-            set(queries + tile * tile_rows::tile_bytes, row, 3, one);
-        }
-        for (uint32_t tile = 0; tile < config::tree_tiles(); ++tile) {
-            const uint32_t enters = keys + 2 * tile * tile_rows::tile_bytes;
-            const uint32_t leaves = enters + tile_rows::tile_bytes;
-            set(enters, row, 0, two_ones);
-            set(leaves, row, 1, two_ones ^ negative);
-            set(enters, row, 3, half);
-            set(leaves, row, 3, half);
-        }
-    }
+// Zeros of all tiles, once, as the buffers' pointers stay at the start. They are there after the barrier of reads.
+inline void clear_tiles() {
+    tile_masks::clear(get_write_ptr(config::cb_query_times), config::query_tiles() * tile_rows::tile_bytes);
+    tile_masks::clear(get_write_ptr(config::cb_key_times), 2 * config::tree_tiles() * tile_rows::tile_bytes);
 }
 
 }  // namespace interval_tiles

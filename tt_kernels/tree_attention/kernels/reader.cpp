@@ -39,23 +39,24 @@ void share_prefixes(const Accessor& prefixes) {
     cb_push_back(config::cb_control_writer, 1);
 }
 
+// Query tiles [begin, end) of `job`, of query_tiles() that cb_query has been reserved for; those that the job lacks are
+// pushed too, so that the buffer's pointers stay at the start.
 template <typename Accessor>
-void gather_queries(const Accessor& query, const jobs::Job& job) {
-    const uint32_t tiles = config::query_tiles() * head_tiles;
-    cb_reserve_back(config::cb_query, tiles);
-    uint32_t to = get_write_ptr(config::cb_query);
-    for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-        packed_rows::for_each_piece(
-            job, tile,
-            [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
-                noc_async_read(
-                    query.get_noc_addr(page, page_offset), to + column * tile_rows::tile_bytes + offset,
-                    bytes);
-            });
-        to += head_tiles * tile_rows::tile_bytes;
+void gather_queries(const Accessor& query, const jobs::Job& job, uint32_t begin, uint32_t end) {
+    for (uint32_t tile = begin; tile < end; ++tile) {
+        if (tile < job.tiles()) {
+            const uint32_t to = get_write_ptr(config::cb_query);
+            packed_rows::for_each_piece(
+                job, tile,
+                [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
+                    noc_async_read(
+                        query.get_noc_addr(page, page_offset), to + column * tile_rows::tile_bytes + offset,
+                        bytes);
+                });
+            noc_async_read_barrier();
+        }
+        cb_push_back(config::cb_query, head_tiles);
     }
-    noc_async_read_barrier();
-    cb_push_back(config::cb_query, tiles);  // the rest too, so that its pointers stay at the start
 }
 
 }  // namespace
@@ -90,12 +91,23 @@ void kernel_main() {
         if (part.size() == 0) {
             continue;
         }
-        gather_queries(query, job);
+        const uint32_t query_tiles = config::query_tiles();
+        cb_reserve_back(config::cb_query, query_tiles * head_tiles);
+        gather_queries(query, job, 0, 1);
         const uint32_t base =
             (job.user * config::kv_heads() + job.kv_head) * config::cache_tiles() * head_tiles;
         cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>> in_turn(
             {keys, values, config::cb_keys, config::cb_values, base, span.tokens, config::key_tiles()});
-        jobs::for_each_chunk(part, [&](const attention::Range& chunk) { in_turn.read(chunk); });
+        jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
+            in_turn.read(chunk);
+            if (chunk.begin == part.begin && query_tiles > 1) {
+                // In the order in which steps need them: two are scored before the first takes in values.
+                const uint32_t early = attention::least(query_tiles, 3);
+                gather_queries(query, job, 1, early);
+                in_turn.finish();
+                gather_queries(query, job, early, query_tiles);
+            }
+        });
         in_turn.finish();
         partials.receive(span.sources(worker), credit_of);
     }

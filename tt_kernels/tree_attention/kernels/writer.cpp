@@ -28,10 +28,7 @@ void push_times(
     const jobs::Span& span,
     const attention::Range& part) {
     cb_reserve_back(config::cb_query_times, config::query_tiles());
-    const uint32_t queries = get_write_ptr(config::cb_query_times);
-    for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-        times.write_queries(queries + tile * tile_rows::tile_bytes, job, tile);
-    }
+    times.write_queries(get_write_ptr(config::cb_query_times), job);
     cb_push_back(config::cb_query_times, config::query_tiles());
     jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
         if (!span.masks(chunk)) {
@@ -103,7 +100,8 @@ void kernel_main() {
     const auto output = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(output));
 
     cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
-    interval_tiles::prepare();
+    interval_tiles::clear_tiles();
+    noc_async_read_barrier();
     cache_rows::push_values_ones<head_tiles>(config::cb_ones);
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* prefixes =
@@ -118,21 +116,21 @@ void kernel_main() {
     interval_tiles::Times times;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
-        const bool stores = worker == attention::reducer;
-        if (stores && job.first && job.user == config::users() - 1) {
-            clear_padding(output, job);
-        }
-        if (prefixes[job.user] == jobs::skipped) {
-            if (stores) {
-                scatter_zeros(output, job);
-            }
-            continue;
-        }
-        const jobs::Span span = jobs::span_of(prefixes[job.user]);
+        const bool stores = worker == attention::reducer, skipped = prefixes[job.user] == jobs::skipped;
+        const jobs::Span span = skipped ? jobs::Span{0, 0} : jobs::span_of(prefixes[job.user]);
         const attention::Range part = span.part(worker);
         if (span.masks(part)) {
             times.fetch(job.user, intervals);
             push_times(times, job, span, part);
+        }
+        if (stores && job.first && job.user == config::users() - 1) {
+            clear_padding(output, job);
+        }
+        if (skipped) {
+            if (stores) {
+                scatter_zeros(output, job);
+            }
+            continue;
         }
         if (stores) {
             scatter_results(output, job);
