@@ -385,12 +385,9 @@ public:
         }
         if (weighed_) {
             add();
+            weighed_ = false;
         }
         cb_wait_front(Op::buffers.state, head_tiles + 1);
-        if (weighed_ && last_.emits) {
-            Op::emit(last_);
-        }
-        weighed_ = false;
     }
 
     bool empty = true;  // no state, and no step taken
@@ -446,19 +443,25 @@ private:
             cb_wait_front(before(step), popped);
             cb_pop_front(before(step), popped);
         }
-        if (weighed_ && last_.emits) {
+        last_ = step;
+        weighed_ = !step.emits;
+        if (step.emits) {  // soon: without waiting for the steps behind it
+            add();
+        }
+        if (step.emits) {
+            if (next != nullptr) {
+                Op::score(*next);  // between the state and what reads it
+            }
             cb_wait_front(buffers.state, head_tiles + 1);
-            Op::emit(last_);
+            Op::emit(step);
             register_rows::prepare(Op::scale());
         }
         if (pending_ == 2) {
             raise(steps_[1]);
         }
-        if (next != nullptr) {
+        if (next != nullptr && !step.emits) {
             Op::score(*next);
         }
-        last_ = steps_[0];
-        weighed_ = true;
         steps_[0] = steps_[1];
         --pending_;
     }
