@@ -52,6 +52,23 @@ def test_the_end_of_the_host_program_is_noticed(both_ends):
     assert list(connection.received()) == [b"bye"]
 
 
+def test_one_message_after_the_other_is_waited_for(both_ends):
+    host, connection = both_ends
+
+    def send():
+        for message in MESSAGES:
+            host.send(message)
+        assert host.recv() == b"all seen"
+        host.close()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert [connection.next() for _ in MESSAGES] == MESSAGES
+    connection.send(b"all seen")
+    assert connection.next() is None, "the host program has ended"
+    thread.join()
+
+
 def test_what_is_no_host_program_is_refused():
     for address in ("ipc:///a", "tcp://here", "tcp://:1", "tcp://here:x"):
         with pytest.raises(ValueError, match="tcp://host:port"):

@@ -77,6 +77,20 @@ class HostConnection:
             self._split()
         return self._messages
 
+    def next(self) -> bytes | None:
+        """The oldest message that was not taken off yet, waited for; None when the host program has ended."""
+        while not self._messages:
+            if self.ended:
+                return None
+            try:
+                part = self._socket.recv(_PART)
+            except ConnectionError:
+                part = b""
+            self.ended = not part
+            self._bytes += part
+            self._split()
+        return self._messages.popleft()
+
     def close(self) -> None:
         self._socket.close()
 

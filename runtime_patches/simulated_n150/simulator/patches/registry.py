@@ -20,6 +20,7 @@ from runtime_patches.simulated_n150.simulator.patches import (
     resting,
     stream_registers,
     tile_view,
+    transport,
     unpacker,
     unused_tiles,
     vector,
@@ -48,4 +49,5 @@ def all_patches() -> list[Patch]:
         core.PATCH,
         resting.PATCH,
         moves.PATCH,
+        transport.PATCH,
     ]
