@@ -24,6 +24,7 @@ from runtime_patches.simulated_n150.simulator.patches import (
     unpacker,
     unused_tiles,
     vector,
+    wait_gates,
     waiting_loops,
 )
 
@@ -48,6 +49,7 @@ def all_patches() -> list[Patch]:
         lookups.PATCH,
         core.PATCH,
         resting.PATCH,
+        wait_gates.PATCH,
         moves.PATCH,
         transport.PATCH,
     ]
