@@ -9,6 +9,22 @@ import pytest
 from runtime_patches.simulated_n150.simulator.patch import check
 from runtime_patches.simulated_n150.simulator.patches.resting import PATCH
 
+ASSEMBLER = """
+def lui(rd, value):
+    return (value + 0x800 & 0xFFFFF000) | rd << 7 | 0x37
+def addi(rd, rs, n):
+    return (n & 0xFFF) << 20 | rs << 15 | rd << 7 | 0x13
+def lw(rd, rs, n):
+    return (n & 0xFFF) << 20 | rs << 15 | 2 << 12 | rd << 7 | 0x03
+def sw(rs2, rs, n):
+    return (n >> 5 & 0x7F) << 25 | rs2 << 20 | rs << 15 | 2 << 12 | (n & 31) << 7 | 0x23
+def branch(f, a, b, n):
+    high, low = (n >> 12 & 1) << 31 | (n >> 5 & 63) << 25, (n >> 1 & 15) << 8 | (n >> 11 & 1) << 7
+    return high | b << 20 | a << 15 | f << 12 | low | 0x63
+def jal(n):
+    return (n >> 20 & 1) << 31 | (n >> 1 & 0x3FF) << 21 | (n >> 11 & 1) << 20 | (n >> 12 & 0xFF) << 12 | 0x6F
+"""
+
 # One tile. BRISC counts to random numbers, writing each to the flag of one of four waiting cores, now and then
 # one that is there for a single cycle, or resets a core. A core that sees a new value of its flag counts it, copies
 # it to its own place and waits again; a TRISC also has the Tensix unit write to a general register. The host stores
@@ -24,19 +40,6 @@ core.PATCH.apply()
 if os.environ["RESTING"] == "1":
     resting.PATCH.apply()
 
-def lui(rd, value):
-    return (value + 0x800 & 0xFFFFF000) | rd << 7 | 0x37
-def addi(rd, rs, n):
-    return (n & 0xFFF) << 20 | rs << 15 | rd << 7 | 0x13
-def lw(rd, rs, n):
-    return (n & 0xFFF) << 20 | rs << 15 | 2 << 12 | rd << 7 | 0x03
-def sw(rs2, rs, n):
-    return (n >> 5 & 0x7F) << 25 | rs2 << 20 | rs << 15 | 2 << 12 | (n & 31) << 7 | 0x23
-def branch(f, a, b, n):
-    high, low = (n >> 12 & 1) << 31 | (n >> 5 & 63) << 25, (n >> 1 & 15) << 8 | (n >> 11 & 1) << 7
-    return high | b << 20 | a << 15 | f << 12 | low | 0x63
-def jal(n):
-    return (n >> 20 & 1) << 31 | (n >> 1 & 0x3FF) << 21 | (n >> 11 & 1) << 20 | (n >> 12 & 0xFF) << 12 | 0x6F
 FLAGS, SEEN = 0x700, 0x740
 START = {"brisc": 0, "ncrisc": 0x12000, "trisc0": 0x6000, "trisc1": 0xA000, "trisc2": 0xE000}
 HELD = {"ncrisc": 18, "trisc0": 12, "trisc1": 13, "trisc2": 14}
@@ -105,7 +108,8 @@ print(json.dumps({"found": found, "parks": parks, "skipped": ticks}))
 @pytest.mark.parametrize("cost_model", ["0", "1"])
 def test_a_tile_does_the_same_in_the_same_cycles(fresh_interpreter, cost_model):
     with_rest, without = (
-        json.loads(fresh_interpreter(DIGESTS, RESTING=value, TT_SIM_COST_MODEL=cost_model)) for value in "10"
+        json.loads(fresh_interpreter(ASSEMBLER + DIGESTS, RESTING=value, TT_SIM_COST_MODEL=cost_model))
+        for value in "10"
     )
     assert with_rest["parks"] > 20
     assert with_rest["skipped"] > 2 * without["skipped"] + 1000, "waiting cores were left alone"
@@ -114,6 +118,42 @@ def test_a_tile_does_the_same_in_the_same_cycles(fresh_interpreter, cost_model):
         i for i, pair in enumerate(zip(with_rest["found"], without["found"], strict=True)) if len({*pair}) > 1
     ]
     assert different == []
+
+
+# One core waits for a stream register, as a kernel for pages of a circular buffer: it adds what it sees to a sum. The
+# host stores to the register at random times, now and then a value for a few cycles, and to the sum's neighbours.
+STREAMS = """
+import json, os, random, struct
+from framework.device.tt_device import DeviceTileDiagnostics
+from framework.device.wormhole import Wormhole
+from runtime_patches.simulated_n150.simulator.patches import core, resting, stream_registers, waiting_loops
+for patch in (stream_registers, waiting_loops, core):
+    patch.PATCH.apply()
+if os.environ["RESTING"] == "1":
+    resting.PATCH.apply()
+SEEN, REGISTER = 0x740, 0xFFB40000 + 0x1000 * 8 + 4 * 10
+words = [lui(10, REGISTER), addi(5, 0, 0), addi(6, 0, 0)]
+loop = len(words)
+words += [lw(7, 10, REGISTER & 0xFFF), lw(8, 10, (REGISTER & 0xFFF) - 4), branch(0, 7, 5, -8)]
+words += [addi(5, 7, 0), 7 << 20 | 6 << 15 | 6 << 7 | 0x33, sw(6, 0, SEEN), jal(4 * (loop - len(words) - 3))]
+chip = Wormhole(DeviceTileDiagnostics(), tensix_coords=[(18, 18)])
+tile, draw, found = chip.tile_directory[18, 18], random.Random(0), []
+tile.write(0, struct.pack(f"<{len(words)}I", *words))
+chip.reset()
+tile.write(0xFFB121B0, (0x47000).to_bytes(4, "little"))
+for _ in range(400):
+    chip.run(draw.choice([draw.randrange(1, 30), draw.randrange(300, 900)]))
+    chip.write((18, 18), REGISTER, draw.randrange(1 << 16).to_bytes(4, "little"))
+    found.append(tile.L1_mem.memory[SEEN : SEEN + 4].tolist())
+print(json.dumps({"found": found, "parks": tile.brisc._spin.parks}))
+"""
+
+
+def test_a_core_that_waits_for_a_stream_register_rests(fresh_interpreter):
+    """It sees each value in the cycle in which a core that goes on reading sees it."""
+    with_rest, without = (json.loads(fresh_interpreter(ASSEMBLER + STREAMS, RESTING=value)) for value in "10")
+    assert with_rest["parks"] > 50 and without["parks"] == 0
+    assert with_rest["found"] == without["found"] and len({*map(tuple, with_rest["found"])}) > 300
 
 
 def test_targets_are_the_installed_code():

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from runtime_patches.simulated_n150.simulator.patch import check
 from runtime_patches.simulated_n150.simulator.patches import stream_registers, tile_view
-from runtime_patches.simulated_n150.simulator.patches.stream_registers import STRIDE, StreamRegisters
+from runtime_patches.simulated_n150.simulator.patches.stream_registers import (
+    STRIDE,
+    StreamRegisters,
+    WatchedWords,
+)
 from runtime_patches.simulated_n150.simulator.patches.tile_view import TileView
 
 
@@ -104,6 +108,22 @@ for count in range(1, 4):
 assert worker.read(0xFFB70000 + 4 * 64, 4) == bytes(4)
 """
     )
+
+
+def test_watched_words_are_those_that_a_core_reads():
+    """Also while a value is there that was stored in between, and in more than one register at once."""
+    registers = StreamRegisters(3)
+    for index in (9, 10, 64):
+        registers.write(place(2, index), word(index))
+    watched = WatchedWords(registers)
+    assert watched.read(place(2, 9), 8) == word(9) + word(10)
+    view, contents = watched.view(place(2, 9), 8, watched.read(place(2, 9), 8))
+    assert view.tobytes() == contents
+    registers.write(place(2, 10), word(11))
+    assert view.tobytes() != contents and watched.read(place(2, 10), 4) == word(11)
+    registers.write(place(2, 10), word(10))
+    registers.write(place(1, 9), word(7))
+    assert view.tobytes() == contents
 
 
 def test_targets_are_the_installed_code():

@@ -28,7 +28,8 @@ from framework.pe.tensix.util import TensixInstructionDecoder
 
 from runtime_patches.simulated_n150.simulator.burst import interpreter
 from runtime_patches.simulated_n150.simulator.ethernet.queues import TransmitQueue
-from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters
+from runtime_patches.simulated_n150.simulator.patches.core import numbered_registers
+from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters, as_array
 from runtime_patches.simulated_n150.simulator.patches.waiting_loops import in_recorded_loop
 
 _NEVER = 1 << 62
@@ -42,21 +43,17 @@ class _Core:
 
     def __init__(self, core):
         self.core = core
-        self.registers = core.register_file.registers
+        self.words: list[int] = numbered_registers(core) if core.words is None else core.words
         self.spans = np.array(_spans(core.visible_memory), dtype=np.int64)
         self.attempt, self.interval = 0, _ATTEMPT_EVERY
 
     def read(self, row: np.ndarray) -> None:
-        row[:] = np.frombuffer(b"".join([r.value for r in self.registers[: interpreter.WORDS]]), "<u4")
+        row[:] = self.words[: interpreter.WORDS]
 
     def write(self, row: np.ndarray) -> None:
-        data = row.astype("<u4").tobytes()
-        registers = self.registers
-        for i in range(1, 33):
-            registers[i].value = data[4 * i : 4 * i + 4]
-        registers[33].value = registers[
-            32
-        ].value  # the next program counter, as a finished instruction leaves it
+        words = row.tolist()
+        # The next program counter is as a finished instruction leaves it.
+        self.words[1:] = [*words[1:], words[interpreter.PC]]
 
 
 def _spans(memory) -> list[tuple[int, int, int, int]]:
@@ -68,7 +65,7 @@ def _spans(memory) -> list[tuple[int, int, int, int]]:
                 (place.low, place.low + part.getSize() - 1, part.memory.ctypes.data, interpreter.RAM)
             )
         elif isinstance(part, (StreamRegisters, NoCOverlay)):
-            rows = _as_array(part)
+            rows = as_array(part)
             found.append(
                 (place.low, place.low + 0x1000 * len(rows) - 1, rows.ctypes.data, interpreter.STREAMS)
             )
@@ -82,16 +79,6 @@ def _spans(memory) -> list[tuple[int, int, int, int]]:
         elif isinstance(part, TensixTileControl):
             found.append((place.low, place.low + 0xFFF, 0, interpreter.CLOCK))
     return sorted(found, key=lambda span: span[3])
-
-
-def _as_array(part) -> np.ndarray:
-    """The register words of a tile's streams as an array that the interpreter and Python share."""
-    name = "streams" if isinstance(part, StreamRegisters) else "stream_regs"
-    rows = getattr(part, name)
-    if not isinstance(rows, np.ndarray):
-        rows = np.array(rows, dtype=np.int64)
-        setattr(part, name, rows)
-    return rows
 
 
 def share_registers(interface) -> None:
@@ -194,14 +181,13 @@ def _is_stalled(core) -> bool:
     instruction whose queue is full, or a read that waits for the Tensix unit.
     """
     memory = core.visible_memory
-    word = int.from_bytes(memory.read(int.from_bytes(core.pc_register.value, "little"), 4), "little")
+    word = int.from_bytes(memory.read(core.words[interpreter.PC], 4), "little")
     if word & 3 != 3:
         _, thread = memory.memory_map.locate(_PUSH_BUFFER)
         return isinstance(thread, TensixFrontend) and thread.inflight_count() >= CORE_PUSH_INFLIGHT_BOUND
     if word & 0x7F != _LOAD:
         return False
-    base = int.from_bytes(core.register_file.registers[word >> 15 & 31].value, "little")
-    address = base + (word >> 20) - (0x1000 if word >> 31 else 0) & 0xFFFFFFFF
+    address = core.words[word >> 15 & 31] + (word >> 20) - (0x1000 if word >> 31 else 0) & 0xFFFFFFFF
     place, part = memory.memory_map.locate(address)
     return isinstance(part, TTSync) and part.read(address - place.low, 4) is MemoryStall
 
@@ -300,18 +286,16 @@ class Burst:
                 running.append(one)
         if not running:
             return cycle
-        registers, spans, first, pending = self._batch(running)
-        for i, one in enumerate(running):
-            one.read(registers[i])
-        reached = int(interpreter.run(registers, spans, first, pending, cycle, limit))
-        if reached == cycle and (going := [one for one in running if not _is_stalled(one.core)]) != running:
+        registers, reached = self._execute(running, cycle, limit)
+        if (
+            reached == cycle
+            and (going := [one for one in running if one.core.ahead > cycle or not _is_stalled(one.core)])
+            != running
+        ):
             if not going:
                 return cycle
             running = going
-            registers, spans, first, pending = self._batch(running)
-            for i, one in enumerate(running):
-                one.read(registers[i])
-            reached = int(interpreter.run(registers, spans, first, pending, cycle, limit))
+            registers, reached = self._execute(running, cycle, limit)
         if reached > cycle:
             self.cycles += reached - cycle
             for i, one in enumerate(running):
@@ -325,13 +309,21 @@ class Burst:
                         spin._unpark(one.core, reached - 1, "left its loop")
                         spin.next_attempt = _NEVER
         for i, one in enumerate(running):
-            if one.core._spin.state == SPIN_IDLE and reached >= one.attempt:
+            if one.core._spin.state == SPIN_IDLE and reached >= max(one.attempt, one.core.ahead):
                 self._park(one, registers[i], reached - 1)
         for clock in clocks:
             at = clock.wake_probe(reached - 1)
             if at is None or at > reached:
                 clock.awake, clock.wake_at = False, at
         return reached
+
+    def _execute(self, running: list[_Core], cycle: int, limit: int) -> tuple[np.ndarray, int]:
+        """Step these cores in compiled code; their registers then, and the first cycle that it did not take."""
+        registers, spans, first, pending, starts = self._batch(running)
+        for i, one in enumerate(running):
+            one.read(registers[i])
+            starts[i] = one.core.ahead
+        return registers, int(interpreter.run_from(registers, spans, first, pending, starts, cycle, limit))
 
     def _park(self, one: _Core, row: np.ndarray, cycle: int) -> None:
         """Put a core to sleep if it is in a loop that waits for memory; it has executed `cycle`."""
@@ -343,10 +335,9 @@ class Burst:
         core, spin = one.core, one.core._spin
         if steps:
             spin.traj = []
-            for state in trajectory[:steps].astype("<u4"):
-                data = state.tobytes()
-                words = [data[i : i + 4] for i in range(4, 4 * interpreter.WORDS, 4)]
-                spin.traj.append((words[-1], (*words, words[-1])))
+            for state in trajectory[:steps].tolist():
+                counter = state[interpreter.PC]
+                spin.traj.append((counter.to_bytes(4, "little"), (*state[1:], counter)))
             spin.loads = [
                 (int(address), int(size)) for address, size in {tuple(load) for load in loads[:noted]}
             ]
@@ -382,5 +373,6 @@ class Burst:
                 spans,
                 first,
                 np.zeros((count, 4), np.int64),
+                np.zeros(count, np.int64),
             )
         return batch

@@ -318,25 +318,35 @@ def _execute(registers, spans, pending, core, cycle):
 
 
 @numba.njit(cache=True)
-def run(registers, spans, first, pending, cycle, end):
+def run_from(registers, spans, first, pending, starts, cycle, end):
     """Step every core from `cycle` on, until `end` or the cycle in which one of them is slow; returns that cycle.
 
-    first: row of spans where each core's begin, and one more for the end. pending: scratch, 4 words a core.
+    first: row of spans where each core's begin, and one more for the end. pending: scratch, 4 words a core. starts: a
+    core does nothing before this cycle, having executed its instructions up to there already.
     """
     cores = registers.shape[0]
     while cycle < end:
         for core in range(cores):
-            if not _fast(registers, spans, first[core], first[core + 1], pending, core, cycle):
+            if starts[core] <= cycle and not _fast(
+                registers, spans, first[core], first[core + 1], pending, core, cycle
+            ):
                 return cycle
         for core in range(cores):
-            _execute(registers, spans, pending, core, cycle)
+            if starts[core] <= cycle:
+                _execute(registers, spans, pending, core, cycle)
         cycle += 1
     return cycle
 
 
+def run(registers, spans, first, pending, cycle, end):
+    """`run_from` with cores that are at `cycle`."""
+    return run_from(registers, spans, first, pending, np.zeros(len(registers), np.int64), cycle, end)
+
+
 @numba.njit(cache=True)
 def waiting_loop(registers, spans, first, last, trajectory, loads):
-    """Length of the loop a core is in, if a lap of it stores nothing, reads memory only, and changes no register.
+    """Length of the loop a core is in, if a lap of it stores nothing, reads memory and stream registers only, and
+    changes no register.
 
     registers: a copy of one core's row, [1, 33], which is used up. trajectory: rows of 33, filled with the state before
     each step. loads: rows of (address, size). Returns (steps of a lap or 0, loads noted).
@@ -356,7 +366,7 @@ def waiting_loop(registers, spans, first, last, trajectory, loads):
         if opcode == 0x23:
             return 0, noted
         if opcode == 0x03:
-            if spans[pending[0, 1], 3] != RAM:
+            if spans[pending[0, 1], 3] != RAM and spans[pending[0, 1], 3] != STREAMS:
                 return 0, noted
             loads[noted, 0], loads[noted, 1] = pending[0, 2], 1 << ((pending[0, 0] >> 12) & 3)
             noted += 1

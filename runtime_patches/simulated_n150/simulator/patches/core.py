@@ -3,23 +3,32 @@
 """The baby RISC-V interpreter with decoded instructions remembered.
 
 Speed only: the installed core takes each instruction word apart on every execution. Here a word is turned
-once into a function over the core's own register objects, and the pipeline around it (fetch, program counter,
+once into a function over the core's registers, and the pipeline around it (fetch, program counter,
 stall, the poll-loop recogniser's view) is kept. Whatever is unusual goes the installed way: tracing,
 snooping, the cycle-cost model, a core with CSRs, environment calls, unknown words. Addresses wrap at 32 bits,
 as the RISC-V manual has it.
+
+Registers are numbers in a list (`core.words`: x0 to x31, the program counter, the next one); the simulator's own
+register objects become views of it at a core's first instruction. What needs nothing but registers and the core's own
+memory may be executed ahead of time in one piece: see pieces.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from framework.memory.memory import AddressableMemory, MemoryStall, resolve_plain_ram_span
+from framework.pe.register.register import Register
 from framework.pe.rv.rv32 import RV32I
+from framework.pe.tensix.frontend import CORE_PUSH_INFLIGHT_BOUND, TensixFrontend
+from framework.pe.tensix.util import TensixInstructionDecoder
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
 from runtime_patches.simulated_n150.simulator.patches.integer_division import divide
 
+PC, NEXT = 32, 33
 _MASK = 0xFFFFFFFF
 _SIGN = 0x80000000
 _PUSH_BUFFER = 0xFFE40000
@@ -31,7 +40,34 @@ class _Stalled:
 
 
 STALLED = _Stalled()
-_WORDS = [value.to_bytes(4, "little") for value in (0, 1)]
+
+
+class _Word(Register):
+    """A register whose contents are a number in its core's list; reads and writes bytes as the installed one."""
+
+    @property
+    def value(self) -> bytes:
+        return self._words[self._index].to_bytes(4, "little")
+
+    @value.setter
+    def value(self, value: bytes | int) -> None:
+        self._words[self._index] = value if isinstance(value, int) else _from(value, "little")
+
+    def read_uint(self) -> int:
+        return self._words[self._index]
+
+
+def numbered_registers(core: RV32I) -> list[int]:
+    """The core's registers as numbers, from now on where they are kept."""
+    registers = core.register_file.registers
+    words = [_from(register.value, "little") for register in registers]
+    for index, register in enumerate(registers):
+        del register.value
+        register.__class__ = _Word
+        register._words, register._index = words, index
+    core.words = words
+    core._translator = Translator(core)
+    return words
 
 
 def _signed(value: int) -> int:
@@ -105,9 +141,12 @@ class Translator:
 
     def __init__(self, core: RV32I) -> None:
         self.core = core
-        self.registers = core.register_file.registers
-        self.functions: dict[int, Callable[[int], object]] = {}
-        self._spans: list[tuple[int, int, object, int]] = []
+        self.words: list[int] = core.words
+        self.functions: dict[int, Callable[[int], object] | None] = {}
+        # (first address, last one of a word, address of the first word, words, bytes) of plain memory
+        self._spans: list[tuple[int, int, int, memoryview, memoryview]] = []
+        # Address of a register: what holds it, and its place there.
+        self._parts: dict[int, tuple[Any, int]] = {}
 
     def function(self, word: int) -> Callable[[int], object] | None:
         """The function for a word, or None where the installed interpreter has to take it."""
@@ -121,167 +160,211 @@ class Translator:
 
     # -- registers and memory --------------------------------------------------------------------------------
 
-    def _operands(self, word):
-        return (
-            self.registers[_field(word, 7, 5)],
-            self.registers[_field(word, 15, 5)],
-            self.registers[_field(word, 20, 5)],
-            _field(word, 12, 3),
-        )
+    @staticmethod
+    def _operands(word):
+        return _field(word, 7, 5), _field(word, 15, 5), _field(word, 20, 5), _field(word, 12, 3)
 
-    def _ram(self, address: int, size: int):
-        """(leaf, offset) of plain memory the core sees at an address, or None. As the fetch does, not while
-        traced.
-        """
-        core = self.core
-        if core._exec_memory is not core.visible_memory or core.visible_memory.snoop_addresses:
-            return None
-        for low, high, leaf, base in self._spans:
-            if low <= address and address + size - 1 <= high:
-                return leaf, address - base
-        span = resolve_plain_ram_span(core.visible_memory, address)
-        if span is None or not isinstance(span[2], AddressableMemory) or address + size - 1 > span[1]:
-            return None
-        self._spans.append(span)
-        return span[2], address - span[3]
+    def _find(self, address: int):
+        """Note what is at an address: plain memory with what it is a part of, else a register; whether it is plain."""
+        memory = self.core.visible_memory
+        span = resolve_plain_ram_span(memory, address)
+        if span is not None and isinstance(span[2], AddressableMemory) and address + 3 <= span[1]:
+            low, high, leaf, base = span
+            if leaf.alignment is None and not (low | base | len(leaf.memory)) & 3:
+                content = memoryview(leaf.memory)
+                self._spans.append((low, high - 3, base, content.cast("I"), content))
+                return True
+        place, part = memory.memory_map.locate(address)
+        if part is not None and span is None:
+            self._parts[address] = part, address - place.low
+        return False
 
     def _read(self, address: int, size: int):
-        found = self._ram(address, size)
-        if found is None:
-            return self.core._exec_memory.read(address, size)
-        leaf, offset = found
-        return leaf.memory[offset : offset + size].tobytes()
+        """What is at an address, as a number, or STALLED."""
+        core = self.core
+        if core._exec_memory is core.visible_memory:
+            for low, high, base, memory, content in self._spans:
+                if low <= address <= high:
+                    place = address - base
+                    if size == 4 and not place & 3:
+                        return memory[place >> 2]
+                    return _from(content[place : place + size], "little")
+            found = self._parts.get(address)
+            if found is None:
+                if self._find(address):
+                    return self._read(address, size)
+                data = core._exec_memory.read(address, size)
+            else:
+                data = found[0].read(found[1], size)
+        else:
+            data = core._exec_memory.read(address, size)
+        return STALLED if data is MemoryStall else _from(data[:size], "little")
+
+    def _write(self, address: int, size: int, value: int):
+        """Store the lower bytes of a number; None or STALLED."""
+        core = self.core
+        if core._exec_memory is core.visible_memory:
+            for low, high, base, memory, content in self._spans:
+                if low <= address <= high:
+                    place = address - base
+                    if size == 4 and not place & 3:
+                        memory[place >> 2] = value
+                    else:
+                        content[place : place + size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+                    return None
+            found = self._parts.get(address)
+            if found is None:
+                if self._find(address):
+                    return self._write(address, size, value)
+            else:
+                data = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+                return STALLED if found[0].write(found[1], data, None) is MemoryStall else None
+        data = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+        return STALLED if core._exec_memory.write(address, data) is MemoryStall else None
 
     # -- makers ----------------------------------------------------------------------------------------------
 
     def _push(self, word):
-        core, data = self.core, ((word >> 2 | word << 30) & _MASK).to_bytes(4, "little")
+        core, instruction = self.core, (word >> 2 | word << 30) & _MASK
+        data = instruction.to_bytes(4, "little")
+        thread = core.visible_memory.memory_map.locate(_PUSH_BUFFER)[1]
 
         def push(_pc):
             return STALLED if core._exec_memory.write(_PUSH_BUFFER, data) is MemoryStall else None
 
-        return push
+        if type(thread) is not TensixFrontend or not TensixInstructionDecoder.isInstructionRecognised(
+            instruction
+        ):
+            return push
+        expanding, replaying, waiting = (
+            thread.mop_instruction_fifo,
+            thread.replay_instruction_fifo,
+            thread.wait_gate_instruction_fifo,
+        )
+
+        def push_to_thread(pc):
+            if core._exec_memory is not core.visible_memory:
+                return push(pc)
+            if len(expanding) + len(replaying) + len(waiting) >= CORE_PUSH_INFLIGHT_BOUND:
+                return STALLED
+            expanding.append(instruction)
+            return None
+
+        return push_to_thread
 
     def _lui(self, word):
-        rd, data = self.registers[_field(word, 7, 5)], (word & 0xFFFFF000).to_bytes(4, "little")
-        if _field(word, 7, 5) == 0:
+        words, rd, data = self.words, _field(word, 7, 5), word & 0xFFFFF000
+        if rd == 0:
             return lambda _pc: None
 
         def lui(_pc):
-            rd.value = data
+            words[rd] = data
 
         return lui
 
     def _auipc(self, word):
-        rd, upper, number = self.registers[_field(word, 7, 5)], word & 0xFFFFF000, _field(word, 7, 5)
+        words, rd, upper = self.words, _field(word, 7, 5), word & 0xFFFFF000
 
         def auipc(pc):
-            if number:
-                rd.value = (pc + upper & _MASK).to_bytes(4, "little")
+            if rd:
+                words[rd] = pc + upper & _MASK
 
         return auipc
 
     def _jal(self, word):
-        rd, number, offset = self.registers[_field(word, 7, 5)], _field(word, 7, 5), _immediate_j(word)
+        words, rd, offset = self.words, _field(word, 7, 5), _immediate_j(word)
 
         def jal(pc):
-            if number:
-                rd.value = (pc + 4 & _MASK).to_bytes(4, "little")
+            if rd:
+                words[rd] = pc + 4 & _MASK
             return pc + offset & _MASK
 
         return jal
 
     def _jalr(self, word):
-        rd, rs1, _rs2, _funct3 = self._operands(word)
-        number, offset = _field(word, 7, 5), _extend(word >> 20, 12)
+        words, (rd, rs1, _rs2, _funct3) = self.words, self._operands(word)
+        offset = _extend(word >> 20, 12)
 
         def jalr(pc):
-            target = _from(rs1.value, "little") + offset & _MASK & ~1
-            if number:
-                rd.value = (pc + 4 & _MASK).to_bytes(4, "little")
+            target = words[rs1] + offset & _MASK & ~1
+            if rd:
+                words[rd] = pc + 4 & _MASK
             return target
 
         return jalr
 
     def _branch(self, word):
-        _rd, rs1, rs2, funct3 = self._operands(word)
+        words, (_rd, rs1, rs2, funct3) = self.words, self._operands(word)
         taken, offset = _BRANCHES.get(funct3), _immediate_b(word)
         if taken is None:
             return None
 
         def branch(pc):
-            if taken(_from(rs1.value, "little"), _from(rs2.value, "little")):
+            if taken(words[rs1], words[rs2]):
                 return pc + offset & _MASK
             return None
 
         return branch
 
     def _load(self, word):
-        rd, rs1, _rs2, funct3 = self._operands(word)
-        offset, number = _extend(word >> 20, 12), _field(word, 7, 5)
+        words, (rd, rs1, _rs2, funct3) = self.words, self._operands(word)
+        offset = _extend(word >> 20, 12)
         size = {0: 1, 4: 1, 1: 2, 5: 2, 2: 4}.get(funct3)
         if size is None:
             return None
         read, sign_bits = self._read, 8 * size if funct3 in (0, 1) else 0
 
         def load(_pc):
-            data = read(_from(rs1.value, "little") + offset & _MASK, size)
-            if data is MemoryStall:
+            value = read(words[rs1] + offset & _MASK, size)
+            if value is STALLED:
                 return STALLED
-            if number:
-                if size == 4 and len(data) == 4:
-                    rd.value = data
-                else:
-                    value = _from(data[:size], "little")
-                    rd.value = ((_extend(value, sign_bits) if sign_bits else value) & _MASK).to_bytes(
-                        4, "little"
-                    )
+            if rd:
+                words[rd] = _extend(value, sign_bits) & _MASK if sign_bits else value
             return None
 
         return load
 
     def _store(self, word):
-        _rd, rs1, rs2, funct3 = self._operands(word)
+        words, (_rd, rs1, rs2, funct3) = self.words, self._operands(word)
         offset, size = (
             _extend(_field(word, 25, 7) << 5 | _field(word, 7, 5), 12),
             {0: 1, 1: 2, 2: 4}.get(funct3),
         )
         if size is None:
             return None
-        core = self.core
+        write = self._write
 
         def store(_pc):
-            address = _from(rs1.value, "little") + offset & _MASK
-            return STALLED if core._exec_memory.write(address, rs2.value[:size]) is MemoryStall else None
+            return write(words[rs1] + offset & _MASK, size, words[rs2])
 
         return store
 
     def _immediate(self, word):
-        rd, rs1, _rs2, funct3 = self._operands(word)
+        words, (rd, rs1, _rs2, funct3) = self.words, self._operands(word)
         if funct3 in (1, 5):
             operation, value = _REGISTER_OPS.get((_field(word, 25, 7), funct3)), _field(word, 20, 5)
         else:
             operation, value = _REGISTER_OPS[(0, funct3)], _extend(word >> 20, 12) & _MASK
         if operation is None or _field(word, 25, 7) == 1 and funct3 in (1, 5):
             return None
-        if _field(word, 7, 5) == 0:
+        if rd == 0:
             return lambda _pc: None
 
         def arithmetic(_pc):
-            rd.value = operation(_from(rs1.value, "little"), value).to_bytes(4, "little")
+            words[rd] = operation(words[rs1], value)
 
         return arithmetic
 
     def _register(self, word):
-        rd, rs1, rs2, funct3 = self._operands(word)
+        words, (rd, rs1, rs2, funct3) = self.words, self._operands(word)
         operation = _REGISTER_OPS.get((_field(word, 25, 7), funct3))
         if operation is None:
             return None
-        if _field(word, 7, 5) == 0:
+        if rd == 0:
             return lambda _pc: None
 
         def arithmetic(_pc):
-            rd.value = operation(_from(rs1.value, "little"), _from(rs2.value, "little")).to_bytes(4, "little")
+            words[rd] = operation(words[rs1], words[rs2])
 
         return arithmetic
 
@@ -303,52 +386,78 @@ class Translator:
 
 
 def _apply() -> None:
-    installed = RV32I.clock_tick
+    from framework.pe.rv.spin import FirmwareSpin
+
+    installed, snapshot = RV32I.clock_tick, FirmwareSpin._regs_snapshot
 
     def clock_tick(self, cycle_num):
-        if (
-            self.rv_cost is not None
-            or self.bus.enabled
-            or self.snoop
-            or self.csrs is not None
-            or not self.active
-        ):
+        if not is_plain(self):
             installed(self, cycle_num)
             return
         if self.register_file.write_recording:
             self.register_file.set_write_recording(False)
-        pc, memory = self.pc_register, self.visible_memory
-        counter = _from(pc.value, "little")
-        source = self._fetch_src
-        if source is not None and source[0] <= counter <= source[1] and not memory.snoop_addresses:
-            offset = counter - source[3]
-            word = _from(source[2].memory[offset : offset + 4].tobytes(), "little")
-        else:
-            word = _from(memory.read(counter, 4), "little")
-            self._cache_fetch_src(counter)
-            if self._fetch_src is not None and not isinstance(self._fetch_src[2], AddressableMemory):
-                self._fetch_src = None
-        translator = self.__dict__.get("_translator")
-        if translator is None:
-            translator = self._translator = Translator(self)
-        function = translator.functions[word] if word in translator.functions else translator.function(word)
-        if function is None:
+        if self.words is None:
+            numbered_registers(self)
+        if not step(self):
             installed(self, cycle_num)
-            return
-        memory.caller_context = (self.unit_id, self.core_label, counter)
-        following = function(counter)
-        if following is None:
-            data = (counter + 4).to_bytes(4, "little")
-            self.nextpc_register.value = data
-            pc.value = data
-        elif following is STALLED:
-            self.nextpc_register.value = (counter + 4).to_bytes(4, "little")
-        else:
-            data = following.to_bytes(4, "little")
-            self.nextpc_register.value = data
-            pc.value = data
 
+    def _regs_snapshot(self, core):
+        words = getattr(core, "words", None)
+        return snapshot(self, core) if words is None else tuple(words[1:])
+
+    RV32I.words = RV32I._code = None
     RV32I.clock_tick = clock_tick
+    FirmwareSpin._regs_snapshot = _regs_snapshot
+
+
+def is_plain(core: RV32I) -> bool:
+    """Whether nothing about a core is unusual: it runs, and nobody looks at or charges for each instruction."""
+    return (
+        core.active
+        and core.rv_cost is None
+        and core.csrs is None
+        and not core.snoop
+        and not core.bus.enabled
+        and not core.visible_memory.snoop_addresses
+    )
+
+
+def step(core: RV32I) -> bool:
+    """One instruction of a plain core; whether it is one that is known here."""
+    words, memory = core.words, core.visible_memory
+    counter = words[PC]
+    source = core._code
+    if source is not None and source[0] <= counter <= source[1]:
+        word = source[3][counter - source[2] >> 2]
+    else:
+        word = _from(memory.read(counter, 4), "little")
+        core._code = code_at(core, counter)
+    functions = core._translator.functions
+    function = functions[word] if word in functions else core._translator.function(word)
+    if function is None:
+        return False
+    memory.caller_context = (core.unit_id, core.core_label, counter)
+    following = function(counter)
+    if following is None:
+        words[NEXT] = words[PC] = counter + 4
+    elif following is STALLED:
+        words[NEXT] = counter + 4
+    else:
+        words[NEXT] = words[PC] = following
+    return True
+
+
+def code_at(core: RV32I, counter: int):
+    """(first, last program counter, address of the first word, words, bytes) of the plain memory that holds the
+    instruction at `counter`, or None."""
+    span = resolve_plain_ram_span(core.visible_memory, counter)
+    if span is None or not isinstance(span[2], AddressableMemory) or counter & 3:
+        return None
+    low, high, leaf, base = span
+    if (low | base | len(leaf.memory)) & 3:
+        return None
+    content = memoryview(leaf.memory)
+    return low, high - 3, base, content.cast("I"), content
 
 
 PATCH = Patch(
@@ -360,6 +469,9 @@ PATCH = Patch(
         "framework.pe.rv.isa.i_isa.RV_I_ISA": "bb06ce85a185738c",
         "framework.pe.rv.isa.tt_isa.RV_TT_ISA": "db412e3986501e04",
         "framework.memory.memory": "1d246fff452cd652",
+        "framework.pe.register.register.Register": "004afe52f468d23b",
+        "framework.pe.rv.spin.FirmwareSpin": "645b50158aed7f35",
+        "framework.pe.tensix.frontend.TensixFrontend": "6e2285a02fb8a1ec",
     },
     apply=_apply,
 )

@@ -7,34 +7,44 @@ ticks everything else on it, 4 cores that wait and 19 units of the Tensix coproc
 dispatch core is such a tile all the time, a data movement program makes one of every worker.
 
 A waiting core: the simulator has proved that its loop changes nothing as long as the memory the loop reads stays
-as it is, and can bring the core to the state it would have after any number of cycles (pe/rv/spin.py). So at the
-core's turn in each cycle that memory is compared with what the loop was proved with. While equal, the core is left
-alone; when it differs, the core is first brought to this very cycle and goes on. Registers, memory and cycles are
-those of a core that was ticked all along.
+as it is (stream registers, where kernels wait for pages of a circular buffer, count as memory here), and can bring
+the core to the state it would have after any number of cycles (pe/rv/spin.py). So at the core's turn in each cycle
+that memory is compared with what the loop was proved with. While equal, the core is left alone; when it differs, the
+core is first brought to this very cycle and goes on. Registers, memory and cycles are those of a core that was ticked
+all along.
 
-The coprocessor: ticking a unit that calls itself idle changes nothing, and only instructions from the cores or
-commands of the TDMA-RISC end that. When all units are idle the coprocessor is left alone until one of these
-queues holds something.
+The coprocessor: ticking a unit that calls itself idle changes nothing, so only the others are ticked. Only
+instructions from the cores or commands of the TDMA-RISC end that all of them are idle: the coprocessor is then left
+alone until one of these queues holds something.
 
-TT_SIM_FIRMWARE_IDLE=0 switches both off, as it does the recogniser of waiting loops.
+A core that has executed a piece of its code ahead of time (pieces.py) is not ticked before that time has come, and a
+tile of such cores sleeps until then.
+
+With TT_SIM_FIRMWARE_IDLE=0, which switches the recogniser of waiting loops off, no core and no coprocessor rests.
 """
 
 from __future__ import annotations
 
-from framework.device.clock import Clockable
+from framework.device.clock import Clockable, TileClock
 from framework.memory.memory import AddressableMemory
 from framework.misc.tile_ctrl import TensixTileControl
 from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED, firmware_idle_enabled_from_env
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
+from runtime_patches.simulated_n150.simulator.patches.core import is_plain, step
+from runtime_patches.simulated_n150.simulator.patches.pieces import Pieces
+from runtime_patches.simulated_n150.simulator.patches.stream_registers import WatchedWords, watched_words
 
 _SOFT_RESET = 0x1B0
 
 
 def watch_views(watch) -> list[tuple[memoryview, bytes]] | None:
-    """(view, contents it must have) of each part of memory a loop reads; None where one is not plain RAM."""
+    """(view, contents it must have) of each part of memory a loop reads; None where one is not known as memory."""
     views = []
     for component, offset, size, snapshot in watch:
+        if isinstance(component, WatchedWords):
+            views.append(component.view(offset, size, snapshot))
+            continue
         if not isinstance(component, AddressableMemory):
             return None
         views.append((memoryview(component.memory)[offset : offset + size], bytes(snapshot)))
@@ -49,13 +59,28 @@ def _unchanged(views) -> bool:
 
 
 class Coprocessor(Clockable):
-    """All clocked units of a tile's Tensix coprocessor as one, in their order."""
+    """All clocked units of a tile's Tensix coprocessor as one, in their order.
+
+    In a cycle only the units are ticked that are not idle by their own tests (``is_clock_idle`` of each class, written
+    out here: 19 calls a cycle cost more than what the units do). With the cost model, where units have deadlines, all
+    are ticked.
+    """
 
     def __init__(self, coprocessor) -> None:
         self.units = coprocessor.getClocks()
         self._threads = [coprocessor.getThread(i) for i in range(3)]
-        self._mover = coprocessor.getBackend().mover_unit
+        backend = coprocessor.getBackend()
+        self._mover = backend.mover_unit
         self._resting, self._may_rest = False, firmware_idle_enabled_from_env()
+        self._named = (
+            backend.matrix_unit, backend.scalar_unit, backend.vector_unit, backend.misc_unit, backend.sync_unit,
+            backend.mover_unit, backend.config_unit, backend.packer_unit, *backend.unpacker_units,
+        )  # fmt: skip
+        self._gates = [(thread, thread.wait_gate) for thread in self._threads]
+        frontend = [unit for thread in self._threads for unit in thread.getClocks()]
+        # A unit that the simulator adds, or one with deadlines, is not among what `_tick_busy` looks at.
+        costed = any(getattr(unit, "cost_model", None) is not None for unit in self.units)
+        self._all = costed or self.units != [*self._named, *frontend]
 
     def _work_waits(self) -> bool:
         first, second, third = self._threads
@@ -71,10 +96,64 @@ class Coprocessor(Clockable):
             if not self._work_waits():
                 return
             self._resting = False
-        for unit in self.units:
-            unit.clock_tick(cycle_num)
-        if self._may_rest and not self._work_waits():
+        if self._tick_busy(cycle_num) and self._may_rest and not self._work_waits():
             self._resting = all(unit.next_wake_cycle(cycle_num) is None for unit in self.units)
+
+    def _tick_busy(self, cycle_num: int) -> bool:
+        """Tick the units that have something to do; whether that may have been none."""
+        matrix, scalar, vector, misc, sync, mover, config, packer, unpacker0, unpacker1 = self._named
+        if self._all:
+            for unit in self.units:
+                unit.clock_tick(cycle_num)
+            return True
+        none = True
+        if matrix.next_instruction:
+            none = False
+            matrix.clock_tick(cycle_num)
+        if scalar.next_instruction or scalar.stalled:
+            none = False
+            scalar.clock_tick(cycle_num)
+        if vector.next_instruction or vector._waiting:
+            none = False
+            vector.clock_tick(cycle_num)
+        if misc.next_instruction:
+            none = False
+            misc.clock_tick(cycle_num)
+        if sync.next_instruction or sync.blocked_mutex:
+            none = False
+            sync.clock_tick(cycle_num)
+        if mover.next_instruction or mover.tdma_commands:
+            none = False
+            mover.clock_tick(cycle_num)
+        if config.next_instruction or config.prev_cycle_setc16_or_wrcfg:
+            none = False
+            config.clock_tick(cycle_num)
+        if packer.next_instruction:
+            none = False
+            packer.clock_tick(cycle_num)
+        if unpacker0.next_instruction or unpacker0.blocked or unpacker0._deferred_dvalid is not None:
+            none = False
+            unpacker0.clock_tick(cycle_num)
+        if unpacker1.next_instruction or unpacker1.blocked or unpacker1._deferred_dvalid is not None:
+            none = False
+            unpacker1.clock_tick(cycle_num)
+        for thread, gate in self._gates:
+            if thread.mop_instruction_fifo:
+                none = False
+                thread.mop_expander.clock_tick(cycle_num)
+            if thread.replay_instruction_fifo:
+                none = False
+                thread.replay_expander.clock_tick(cycle_num)
+            if (
+                thread.wait_gate_instruction_fifo
+                or gate.latchedWaitInstruction is not None
+                or gate.latch_wait
+                or gate.mutex_stall
+                or gate.backend_enforced_stall
+            ):
+                none = False
+                gate.clock_tick(cycle_num)
+        return none
 
     def next_wake_cycle(self, cycle_num: int) -> int | None:
         if self._resting and not self._work_waits():
@@ -87,12 +166,54 @@ class Coprocessor(Clockable):
         return soonest
 
 
+class TensixClock(TileClock):
+    """A Tensix tile's clock that calls only the parts that have something to do, in their order."""
+
+    awake: bool
+    wake_at: int | None
+    parts: tuple  # coprocessor, TDMA-RISC, cores, NoC interfaces
+
+    def clock_tick(self, cycle: int) -> None:
+        if not self.awake:
+            wake_at = self.wake_at
+            if wake_at is None or cycle < wake_at:
+                self.dormant_cycles += 1
+                return
+            self.awake = True
+        coprocessor, tdma, cores, interfaces = self.parts
+        if not coprocessor._resting or coprocessor._work_waits():
+            coprocessor.clock_tick(cycle)
+        if tdma.command_queue:
+            tdma.clock_tick(cycle)
+        for core in cores:
+            # Between a reset and the core's next tick the reset's word is not the one it knows.
+            if (
+                cycle >= core.ahead
+                or core._soft_reset_src[0].RISCV_DEBUG_REG_SOFT_RESET_0 is not core._reset_word
+            ):
+                core.clock_tick(cycle)
+        for interface in interfaces:
+            if (
+                interface.noc_requests_to_handle
+                or interface.noc_new_requests_to_handle
+                or interface.next_arrival is not None
+            ):
+                interface.clock_tick(cycle)
+        wake_at = self.wake_probe(cycle)
+        if wake_at is None or wake_at > cycle + 1:
+            self.awake, self.wake_at = False, wake_at
+
+
 def _apply() -> None:
     from framework.device.tiles import TensixTile
+    from framework.device.tt_device import TTDeviceTile
+    from framework.pe.rv import spin as spins
     from framework.pe.rv.babyriscv import BabyRISCV
     from framework.pe.rv.spin import FirmwareSpin
+    from framework.pe.tensix.backends.vector import VectorUnit
 
     installed, park = BabyRISCV.clock_tick, FirmwareSpin._park
+    wake_of_core, bind = BabyRISCV.next_wake_cycle, TensixTile._bind_clock
 
     def _park(self, core, cycle):
         park(self, core, cycle)
@@ -109,11 +230,24 @@ def _apply() -> None:
             self._reset_word = word
         spin = self._spin
         if self._held or not self.soft_active or spin is None:
+            self.ahead = 0
             installed(self, cycle_num)
         elif spin.state == SPIN_IDLE:
-            self._base_tick(cycle_num)
+            if cycle_num < self.ahead:
+                return  # executed already
             if cycle_num >= spin.next_attempt:
+                self._base_tick(cycle_num)
                 spin.checkpoint(self, cycle_num)
+                return
+            pieces = self._pieces
+            if pieces is None or not (pieces.usable and is_plain(self)):
+                if self.words is not None and pieces is None:
+                    self._pieces = Pieces(self)
+                self._base_tick(cycle_num)
+            elif done := pieces.run(self.words):
+                self.ahead = cycle_num + done
+            elif not step(self):
+                self._base_tick(cycle_num)
         elif spin.state == SPIN_PARKED:
             views = self._resting_views
             if views is None or self.bus.enabled or self.snoop:
@@ -131,23 +265,66 @@ def _apply() -> None:
         cores = [self.brisc, self.ncrisc, self.trisc0, self.trisc1, self.trisc2]
         return [self._coprocessor_clock, self.tdma, *cores, self.noc0_router, self.noc1_router]
 
+    def next_wake_of_core(self, cycle_num):
+        ahead = self.ahead
+        if ahead > cycle_num + 1 and self.soft_active and not self.spin_parked:
+            return ahead
+        return wake_of_core(self, cycle_num)
+
+    def next_wake_of_tile(self, cycle_num):
+        following = cycle_num + 1
+        for core in self.get_baby_cores():
+            if core.soft_active and core.ahead <= following and not core.spin_parked:
+                return following
+        return TTDeviceTile.next_wake_cycle(self, cycle_num)
+
+    def bind_clock(self, tile_clock):
+        bind(self, tile_clock)
+        if not tile_clock.always_items and tile_clock.on_tick is None and type(tile_clock) is TileClock:
+            tile_clock.__class__ = TensixClock
+            tile_clock.parts = (
+                self._coprocessor_clock, self.tdma, (self.brisc, self.ncrisc, self.trisc0, self.trisc1, self.trisc2),
+                (self.noc0_router, self.noc1_router),
+            )  # fmt: skip
+
+    resolve_ram = spins._resolve_plain_ram
+
+    def resolve(memory, address, size):
+        return resolve_ram(memory, address, size) or watched_words(memory, address, size)
+
+    spins._resolve_plain_ram = resolve
+    VectorUnit._waiting = ()  # of a unit without SFPLOADMACRO
     BabyRISCV._reset_word = BabyRISCV._resting_views = None
+    BabyRISCV._pieces, BabyRISCV.ahead = None, 0  # the first cycle in which it has something to execute
     BabyRISCV._held = False
     BabyRISCV.clock_tick = clock_tick
     FirmwareSpin._park = _park
     TensixTile.get_clocks = get_clocks
+    TensixTile.next_wake_cycle = next_wake_of_tile
+    TensixTile._bind_clock = bind_clock
+    BabyRISCV.next_wake_cycle = next_wake_of_core
 
 
 PATCH = Patch(
     name="resting parts",
-    rule="speed only: waiting cores and an idle coprocessor are not ticked while the rest of their tile is busy",
+    rule="speed only: waiting cores and idle units are not ticked while the rest of their tile is busy",
     source="the installed simulator",
     targets={
         "framework.pe.rv.babyriscv.BabyRISCV": "a366b38c083eba28",
         "framework.pe.rv.spin.FirmwareSpin": "645b50158aed7f35",
+        "framework.device.clock.TileClock": "910a890a091811c7",
+        "framework.device.tt_device.TTDeviceTile": "67cffe73397b7bae",
+        "framework.misc.tile_ctrl": "d8ea066f7c1cdff0",
+        "framework.network.tt_noc.NUI": "2d73163b12c89566",
+        "framework.pe.tensix.tdma": "b3c563af9ca5d482",
         "framework.device.tiles.TensixTile": "0ef25b6251001b83",
         "framework.pe.tensix.frontend": "ceb004603f01729d",
+        "framework.pe.tensix.backends.backend_base.TensixBackendUnit": "c9719e08830dc0c1",
+        "framework.pe.tensix.backends.config": "d1113167323e06db",
         "framework.pe.tensix.backends.mover": "e02aac68af4db15b",
+        "framework.pe.tensix.backends.sync": "6080bdde71ca4f78",
+        "framework.pe.tensix.backends.thcon": "121a63eadcaf8f20",
+        "framework.pe.tensix.backends.unpacker": "a53b680bcd4c9e4d",
         "framework.misc.tile_ctrl.TensixTileControl": "83031d0291aa02f4",
     },
     apply=_apply,

@@ -16,6 +16,7 @@ ever. An Ethernet tile has the same registers (32 streams), so it may hold a :cl
 
 from __future__ import annotations
 
+import numpy as np
 from framework.memory.mem_mapable import MemMapable
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
@@ -62,6 +63,50 @@ class StreamRegisters(MemMapable):
 
     def getSize(self) -> int:  # noqa: N802 (the simulator's name)
         return len(self.streams) * STRIDE
+
+
+class WatchedWords:
+    """Stream registers as the memory that a waiting core's loop reads: a load of one changes nothing, and only a store
+    changes what the next load gives. Offsets are bytes, as a core sees them; `part` has one list of words a stream."""
+
+    def __init__(self, part) -> None:
+        self.part = part
+
+    def _rows(self) -> np.ndarray:
+        return as_array(self.part)
+
+    def read(self, offset: int, size: int) -> bytes:
+        first = offset % STRIDE >> 2
+        return self._rows()[offset // STRIDE, first : first + size // 4].astype("<u4").tobytes()
+
+    def view(self, offset: int, size: int, contents: bytes) -> tuple[memoryview, bytes]:
+        """The words where they are kept, and what they look like there while they are `contents`."""
+        first = offset % STRIDE >> 2
+        kept = np.frombuffer(contents, "<u4").astype(np.int64).tobytes()
+        return memoryview(self._rows()[offset // STRIDE])[first : first + size // 4], kept
+
+
+def as_array(part) -> np.ndarray:
+    """The register words of a tile's streams as an array that compiled code, watchers and Python share."""
+    name = "streams" if isinstance(part, StreamRegisters) else "stream_regs"
+    rows = getattr(part, name)
+    if not isinstance(rows, np.ndarray):
+        rows = np.array(rows, dtype=np.int64)
+        setattr(part, name, rows)
+    return rows
+
+
+def watched_words(memory, address: int, size: int) -> tuple[WatchedWords, int] | None:
+    """(words, offset) where whole stream registers of one stream lie at an address of a core's memory, else None."""
+    from framework.network.tt_noc import NoCOverlay
+
+    place, part = memory.memory_map.locate(address)
+    if not isinstance(part, (StreamRegisters, NoCOverlay)) or address % 4 or size % 4:
+        return None
+    offset = address - place.low
+    if offset // STRIDE != (offset + size - 1) // STRIDE or offset // STRIDE >= len(as_array(part)):
+        return None
+    return WatchedWords(part), offset
 
 
 def _apply() -> None:
