@@ -322,14 +322,15 @@ struct Buffers {
     uint32_t rescale;
 };
 
-// What is attended to at a time: a chunk of `rows` key tiles by one tile of queries. Small, as stacks are.
+// What is attended to at a time: a chunk of `rows` key tiles by one tile of queries. Small, as stacks are; L1 holds fewer
+// than 256 tiles of either.
 struct Step {
     uint8_t tile;  // of queries, in the job
     uint8_t rows;
     uint8_t first_band, end_band;
-    bool last : 1;   // tile of queries: the chunk is done with
-    bool emits : 1;  // Op::emit() comes behind it
-    // Set by Steps: the first chunk, with no state before it; and whether row maxima go from buffer a to b, or back.
+    bool last : 1;   // of the chunk's tiles of queries
+    bool emits : 1;  // Op::emit() reads the state behind it
+    // Set by Steps: whether the chunk is the first, with no state before it; whether row maxima go from buffer a to b.
     bool first : 1 = false, to_b : 1 = false;
 
     Bands bands() const { return {first_band, end_band}; }
@@ -339,7 +340,8 @@ struct Step {
 //
 //     weights of step u, state of u - 1, rescale of u, row maxima of u + 1, scores of u + 2
 //
-// so that a stage reads what was packed some stages before, and the matrix unit works beside the vector unit.
+// so that a stage reads what was packed some stages before, and the matrix unit makes the state while the vector unit is
+// at the exponentials. Where a step emits, its own state comes at once, since somebody waits for it.
 // Row maxima lie in two buffers, by turns of chunks. They move by the slots() tiles of queries that a job may have, so
 // that pointers stay at the start.
 // Op, a class derived from this one, has
@@ -445,10 +447,8 @@ private:
         }
         last_ = step;
         weighed_ = !step.emits;
-        if (step.emits) {  // soon: without waiting for the steps behind it
-            add();
-        }
         if (step.emits) {
+            add();
             if (next != nullptr) {
                 Op::score(*next);  // between the state and what reads it
             }
