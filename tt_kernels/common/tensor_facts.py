@@ -39,6 +39,29 @@ def facts(name: str, tensor) -> TensorFacts:
     )
 
 
+def check_result_memory(layout: str, buffer: str) -> None:
+    """layout, buffer: names of a ttnn.TensorMemoryLayout and a ttnn.BufferType. Errors: UnsupportedError unless they
+    are of interleaved DRAM or L1, which is where ops leave results."""
+    if layout != "INTERLEAVED":
+        raise UnsupportedError(f"memory_config must be interleaved, it is {layout}")
+    if buffer not in ("DRAM", "L1"):
+        raise UnsupportedError(f"memory_config must be in DRAM or L1, it is in {buffer}")
+
+
+def result_memory(memory_config):
+    """A checked ttnn.MemoryConfig of a result, None for interleaved DRAM. Errors: UnsupportedError."""
+    import ttnn
+
+    if memory_config is None:
+        return ttnn.DRAM_MEMORY_CONFIG
+    if not isinstance(memory_config, ttnn.MemoryConfig):
+        raise UnsupportedError(
+            f"memory_config must be a ttnn.MemoryConfig, it is a {type(memory_config).__qualname__}"
+        )
+    check_result_memory(memory_config.memory_layout.name, memory_config.buffer_type.name)
+    return memory_config
+
+
 def unsupported_if_refused(check, *values) -> None:
     """Call a check that several ops share; its ValueError becomes an UnsupportedError of this one."""
     try:

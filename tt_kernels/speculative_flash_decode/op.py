@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tt_kernels.common.peer import CorePair
 from tt_kernels.common.row import ChipRows
-from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
 from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
 from tt_kernels.speculative_flash_decode.launch import (
     ProgramConfig,
@@ -166,11 +166,14 @@ def flash_decode(
     chunk_size: int,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
+    memory_config: ttnn.MemoryConfig | None = None,
 ) -> ttnn.Tensor:
     """The exact attention alone: the same kernels with speculation compiled out. Arguments, shapes and errors
-    as of `speculative_flash_decode`; returns exact, bfloat16 [1, users, heads, head_dim]."""
+    as of `speculative_flash_decode`; returns exact, bfloat16 [1, users, heads, head_dim], TILE.
+
+    memory_config: where the result lies, interleaved in L1 or DRAM (default). Sharded: UnsupportedError."""
     problem = problem_of(q, k, v, cur_pos, None, chunk_size)
-    return _one_result(problem, q, k, v, cur_pos, scale, program_config)
+    return _one_result(problem, q, k, v, cur_pos, scale, program_config, memory_config)
 
 
 def guess_flash_decode(
@@ -183,21 +186,22 @@ def guess_flash_decode(
     predictor: Predictor | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
+    memory_config: ttnn.MemoryConfig | None = None,
 ) -> ttnn.Tensor:
     """The guess alone, by the kernels of `flash_decode`: nothing else of the cache is read and nothing is verified; all
-    workers of a head share the guess's tiles. Arguments, shapes and errors as of `speculative_flash_decode`; returns
-    guess, bfloat16 [1, users, heads, head_dim], which below 2 * chunk_size cached tokens (the predictor's two sizes) is
-    the exact result."""
+    workers of a head share the guess's tiles. Arguments, shapes and errors as of `speculative_flash_decode`,
+    memory_config as of `flash_decode`; returns guess, bfloat16 [1, users, heads, head_dim], TILE, which below
+    2 * chunk_size cached tokens (the predictor's two sizes) is the exact result."""
     problem = problem_of(q, k, v, cur_pos, None, chunk_size, predictor)
-    return _one_result(problem, q, k, v, cur_pos, scale, program_config, guess_alone=True)
+    return _one_result(problem, q, k, v, cur_pos, scale, program_config, memory_config, guess_alone=True)
 
 
 def _one_result(
-    problem, q, k, v, cur_pos, scale, config: ProgramConfig | None, guess_alone: bool = False
+    problem, q, k, v, cur_pos, scale, config: ProgramConfig | None, memory, guess_alone: bool = False
 ) -> ttnn.Tensor:
     """By the kernels with speculation compiled out."""
     settings = _settings(q, 0.0, scale, False, config, guess_alone)
-    result = _empty_like_query(q)
+    result = _empty_like_query(q, result_memory(memory))
     launch(problem, Tensors(q, k, v, cur_pos, result), settings, config or ProgramConfig(), None)
     return result
 
@@ -212,10 +216,10 @@ def _settings(
     return Settings(threshold, scale, speculate, fidelity, guess_alone)
 
 
-def _empty_like_query(q):
+def _empty_like_query(q, memory):
     import ttnn
 
-    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
+    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)
 
 
 def _outputs(q) -> Decoded:
@@ -225,4 +229,5 @@ def _outputs(q) -> Decoded:
         shape = [1, 1, 1, tuple(q.shape)[1]]
         return ttnn.empty(shape, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
 
-    return Decoded(_empty_like_query(q), _empty_like_query(q), row(), row())
+    exact, guess = (_empty_like_query(q, ttnn.DRAM_MEMORY_CONFIG) for _ in range(2))
+    return Decoded(exact, guess, row(), row())

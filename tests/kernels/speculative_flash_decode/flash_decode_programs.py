@@ -160,7 +160,11 @@ def _one_result_body(op, device, case: Case, q, k, v, runs):
         options = {"chunk_size": case.chunk_size, "program_config": program_config(case)}
         if "ends" in run:
             options["predictor"] = Predictor(*run["ends"])
-        results.append(ttnn.to_torch(op(*tensors, positions, **options)))
+        if "memory" in run:
+            options["memory_config"] = getattr(ttnn, f"{run['memory']}_MEMORY_CONFIG")
+        result = op(*tensors, positions, **options)
+        assert result.memory_config() == options.get("memory_config", ttnn.DRAM_MEMORY_CONFIG)
+        results.append(ttnn.to_torch(result))
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
 
 
@@ -275,6 +279,16 @@ def _tiled_priority(device):
 
 def _priority_in_torch(device):
     _call(device, priority=torch.zeros(1, 1, 1, 32))
+
+
+def _sharded_result(device):
+    import ttnn
+
+    _call(device, speculate=False, memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG)
+
+
+def _result_memory_in_words(device):
+    _call(device, speculate=False, memory_config="L1")
 
 
 def _threshold_in_words(device):
@@ -393,6 +407,8 @@ REFUSED = {
     "too many keys at once": _too_many_keys_at_once,
     "half a worker": _half_a_worker,
     "half a core": _half_a_core,
+    "sharded result": _sharded_result,
+    "result memory in words": _result_memory_in_words,
     "threshold in words": _threshold_in_words,
     "scale in words": _scale_in_words,
     "two key chunks": _two_key_chunks,

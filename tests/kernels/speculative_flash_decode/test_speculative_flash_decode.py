@@ -443,6 +443,11 @@ def test_refused_before_anything_runs(sim_device):
         "too many keys at once": ("UnsupportedError", "key_chunk 4096 with head_dim 128"),
         "half a worker": ("UnsupportedError", "workers_a_head must be an integer of at least 1, got 2.5"),
         "half a core": ("UnsupportedError", "grid must be two integers (x, y), got (1.5, 2)"),
+        "sharded result": ("UnsupportedError", "memory_config must be interleaved, it is HEIGHT_SHARDED"),
+        "result memory in words": (
+            "UnsupportedError",
+            "memory_config must be a ttnn.MemoryConfig, it is a str",
+        ),
         "threshold in words": ("UnsupportedError", "threshold must be from 0 to 1e+06, got '0.1'"),
         "scale in words": ("UnsupportedError", "scale must be from 0.0001 to 100, got '0.1'"),
         "third member": ("UnsupportedError", "present must name members 0, 1 or both once, got (0, 2)"),
