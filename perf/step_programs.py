@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 import ttnn
 from ttnn import decorators
 
+from models.llama31_8b.tt import exact_attention
+from models.llama31_8b.tt.decode_plan import FLASH_DECODE
 from models.llama31_8b.tt.linear import dtype_name
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.precision import TILE_BYTES
-from perf.launch_labels import in_layers
+from perf.launch_labels import around, in_layers
 
 # Ops that leave numbers as they are: what they write is only moved.
 MOVES = {
@@ -26,6 +28,7 @@ MOVES = {
 }  # fmt: skip
 # Ops on the cache that touch a tile of positions of each head, not all of it.
 UPDATES = {"paged_update_cache", "paged_fused_update_cache"}
+GENERIC = "generic_op"  # what launches programs of ours, named here by the function that calls it
 _VIEWS = {"unsqueeze_to_4D", "deallocate", "reshape"}
 _RANGE = re.compile(r"(\d+)\D+?(\d+)\D+?(\d+)\D+?(\d+)")
 
@@ -47,7 +50,7 @@ class Launch:
 
 def record(model, step: Callable[[], object]) -> list[Launch]:
     """The launches of `step`, without dispatch; `model` tells their layers. Launches without a program are left out."""
-    found: list[Launch] = []
+    found: list[tuple[str, Launch]] = []  # by the name of the ttnn op
     ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
     try:
         with _noted(model, found):
@@ -55,13 +58,13 @@ def record(model, step: Callable[[], object]) -> list[Launch]:
     finally:
         graph = ttnn.graph.end_graph_capture()
     calls = calls_of(graph)
-    for launch in found:
-        while calls and calls[0][0] != launch.op:
+    for name, launch in found:
+        while calls and calls[0][0] != name:
             calls.pop(0)
         if not calls:
-            raise RuntimeError(f"the captured graph lacks {launch.op}")
+            raise RuntimeError(f"the captured graph lacks {name} of {launch.op}")
         _, launch.programs, launch.cores = calls.pop(0)
-    return [launch for launch in found if launch.programs]
+    return [launch for _, launch in found if launch.programs]
 
 
 def calls_of(graph: list[dict]) -> list[tuple[str, list[str], int]]:
@@ -97,9 +100,10 @@ def cores_of(text: str) -> set[tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def _noted(model, found: list[Launch]) -> Iterator[None]:
-    """Note every op that is called from Python, with the layer and the part of it that calls."""
-    now: dict = {"layer": None, "inside": False}
+def _noted(model, found: list[tuple[str, Launch]]) -> Iterator[None]:
+    """Note every op that is called from Python, with the layer and the part of it that calls. Errors: RuntimeError for
+    a program of ours other than flash decode: what it reads is not known here."""
+    now: dict = {"layer": None, "inside": False, "ours": None}
     originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
 
     def noting(original):
@@ -107,9 +111,14 @@ def _noted(model, found: list[Launch]) -> Iterator[None]:
             name = self.python_fully_qualified_name.rpartition(".")[2]
             if now["inside"]:
                 return original(self, *args, **kwargs)
+            given, op = [*args, *kwargs.values()], name
+            if name == GENERIC:
+                if now["ours"] is None:
+                    raise RuntimeError(f"{GENERIC} in a decode step: only {FLASH_DECODE} is known")
+                op, given = now["ours"], args[0][:-1]  # the last is the result
             now["inside"] = True
             try:
-                read = [_read(name, tensor) for tensor in [*args, *kwargs.values()] if _in_dram(tensor)]
+                read = [_read(name, tensor) for tensor in given if _in_dram(tensor)]
                 out = original(self, *args, **kwargs)
             finally:
                 now["inside"] = False
@@ -117,7 +126,8 @@ def _noted(model, found: list[Launch]) -> Iterator[None]:
                 dram, padding = (sum(parts) for parts in zip(*read, strict=True)) if read else (0, 0)
                 if name == "embedding":  # rows that are looked up, of a table
                     dram, padding = _bytes(out), 0
-                found.append(Launch(name, now["layer"], dram, padding, _bytes(out) if name in MOVES else 0))
+                moved = _bytes(out) if name in MOVES else 0
+                found.append((name, Launch(op, now["layer"], dram, padding, moved)))
             return out
 
         return call
@@ -127,6 +137,8 @@ def _noted(model, found: list[Launch]) -> Iterator[None]:
             stack.callback(setattr, kind, "__call__", original)
             kind.__call__ = noting(original)
         stack.enter_context(in_layers(model, now))
+        ours = (lambda value=value: now.update(ours=value) for value in (FLASH_DECODE, None))
+        stack.enter_context(around(exact_attention, FLASH_DECODE, *ours))
         yield
 
 

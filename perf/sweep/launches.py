@@ -18,6 +18,8 @@ import ttnn
 from models.llama31_8b.tt.attention import DecodeAttention
 from models.llama31_8b.tt.decode_layout import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.decode_plan import ProductPlan, Shards
+from models.llama31_8b.tt.exact_attention import StockDecodeAttention
+from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.linear import kernel_config
 from models.llama31_8b.tt.mesh import TILE
 from perf.sweep.configurations import Configuration
@@ -277,7 +279,7 @@ def _decode(mesh, c: Configuration) -> Launch:
     else:  # what blank weights hold costs nothing
         state = {name: torch.empty(size, device="meta") for name, size in tensor_shapes(config).items()}
         store = BlankStore(mesh, plan)
-    attend: DecodeAttention | None = None
+    attend: DecodeAttention
     check: Callable[[], Any] = nothing
     if speculative:
         forced = ForcedSpeculation(
@@ -288,6 +290,8 @@ def _decode(mesh, c: Configuration) -> Launch:
         attend, check = forced, forced.check
     elif c["attention"] == "exact":
         attend = ExactFlashDecode(shape)
+    else:
+        attend = StockDecodeAttention(mesh, config, cache_block(capacity))
     model = TtLlama(
         mesh, plan, config, formats, WeightMap(config, state, plan), store,
         users=users, capacity=capacity, attend=attend, layout=c["plan"],

@@ -14,11 +14,14 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.decode_plan import (
     DECODE_PLANS,
+    FLASH_DECODE,
+    STOCK,
     DecodePlanError,
     FastPlan,
     check_plan,
     check_plan_rows,
 )
+from models.llama31_8b.tt.memory import budget
 from models.llama31_8b.tt.mesh import MeshPlan
 from models.llama31_8b.tt.precision import precision_plan
 from perf import decode_programs
@@ -52,7 +55,44 @@ def test_what_the_fast_plan_chooses_at_8b_shapes(shape):
         assert product.weight_bytes <= product.read_bytes < product.weight_bytes * 1.08
     assert sum(plan.head_blocks()) == mesh.padded_vocab(LLAMA) // mesh.tp
     told = plan.describe(precision)
-    assert len(told.splitlines()) == 2 + 5 + len(plan.head_blocks()) and f"a chip of {mesh}, 32 users" in told
+    assert len(told.splitlines()) == 3 + 5 + len(plan.head_blocks()) and f"a chip of {mesh}, 32 users" in told
+    assert str(plan.exact_attention("bfloat8_b")) in told.splitlines()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
+    for users, op in ((1, FLASH_DECODE), (8, FLASH_DECODE), (9, STOCK), (32, STOCK)):
+        plan = FastPlan.of(LLAMA, MeshPlan(*shape), users)
+        for kv_cache in ("bfloat16", "bfloat8_b"):
+            chosen = plan.exact_attention(kv_cache)
+            assert chosen.op == op
+            why = f"1 to 8 users are supported, q has {users}" if op == STOCK else "0.64 to 0.88 .* one user"
+            assert re.search(why, str(chosen))
+    four_bits = FastPlan.of(LLAMA, MeshPlan(*shape), 1).exact_attention("bfloat4_b")
+    assert four_bits.op == STOCK and "they are BFLOAT4_B" in four_bits.reason
+
+
+def attentions(mesh, users: int) -> list[str]:
+    """In the worker: what attends exactly by either plan, and by the fast one in static's exact layers."""
+    from models.llama31_8b.tt.exact_attention import exact_attention
+    from models.llama31_8b.tt.policies import decode_attention
+
+    given = {"users": users, "capacity": CAPACITY, "kv_cache": "bfloat8_b"}
+    found = [
+        exact_attention(mesh, MeshPlan(*mesh.shape), LLAMA, layout=plan, **given) for plan in DECODE_PLANS
+    ]
+    for policy in ("exact", "static"):
+        made = decode_attention(policy, mesh, MeshPlan(*mesh.shape), LLAMA, layout="fast", **given)
+        found.append(made if policy == "exact" else made.exact)
+    for attend in found:
+        attend.check_trees()
+    return [type(attend).__name__ for attend in found]
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.parametrize("users, fast", [(8, "FlashDecodeAttention"), (9, "StockDecodeAttention")])
+def test_the_simple_plan_keeps_the_stock_attention(mock_mesh, users, fast):
+    assert mock_mesh((1, 1)).run(attentions, users) == ["StockDecodeAttention", fast, fast, fast]
 
 
 def test_what_the_fast_plan_refuses():
@@ -85,6 +125,7 @@ def launched(mesh, plan: str, users: int) -> list:
 def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mesh, shape):
     """Of one user: the roofline counts weights and cache, not activations, of which 32 users move another 1 %."""
     mesh, users, ops = MeshPlan(*shape), 1, {}
+    performance = precision_plan("performance", 32)
     for plan in DECODE_PLANS:
         found = mock_mesh(shape).run(launched, plan, users, timeout=1700)
         asked = {"plan": plan, "precision": "performance", "users": users, "context": CAPACITY}
@@ -94,21 +135,20 @@ def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mes
         layer = [launch for launch in found if launch["layer"] == 0]
         ops[plan] = len(layer)
         if plan == "fast":
-            expected = FastPlan.of(LLAMA, mesh, users).padding_bytes(precision_plan("performance", 32), 32)
+            expected = FastPlan.of(LLAMA, mesh, users).padding_bytes(performance, 32)
             assert step["padding"] == expected > 0
             read = [launch["op"] for launch in layer if launch["dram"]]
-            assert set(read) == {
-                "rms_norm",
-                "linear",
-                "paged_fused_update_cache",
-                "scaled_dot_product_attention_decode",
-            }
+            assert set(read) == {"rms_norm", "linear", "paged_fused_update_cache", FLASH_DECODE}
+            (attention,) = [launch for launch in layer if launch["op"] == FLASH_DECODE]
+            kv_cache = budget(LLAMA, mesh, performance, CAPACITY, users).kv_cache // 32
+            assert attention["dram"] == kv_cache + 4, "keys, values and a position"
+            assert attention["programs"] == ["GenericOp"] and attention["cores"] == 64
             norms = [launch["cores"] for launch in layer if launch["op"] == "rms_norm"]
             assert norms == [32, 32], "the interleaved norm has a core for a tile of users"
         else:
             assert step["padding"] == 0
         assert re.search(r"\d+ ops a layer, \d+ a step", decode_programs.report(mesh, asked, found))
-    assert ops["simple"] - ops["fast"] == 4, "rotation and cache update are one op each, two moves are gone"
+    assert ops["simple"] - ops["fast"] == 3, "rotation and cache update are one op each, one move is gone"
 
 
 @pytest.mark.sim

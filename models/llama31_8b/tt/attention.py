@@ -17,7 +17,7 @@ from ..results import AttentionStatistics
 from .heads import Heads
 from .kv_cache import KVCache
 from .linear import Projection, kernel_config
-from .mesh import TILE, MeshPlan
+from .mesh import MeshPlan
 from .rope import Angles, Rope
 
 Q_CHUNK = 128
@@ -94,37 +94,6 @@ class DecodeAttention(ABC):
     def statistics(self) -> AttentionStatistics | None:
         """What was counted since `reset`, None where nothing is verified; waits for the device."""
         return None
-
-
-class StockDecodeAttention(DecodeAttention):
-    """ttnn's flash decode. chunk_size: keys a core takes at once; 32 divides it, and it the capacity."""
-
-    takes_shards = True
-
-    def __init__(self, mesh: ttnn.MeshDevice, config: LlamaConfig, chunk_size: int) -> None:
-        grid = mesh.compute_with_storage_grid_size()
-        self._scale = config.head_dim**-0.5
-        self._program = ttnn.SDPAProgramConfig(
-            compute_with_storage_grid_size=(grid.x, grid.y),
-            q_chunk_size=TILE,
-            k_chunk_size=chunk_size,
-            exp_approx_mode=False,
-        )
-
-    def check_trees(self) -> None:
-        """Takes them."""
-
-    def __call__(self, layer, q, keys, values, positions):
-        return ttnn.transformer.scaled_dot_product_attention_decode(
-            q,
-            keys,
-            values,
-            cur_pos_tensor=positions,
-            scale=self._scale,
-            program_config=self._program,
-            compute_kernel_config=kernel_config("bfloat8_b"),
-            memory_config=ttnn.L1_MEMORY_CONFIG if q.is_sharded() else ttnn.DRAM_MEMORY_CONFIG,
-        )
 
 
 class Attention:

@@ -16,11 +16,12 @@ from tqdm import tqdm
 from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
-from .attention import Attention, DecodeAttention, StockDecodeAttention
+from .attention import Attention, DecodeAttention
 from .decode_layout import decode_layout
 from .decode_plan import check_plan_groups, check_plan_rows
 from .decoder import DecoderLayer
 from .embedding import Embedding
+from .exact_attention import exact_attention
 from .fuzzy import LayerGroups, Refill, Write
 from .kv_cache import KVCache
 from .layer_parallel import LayerParallelPlan
@@ -53,10 +54,10 @@ class TtLlama:
     """All layers of a model on a mesh, with its KV cache.
 
     users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32.
-    attend: the attention of decode steps, exact by default. zeroed: see KVCache. layout: how decode steps lie on a
-    chip, a name of DECODE_PLANS. fuzzy: as a draft model, run the layers of a decode step in the groups of this plan;
-    prefill and steps over trees stay exact. Errors: DecodePlanError, also for attention or groups that the layout does
-    not serve; ValueError for a plan of another model.
+    attend: the attention of decode steps, by default exact by the op that the layout's plan chooses. zeroed: see
+    KVCache. layout: how decode steps lie on a chip, a name of DECODE_PLANS. fuzzy: as a draft model, run the layers of
+    a decode step in the groups of this plan; prefill and steps over trees stay exact. Errors: DecodePlanError, also for
+    attention or groups that the layout does not serve; ValueError for a plan of another model.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class TtLlama:
         self.users, self.capacity = users, capacity
         self.cache = KVCache(mesh, plan, config, precision.kv_cache, users, capacity, zeroed)
         self.rope = Rope(mesh, plan, config, capacity, users, self.layout.heads.angle_rows)
-        self.attend = attend or StockDecodeAttention(mesh, config, self.cache.block)
+        self.attend = attend or exact_attention(
+            mesh, plan, config, users=users, capacity=capacity, kv_cache=precision.kv_cache, layout=layout
+        )
         self.embedding = Embedding(
             store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
         )

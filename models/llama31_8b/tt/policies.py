@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import ttnn
 
 from ..config import LlamaConfig
-from .attention import DecodeAttention, StockDecodeAttention
+from .attention import DecodeAttention
+from .exact_attention import exact_attention
 from .guess_attention import GuessAttention
-from .kv_cache import cache_block
 from .mesh import MeshPlan
 from .speculation import AttentionSpeculation
 
@@ -20,9 +20,10 @@ POLICIES = ("exact", "sink", "static", "alspec")
 
 def decode_attention(
     name: str, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, *, users: int, capacity: int,
-    chunk_size: int = 128, threshold: float = 0.10, static_layers: Iterable[int] = (),
+    kv_cache: str, layout: str, chunk_size: int = 128, threshold: float = 0.10, static_layers: Iterable[int] = (),
 ) -> DecodeAttention:  # fmt: skip
-    """For TtLlama(attend=...) with as many users and positions. The others as of the classes.
+    """For TtLlama(attend=..., layout=layout) with as many users and positions, whose exact attention, of the exact
+    policy and static's other layers, is that of `exact_attention`. The others as of the classes.
 
     Raises ValueError for another name, and what AttentionSpeculation and GuessAttention raise.
     """
@@ -32,7 +33,9 @@ def decode_attention(
         return AttentionSpeculation(
             mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size, threshold=threshold
         )
-    exact = StockDecodeAttention(mesh, config, cache_block(capacity))
+    exact = exact_attention(
+        mesh, plan, config, users=users, capacity=capacity, kv_cache=kv_cache, layout=layout
+    )
     if name == "exact":
         return exact
     return GuessAttention(config, chunk_size, exact, None if name == "sink" else static_layers)

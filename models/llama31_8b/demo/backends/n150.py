@@ -351,6 +351,8 @@ def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, opti
         weights.config,
         users=plan.users,
         capacity=plan.capacity,
+        kv_cache=plan.precision.kv_cache,
+        layout=plan.layout,
         chunk_size=options.chunk_size,
         threshold=options.threshold,
         static_layers=static_layers(options) if options.attention == "static" else (),

@@ -159,8 +159,9 @@ def _steps(
     them."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
     attend = decode_attention(
-        request["attention"], device, plan, config, users=1, capacity=capacity, chunk_size=request["chunk_size"],
-        threshold=request["threshold"], static_layers=request["static_layers"],
+        request["attention"], device, plan, config, users=1, capacity=capacity, kv_cache=precision.kv_cache,
+        layout=request["layout"], chunk_size=request["chunk_size"], threshold=request["threshold"],
+        static_layers=request["static_layers"],
     )  # fmt: skip
     weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
     model = TtLlama(
