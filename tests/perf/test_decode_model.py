@@ -62,13 +62,14 @@ def test_a_table_without_collectives_says_so():
 
 
 def test_the_bytes_of_the_plan_are_those_of_the_roofline():
-    """Weights and cache of a step, but for norms, embedding rows and the columns that pad a bank."""
-    for tp in (1, 2):
-        for plan, most in (("simple", 1.0), ("fast", 1.04)):
+    """Weights and cache of a step, but for norms and embedding rows; the fast plan's with the columns that pad a bank,
+    in which the model cuts the LM head into other blocks."""
+    for tp in (1, 2, 4, 8):
+        for plan, most in (("simple", 1.0), ("fast", 1.001)):
             step = Step(MeshPlan(1, tp), plan=plan)
             ops = [op for layer in step.layers() for op in layer] + step.fixed()
             read = sum(op.dram_bytes for op in ops if op.kind in (MATMUL, "attention"))
-            known = budget(step.config, step.mesh, step.formats, step.context)
+            known = budget(step.config, step.mesh, step.formats, step.context, layout=plan)
             assert 1.0 <= read / (known.weights + known.kv_cache) <= most + 1e-9
 
 

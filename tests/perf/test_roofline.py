@@ -20,8 +20,8 @@ LLAMA = preset("llama-3.1-8b")
 MESHES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
 
 
-def budget(mesh=(1, 1), plan="performance", context=1024, users=1):
-    return memory.budget(LLAMA, MeshPlan(*mesh), precision_plan(plan, 32), context, users)
+def budget(mesh=(1, 1), plan="performance", context=1024, users=1, layout="simple"):
+    return memory.budget(LLAMA, MeshPlan(*mesh), precision_plan(plan, 32), context, users, layout)
 
 
 def test_weights_are_those_of_the_checkpoint():
@@ -34,6 +34,23 @@ def test_weights_are_those_of_the_checkpoint():
     assert budget(plan="accuracy").weights == elements * 1088 // 1024
     four_bit = 31 * 2 * 4096 * 14336 // 1024 * (1088 - 576)
     assert budget(plan="performance").weights == elements * 1088 // 1024 - four_bit
+
+
+def test_the_fast_plan_fills_twelve_banks_alike():
+    """On one chip 128 tile columns of a matrix become 12 x 11, 448 become 12 x 38, 192 are 12 x 16; those of the LM
+    head, 1008 and 996 a block, are whole rounds."""
+    simple, fast = budget(), budget(layout="fast")
+    tile = {"bfloat4_b": 576, "bfloat8_b": 1088}
+    wo, ff2 = (rows * (12 * 11 - 128) * tile["bfloat8_b"] for rows in (128, 448))
+    up = 128 * (12 * 38 - 448)
+    padding = 32 * (wo + ff2) + 2 * up * (31 * tile["bfloat4_b"] + tile["bfloat8_b"])
+    assert (
+        fast.padding == padding == fast.weights - simple.weights == fast.read_per_step - simple.read_per_step
+    )
+    assert fast.numbers_per_step == simple.read_per_step == simple.numbers_per_step and simple.padding == 0
+    assert fast.held == simple.held + padding and fast.tokens_per_s() < simple.tokens_per_s()
+    with pytest.raises(ValueError, match="no decode plan 'fastest'"):
+        budget(layout="fastest")
 
 
 def test_cache_bytes_a_position():
@@ -67,7 +84,7 @@ def test_published_speeds_lie_under_the_bound():
     ]  # fmt: skip
     assert len(compared) == 9
     assert all(row["published_tokens_per_s"] < row["bound_tokens_per_s"] for row in compared)
-    one = next(row for row in compared if row["mesh"] == "1x1" and row["plan"] == "performance")
+    one = next(row for row in compared if row["mesh"] == "1x1" and row["precision"] == "performance")
     assert one["published_tokens_per_s"] == 28.3
     assert 0.60 < 28.3 / one["bound_tokens_per_s"] < 0.63
 
@@ -100,8 +117,16 @@ def test_text_lists_every_combination(capsys):
     out, err = capsys.readouterr()
     lines = out.splitlines()[2:]
     assert len(lines) == len(roofline.MESHES) * len(roofline.CONTEXTS) * 2
-    assert re.search(r"^1x1 +performance +1024 .* 46\.\d +28\.3 +61%$", lines[0])
+    assert re.search(r"^1x1 +performance +simple +1024 .* 46\.\d +28\.3 +61%$", lines[0])
     assert err.count("refused:") == out.count("refused") == 3
+
+
+def test_both_plans_side_by_side(capsys):
+    assert roofline.main(["--mesh", "1x1", "--context", "1024", "--precision", "performance", "--plan", "simple",
+                          "fast"]) == 0  # fmt: skip
+    simple, fast = capsys.readouterr().out.splitlines()[2:]
+    assert re.search(r" simple +1024 .* 6\.24 +6\.24 +46\.1 ", simple)
+    assert re.search(r" fast +1024 .* 6\.24 +6\.36 +45\.3 ", fast)
 
 
 def test_nothing_that_fits_ends_with_2(capsys):

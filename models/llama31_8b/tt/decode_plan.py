@@ -70,7 +70,7 @@ class ProductPlan:
 
     @property
     def bank_columns(self) -> int:
-        """Columns of the weight in each bank, whole tiles; the last banks may hold padding, which is read too."""
+        """Columns of the weight in each bank, whole tiles; the last banks hold fewer, and padding."""
         return -(-self.outputs // (BANKS * TILE)) * TILE
 
     @property
@@ -84,17 +84,16 @@ class ProductPlan:
         return self.inputs // TILE * (self.outputs // TILE) * TILE_BYTES[self.dtype]
 
     @property
-    def read_bytes(self) -> int:
-        """That the cores beside the banks read. A bank of padding alone is left out."""
-        columns = self.bank_columns // TILE
-        banks = -(-self.outputs // self.bank_columns)
-        return self.inputs // TILE * columns * banks * TILE_BYTES[self.dtype]
+    def laid_bytes(self) -> int:
+        """Of the weight over the banks, each as full as the fullest: what is allocated, and what reading takes the time
+        of, since the banks are read at once. A bank of padding alone is not read."""
+        return self.inputs // TILE * (self.bank_columns // TILE) * BANKS * TILE_BYTES[self.dtype]
 
     def __str__(self) -> str:
         return (
             f"{self.name:8} {self.inputs:6} x {self.outputs:6} {self.dtype:9} {str(self.source):>15} -> "
             f"{str(self.result):>15}  block {self.block:2}, {self.hops:3} hops, {self.bank_columns:5} columns a bank, "
-            f"{self.read_bytes / 1e6:8.3f} MB, {self.read_bytes / self.weight_bytes - 1:.1%} padding"
+            f"{self.laid_bytes / 1e6:8.3f} MB, {self.laid_bytes / self.weight_bytes - 1:.1%} padding"
         )
 
 
@@ -215,8 +214,8 @@ class FastPlan:
         return found + [self.lm_head(columns, precision.lm_head) for columns in self.head_blocks()]
 
     def padding_bytes(self, precision: PrecisionPlan, layers: int) -> int:
-        """Of all weights of a chip, beyond those of the simple plan: held, and read at each step."""
-        return sum(product.read_bytes - product.weight_bytes for product in self.products(precision, layers))
+        """Of all weights of a chip as they are laid over the banks, beyond those of the simple plan."""
+        return sum(product.laid_bytes - product.weight_bytes for product in self.products(precision, layers))
 
     def describe(self, precision: PrecisionPlan) -> str:
         """A line for the activations, attention and each product; of the layers the first stands for all."""

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..config import LlamaConfig
+from .decode_plan import FastPlan, check_plan
 from .mesh import DRAM_BYTES, TILE, MeshPlan
 from .precision import PrecisionPlan, bytes_of
 
@@ -25,7 +26,7 @@ class Budget:
     """Bytes of one chip. weights: read at each step; embedding: all of it held, a row a user read.
 
     kv_cache: of all users at the full context; decode attention reads all of it. rotary: cosine and sine
-    tables.
+    tables. padding: of the weights, what the fast plan lays over the DRAM banks beside their numbers.
     """
 
     weights: int
@@ -34,6 +35,12 @@ class Budget:
     kv_cache: int
     rotary: int
     read_per_step: int
+    padding: int = 0
+
+    @property
+    def numbers_per_step(self) -> int:
+        """Of what a step reads, without the padding of banks."""
+        return self.read_per_step - self.padding
 
     @property
     def held(self) -> int:
@@ -47,10 +54,6 @@ class Budget:
         """Of two models on one chip."""
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
         return Budget(**sums)
-
-    def padded(self, padding: int) -> Budget:
-        """With so many more bytes of weights, which a decode plan adds (FastPlan.padding_bytes)."""
-        return replace(self, weights=self.weights + padding, read_per_step=self.read_per_step + padding)
 
     def tokens_per_s(self, bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
         """The bound for one user: steps a second when nothing but reading costs time."""
@@ -67,9 +70,13 @@ class Budget:
             )
 
 
-def budget(config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: int, users: int = 1) -> Budget:
-    """DRAM of one chip. context: cached positions a user, in whole tiles. Raises ValueError for values out of
-    range, MeshError for a mesh that cannot split the model."""
+def budget(
+    config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: int, users: int = 1, layout: str = "simple"
+) -> Budget:  # fmt: skip
+    """DRAM of one chip. context: cached positions a user, in whole tiles. layout: a name of DECODE_PLANS; the fast plan
+    has every matrix over 12 banks, each as full as the fullest (ProductPlan.laid_bytes). Raises ValueError for values
+    out of range, MeshError for a mesh that cannot split the model, DecodePlanError."""
+    check_plan(layout)
     mesh.check_model(config)
     if not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
@@ -84,6 +91,10 @@ def budget(config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: in
         weights += bytes_of(hidden * heads * dim // tp, of.wo)
         weights += sum(bytes_of(hidden * ffn // tp, dtype) for dtype in (of.ff1, of.ff3, of.ff2))
     weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, plan.lm_head)
+    padding = 0
+    if layout == "fast":
+        padding = FastPlan.of(config, mesh, users).padding_bytes(plan, config.num_hidden_layers)
+        weights += padding
     norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
     positions = -(-context // TILE) * TILE
     kv_cache = (
@@ -97,6 +108,7 @@ def budget(config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: in
         kv_cache=kv_cache,
         rotary=2 * 2 * positions * dim,
         read_per_step=weights + norms + kv_cache + users * (row + 2 * 2 * dim),
+        padding=padding,
     )
 
 

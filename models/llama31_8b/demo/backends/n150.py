@@ -15,7 +15,7 @@ from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
 
 from ...tt.cards import check_cards, find_cards
-from ...tt.decode_plan import DecodePlanError, FastPlan, check_plan_rows
+from ...tt.decode_plan import DecodePlanError, check_plan_rows
 from ...tt.memory import DoesNotFit, budget
 from ...tt.mesh import BLOCKS, TILE, MeshError, MeshPlan
 from ...tt.precision import PrecisionError, PrecisionPlan, precision_plan
@@ -120,11 +120,8 @@ def plan_run(
         precision = precision_plan(
             options.precision or PRECISION, config.num_hidden_layers, options.precision_overrides
         )
-        held, what = budget(config, mesh, precision, min(capacity, context), users), config.name
+        held, what = budget(config, mesh, precision, min(capacity, context), users, layout), config.name
         drafts, layers = None, None
-        if layout == "fast":
-            fast = FastPlan.of(config, mesh, users)
-            held = held.padded(fast.padding_bytes(precision, config.num_hidden_layers))
         check_plan_rows(layout, users * max(nodes, 1))
         if options.draft_kind == "self":
             check_chunk_size(options.draft_window, capacity, "--draft-window")
