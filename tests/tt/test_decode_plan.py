@@ -145,7 +145,9 @@ def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mes
             (attention,) = [launch for launch in layer if launch["op"] == FLASH_DECODE]
             kv_cache = budget(LLAMA, mesh, performance, CAPACITY, users).kv_cache // 32
             assert attention["dram"] == kv_cache + 4, "keys, values and a position"
-            assert attention["programs"] == ["GenericOp"] and attention["cores"] == 64
+            heads = LLAMA.num_key_value_heads // mesh.tp
+            assert attention["programs"] == ["GenericOp"]
+            assert attention["cores"] > heads and attention["cores"] % heads == 0, "several workers a head"
             norms = [launch["cores"] for launch in layer if launch["op"] == "rms_norm"]
             assert norms == [32, 32], "the interleaved norm has a core for a tile of users"
         else:
