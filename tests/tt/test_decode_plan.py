@@ -156,6 +156,19 @@ def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mes
     assert ops["simple"] - ops["fast"] == 3, "rotation and cache update are one op each, one move is gone"
 
 
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("plan", DECODE_PLANS)
+def test_nine_users_build_with_the_stock_attention(mock_mesh, plan):
+    """Their cores are no rectangle, which joining heads must be told."""
+    layer = [
+        launch["op"]
+        for launch in mock_mesh((1, 1)).run(launched, plan, 9, timeout=1700)
+        if launch["layer"] == 0
+    ]
+    assert STOCK in layer and FLASH_DECODE not in layer and "nlp_concat_heads_decode" in layer
+
+
 @pytest.mark.sim
 @pytest.mark.slow
 @pytest.mark.timeout(3600)

@@ -24,6 +24,15 @@ def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
     assert told["changed"] == [[] if position < 0 else [position] for position in positions]
 
 
+def test_users_on_cores_that_are_no_rectangle(sim_device):
+    """Three on two rows of two cores, as nine are on a board: heads are joined by another program of the stock op."""
+    positions = [31, 128, 5]
+    told = sim_device("2x2").run(one_step, positions, timeout=1200)
+    logger.info("{}", told)
+    assert all(row["pcc"] >= LEAST_PCC for row in told["logits"] + told["written"])
+    assert told["changed"] == [[position] for position in positions]
+
+
 def test_prompts_around_a_tile_and_a_chunk(sim_device):
     """One token, a tile less one, a tile, and one more, a second chunk; test_tt_model.py has 40. And a chunk
     of four tiles, which attention takes at once as it does on boards."""

@@ -11,7 +11,7 @@ import ttnn
 from ..config import LlamaConfig
 from .kv_cache import KVCache
 from .mesh import TILE, MeshPlan
-from .rope import Angles, Rope, user_shards
+from .rope import Angles, Rope, all_cores, user_shards
 
 
 class Heads(ABC):
@@ -64,8 +64,11 @@ class Heads(ABC):
 
     def _join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """Heads side by side, a core each; the op answers with 32 rows."""
-        out = ttnn.interleaved_to_sharded(out, user_shards(self.mesh, out.shape[1], TILE, self.head_dim))
-        return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=self.heads)
+        shards = user_shards(self.mesh, out.shape[1], TILE, self.head_dim)
+        # Of users on cores that are no rectangle the op must be told which cores its result may take.
+        grid = None if shards.shard_spec.grid.size() == 1 else all_cores(self.mesh)
+        out = ttnn.interleaved_to_sharded(out, shards)
+        return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=self.heads, sub_core_grids=grid)
 
     def _users_alone(self, joined: ttnn.Tensor, users: int) -> ttnn.Tensor:
         """The 32 rows without those past the users, which become padding; no copy."""

@@ -51,6 +51,12 @@ def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> t
     )
 
 
+def all_cores(mesh: ttnn.MeshDevice) -> ttnn.CoreRangeSet:
+    """Those that ops may use."""
+    grid = mesh.compute_with_storage_grid_size()
+    return ttnn.num_cores_to_corerangeset(grid.x * grid.y, grid, row_wise=True)
+
+
 class Rope:
     """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users.
 
