@@ -15,7 +15,7 @@ from .kv_cache import cache_block
 from .linear import kernel_config
 from .mesh import TILE, MeshPlan
 
-CHUNK = 128  # keys that flash decode takes at once, as measured (perf.bench_stock_decode); a shorter cache's whole
+CHUNK = 128  # keys that flash decode takes at once, as measured (perf.bench_plan_attention); a shorter cache's whole
 
 
 class ExactDecodeAttention(DecodeAttention):
