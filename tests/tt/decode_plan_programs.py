@@ -7,6 +7,8 @@ The fast plan wants a whole chip, where each program costs seconds; the simple o
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from models.llama31_8b.config import LlamaConfig, RopeScaling
 from tests.support.tt_programs import build
 
@@ -24,16 +26,25 @@ BANKED = LlamaConfig(
     rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
     name="banked",
 )
+# As much on each of two chips, but for the residual, of which a chip has half.
+BANKED_ROW = replace(
+    BANKED,
+    vocab_size=2 * BANKED.vocab_size,
+    intermediate_size=2 * BANKED.intermediate_size,
+    num_attention_heads=2 * BANKED.num_attention_heads,
+    num_key_value_heads=2 * BANKED.num_key_value_heads,
+    name="banked-row",
+)
 CAPACITY = 64
 CACHED = 40  # positions with random keys and values before the first step
 
 
-def made(mesh, layout: str, users: int, precision: str):
+def made(mesh, layout: str, users: int, precision: str, config: LlamaConfig = BANKED):
     """The model with random keys and values of all users at the first positions; all else is zero."""
     import torch
     import ttnn
 
-    model, _ = build(mesh, BANKED, precision, users=users, capacity=CAPACITY, layout=layout)
+    model, _ = build(mesh, config, precision, users=users, capacity=CAPACITY, layout=layout)
     generator = torch.Generator().manual_seed(1)
     for tensor in (*model.cache.keys, *model.cache.values):
         values = torch.randn(
@@ -105,6 +116,33 @@ def rows_alone(mesh, layout: str) -> dict:
         mesh, made(mesh, layout, 1, "bfloat16"), lambda name, out: found.update({name: read(out).float()})
     )
     return found
+
+
+def steps_of_row(mesh, layout: str, tokens: list[int]) -> dict:
+    """Of a model over the chips of a row, one user: float32 logits of each step, the token that each chip chooses from
+    them, and at the end the keys and values that each chip cached."""
+    import torch
+    import ttnn
+    from loguru import logger
+
+    from models.llama31_8b.sampling import SamplingParams
+    from models.llama31_8b.tt.linear import gather
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.sampling import Chooser
+
+    def of_chips(tensor) -> list[torch.Tensor]:
+        return [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(tensor)]
+
+    model = made(mesh, layout, 1, "bfloat16", BANKED_ROW)
+    chooser = Chooser(mesh, model.plan, BANKED_ROW, SamplingParams(0.0))
+    logits, chosen = [], []
+    for step, token in enumerate(tokens):
+        part = model.decode(model.step_inputs([token], [CACHED + step]), whole=False)
+        chosen.append([int(chip[0, 0]) for chip in of_chips(chooser(part, None))])
+        logits.append(read(gather(part, model.plan)).float()[0, 0, 0, : BANKED_ROW.vocab_size])
+        logger.info("step {}: tokens {}", step, chosen[-1])
+    cached = [torch.stack(of_chips(tensor)) for tensor in (model.cache.keys[0], model.cache.values[0])]
+    return {"logits": logits, "chosen": chosen, "keys": cached[0], "values": cached[1]}
 
 
 def tokens(mesh, layout: str, steps: int, precision: str = "bfloat16") -> dict:

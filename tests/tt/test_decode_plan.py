@@ -28,7 +28,7 @@ from models.llama31_8b.tt.precision import precision_plan
 from perf import decode_programs
 from perf.mesh_memory import CAPACITY
 from tests.support.tt_programs import figures
-from tests.tt.decode_plan_programs import modules, tokens
+from tests.tt.decode_plan_programs import modules, steps_of_row, tokens
 
 LLAMA = preset("llama-3.1-8b")
 SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8)]
@@ -200,3 +200,23 @@ def test_eight_greedy_tokens_are_those_of_the_simple_plan(sim_device):
     assert min(theirs["gaps"]) > 0.02, "no two best logits lie close"
     assert ours["tokens"] == theirs["tokens"] and len(set(theirs["tokens"])) > 1
     assert ours["replays"] == steps - 1
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_steps_of_a_row_of_two_are_those_of_the_simple_plan(sim_mesh):
+    """Two steps of one layer over two whole chips: sharded activations through the row's own collectives."""
+    fed = [5, 700]
+    theirs = sim_mesh((1, 2), "4x2").run(steps_of_row, "simple", fed, timeout=1800)
+    ours = sim_mesh((1, 2), "8x8", dispatch="fast").run(steps_of_row, "fast", fed, timeout=7000)
+    for step, (got, wanted) in enumerate(zip(ours["logits"], theirs["logits"], strict=True)):
+        found, best = figures(got, wanted), wanted.topk(2)
+        logger.info("step {}: {}; best two {:.3f} apart", step, found, float(best.values[0] - best.values[1]))
+        assert found["pcc"] >= 0.999
+        assert best.values[0] - best.values[1] > 0.02, "no two best logits lie close"
+        assert ours["chosen"][step] == theirs["chosen"][step] == [int(best.indices[0])] * 2
+    for name in ("keys", "values"):
+        found = figures(ours[name], theirs[name])
+        logger.info("{}: {}", name, found)
+        assert found["pcc"] >= 0.999
