@@ -64,7 +64,7 @@ POINTS = [
     Point(1, 1024, 16, 4),
     Point(1, 4096, head_dim=128, dtype="bfloat8_b"),
     # A core for each user's head, as eight users of Llama 3.1 8B have on a chip.
-    Point(8, 2048, head_dim=128, dtype="bfloat8_b"),
+    *(Point(8, context, head_dim=128, dtype="bfloat8_b") for context in (2048, 4096)),
 ]
 
 
