@@ -22,6 +22,7 @@ from loguru import logger
 
 from perf.files import new_file
 from perf.measuring_process import answered, measure_apart
+from perf.timed_chip import timed, timed_chip, timed_environment
 
 GRID = (4, 2)
 TIMEOUT_S = 7200
@@ -109,10 +110,7 @@ def measure_point(device, timeline, point: Point) -> Measured:
             queries = ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG) if moves else q
             return attend(0, queries, k, v, at)
 
-        ttnn.deallocate(launch())  # which compiles
-        timeline.start()
-        output = launch()
-        cycles[name] = [program.end - program.start for program in timeline.stop()[0]]
+        output, cycles[name] = timed(timeline, launch)
         results[name] = ttnn.to_torch(output).float()[..., : point.heads, :]
         ttnn.deallocate(output)
     for tensor in (q, k, v, at):
@@ -126,31 +124,14 @@ def measure_point(device, timeline, point: Point) -> Measured:
 
 def run(points: list[Point]) -> list[tuple[Point, Measured]]:
     """Each point's measurement, from a process that holds a simulated chip."""
-    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
-    from runtime_patches.timeline import TIMELINE_VARIABLES, timeline_overlays
-
-    variables = simulated_environment(GRID, timeline_overlays(), dispatch="fast") | TIMELINE_VARIABLES
     asked = {"points": [asdict(point) for point in points]}
-    measured = measure_apart("perf.bench_plan_attention", asked, process_environment(variables), TIMEOUT_S)
+    measured = measure_apart("perf.bench_plan_attention", asked, timed_environment(GRID), TIMEOUT_S)
     return [(point, Measured(**found)) for point, found in zip(points, measured, strict=True)]
 
 
 def _work(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    import ttnn
-
-    from models.llama31_8b.tt.mesh import MeshPlan
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
-    from runtime_patches.timeline import Timeline
-
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshPlan(1, 1)
-    device = plan.open(worker_l1_size=room, **opening_options("fast"))
-    timeline = Timeline(device)
-    try:
+    with timed_chip() as (device, timeline):
         return [asdict(measure_point(device, timeline, Point(**point))) for point in points]
-    finally:
-        plan.close(device)
 
 
 def report(results: list[tuple[Point, Measured]]) -> str:

@@ -28,6 +28,7 @@ from loguru import logger
 
 from perf.files import new_file
 from perf.measuring_process import answered, measure_apart
+from perf.timed_chip import timed, timed_chip, timed_environment
 
 GRID = (4, 2)
 FIDELITIES = ("HiFi2", "HiFi3", "HiFi4")
@@ -122,11 +123,7 @@ def measure_point(device, timeline, point: Point) -> dict[str, Measured]:
     }
     found = {}
     for name, launch in ways.items():
-        ttnn.deallocate(launch())  # which compiles
-        timeline.start()
-        output = launch()
-        (program,) = timeline.stop()[0]
-        cycles = program.end - program.start
+        output, (cycles,) = timed(timeline, launch)
         error = ttnn.to_torch(output).double()[..., : point.heads, :] - expected
         found[name] = Measured(cycles, error.abs().max().item(), (error.norm() / expected.norm()).item())
         logger.info(f"{point}: {name}: {found[name]}")
@@ -143,12 +140,8 @@ def _attention(q, k, v):
 
 def run(points: list[Point]) -> list[tuple[Point, dict[str, Measured]]]:
     """Each point's measurements, from a process that holds a simulated chip."""
-    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
-    from runtime_patches.timeline import TIMELINE_VARIABLES, timeline_overlays
-
-    variables = simulated_environment(GRID, timeline_overlays(), dispatch="fast") | TIMELINE_VARIABLES
     asked = {"points": [asdict(point) for point in points]}
-    measured = measure_apart("perf.bench_stock_decode", asked, process_environment(variables), TIMEOUT_S)
+    measured = measure_apart("perf.bench_stock_decode", asked, timed_environment(GRID), TIMEOUT_S)
     return [
         (point, {name: Measured(**values) for name, values in found.items()})
         for point, found in zip(points, measured, strict=True)
@@ -156,24 +149,11 @@ def run(points: list[Point]) -> list[tuple[Point, dict[str, Measured]]]:
 
 
 def _work(points: list[dict]) -> list[dict]:
-    import ttnn
-
-    from models.llama31_8b.tt.mesh import MeshPlan
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
-    from runtime_patches.timeline import Timeline
-
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshPlan(1, 1)
-    device = plan.open(worker_l1_size=room, **opening_options("fast"))
-    timeline = Timeline(device)
-    try:
+    with timed_chip() as (device, timeline):
         return [
             {name: asdict(found) for name, found in measure_point(device, timeline, Point(**point)).items()}
             for point in points
         ]
-    finally:
-        plan.close(device)
 
 
 def report(results: list[tuple[Point, dict[str, Measured]]], default: str) -> str:

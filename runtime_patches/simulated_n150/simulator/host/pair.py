@@ -67,14 +67,8 @@ class HostConnection:
             wait = None if self._bytes else (_MORE_MS if at_once >= _LARGE else 0)
             if not self._poll.poll(wait):
                 break
-            try:
-                part = self._socket.recv(_PART)
-            except ConnectionError:
-                part = b""
-            self.ended = not part
-            at_once = at_once + len(part) if wait != _MORE_MS else len(part)
-            self._bytes += part
-            self._split()
+            size = self._receive()
+            at_once = at_once + size if wait != _MORE_MS else size
         return self._messages
 
     def next(self) -> bytes | None:
@@ -82,17 +76,22 @@ class HostConnection:
         while not self._messages:
             if self.ended:
                 return None
-            try:
-                part = self._socket.recv(_PART)
-            except ConnectionError:
-                part = b""
-            self.ended = not part
-            self._bytes += part
-            self._split()
+            self._receive()
         return self._messages.popleft()
 
     def close(self) -> None:
         self._socket.close()
+
+    def _receive(self) -> int:
+        """Wait for what comes next; its bytes, 0 when the host program has ended."""
+        try:
+            part = self._socket.recv(_PART)
+        except ConnectionError:
+            part = b""
+        self.ended = not part
+        self._bytes += part
+        self._split()
+        return len(part)
 
     def _split(self) -> None:
         start, have = 0, len(self._bytes)
