@@ -238,16 +238,15 @@ inline void weigh(
     cb_pop_front(scores, capacity);
 }
 
-// rescale = exp((before - after) * scale) of two row maxima, tile `index` of `before` and `after_index` of `after`, in
-// float32. After register_rows::prepare().
-inline void rescale_of(
-    uint32_t before, uint32_t index, uint32_t after, uint32_t rescale, Bands bands, uint32_t after_index) {
+// rescale = exp((before - after) * scale) of two row maxima, the first tile of `before` and tile `after_index` of `after`,
+// in float32. After register_rows::prepare().
+inline void rescale_of(uint32_t before, uint32_t after, uint32_t rescale, Bands bands, uint32_t after_index) {
     cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
     pack_reconfig_data_format(rescale);
     tile_regs_acquire();
-    sub_tiles(before, after, index, after_index, 0);
+    sub_tiles(before, after, 0, after_index, 0);
     pack_registers(rescale, 0, 1, [=] { register_rows::exponentiate_first_column(bands); });
     cb_push_back(rescale, 1);
 }
@@ -334,6 +333,10 @@ struct Step {
     bool first : 1 = false, to_b : 1 = false;
 
     Bands bands() const { return {first_band, end_band}; }
+    void set_bands(Bands bands) {
+        first_band = bands.begin;
+        end_band = bands.end;
+    }
 };
 
 // The steps of one job after the other, each in stages that take turns with those of the two steps behind it:
@@ -440,7 +443,7 @@ private:
             add();
         }
         if (!step.first) {
-            rescale_of(before(step), 0, raised(step), buffers.rescale, step.bands(), step.tile);
+            rescale_of(before(step), raised(step), buffers.rescale, step.bands(), step.tile);
             const uint32_t popped = 1 + unused_slots(step);
             cb_wait_front(before(step), popped);
             cb_pop_front(before(step), popped);

@@ -55,8 +55,7 @@ struct State : Steps<head_tiles, Step, State> {
             const uint32_t end = attention::least(begin + config::key_tiles(), range.end);
             Step step{};
             step.rows = end - begin;
-            step.first_band = bands.begin;
-            step.end_band = bands.end;
+            step.set_bands(bands);
             step.last = true;
             step.emits = ends_guess && end == range.end;
             step.masked = attention::ends_partly(end, tokens);

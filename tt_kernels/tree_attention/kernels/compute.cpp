@@ -57,12 +57,10 @@ struct State : Steps<head_tiles, Step, State> {
     // Takes a chunk of `rows` key tiles.
     void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
             Step step{};
             step.tile = tile;
             step.rows = rows;
-            step.first_band = bands.begin;
-            step.end_band = bands.end;
+            step.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
             step.last = tile + 1 == job.tiles();
             step.unmasked = unmasked;
             take(step);
