@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from runtime_patches.simulated_n150.environment import KERNEL_BYTES, mock_environment, process_environment
 from tests.support.sim_worker import (
+    DeviceWorker,
     RemoteTraceback,
     WorkerFailure,
     WorkerPool,
@@ -151,6 +153,17 @@ def test_crash_is_told(worker):
     ) as caught:
         worker.run(dies)
     assert "in dies" in str(caught.value), "the stack at the crash is in the log"
+
+
+def test_a_worker_that_drives_a_board_ends_as_programs_do(tmp_path):
+    """In an interpreter of its own, asked to close its device: here a mock one."""
+    opening = {"mesh": (1, 1), "fabric": None, "options": {}, "kernel_bytes": KERNEL_BYTES}
+    environment = process_environment(mock_environment((1, 1)))
+    worker = DeviceWorker("a board", environment, opening, tmp_path, disposable=False)
+    pid = worker.run(doubled, torch.ones(1))["pid"]
+    assert pid == worker._process.pid and list(tmp_path.glob("*.log"))
+    worker.stop()
+    assert worker._process.returncode == 0 and not list(tmp_path.iterdir()), "what it left is gone"
 
 
 class FakeWorker:

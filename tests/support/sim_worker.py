@@ -31,14 +31,15 @@ import os
 import pickle
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+
+from tests.support.forked_process import ForkedProcess
 
 DIAGNOSIS_VARIABLE = "SIMULATED_N150_DIAGNOSIS"
 ASKED_FOR = "== asked for\n"  # begins the simulator's report at SIGUSR1
@@ -88,24 +89,37 @@ class DeviceWorker:
         self._log, self._stack, self._diagnosis = (
             stem.with_suffix(s) for s in (".log", ".stack", ".diagnosis")
         )
-        ours, theirs = socket.socketpair()
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-u", str(Path(__file__).resolve()), str(theirs.fileno()), str(self._stack)],
-                env=dict(environment) | {DIAGNOSIS_VARIABLE: str(self._diagnosis)},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._connection, theirs = Pipe()
+        environment = dict(environment) | {DIAGNOSIS_VARIABLE: str(self._diagnosis)}
+        self._process = (self._forked if disposable else self._apart)(theirs, environment)
         theirs.close()
-        self._connection = Connection(ours.detach())
         try:
             self._call(("open", sys.path, self.opening), "opening the device", START_TIMEOUT_S)
         except BaseException:
             self.kill()
             raise
+
+    def _forked(self, connection: Connection, environment: Mapping[str, str]) -> ForkedProcess:
+        self._log.touch()
+        return ForkedProcess(_main, (connection, str(self._stack)), environment, self._log)
+
+    def _apart(self, connection: Connection, environment: Mapping[str, str]) -> subprocess.Popen:
+        """A process that ends as programs do, with all that libraries do then: what drives a board."""
+        program = (
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+            "from tests.support.sim_worker import _main_apart; _main_apart(*sys.argv[1:])"
+        )
+        project = str(Path(__file__).resolve().parents[2])
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-u", "-c", program, project, str(connection.fileno()), str(self._stack)],
+                env=environment,
+                pass_fds=[connection.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     @property
     def alive(self) -> bool:
@@ -408,14 +422,13 @@ def _failure(error: BaseException) -> bytes:
         return pickle.dumps(("error", RuntimeError(f"{type(error).__name__}: {error}"), text))
 
 
-def _main() -> None:
+def _main(connection: Connection, stack: str) -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: do not outlive pytest
     faulthandler.enable()
-    stack = open(sys.argv[2], "w")
-    faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
-    _serve(Connection(int(sys.argv[1])))
+    faulthandler.register(signal.SIGUSR1, file=open(stack, "w"), all_threads=True)
+    _serve(connection)
 
 
-if __name__ == "__main__":
-    _main()
+def _main_apart(connection: str, stack: str) -> None:
+    _main(Connection(int(connection)), stack)

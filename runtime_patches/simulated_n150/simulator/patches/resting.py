@@ -38,22 +38,29 @@ from runtime_patches.simulated_n150.simulator.patches.stream_registers import Wa
 _SOFT_RESET = 0x1B0
 
 
-def watch_views(watch) -> list[tuple[memoryview, bytes]] | None:
-    """(view, contents it must have) of each part of memory a loop reads; None where one is not known as memory."""
+def watch_views(watch) -> list[tuple[memoryview, int, int]] | None:
+    """(words, index, contents it must have) of each word of memory a loop reads; None where one is not known as memory.
+
+    The words are of 4 or 8 bytes, or bytes where a loop reads less than a word.
+    """
     views = []
     for component, offset, size, snapshot in watch:
         if isinstance(component, WatchedWords):
-            views.append(component.view(offset, size, snapshot))
-            continue
-        if not isinstance(component, AddressableMemory):
+            words, first = component.words(offset, size)
+            kept = memoryview(snapshot).cast("I")
+        elif isinstance(component, AddressableMemory):
+            words, first, kept = memoryview(component.memory), offset, memoryview(snapshot)
+            if not (offset | size | len(words)) & 3:
+                words, first, kept = words.cast("I"), offset >> 2, kept.cast("I")
+        else:
             return None
-        views.append((memoryview(component.memory)[offset : offset + size], bytes(snapshot)))
+        views += [(words, first + index, contents) for index, contents in enumerate(kept)]
     return views
 
 
 def _unchanged(views) -> bool:
-    for view, contents in views:  # noqa: SIM110 (called for each waiting core in each cycle)
-        if view.tobytes() != contents:
+    for words, index, contents in views:  # noqa: SIM110 (called for each waiting core in each cycle)
+        if words[index] != contents:
             return False
     return True
 
@@ -188,10 +195,17 @@ class TensixClock(TileClock):
         for core in cores:
             # Between a reset and the core's next tick the reset's word is not the one it knows.
             if (
-                cycle >= core.ahead
-                or core._soft_reset_src[0].RISCV_DEBUG_REG_SOFT_RESET_0 is not core._reset_word
-            ):
-                core.clock_tick(cycle)
+                cycle < core.ahead
+                or (
+                    core.spin_parked
+                    and (views := core._resting_views) is not None
+                    and _unchanged(views)
+                    and not core.bus._enabled
+                    and not core.snoop
+                )
+            ) and core._soft_reset_src[0].RISCV_DEBUG_REG_SOFT_RESET_0 is core._reset_word:
+                continue
+            core.clock_tick(cycle)
         for interface in interfaces:
             if (
                 interface.noc_requests_to_handle
@@ -199,8 +213,14 @@ class TensixClock(TileClock):
                 or interface.next_arrival is not None
             ):
                 interface.clock_tick(cycle)
+        following = cycle + 1
+        for core in cores:
+            if core.soft_active and core.ahead <= following and not core.spin_parked:
+                return
+        if not (coprocessor._resting or coprocessor._all):
+            return  # if none of its units has anything to do, it rests after the next cycle
         wake_at = self.wake_probe(cycle)
-        if wake_at is None or wake_at > cycle + 1:
+        if wake_at is None or wake_at > following:
             self.awake, self.wake_at = False, wake_at
 
 

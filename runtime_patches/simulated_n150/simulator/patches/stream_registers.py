@@ -79,11 +79,9 @@ class WatchedWords:
         first = offset % STRIDE >> 2
         return self._rows()[offset // STRIDE, first : first + size // 4].astype("<u4").tobytes()
 
-    def view(self, offset: int, size: int, contents: bytes) -> tuple[memoryview, bytes]:
-        """The words where they are kept, and what they look like there while they are `contents`."""
-        first = offset % STRIDE >> 2
-        kept = np.frombuffer(contents, "<u4").astype(np.int64).tobytes()
-        return memoryview(self._rows()[offset // STRIDE])[first : first + size // 4], kept
+    def words(self, offset: int, size: int) -> tuple[memoryview, int]:
+        """The stream's registers where they are kept, in words of 8 bytes, and the place of the first one."""
+        return memoryview(self._rows()[offset // STRIDE]), offset % STRIDE >> 2
 
 
 def as_array(part) -> np.ndarray:
