@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 
 from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
@@ -86,7 +87,8 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
     diagnosis = Diagnosis.from_environment()
     try:
         with diagnosis.catch():
-            names = apply_all(all_patches())
+            cache = os.environ.get("NUMBA_CACHE_DIR")  # run.sh sets it
+            names = apply_all(all_patches(), Path(cache) / "patches" if cache else None)
     except PatchRefused as refusal:
         logger.error("{}", refusal)
         return 3
