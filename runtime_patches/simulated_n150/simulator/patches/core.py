@@ -417,7 +417,7 @@ def is_plain(core: RV32I) -> bool:
         and core.rv_cost is None
         and core.csrs is None
         and not core.snoop
-        and not core.bus.enabled
+        and not core.bus._enabled
         and not core.visible_memory.snoop_addresses
     )
 

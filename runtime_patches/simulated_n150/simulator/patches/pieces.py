@@ -34,6 +34,13 @@ _REGISTERS_ONLY, _JUMPS = (0x13, 0x33, 0x37, 0x17, 0x0F), (0x6F, 0x67, 0x63)
 Step = Callable[[int], Any]
 
 
+def own_memory(core) -> AddressableMemory | None:
+    """The memory that only this core can reach, where it begins at LOCAL and has whole words."""
+    place, leaf = core.visible_memory.memory_map.locate(LOCAL)
+    usable = isinstance(leaf, AddressableMemory) and place.low == LOCAL and not len(leaf.memory) & 3
+    return leaf if usable else None
+
+
 class Pieces:
     """The pieces of one core."""
 
@@ -44,9 +51,9 @@ class Pieces:
         self._visits: dict[int, int] = {}
         self._found: dict[bytes, tuple[bytes, list[Step] | None]] = {}
         self._local: dict[int, Step] = {}
-        place, leaf = core.visible_memory.memory_map.locate(LOCAL)
-        self.usable = isinstance(leaf, AddressableMemory) and place.low == LOCAL and not len(leaf.memory) & 3
-        self._own = memoryview(leaf.memory).cast("I") if self.usable else memoryview(b"").cast("I")
+        own = own_memory(core)
+        self.usable = own is not None
+        self._own = memoryview(b"" if own is None else own.memory).cast("I")
 
     def run(self, words: list[int]) -> int:
         """Execute the piece at the program counter; how many instructions of it, 0 where there is none."""

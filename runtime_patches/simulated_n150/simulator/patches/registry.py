@@ -12,6 +12,7 @@ from runtime_patches.simulated_n150.simulator.patches import (
     deadlock_watch,
     ethernet,
     integer_division,
+    issue,
     jumps,
     lookups,
     moves,
@@ -52,6 +53,7 @@ def all_patches() -> list[Patch]:
         resting.PATCH,
         strides.PATCH,
         wait_gates.PATCH,
+        issue.PATCH,
         moves.PATCH,
         transport.PATCH,
     ]

@@ -32,35 +32,46 @@ from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED, firmware_idle_enabled_f
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
 from runtime_patches.simulated_n150.simulator.patches.core import is_plain, step
-from runtime_patches.simulated_n150.simulator.patches.pieces import Pieces
+from runtime_patches.simulated_n150.simulator.patches.pieces import Pieces, own_memory
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import WatchedWords, watched_words
 
 _SOFT_RESET = 0x1B0
 
 
-def watch_views(watch) -> list[tuple[memoryview, int, int]] | None:
-    """(words, index, contents it must have) of each word of memory a loop reads; None where one is not known as memory.
+def watch_views(watch, own=None) -> tuple[list, list] | None:
+    """What a loop reads: (words, index, contents it must have) of each single word, and (view, contents) of what is
+    longer, as its code is; None where a part is not known as memory.
 
-    The words are of 4 or 8 bytes, or bytes where a loop reads less than a word.
+    own: memory that nobody else reaches, which stays as it is while the core waits.
     """
-    views = []
+    single, longer = [], []
     for component, offset, size, snapshot in watch:
+        if component is own and own is not None:
+            continue
         if isinstance(component, WatchedWords):
             words, first = component.words(offset, size)
-            kept = memoryview(snapshot).cast("I")
-        elif isinstance(component, AddressableMemory):
-            words, first, kept = memoryview(component.memory), offset, memoryview(snapshot)
-            if not (offset | size | len(words)) & 3:
-                words, first, kept = words.cast("I"), offset >> 2, kept.cast("I")
-        else:
+            contents = memoryview(snapshot).cast("I")
+            single += [(words, first + index, contents[index]) for index in range(len(contents))]
+        elif not isinstance(component, AddressableMemory):
             return None
-        views += [(words, first + index, contents) for index, contents in enumerate(kept)]
-    return views
+        elif size == 1:
+            single.append((memoryview(component.memory), offset, snapshot[0]))
+        elif size == 4 and not (offset | len(component.memory)) & 3:
+            words = memoryview(component.memory).cast("I")
+            single.append((words, offset >> 2, int.from_bytes(snapshot, "little")))
+        else:
+            longer.append((memoryview(component.memory)[offset : offset + size], bytes(snapshot)))
+    return single, longer
 
 
-def _unchanged(views) -> bool:
-    for words, index, contents in views:  # noqa: SIM110 (called for each waiting core in each cycle)
+def unchanged(views) -> bool:
+    """Whether all that watch_views() gave is as it must be."""
+    single, longer = views
+    for words, index, contents in single:
         if words[index] != contents:
+            return False
+    for view, contents in longer:  # noqa: SIM110 (called for each waiting core in each cycle)
+        if view.tobytes() != contents:
             return False
     return True
 
@@ -199,7 +210,7 @@ class TensixClock(TileClock):
                 or (
                     core.spin_parked
                     and (views := core._resting_views) is not None
-                    and _unchanged(views)
+                    and unchanged(views)
                     and not core.bus._enabled
                     and not core.snoop
                 )
@@ -237,7 +248,7 @@ def _apply() -> None:
 
     def _park(self, core, cycle):
         park(self, core, cycle)
-        core._resting_views = watch_views(self.watch) if core.spin_parked else None
+        core._resting_views = watch_views(self.watch, own_memory(core)) if core.spin_parked else None
 
     def clock_tick(self, cycle_num):
         source = self._soft_reset_src
@@ -270,9 +281,9 @@ def _apply() -> None:
                 self._base_tick(cycle_num)
         elif spin.state == SPIN_PARKED:
             views = self._resting_views
-            if views is None or self.bus.enabled or self.snoop:
+            if views is None or self.bus._enabled or self.snoop:
                 spin.tick(self, cycle_num)
-            elif not _unchanged(views):
+            elif not unchanged(views):
                 spin.tick(self, cycle_num)
                 if self.spin_parked:
                     spin._unpark(self, cycle_num, "watched value changed")
