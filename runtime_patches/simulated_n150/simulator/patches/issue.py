@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensix instructions on their way from a thread's queue to their unit, one stage a cycle as before.
 
-Speed only. Each stage looked an instruction's name up again, asked whether the event bus wants to know, and compared the
-name with those it has to do something about; most have only to go on. Here it is known by instruction word what a stage
-has to do. Whatever is unusual goes the installed way: an event bus that listens, the cost model, reports of issued
-instructions, MOP, REPLAY and what follows on it, mutexes, unknown instructions.
+Speed only. Each stage looked up the name of an instruction again, asked whether the event bus wants to know, and
+compared it with those that it has to do something about; most have only to go on. Here it is known by instruction
+word what a stage has to do. Whatever is unusual goes the installed way: an event bus that listens, the cost model,
+reports of issued instructions, MOP, REPLAY and what follows on it, mutexes, unknown instructions.
 """
 
 from __future__ import annotations

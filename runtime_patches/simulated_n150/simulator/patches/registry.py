@@ -15,6 +15,7 @@ from runtime_patches.simulated_n150.simulator.patches import (
     issue,
     jumps,
     lookups,
+    matrix,
     moves,
     noc,
     packer,
@@ -54,6 +55,7 @@ def all_patches() -> list[Patch]:
         strides.PATCH,
         wait_gates.PATCH,
         issue.PATCH,
+        matrix.PATCH,
         moves.PATCH,
         transport.PATCH,
     ]
