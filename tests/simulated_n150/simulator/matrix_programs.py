@@ -10,6 +10,7 @@ import numpy as np
 from framework.pe.tensix.backend import RWC
 from framework.pe.tensix.backends.matrix import MatrixUnit
 from framework.pe.tensix.registers import SrcRegister
+from framework.pe.tensix.util import TensixConfigurationConstants as Constants
 
 from runtime_patches.simulated_n150.simulator.patches.matrix.counters import Counters
 from runtime_patches.simulated_n150.simulator.patches.matrix.unit import MatrixUnit as PatchedUnit
@@ -18,6 +19,10 @@ from tests.simulated_n150.simulator.vector_programs import word
 
 THREAD = 1
 COUNTERS = ("Dst", "Dst_Cr", "SrcA", "SrcA_Cr", "SrcB", "SrcB_Cr", "FidelityPhase", "ExtraAddrModBit")
+FIELDS = (
+    "ALU_FORMAT_SPEC_REG0_SrcA", "ALU_FORMAT_SPEC_REG1_SrcB", "ALU_ACC_CTRL_Zero_Flag_disabled_src",
+    "ALU_ACC_CTRL_Fp32_enabled", "DEST_REGW_BASE_Base",
+)  # fmt: skip
 INT8, FP16A, DIAGNOSTICS = "int8", "fp16a", "diagnostics"
 
 
@@ -38,8 +43,11 @@ def source_datums(rng):
         rng.random(shape) < 0.3, rng.choice([0, 1, 7, 8, 0x3FF], shape), rng.integers(0, 1024, shape)
     )
     datums = rng.integers(0, 2, shape) << 18 | fraction << 8 | exponents(rng, shape)
-    if rng.random() < 0.1:
+    kind = rng.random()
+    if kind < 0.1:
         datums = rng.integers(0, 1 << 32, shape)
+    elif kind < 0.3:  # sums as large as they can be
+        datums = np.full(shape, 0x3FF << 8 | rng.integers(120, 130)) ^ (rng.random(shape) < 0.01) << 18
     return datums.astype(np.uint32)
 
 
@@ -62,21 +70,52 @@ class Pair:
         ):
             backend.matrix_unit = unit(backend)
             backend.rwc = [counters(backend) for _ in range(3)]
-        a, b, dst = (
-            [source_datums(rng) for _ in range(2)],
-            [source_datums(rng) for _ in range(2)],
-            dst_words(rng),
-        )
+        self.rng, self.formats, self.wide, self.unusual = rng, formats, wide, unusual
+        sources, dst = [source_datums(rng) for _ in range(4)], dst_words(rng)
         valid = rng.random(1024) < rng.choice([0.0, 0.7, 1.0])
         banks = [int(rng.integers(0, 2)) for _ in range(4)]
-        owners = [SrcRegister.SrcClient(int(rng.random() < 0.02)) for _ in range(4)]
-        numbers = [int(n) for n in rng.integers(0, 64, 7)]
-        state, extra = (int(bit) for bit in rng.random(2) < 0.3)
-        thread_words = [int(n) for n in rng.integers(0, 1 << 16, 57)]
-        thread_words[0], thread_words[1] = state, int(rng.choice([0, 256, 512, rng.integers(0, 1024)]))
-        thread_words[2] = int(rng.random() < 0.3)  # the upper four address modes
-        thread_words[5] = int(rng.choice([0, 0, 0, 1, 2, 3]))  # a bank is not handed back
-        thread_words[56] = int(unusual == FP16A)
+        owners = [SrcRegister.SrcClient(int(rng.random() < 0.1)) for _ in range(4)]
+        counts = [int(n) for n in rng.integers(0, 64, 7)] + [int(rng.random() < 0.3)]
+        for backend in self.backends:
+            backend.dst.dstBits[:], backend.dst.dstRowValid[:] = dst, valid
+            backend.diags_settings.fpu_calculations = unusual == DIAGNOSTICS
+            registers = backend.srcA + backend.srcB
+            for register, content, owner in zip(registers, sources, owners, strict=True):
+                register.data[:], register.allowedClient = content, owner
+            unit = backend.matrix_unit
+            unit.srcABank, unit.srcBBank = banks[:2]
+            backend.unpacker_units[0].srcBank, backend.unpacker_units[1].srcBank = banks[2:]
+            for name, count in zip(COUNTERS, counts, strict=True):
+                setattr(backend.rwc[THREAD], name, count)
+        self.configure()
+
+    def change_one_field(self) -> None:
+        """Of the configuration's fields that instructions read one is another."""
+        rng = self.rng
+        if rng.random() < 0.3:
+            place, value = ((6, int(rng.integers(0, 4))), (1, int(rng.integers(0, 1024))))[rng.integers(0, 2)]
+            for backend in self.backends:
+                backend.config_unit.threadConfig[THREAD][place] = value
+            return
+        key = str(rng.choice(FIELDS))
+        for backend in self.backends:
+            unit = backend.config_unit
+            mask, shift = Constants.get_mask(key), Constants.get_shamt(key)
+            words, place = unit.config[unit.threadConfig[THREAD][0]], Constants.get_addr32(key)
+            value = (words[place] & mask) >> shift
+            other = int(self.formats[value % len(self.formats)]) if "SPEC" in key else value ^ 1
+            words[place] = words[place] & ~mask | other << shift & mask
+
+    def configure(self) -> None:
+        """Another random configuration."""
+        rng, formats = self.rng, self.formats
+        state = int(rng.random() < 0.3)
+        words = [int(n) for n in rng.integers(0, 1 << 16, 57)]
+        words[0], words[1] = state, int(rng.choice([0, 256, 512, rng.integers(0, 1024)]))
+        words[2] = int(rng.random() < 0.3)  # the upper four address modes
+        words[5] = int(rng.choice([0, 0, 0, 1, 2, 3]))  # a bank is not handed back
+        words[6] = int(rng.integers(0, 4))  # the fidelity phases start there
+        words[56] = int(self.unusual == FP16A)
         overrides = rng.random(2) < 0.2
         fields = dict(
             ALU_FORMAT_SPEC_REG0_SrcA=int(rng.choice(formats)),
@@ -85,30 +124,18 @@ class Pair:
             ALU_FORMAT_SPEC_REG_SrcB_val=int(rng.choice(formats)),
             ALU_FORMAT_SPEC_REG_SrcA_override=int(overrides[0]),
             ALU_FORMAT_SPEC_REG_SrcB_override=int(overrides[1]),
-            ALU_ACC_CTRL_Fp32_enabled=int(wide),
-            ALU_ACC_CTRL_INT8_math_enabled=int(unusual == INT8),
+            ALU_ACC_CTRL_Fp32_enabled=int(self.wide),
+            ALU_ACC_CTRL_INT8_math_enabled=int(self.unusual == INT8),
             ALU_ACC_CTRL_Zero_Flag_disabled_src=int(rng.integers(0, 2)),
             DEST_REGW_BASE_Base=int(rng.choice([0, 0, 512, rng.integers(0, 1024)])),
         )
         blocked = int(rng.random() < 0.05) << 9
         for backend in self.backends:
+            unit = backend.config_unit
             configure(backend, **fields)
-            if state:
-                backend.config_unit.config.reverse()
-            backend.config_unit.threadConfig[THREAD][:] = thread_words
-            backend.dst.dstBits[:], backend.dst.dstRowValid[:] = dst, valid
+            unit.config[state][:], unit.config[1 - state][:] = unit.config[0], [0] * len(unit.config[0])
+            unit.threadConfig[THREAD][:] = words
             backend.vector_unit.laneConfig = [blocked] * 32
-            backend.diags_settings.fpu_calculations = unusual == DIAGNOSTICS
-            for registers, contents in ((backend.srcA, a), (backend.srcB, b)):
-                for register, content in zip(registers, contents, strict=True):
-                    register.data[:] = content
-            for register, owner in zip(backend.srcA + backend.srcB, owners, strict=True):
-                register.allowedClient = owner
-            unit = backend.matrix_unit
-            unit.srcABank, unit.srcBBank = banks[:2]
-            backend.unpacker_units[0].srcBank, backend.unpacker_units[1].srcBank = banks[2:]
-            for name, number in zip(COUNTERS, [*numbers, extra], strict=True):
-                setattr(backend.rwc[THREAD], name, number)
 
     def run(self, instruction: int) -> tuple[list, list]:
         """What each unit raised or warned of, and its state afterwards."""

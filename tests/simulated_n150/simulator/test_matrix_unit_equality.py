@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The patched matrix unit leaves what the installed one leaves, bit for bit: registers, flags, banks, counters, errors.
 
-Each case starts both units from one random state and lets them execute a few random instructions.
+Each case starts both units from one random state and lets them execute a few random instructions; in between the
+configuration changes.
 """
 
 import numpy as np
@@ -46,6 +47,10 @@ def compare(names, cases, seed, formats, wide, unusual=None, length=4):
         before = pair.state(pair.backends[0])
         assert same(before, pair.state(pair.backends[1]))
         for step in range(length):
+            if step and rng.random() < 0.5:
+                pair.change_one_field()
+            elif step and rng.random() < 0.5:
+                pair.configure()
             name = str(rng.choice(names))
             instruction = random_instruction(rng, name)
             (outcome, installed), (other, patched) = pair.run(instruction)

@@ -21,7 +21,6 @@ _ALL_BITS = 0x7FFFF
 _BF16_BITS = 0x7F8FF  # without the fraction's lowest three
 _FP16_BITS = 0x7FF1F  # without the exponent's highest three
 _BLOCKED = 3 << 9  # LaneConfig.BLOCK_DEST_MOV
-_POOL_ORDER = np.array([4, 5, 6, 7, 0, 1, 2, 3, *range(8, 16)])
 
 # What is remembered of the configuration depends on nothing but the words that hold these fields.
 _THREAD_FIELDS = (
@@ -194,8 +193,8 @@ class MatrixUnit(installed.MatrixUnit):
             return
         counters, dst, wide = backend.rwc[issue_thread], backend.dst, setting.wide
         row = counters.SrcA & 0x30
-        datums = backend.srcA[self.srcABank].data[row + _POOL_ORDER].astype(np.int64)
-        scales = backend.srcB[self.srcBBank].data[counters.SrcB & 0x38, _POOL_ORDER].astype(np.int64) & 0xFF
+        datums = backend.srcA[self.srcABank].data[row : row + 16].astype(np.int64)
+        scales = backend.srcB[self.srcBBank].data[counters.SrcB & 0x38].astype(np.int64) & 0xFF
         scales = scales[:, np.newaxis]
         # Sign, exponent (9 bits) and fraction (10 bits) in one number; so is minus infinity, all ones.
         exponents = datums & 0xFF
@@ -215,10 +214,9 @@ class MatrixUnit(installed.MatrixUnit):
             high, low = np.full(16, 0xFFFF, dtype=np.int64), np.int64(0xFFFF if wide else 0)
         held = (high & 0x8000) << 4 | ((high & 0xFF) + 127) << 10 | (high & 0x7F00) >> 5 | low >> 13
 
-        candidates = np.concatenate([held[np.newaxis], patterns])[::-1]
+        candidates = np.concatenate([held[np.newaxis], patterns])
         magnitudes = candidates & 0x7FFFF
         order = np.where(candidates >> 19, -magnitudes, magnitudes)
-        # Of equal ones the last that was looked at.
         best = candidates[order.argmax(axis=0), np.arange(16)]
         exponents, fractions = best >> 10 & 0x1FF, best & 0x3FF
         words = best >> 19 << 15 | (fractions & 0x3F8) << 5 | (exponents - 127) & 0xFF
