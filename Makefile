@@ -5,7 +5,7 @@
 #   make test   sets everything up, lints and passes the tests
 #   make test-fast   the tests without simulator, mock mesh and board; make lint: style and types alone
 # PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options; JOBS is how many test
-# processes run at once (a simulated chip or a mock mesh takes up to a gigabyte, and each process holds up to three).
+# processes run at once (each holds three to six simulated chips or mock meshes of up to 1.5 GB, as memory allows).
 
 SHELL := /bin/bash
 VENV ?= .venv

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -32,8 +33,10 @@ pytest.register_assert_rewrite(
     "tests.demo", "tests.kernels", "tests.silicon", "tests.simulated_n150", "tests.tt"
 )
 
-# A simulated chip or a mesh of eight is a process of up to a gigabyte.
-LIVE_WORKERS = 3
+# A simulated chip or a mesh of eight, with the process that opens it, takes up to this much memory. Of the devices that
+# the files of a process use in turn, so many stay open.
+WORKER_BYTES = 3 << 29
+LIVE_WORKERS = 3, 6  # at least, at most
 _FAST = {"slow": "", "fast": " with fast dispatch"}
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
 
@@ -113,9 +116,16 @@ def _why_not(mode: str) -> str | None:
     return doctor.why_not(mode)
 
 
+def _live_workers() -> int:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    least, most = LIVE_WORKERS
+    return max(least, min(most, memory // processes // WORKER_BYTES))
+
+
 @pytest.fixture(scope="session")
 def _workers(on_silicon: bool) -> Iterator[WorkerPool]:
-    pool = WorkerPool(1 if on_silicon else LIVE_WORKERS)  # one process holds the board
+    pool = WorkerPool(1 if on_silicon else _live_workers())  # one process holds the board
     yield pool
     pool.stop()
 
