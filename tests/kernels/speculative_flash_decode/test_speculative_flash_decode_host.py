@@ -1,28 +1,19 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the speculative flash decode op does on the host: its oracle, its checks, the split of work, the L1
-budget."""
+"""What speculative flash decode checks before it starts, its layout and L1 budget, and its bench's report."""
 
 from __future__ import annotations
 
-import math
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
-import torch
 from loguru import logger
 
-from models.llama31_8b.reference.model.attention import OneQuery
 from perf import start_line
 from runtime_patches.cycles import CoreCycles, Span
-from tt_kernels.common import merge_tree
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED, UNKNOWN
-from tt_kernels.common.reference import NobodyError, sender, sends
+from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.buffers import (
     EXCHANGE,
@@ -39,327 +30,13 @@ from tt_kernels.speculative_flash_decode.checks import (
 )
 from tt_kernels.speculative_flash_decode.layout import choose_layout
 from tt_kernels.speculative_flash_decode.peer import check_gathered
-from tt_kernels.speculative_flash_decode.predictor import Predictor, both_ends
-from tt_kernels.speculative_flash_decode.reference import (
-    Ends,
-    guess_positions,
-    outcomes,
-    receiver_outcomes,
-    speculative_flash_decode_reference,
-)
-from tt_kernels.speculative_flash_decode.work_split import cost, deal_cores, parts, speculative_worker
+from tt_kernels.speculative_flash_decode.predictor import Predictor
 
-HEADERS = Path(__file__).parents[3] / "tt_kernels" / "common" / "kernels"
-TOKENS = (1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 256, 257, 1000, 4096)
 GRID = [(x, y) for y in range(8) for x in range(8)]
 # What the runtime leaves on an N150 is asked of it at run time; this is what it leaves on the chips of the tests,
 # whose kernels may take KERNEL_BYTES.
 N150_L1 = 1_365_664
 LLAMA = Problem(1, 32, 8, 128, 131072, "BFLOAT8_B", 256)
-
-
-# --- the oracle ---
-
-
-@pytest.mark.parametrize("position", [63, 64, 96, 127])
-def test_oracle_agrees_with_the_models_segmented_attention(position):
-    torch.manual_seed(0)
-    chunk, heads, kv_heads, head_dim = 32, 6, 2, 16
-    q = torch.randn(1, 1, heads, head_dim)
-    k, v = torch.randn(2, 1, kv_heads, 128, head_dim)
-    found = speculative_flash_decode_reference(q, k, v, [position], chunk_size=chunk)
-    cached = position + 1
-    scaled = q.view(kv_heads, heads // kv_heads, head_dim) * head_dim**-0.5
-    tail = cached // 32 * 32 - chunk
-    segments = OneQuery(scaled, k[0, :, :cached], v[0, :, :cached], 1, (chunk, tail), slice(0, 1))
-    torch.testing.assert_close(found.guess.view(1, -1).float(), segments.guess(), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(found.exact.view(1, -1).float(), segments.exact(), atol=1e-5, rtol=1e-5)
-
-
-def test_oracle_takes_the_papers_definition_of_the_tail_too():
-    seen = guess_positions(99, 32, tail_alignment=1)
-    assert seen.nonzero().flatten().tolist() == [*range(32), *range(68, 100)]
-    assert guess_positions(99, 32).nonzero().flatten().tolist() == [*range(32), *range(64, 100)]
-    short = guess_positions(99, 32, ends=Ends(32, 32))
-    assert short.nonzero().flatten().tolist() == [*range(32), *range(96, 100)]
-    assert guess_positions(62, 32).all()
-
-
-def test_oracle_skips_users_and_guesses_exactly_while_bypassed():
-    torch.manual_seed(0)
-    q, (k, v) = torch.randn(1, 3, 4, 16), torch.randn(2, 3, 2, 128, 16)
-    found = speculative_flash_decode_reference(q, k, v, [-1, 62, 127], chunk_size=32)
-    assert not found.exact[0, 0].any() and found.norm_sq[0] == 0
-    assert torch.equal(found.guess[0, 1], found.exact[0, 1]) and found.distance_sq[1] == 0
-    assert found.distance_sq[2] > 0, "128 tokens, of which 32 to 95 are not in the guess"
-    torch.testing.assert_close(found.norm_sq[2], found.exact[0, 2].square().sum())
-
-
-def test_outcomes_are_strict_and_count_bypassed_users_apart():
-    distance, norm = torch.tensor([0.0, 0.0, 0.25, 0.0, 1.0]), torch.ones(5)
-    positions = [-1, 62, 63, 63, 127]
-    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.5) == [
-        ACCEPTED, BYPASSED, REJECTED, ACCEPTED, REJECTED,
-    ]  # fmt: skip
-    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == REJECTED
-    assert receiver_outcomes(positions) == [ACCEPTED, RECEIVED, RECEIVED, RECEIVED, RECEIVED]
-
-
-def test_the_rows_alone_decide_who_sends():
-    """Skipped users count with what stands in their rows, so that exchange and attention cannot differ."""
-    assert sender([[0, 2], [1, 1]], 2) == 0 and sender([[0, 0], [1, 1]], 2) == 1
-    assert sender([[0, 2], [1, 1]], 1) == 1, "entries past the users do not count"
-    assert sender([[2], [2]], 1) == 0 and sender([[1], [2]], 1) == 1
-    with pytest.raises(NobodyError):
-        sender([[0, 2], [0, 2]], 1)
-    assert sender([[0], [0]], 1, somebody=False) == 0
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
-def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
-    source = tmp_path / "roles.cpp"
-    source.write_text(
-        """
-        #include <cstdio>
-        #include "priority.hpp"
-        int main() {
-            const uint32_t values[] = {0u, 1u, 2u, 3u, priority::unknown};
-            for (uint32_t own = 0; own < 4; ++own) {
-                for (uint32_t other : values) {
-                    std::printf("%u %u %d %d %d\\n", own, other, priority::sends(own, other, 0),
-                                priority::sends(own, other, 1), priority::nobody_holds(own, other));
-                }
-            }
-        }
-        """
-    )
-    program = tmp_path / "roles"
-    subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
-    )
-    lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(lines) == 20
-    for own, other, *found, nobody in (map(int, line.split()) for line in lines):
-        assert found == [sends(own, other, 0), sends(own, other, 1)]
-        assert bool(nobody) == (own == other == ACCEPTED)
-        if other != UNKNOWN:
-            assert sends(own, other, 0) != sends(other, own, 1), "one of them sends"
-
-
-# --- the split of work ---
-
-
-@pytest.mark.parametrize("speculate", [False, True])
-@pytest.mark.parametrize("chunk", [1, 2, 4, 16])
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
-def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
-    for tokens in TOKENS:
-        total = -(-tokens // 32)
-        split = parts(tokens, chunk, chunk, workers, speculate)
-        assert sorted(tile for part in split for tile in part.tiles()) == list(range(total))
-        guess = {*split[speculative_worker(workers)].first, *split[speculative_worker(workers)].last}
-        expected = (
-            set(range(min(chunk, total))) | set(range(max(total - chunk, 0), total)) if speculate else set()
-        )
-        if total > 2 * chunk or not speculate:
-            assert guess == expected
-        else:
-            assert guess == set(range(total))
-        middle = [len(part.middle) for part in split]
-        assert sum(middle) == 0 or middle[0] > 0, "the reducer must have a state to merge into"
-        loads = [len(part.tiles()) for part in split]
-        others = [
-            load
-            for worker, load in enumerate(loads)
-            if worker != speculative_worker(workers) or not speculate
-        ]
-        assert not others or max(others) - min(others) <= 1
-        assert max(loads) <= max(-(-total // workers) + 1, len(guess))
-        if speculate and workers > 1:  # it also emits the guess, and its partial result comes last
-            assert loads[speculative_worker(workers)] <= max(len(guess), min(others))
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
-def test_all_workers_share_a_guess_alone(workers):
-    for tokens in TOKENS:
-        total = -(-tokens // 32)
-        for first, tail in ((1, 1), (1, 2), (4, 2), (16, 17)):
-            split = parts(tokens, first, tail, workers, False, guess_alone=True)
-            read = sorted(tile for part in split for tile in part.tiles())
-            assert read == sorted({*range(min(first, total)), *range(max(total - tail, 0), total)})
-            loads = [len(part.tiles()) for part in split]
-            assert max(loads) - min(loads) <= 1 and loads[0] == max(loads)
-
-
-PREDICTORS = [
-    *(both_ends(32 * tiles) for tiles in (1, 2, 4)),
-    *(
-        Predictor(first, last, whole)
-        for first, last in ((32, 32), (32, 96), (128, 64))
-        for whole in (False, True)
-    ),
-]
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
-def test_the_kernels_split_is_the_hosts(tmp_path):
-    source = tmp_path / "split.cpp"
-    source.write_text(
-        """
-        #include <cstdint>
-        #include <cstdio>
-        #include "chunk_split.hpp"
-        int main() {
-            unsigned tokens, first, last, whole, worker, workers, speculate, alone;
-            while (std::scanf("%u %u %u %u %u %u %u %u", &tokens, &first, &last, &whole, &worker, &workers,
-                              &speculate, &alone) == 8) {
-                const attention::Guess guess{first, last, whole != 0, alone != 0};
-                const auto p = attention::part_of(tokens, guess, worker, workers, speculate);
-                std::printf("%u %u %u %u %u %u %u %u\\n", p.first.begin, p.first.end, p.last.begin, p.last.end,
-                            p.middle.begin, p.middle.end, attention::needs_mask(p, tokens) && p.tiles(),
-                            guess.bypassed(tokens));
-            }
-        }
-        """
-    )
-    program = tmp_path / "split"
-    subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
-    )
-    cases = [
-        (tokens, predictor, worker, count, *variant)
-        for tokens in TOKENS for predictor in PREDICTORS for count in (1, 2, 3, 7)
-        for variant in ((0, 0), (1, 0), (0, 1)) for worker in range(count)
-    ]  # fmt: skip
-    text = "\n".join(
-        f"{tokens} {p.first_tiles} {p.last_tiles} {int(p.whole_tail)} {worker} {count} {speculate} {alone}"
-        for tokens, p, worker, count, speculate, alone in cases
-    )
-    printed = subprocess.run(
-        [program], input=text, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    for case, line in zip(cases, printed, strict=True):
-        tokens, predictor, worker, count, speculate, alone = case
-        tail = predictor.tail_tiles(tokens)
-        part = parts(tokens, predictor.first_tiles, tail, count, bool(speculate), bool(alone))[worker]
-        *ends, masked, bypassed = map(int, line.split())
-        for begin, end, expected in zip(
-            ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True
-        ):
-            assert list(range(begin, end)) == list(expected), case
-        assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
-        assert bool(bypassed) == (tokens < predictor.bypass_below), case
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 31, 62])
-def test_the_merge_tree_takes_logarithmically_many_steps(workers):
-    """Whatever parts are empty, every worker that has one is merged into worker 0 once, in one step a level."""
-    assert merge_tree.levels(workers) == math.ceil(math.log2(workers))
-    for seed in range(20):
-        has = (torch.rand(workers, generator=torch.Generator().manual_seed(seed)) < 0.5).tolist()
-        holds: list[list[int]] = [[worker] if own else [] for worker, own in enumerate(has)]
-        for level in range(merge_tree.levels(workers)):
-            for worker in range(workers):
-                sends = worker > 0 and merge_tree.level_of(worker) == level and holds[worker]
-                receiver = merge_tree.parent_of(worker)
-                assert (
-                    worker == 0 or merge_tree.level_of(worker) != level or worker == receiver + (1 << level)
-                )
-                if sends:
-                    assert level in merge_tree.sources_of(receiver, has)
-                    holds[receiver] += holds[worker]
-                elif worker > 0 and merge_tree.level_of(worker) == level:
-                    assert level not in merge_tree.sources_of(receiver, has)
-        assert holds[0] == [worker for worker, own in enumerate(has) if own]
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
-def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
-    source = tmp_path / "tree.cpp"
-    source.write_text(
-        """
-        #include <cstdio>
-        #include "merge_tree.hpp"
-        int main() {
-            unsigned worker, workers, parts;
-            while (std::scanf("%u %u %u", &worker, &workers, &parts) == 3) {
-                const auto has = [&](uint32_t other) { return (parts >> other & 1) != 0; };
-                std::printf("%u %u %u %u\\n", merge_tree::levels(workers), merge_tree::level_of(worker),
-                            merge_tree::parent_of(worker), merge_tree::sources_of(worker, workers, has));
-            }
-        }
-        """
-    )
-    program = tmp_path / "tree"
-    subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
-    )
-    cases = [
-        (worker, workers, held)
-        for workers in (1, 2, 3, 5, 7, 8) for worker in range(workers) for held in range(1 << workers)
-    ]  # fmt: skip
-    text = "\n".join(" ".join(map(str, case)) for case in cases)
-    printed = subprocess.run(
-        [program], input=text, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    for (worker, workers, held), line in zip(cases, printed, strict=True):
-        has = [bool(held >> other & 1) for other in range(workers)]
-        levels, level, parent, sources = map(int, line.split())
-        assert levels == merge_tree.levels(workers)
-        if worker > 0:
-            assert (level, parent) == (merge_tree.level_of(worker), merge_tree.parent_of(worker))
-        assert [s for s in range(levels) if sources >> s & 1] == merge_tree.sources_of(worker, has)
-
-
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=str)
-def test_predictors_read_the_keys_of_the_oracle(predictor):
-    """The worker of the guess reads the tiles that the oracle's positions lie in, and no others."""
-    ends = Ends(predictor.first, predictor.last, predictor.whole_tail)
-    for tokens in range(predictor.bypass_below, predictor.bypass_below + 100):
-        seen = guess_positions(tokens - 1, 32, ends=ends).nonzero().flatten().tolist()
-        part = parts(tokens, predictor.first_tiles, predictor.tail_tiles(tokens), 1, True)[0]
-        read = {32 * tile + i for tile in (*part.first, *part.last) for i in range(32)}
-        assert set(seen) == {at for at in read if at < tokens}, tokens
-        in_tail = len([at for at in seen if at >= tokens - predictor.last])
-        assert in_tail == predictor.last or not predictor.whole_tail, tokens
-
-
-def test_predictors_are_checked():
-    for wrong, message in (
-        ("both ends", "predictor must be a Predictor, it is a str"),
-        (Predictor(48, 64), "predictor.first must be a multiple of 32 from 32 to the 1024 .* got 48"),
-        (Predictor(64, 0), "predictor.last must be .* got 0"),
-        (Predictor(64, 2048), "predictor.last must be .* got 2048"),
-        (Predictor(64, 64, 1), "predictor.whole_tail must be True or False, got 1"),
-    ):
-        with pytest.raises(UnsupportedError, match=message):
-            check_problem(Q, CACHE, CACHE, POSITIONS, 256, wrong)
-    assert check_problem(Q, CACHE, CACHE, POSITIONS, 256, Predictor(32, 96)).guess == Predictor(32, 96)
-
-
-@pytest.mark.parametrize("items, workers, groups", [(8, 7, 8), (2, 31, 2), (64, 1, 62), (40, 6, 10)])
-def test_cores_are_dealt_to_groups_of_heads(items, workers, groups):
-    plan = deal_cores(GRID, items, workers, speculate=True, exchange=(7, 7))
-    assert len(plan.groups) == groups and plan.workers_a_group == workers
-    assert plan.exchange == (7, 7) and plan.output == (6, 7)
-    assert len(set(plan.cores)) == len(plan.cores) == groups * workers + 2
-
-
-def test_the_cost_charges_merging_chunks_and_rounds_of_heads():
-    shape = {"items": 8, "groups": 8, "workers": 4, "guess_tiles": 8, "key_tiles": 4, "speculate": True}
-
-    def takes(tiles=64, **other):
-        return cost(tiles, **(shape | other))
-
-    assert takes(groups=4) == 2 * takes()
-    assert takes(key_tiles=1) > takes(key_tiles=2) > takes()
-    assert takes(tiles=4096, workers=62) < takes(tiles=4096, workers=31)
-    assert takes(workers=62) > takes(workers=7), "merging costs more than sharing 64 tiles saves"
-    assert takes(tiles=16, workers=4) > takes(tiles=16, workers=2), "the guess takes half of 16 tiles anyhow"
-    assert takes(tiles=16, workers=4, speculate=False) < takes(tiles=16, workers=2, speculate=False)
-
-
-# --- the layout, and L1 ---
 
 
 def layout(problem, l1_free=N150_L1, cores=GRID, speculate=True, exchange=(7, 7), **options):
@@ -507,6 +184,19 @@ def test_llamas_shapes_are_supported():
 def test_unsupported_inputs_are_refused_with_their_values(q, k, v, positions, chunk, message):
     with pytest.raises(UnsupportedError, match=message):
         check_problem(q, k, v, positions, chunk)
+
+
+def test_predictors_are_checked():
+    for wrong, message in (
+        ("both ends", "predictor must be a Predictor, it is a str"),
+        (Predictor(48, 64), "predictor.first must be a multiple of 32 from 32 to the 1024 .* got 48"),
+        (Predictor(64, 0), "predictor.last must be .* got 0"),
+        (Predictor(64, 2048), "predictor.last must be .* got 2048"),
+        (Predictor(64, 64, 1), "predictor.whole_tail must be True or False, got 1"),
+    ):
+        with pytest.raises(UnsupportedError, match=message):
+            check_problem(Q, CACHE, CACHE, POSITIONS, 256, wrong)
+    assert check_problem(Q, CACHE, CACHE, POSITIONS, 256, Predictor(32, 96)).guess == Predictor(32, 96)
 
 
 def test_numbers_and_names_are_checked():
