@@ -51,6 +51,8 @@ def _begin(function: Callable, arguments: tuple, environment: dict[str, str], lo
     os.close(output)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)
+    # As in any process: locks made here leave no name behind, which a killed process could not remove.
+    multiprocessing.set_start_method("fork", force=True)
     os.environ.clear()
     os.environ.update(environment)
     if threads := environment.get("OMP_NUM_THREADS", ""):  # which torch has read by now
