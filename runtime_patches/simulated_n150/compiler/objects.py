@@ -41,6 +41,9 @@ class Unit:
         self.root, self.folder = root, folder
         self.output = arguments[arguments.index("-o") + 1]
         self.compiles = "-c" in arguments
+        self.machine_code = (
+            "-mcpu=tt-wh-tensix" in arguments
+        )  # and not bytecode, as the other cores' units are
         self.depends = arguments[arguments.index("-MF") + 1] if "-MF" in arguments else None
         self.varying = {name: None for name in VARYING}
         self.included = None
@@ -140,7 +143,11 @@ class Unit:
             whole = b"\n".join(texts)
             if any(word in whole for word in UNREPEATABLE):
                 return False
-            entry["macros"] = {name: v for name, v in self.varying.items() if name.encode() in whole}
+            names = {name.encode(): name for name in self.varying}
+            entry["macros"] = {
+                names[name]: self.varying[names[name]]
+                for name in mattering(names, whole, result["output"] if self.machine_code else None)
+            }
             entry["sources"] = self.root.sources()
         name = store.digest([self.key, repr(entry)])
         entry["result"] = name
@@ -148,6 +155,32 @@ class Unit:
         others = [e for e in store.read_sealed(self._entries()) or () if e["result"] != name]
         store.write_sealed(self._entries(), [entry, *others][:ENTRIES])
         return True
+
+
+def mattering(names, text, machine_code):
+    """Those of the macros `names` that a unit may depend on: they occur in `text`, all that went into it.
+
+    Not those that say nothing but how long arrays are which the unit's machine code does not name: every compute unit
+    includes the declarations of the tables of banks, by the number of banks, and none reads them. What takes such an
+    array's size takes its address too (tt-metal, hw/inc/internal/firmware_common.h). Nor those in comments and in what
+    is for Quasar. machine_code: of the unit, with the names of what it refers to; None where it is bytecode.
+    """
+    found = [name for name in names if name in text]
+    if machine_code is None or not found:
+        return found
+    import re
+
+    quasar = re.compile(rb"\s*#if defined\(ARCH_QUASAR\) &&")
+    array = re.compile(rb"\s*extern \w+ (\w+)(?:\[\w+\])+;\s*$")
+    matter = set()
+    for line in text.split(b"\n"):
+        here = [name for name in found if name in line]
+        if not here or line.lstrip().startswith(b"//") or quasar.match(line):
+            continue
+        declared = array.match(line)
+        if declared is None or declared[1] in machine_code:
+            matter.update(here)
+    return [name for name in found if name in matter]
 
 
 def dependencies(text):

@@ -75,6 +75,24 @@ def test_a_macro_of_the_chip_counts_where_it_is_used(compiler):
     )
 
 
+def test_the_length_of_an_array_counts_where_machine_code_names_it(compiler):
+    """As that of the tables of banks, which all units see declared."""
+    root, declared = compiler.root("one"), "// NUM_L1_BANKS long\nextern int table[2][NUM_L1_BANKS];\n"
+    unused = declared + "#define OWN 2\n"
+    _, built = compiler.compile(root, "a", unused, "-DNUM_L1_BANKS=1")
+    assert compiler.compile(root, "a", unused, "-DNUM_L1_BANKS=2") == ("hit", built)
+    used = declared + "#define OWN table[1][0]\n"
+    _, one = compiler.compile(root, "b", used, "-DNUM_L1_BANKS=1")
+    outcome, two = compiler.compile(root, "b", used, "-DNUM_L1_BANKS=2")
+    assert outcome == "plain" and two != one
+    otherwise = unused + "constexpr int banks = NUM_L1_BANKS;\n"
+    compiler.compile(root, "c", otherwise, "-DNUM_L1_BANKS=1")
+    assert compiler.compile(root, "c", otherwise, "-DNUM_L1_BANKS=2")[0] == "plain"
+    # A data-movement core's unit is bytecode, which may name what its machine code does not, and the other way round.
+    compiler.compile(root, "d", unused, "-DNUM_L1_BANKS=1", core="tt-wh")
+    assert compiler.compile(root, "d", unused, "-DNUM_L1_BANKS=2", core="tt-wh")[0] == "plain"
+
+
 def test_a_new_file_that_would_be_found_first_is_seen(compiler):
     _, first = compiler.compile(compiler.root("one"), "a", OWN)
     hiding = compiler.root("two", {"tt_metal/hw/inc/shared.h": "#define SHARED 1\n"})
