@@ -41,9 +41,8 @@ class Unit:
         self.root, self.folder = root, folder
         self.output = arguments[arguments.index("-o") + 1]
         self.compiles = "-c" in arguments
-        self.machine_code = (
-            "-mcpu=tt-wh-tensix" in arguments
-        )  # and not bytecode, as the other cores' units are
+        # Other cores' units are bytecode of the link-time optimiser.
+        self.machine_code = "-mcpu=tt-wh-tensix" in arguments
         self.depends = arguments[arguments.index("-MF") + 1] if "-MF" in arguments else None
         self.varying = {name: None for name in VARYING}
         self.included = None
@@ -143,11 +142,8 @@ class Unit:
             whole = b"\n".join(texts)
             if any(word in whole for word in UNREPEATABLE):
                 return False
-            names = {name.encode(): name for name in self.varying}
-            entry["macros"] = {
-                names[name]: self.varying[names[name]]
-                for name in mattering(names, whole, result["output"] if self.machine_code else None)
-            }
+            matter = mattering(self.varying, whole, result["output"] if self.machine_code else None)
+            entry["macros"] = {name: self.varying[name] for name in matter}
             entry["sources"] = self.root.sources()
         name = store.digest([self.key, repr(entry)])
         entry["result"] = name
@@ -165,7 +161,7 @@ def mattering(names, text, machine_code):
     array's size takes its address too (tt-metal, hw/inc/internal/firmware_common.h). Nor those in comments and in what
     is for Quasar. machine_code: of the unit, with the names of what it refers to; None where it is bytecode.
     """
-    found = [name for name in names if name in text]
+    found = [name for name in names if name.encode() in text]
     if machine_code is None or not found:
         return found
     import re
@@ -174,7 +170,7 @@ def mattering(names, text, machine_code):
     array = re.compile(rb"\s*extern \w+ (\w+)(?:\[\w+\])+;\s*$")
     matter = set()
     for line in text.split(b"\n"):
-        here = [name for name in found if name in line]
+        here = [name for name in found if name.encode() in line]
         if not here or line.lstrip().startswith(b"//") or quasar.match(line):
             continue
         declared = array.match(line)
