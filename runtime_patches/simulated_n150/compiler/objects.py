@@ -168,15 +168,19 @@ def mattering(names, text, machine_code):
 
     quasar = re.compile(rb"\s*#if defined\(ARCH_QUASAR\) &&")
     array = re.compile(rb"\s*extern \w+ (\w+)(?:\[\w+\])+;\s*$")
-    matter = set()
-    for line in text.split(b"\n"):
-        here = [name for name in found if name.encode() in line]
-        if not here or line.lstrip().startswith(b"//") or quasar.match(line):
-            continue
-        declared = array.match(line)
-        if declared is None or declared[1] in machine_code:
-            matter.update(here)
-    return [name for name in found if name in matter]
+    matter = []
+    for name in found:
+        word, at = name.encode(), -1
+        while (at := text.find(word, at + 1)) >= 0:
+            end = text.find(b"\n", at)
+            line = text[text.rfind(b"\n", 0, at) + 1 : len(text) if end < 0 else end]
+            if line.lstrip().startswith(b"//") or quasar.match(line):
+                continue
+            declared = array.match(line)
+            if declared is None or declared[1] in machine_code:
+                matter.append(name)
+                break
+    return matter
 
 
 def dependencies(text):

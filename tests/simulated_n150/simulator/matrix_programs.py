@@ -194,7 +194,7 @@ def random_instruction(rng, name: str) -> int:
     if name == "ZEROSRC":
         negative = int(rng.random() < 0.1)
         return word(name, src_mask=below(4), bank_mask=below(2), write_mode=below(2), zero_val=negative)
-    if name in ("MOVB2D", "MOVD2B"):
+    if name in ("MOVA2D", "MOVB2D", "MOVD2B"):
         low = int(rng.random() < 0.1)
         return word(name, dst=dst, instr_mod=below(8), addr_mode=below(4), src=below(64), dest_32b_lo=low)
     return word(name)

@@ -25,7 +25,7 @@ from tests.simulated_n150.simulator.matrix_programs import (
 
 INSTRUCTIONS = (
     "MVMUL", "DOTPV", "GAPOOL", "ELWMUL", "ELWADD", "ELWSUB", "GMPOOL", "ZEROACC", "ZEROSRC", "MOVB2D", "MOVD2B",
-    "TRNSPSRCB",
+    "TRNSPSRCB", "MOVA2D",
 )  # fmt: skip
 BF16, TF32 = 5, 4
 EVERY_FORMAT = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15)
@@ -83,6 +83,13 @@ def test_mixed_programs_of_every_format(wide):
     changes, errors = compare(INSTRUCTIONS, 60, 5, EVERY_FORMAT, wide)
     assert changes > 100
     assert errors.count("SrcDvalidError") > 0
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["16 bits", "32 bits"])
+@pytest.mark.parametrize("name", ["MOVA2D", "MOVB2D", "MOVD2B"])
+def test_copies_of_every_format(name, wide):
+    changes, _ = compare([name], 30, 10, EVERY_FORMAT, wide)
+    assert changes > 60
 
 
 @pytest.mark.parametrize("unusual", [INT8, FP16A, DIAGNOSTICS])

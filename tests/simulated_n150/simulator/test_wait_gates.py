@@ -4,9 +4,6 @@
 
 import json
 
-from runtime_patches.simulated_n150.simulator.patch import check
-from runtime_patches.simulated_n150.simulator.patches.wait_gates import PATCH
-
 # A gate with a random wait latched, while semaphores and queues change at random: the installed gate and ours look at
 # the same coprocessor. Compared: whether each lets go, and that it forgets what was latched then.
 GATES = """
@@ -14,10 +11,10 @@ import json, random
 from framework.device.tt_device import DeviceTileDiagnostics
 from framework.device.wormhole import Wormhole
 from framework.pe.tensix.frontend import WaitGate
-from runtime_patches.simulated_n150.simulator.patches import wait_gates
+from runtime_patches.simulated_n150.simulator.patches import issue
 
 met, tick = WaitGate.check_for_wait_condition_met, WaitGate.clock_tick
-wait_gates.PATCH.apply()
+issue.PATCH.apply()
 assert WaitGate.clock_tick is not tick
 chip = Wormhole(DeviceTileDiagnostics(), tensix_coords=[(18, 18)])
 coprocessor = chip.tile_directory[18, 18].tensix_coprocessor
@@ -52,7 +49,3 @@ print(json.dumps(outcomes))
 
 def test_random_waits(fresh_interpreter):
     assert min(json.loads(fresh_interpreter(GATES))) > 500
-
-
-def test_targets_are_the_installed_code():
-    check([PATCH])

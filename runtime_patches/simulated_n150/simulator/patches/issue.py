@@ -6,6 +6,11 @@ Speed only. Each stage looked up the name of an instruction again, asked whether
 compared it with those that it has to do something about; most have only to go on. Here it is known by instruction
 word what a stage has to do. Whatever is unusual goes the installed way: an event bus that listens, the cost model,
 reports of issued instructions, MOP, REPLAY and what follows on it, mutexes, unknown instructions.
+
+A gate that holds its thread back looks every cycle whether what was latched (STALLWAIT, SEMWAIT) has come. It took the
+masks apart bit by bit each time, and where it had not come looked again for the reason, which only the event bus and
+the performance counters want to know. Here the masks are taken apart once, and the reason is asked for where one of the
+two listens.
 """
 
 from __future__ import annotations
@@ -14,6 +19,10 @@ from runtime_patches.simulated_n150.simulator.patch import Patch
 
 _EXPANDED, _REPLAYED = ("MOP", "MOP_CFG"), ("REPLAY",)
 _HELD = ("ATGETM",)  # the gate waits for its mutex
+
+
+def _bits(mask: int | None, count: int) -> tuple[int, ...]:
+    return tuple(bit for bit in range(count) if (mask or 0) >> bit & 1)
 
 
 def _apply() -> None:
@@ -26,6 +35,8 @@ def _apply() -> None:
     bus = get_bus()
     expand, replay, gate = TensixMOPExpander.clock_tick, TensixReplayExpander.clock_tick, WaitGate.clock_tick
     execute, issue = TensixBackendUnit.clock_tick, TensixBackend.issueInstruction
+    latched_instruction = WaitGate.LatchedInstruction
+    latch = latched_instruction.__init__
     passing: dict[int, tuple[bool, bool, bool, bool]] = {}
 
     def stages(instruction):
@@ -57,17 +68,43 @@ def _apply() -> None:
         else:
             replay(self, cycle_num)
 
+    def latch_instruction(self, opcode, condition_mask, block_mask, semaphore_mask=None):
+        latch(self, opcode, condition_mask, block_mask, semaphore_mask)
+        self._semaphores, self._conditions = _bits(semaphore_mask, 8), _bits(condition_mask, 15)
+
+    def semaphores_to_check(self):
+        return self._semaphores
+
+    def check_for_wait_condition_met(self):
+        latched = self.latchedWaitInstruction
+        assert latched is not None
+        if latched.isSemaphoreMode():
+            return self._latched_semaphore_reason() is None
+        for index in latched._conditions:  # noqa: SIM110 (called in each cycle of a wait)
+            if not self.check_for_semwait_condition_match(index):
+                return False
+        return True
+
     def gate_tick(self, cycle_num):
         frontend, counters = self.frontend, self.perf_counters
+        if (
+            self.mutex_stall
+            or self.backend_enforced_stall
+            or bus._enabled
+            or (counters is not None and counters.instrn_running)
+        ):
+            gate(self, cycle_num)
+            return
+        if self.latch_wait:
+            if self.check_for_wait_condition_met():
+                self.latch_wait = False
+                self.latchedWaitInstruction = None
+                self._flush_stall()
+            return
         queue = frontend.wait_gate_instruction_fifo
         if (
             not queue
             or self.latchedWaitInstruction is not None
-            or self.latch_wait
-            or self.mutex_stall
-            or self.backend_enforced_stall
-            or bus._enabled
-            or (counters is not None and counters.instrn_running)
             or frontend.diags_settings.reportIssuedInstructions()
         ):
             gate(self, cycle_num)
@@ -130,6 +167,9 @@ def _apply() -> None:
 
     TensixMOPExpander.clock_tick = expander_tick
     TensixReplayExpander.clock_tick = replay_tick
+    latched_instruction.__init__ = latch_instruction
+    latched_instruction.getSemaphoresToCheck = semaphores_to_check
+    WaitGate.check_for_wait_condition_met = check_for_wait_condition_met
     WaitGate.clock_tick = gate_tick
     TensixBackend.issueInstruction = issue_to_unit
     TensixBackendUnit.clock_tick = unit_tick
@@ -137,7 +177,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="instructions on their way",
-    rule="speed only: what a stage has to do with an instruction word is kept",
+    rule="speed only: what a stage has to do with an instruction word is kept; a gate looks at what it waits for alone",
     source="the installed simulator",
     targets={
         "framework.pe.tensix.frontend": "ceb004603f01729d",

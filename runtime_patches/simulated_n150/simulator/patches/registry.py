@@ -16,7 +16,6 @@ from runtime_patches.simulated_n150.simulator.patches import (
     jumps,
     lookups,
     matrix,
-    moves,
     noc,
     packer,
     resting,
@@ -27,7 +26,6 @@ from runtime_patches.simulated_n150.simulator.patches import (
     unpacker,
     unused_tiles,
     vector,
-    wait_gates,
     waiting_loops,
 )
 
@@ -53,9 +51,7 @@ def all_patches() -> list[Patch]:
         core.PATCH,
         resting.PATCH,
         strides.PATCH,
-        wait_gates.PATCH,
         issue.PATCH,
         matrix.PATCH,
-        moves.PATCH,
         transport.PATCH,
     ]

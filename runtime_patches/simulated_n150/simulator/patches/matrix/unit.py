@@ -47,8 +47,8 @@ class Setting(NamedTuple):
     phase: int  # FIDELITY_BASE
     dst_base: int
     copied: int  # bits of a SrcB datum that MOVB2D copies
-    half: bool  # MOVB2D writes half precision
-    flush: bool  # it flushes denormals
+    half: bool  # MOVA2D and MOVB2D write half precision
+    flush: bool  # they flush denormals
     tf32: bool  # SrcA's format
 
 
@@ -281,6 +281,26 @@ class MatrixUnit(installed.MatrixUnit):
 
     def _columns_are_blocked(self) -> bool:
         return any(value & _BLOCKED for value in self.backend.vector_unit.laneConfig[:8])
+
+    def handle_mova2d(self, instruction_info, issue_thread, instr_args):
+        setting, backend = self._setting(issue_thread), self.backend
+        if setting.tf32 or instr_args["dest_32b_lo"] or self._columns_are_blocked():
+            super().handle_mova2d(instruction_info, issue_thread, instr_args)
+            return
+        counters, dst = backend.rwc[issue_thread], backend.dst
+        target = instr_args["dst"] + setting.dst_base + counters.Dst
+        source = instr_args["src"] + counters.SrcA
+        if instr_args["instr_mod"] & 2:
+            count, target, source = 8, target & 0x3F8, source & 0x38
+        else:
+            count, target, source = 1, target & 0x3FF, source & 0x3F
+        datums = backend.srcA[self.srcABank].data[source : source + count]
+        if setting.flush:
+            datums = np.where(datums & 0xFF, datums, 0)
+        words = Convert.removeHighExponent(datums) if setting.half else Convert.removeLowMantissa(datums)
+        dst.dstBits[target : target + count] = words
+        dst.dstRowValid[target : target + count] = True
+        counters.applyAddrMod(issue_thread, instr_args["addr_mode"])
 
     def handle_movb2d(self, instruction_info, issue_thread, instr_args):
         setting, backend, mode = self._setting(issue_thread), self.backend, instr_args["instr_mod"]
