@@ -25,8 +25,11 @@ import sys
 HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 COMPILER = "/usr/bin/riscv64-unknown-elf-g++"
 ASSEMBLER = "/usr/bin/riscv64-unknown-elf-as"
+LINKER = "/usr/bin/riscv64-unknown-elf-ld"
+GCC_LIBRARIES = "/usr/lib/gcc/riscv64-unknown-elf"
 CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
+LIBC = f"{PICOLIBC}/lib/rv32im/ilp32/libc.a"
 # Names a file that gets a line for every unit and link: from the cache, with a precompiled header, or plain.
 LOG = "LLAMA_ALSPEC_COMPILE_LOG"
 precompiled_used = False
@@ -184,7 +187,7 @@ def base():
     """What every result depends on besides its command line: the compiler and its libraries."""
     import store
 
-    parts = [COMPILER, ASSEMBLER, f"{PICOLIBC}/lib/rv32im/ilp32/libc.a", CXX_ROOT, *system_includes()[1::2]]
+    parts = [COMPILER, ASSEMBLER, LINKER, LIBC, CXX_ROOT, *system_includes()[1::2]]
     return [f"{part}={store.stamp(part)}" for part in parts] + [
         f"{name}={os.environ[name]}" for name in store.GCC_VARIABLES if name in os.environ
     ]
@@ -192,20 +195,32 @@ def base():
 
 def link_command(arguments):
     """Command for a link. The support objects it names are the rebuilt ones of the runtime root."""
-    tensix = is_tensix(arguments)
-    linked = ["-O2" if tensix and a in ("-O3", "-Os") else a for a in arguments if not drop(a)]
-    lto = [] if tensix else ["-flto=1", "-flto-partition=one"]
-    libraries = [
-        "-nodefaultlibs",
-        "-Wl,--start-group",
-        f"{PICOLIBC}/lib/rv32im/ilp32/libc.a",
-        "-lgcc",
-        "-Wl,--end-group",
-    ]
-    # A TRISC unit may name f registers, but nothing of it is float code: everything links as rv32im.
+    if is_tensix(arguments):
+        return machine_code_link(arguments)
+    linked = [a for a in arguments if not drop(a)]
+    libraries = ["-nodefaultlibs", "-Wl,--start-group", LIBC, "-lgcc", "-Wl,--end-group"]
     return [COMPILER, "-w", "-fno-exceptions", "-fno-jump-tables", "-fno-tree-switch-conversion"] + (
-        INTEGER_CORE + lto + linked + libraries
+        INTEGER_CORE + ["-flto=1", "-flto-partition=one"] + linked + libraries
     )
+
+
+def machine_code_link(arguments):
+    """The linker's own command where nothing is left to compile: g++ starts its link-time optimiser even then, for the
+    bytecode in the support objects, which takes ten times as long as the link.
+
+    A TRISC unit may name f registers, but nothing of it is float code: everything links as rv32im.
+    """
+    command, passed = [LINKER, "-melf32lriscv"], False
+    for argument in arguments:
+        if passed or argument == "-o" or argument.startswith(("-T", "-L")) or not argument.startswith("-"):
+            command.append(argument)
+        elif argument.startswith("-Wl,"):
+            command += argument[len("-Wl,") :].split(",")
+        passed = argument == "-o"
+    newest = max(
+        os.listdir(GCC_LIBRARIES), key=lambda version: [int(n) for n in version.split(".") if n.isdigit()]
+    )
+    return [*command, "--start-group", LIBC, f"{GCC_LIBRARIES}/{newest}/rv32im/ilp32/libgcc.a", "--end-group"]
 
 
 def main(arguments):

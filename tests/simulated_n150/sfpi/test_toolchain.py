@@ -44,20 +44,24 @@ def test_tensix_units_are_compiled_for_vector_registers_without_it(headers):
     assert "-O2" in command and "-O3" not in command and not any(a.startswith("-flto") for a in command)
 
 
+LINK = ["-O3", "-g", "-std=c++17", "-nostartfiles", "-Wl,--emit-relocs", "-Wl,-z,max-page-size=16", "-Tk.ld"]
+LINKED = ["a.o", "lib/substitutes.o", "-o", "a.elf"]
+
+
 def test_links_add_the_c_library_and_keep_linker_options():
-    arguments = [
-        "-O3",
-        "-mcpu=tt-wh-tensix",
-        "-Wl,--emit-relocs",
-        "-Tk.ld",
-        "a.o",
-        "lib/substitutes.o",
-        "-o",
-        "a.elf",
-    ]
-    command = driver.link_command(arguments)
-    assert "-Wl,--emit-relocs" in command and "lib/substitutes.o" in command and "-nodefaultlibs" in command
-    assert any(a.endswith("rv32im/ilp32/libc.a") for a in command) and "-lgcc" in command
+    command = driver.link_command([*LINK, "-mcpu=tt-wh", *LINKED])
+    assert command[0] == driver.COMPILER and "-flto=1" in command and "-nodefaultlibs" in command
+    assert {"-Wl,--emit-relocs", "-Tk.ld", "lib/substitutes.o", driver.LIBC, "-lgcc"} < set(command)
+
+
+def test_links_of_machine_code_are_the_linkers_own(monkeypatch, tmp_path):
+    for version in ("12.2.0", "9.3.0"):
+        (tmp_path / version).mkdir()
+    monkeypatch.setattr(driver, "GCC_LIBRARIES", str(tmp_path))
+    assert driver.link_command([*LINK, "-mcpu=tt-wh-tensix", *LINKED]) == [
+        driver.LINKER, "-melf32lriscv", "--emit-relocs", "-z", "max-page-size=16", "-Tk.ld", *LINKED,
+        "--start-group", driver.LIBC, f"{tmp_path}/12.2.0/rv32im/ilp32/libgcc.a", "--end-group",
+    ]  # fmt: skip
 
 
 def test_a_missing_compiler_is_named_with_the_line_that_installs_it(monkeypatch, capsys):
