@@ -11,7 +11,7 @@
 #include "config.hpp"
 #include "jobs.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
-#include "tt_kernels/common/kernels/online_softmax.hpp"
+#include "tt_kernels/common/kernels/softmax_steps.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
 
 namespace {

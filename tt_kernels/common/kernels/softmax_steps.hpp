@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The pipeline of the functions of online_softmax.hpp over chunks of keys and tiles of queries; for compute kernels.
+
+#pragma once
+
+#include <cstdint>
+
+#include "online_softmax.hpp"
+
+namespace online_softmax {
+
+// The buffers of a step; see the functions of online_softmax.hpp.
+struct Buffers {
+    uint32_t values;
+    uint32_t ones;
+    uint32_t scores;
+    uint32_t weights;
+    uint32_t state;
+    uint32_t rescale;
+};
+
+// What is attended to at a time: a chunk of `rows` key tiles by one tile of queries. Small, as stacks are; L1 holds fewer
+// than 256 tiles of either.
+struct Step {
+    uint8_t tile;  // of queries, in the job
+    uint8_t rows;
+    uint8_t first_band, end_band;
+    bool last : 1;   // of the chunk's tiles of queries
+    bool emits : 1;  // Op::emit() reads the state behind it
+    // Set by Steps: whether the chunk is the first, with no state before it; whether row maxima go from buffer a to b.
+    bool first : 1 = false, to_b : 1 = false;
+
+    Bands bands() const { return {first_band, end_band}; }
+    void set_bands(Bands bands) {
+        first_band = bands.begin;
+        end_band = bands.end;
+    }
+};
+
+// The steps of one job after the other, each in stages that take turns with those of the two steps behind it:
+//
+//     weights of step u, state of u - 1, rescale of u, row maxima of u + 1, scores of u + 2
+//
+// so that a stage reads what was packed some stages before, and the matrix unit makes the state while the vector unit is
+// at the exponentials. Where a step emits, its own state comes at once, since somebody waits for it.
+// Row maxima lie in two buffers, by turns of chunks. They move by the slots() tiles of queries that a job may have, so
+// that pointers stay at the start.
+// Op, a class derived from this one, has
+//     buffers, row_max_a, row_max_b   constants
+//     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
+//     score(step)                     the scores of a step; gives up the keys behind the last tile of queries
+//     before_raise(step)              may wait until row maxima and a state may be packed
+//     emit(step)                      with the state at the front of its buffer
+template <uint32_t head_tiles, typename OpStep, typename Op>
+class Steps {
+public:
+    // The buffer with the maxima of the state, or of the last step taken; and the one they are raised into next.
+    uint32_t row_max() const { return in_b_ ? Op::row_max_b : Op::row_max_a; }
+    uint32_t other_row_max() const { return in_b_ ? Op::row_max_a : Op::row_max_b; }
+    void swap_row_maxima() { in_b_ = !in_b_; }
+
+    // The state holds `step` after the next three, or finish().
+    void take(OpStep step) {
+        if (step.tile == 0) {
+            swap_row_maxima();
+            first_ = empty;
+            empty = false;
+        }
+        if (pending_ == 0 && !weighed_) {
+            register_rows::prepare(Op::scale());
+        }
+        step.first = first_;
+        step.to_b = in_b_;
+        if (pending_ == 2) {
+            advance(&step);
+        } else {
+            Op::score(step);
+        }
+        steps_[pending_++] = step;
+        if (pending_ == 1) {
+            raise(step);
+        }
+    }
+
+    void finish() {
+        while (pending_ > 0) {
+            advance(nullptr);
+        }
+        if (weighed_) {
+            add();
+            weighed_ = false;
+        }
+        cb_wait_front(Op::buffers.state, head_tiles + 1);
+    }
+
+    bool empty = true;  // no state, and no step taken
+
+private:
+    static uint32_t before(const OpStep& step) { return step.to_b ? Op::row_max_a : Op::row_max_b; }
+    static uint32_t raised(const OpStep& step) { return step.to_b ? Op::row_max_b : Op::row_max_a; }
+    static uint32_t unused_slots(const OpStep& step) { return step.last ? Op::slots() - step.tile - 1 : 0; }
+
+    void raise(const OpStep& step) {
+        static_cast<Op&>(*this).before_raise(step);
+        cb_wait_front(Op::buffers.scores, Op::capacity());
+        raise_row_max(
+            Op::buffers.scores, step.rows, Op::buffers.ones, before(step), step.first, raised(step));
+        if (const uint32_t rest = unused_slots(step); rest > 0) {
+            cb_reserve_back(raised(step), rest);
+            cb_push_back(raised(step), rest);
+        }
+    }
+
+    // The state takes in the last step that was weighed.
+    __attribute__((noinline)) void add() {
+        constexpr Buffers buffers = Op::buffers;
+        if (!last_.first) {
+            cb_wait_front(buffers.rescale, 1);
+            cb_wait_front(buffers.state, head_tiles + 1);
+        }
+        cb_wait_front(buffers.weights, Op::capacity());
+        accumulate<head_tiles>(
+            buffers.weights, buffers.values, buffers.ones, buffers.state, buffers.rescale, last_.first,
+            last_.rows, Op::capacity());
+        if (!last_.first) {
+            cb_pop_front(buffers.rescale, 1);
+        }
+        if (last_.last) {
+            pop_chunk(buffers.values, Op::capacity() * value_rows::stride<head_tiles>);
+        }
+    }
+
+    __attribute__((noinline)) void advance(const OpStep* next) {
+        constexpr Buffers buffers = Op::buffers;
+        const OpStep& step = steps_[0];
+        cb_wait_front(raised(step), step.tile + 1);
+        weigh(
+            buffers.scores, raised(step), buffers.weights, step.rows, Op::capacity(), step.bands(),
+            step.tile);
+        if (weighed_) {
+            add();
+        }
+        if (!step.first) {
+            rescale_of(before(step), raised(step), buffers.rescale, step.bands(), step.tile);
+            const uint32_t popped = 1 + unused_slots(step);
+            cb_wait_front(before(step), popped);
+            cb_pop_front(before(step), popped);
+        }
+        last_ = step;
+        weighed_ = !step.emits;
+        if (step.emits) {
+            add();
+            if (next != nullptr) {
+                Op::score(*next);  // between the state and what reads it
+            }
+            cb_wait_front(buffers.state, head_tiles + 1);
+            Op::emit(step);
+            register_rows::prepare(Op::scale());
+        }
+        if (pending_ == 2) {
+            raise(steps_[1]);
+        }
+        if (next != nullptr && !step.emits) {
+            Op::score(*next);
+        }
+        steps_[0] = steps_[1];
+        --pending_;
+    }
+
+    bool in_b_ = false;
+    bool first_ = false;    // chunk
+    bool weighed_ = false;  // `last_` has its weights and is not in the state
+    uint8_t pending_ = 0;   // of steps_: the first has its row maxima, the second its scores
+    OpStep last_;
+    OpStep steps_[2];
+};
+
+}  // namespace online_softmax
