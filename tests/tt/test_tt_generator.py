@@ -46,7 +46,7 @@ def test_a_second_turn_goes_behind_the_cached_one(sim_device):
     """Text, keys and values are, bit for bit, those of one whole prefill: of a context, only what is in no whole block
     is computed again."""
     first, more = prompt(32, 1), prompt(3, 3)
-    told = sim_device("1x1").run(turns, first, more, 2, timeout=1200)
+    told = sim_device(GRID).run(turns, first, more, 2, timeout=1200)
     assert told["held"] == first + told["texts"][0][:1] and told["starts"] == [0, 32]
     assert told["texts"][1] == told["texts"][2] != told["texts"][0]
     for kept, whole in zip(*told["caches"], strict=True):

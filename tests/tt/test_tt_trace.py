@@ -6,7 +6,7 @@ eager ones."""
 import pytest
 
 from models.llama31_8b.sampling import SamplingParams
-from tests.support.tt_tolerances import prompt
+from tests.support.tt_tolerances import GRID, prompt
 from tests.tt.trace_programs import texts, why_eager
 
 GREEDY, DRAWN = SamplingParams(0.0), SamplingParams(1.5, top_k=30, seed=5)
@@ -22,7 +22,7 @@ GREEDY, DRAWN = SamplingParams(0.0), SamplingParams(1.5, top_k=30, seed=5)
 def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, params, replays, fewest):
     """Each replay has the token the one before chose, on the chip, and the next position; choosing draws a number that
     the host gives each step. A capture that fails is closed, and the generator goes on."""
-    device = sim_device("1x1", dispatch="fast")
+    device = sim_device(GRID, dispatch="fast")
     told = device.run(texts, prompt(5, 4), replays + 2, params, timeout=1400)
     assert len(told["eager"]) == replays + 2 and len(set(told["eager"])) > fewest
     assert told["traced"] == told["eager"]
@@ -51,4 +51,4 @@ def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, par
 def test_why_steps_run_eagerly(sim_device, on_silicon, options, reason):
     if on_silicon:
         pytest.skip("opens a device in two ways, and the board serves one")
-    assert reason in sim_device("1x1", **options).run(why_eager)
+    assert reason in sim_device(GRID, **options).run(why_eager)
