@@ -32,7 +32,7 @@ LOOSE = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("quality")
-    assert cli.main(["--quick", "--short-tail", "--out", str(out)]) == 0
+    assert cli.main(["--quick", "--out", str(out)]) == 0
     return out
 
 
@@ -85,6 +85,19 @@ def test_what_must_hold_whatever_the_figures(folder):
 
 
 @pytest.mark.model
+def test_shorter_tails_hit_less(tmp_path):
+    """S - 31 to S keys, S keys, S to S + 31."""
+    hits = {}
+    for options in (("--short-tail",), ("--tail-alignment", "1"), ()):
+        out = tmp_path / "".join(options)
+        arguments = ["--quick", "--parts", "perplexity", "--thresholds", "0.1", "--out", str(out), *options]
+        assert cli.main(arguments) == 0
+        (row,) = rows(out / "perplexity.csv")
+        hits[row["tail_alignment"]] = float(row["hit_rate"])
+    assert hits["32"] < hits["1"] < hits["32+"]
+
+
+@pytest.mark.model
 def test_pictures_are_drawn(folder):
     names = ("layers.png", "thresholds.png", "predictors.png", "heat_map.png")
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in names)
@@ -95,7 +108,7 @@ def test_pictures_are_drawn(folder):
 def test_a_second_run_measures_nothing_again(folder, monkeypatch):
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     monkeypatch.setattr("perf.quality.study.text_pass", lambda *_, **__: pytest.fail("measured again"))
-    assert cli.main(["--quick", "--short-tail", "--out", str(folder), "--parts", *cli.PARTS]) == 0
+    assert cli.main(["--quick", "--out", str(folder), "--parts", *cli.PARTS]) == 0
     assert before == {path: path.read_bytes() for path in folder.glob("*.csv")}
 
 
@@ -114,6 +127,10 @@ def test_committed_files_name_their_command():
         (("--thresholds", "nan"), "must be a number >= 0 or inf, got 'nan'"),
         (("--contexts", "0"), "whole number of at least 1, got '0'"),
         (("--chunk-sizes", "48"), "48 is not a multiple of --tail-alignment 32"),
+        (
+            ("--short-tail", "--tail-alignment", "1"),
+            "--short-tail with --tail-alignment 1 would change nothing",
+        ),
         (("--parts", "taste"), "invalid choice: 'taste'"),
     ],
 )
