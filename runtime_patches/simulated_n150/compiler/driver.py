@@ -61,10 +61,16 @@ def drop(argument):
     ) or argument in ("-g", "-Wall")
 
 
+def newest(folder):
+    """The folder of the newest version in a folder of versions, such as 12.2.0."""
+    versions = os.listdir(folder)
+    return f"{folder}/{max(versions, key=lambda name: [int(n) for n in name.split('.') if n.isdigit()])}"
+
+
 def system_includes():
     """Options for the C++ headers of the ARM bare-metal libstdc++ (header-only) and picolibc's C headers."""
-    newest = f"{CXX_ROOT}/{max(os.listdir(CXX_ROOT))}"
-    return ["-isystem", newest, "-isystem", f"{newest}/arm-none-eabi", "-isystem", f"{PICOLIBC}/include"]
+    cxx = newest(CXX_ROOT)
+    return ["-isystem", cxx, "-isystem", f"{cxx}/arm-none-eabi", "-isystem", f"{PICOLIBC}/include"]
 
 
 def is_tensix(arguments):
@@ -217,10 +223,8 @@ def machine_code_link(arguments):
         elif argument.startswith("-Wl,"):
             command += argument[len("-Wl,") :].split(",")
         passed = argument == "-o"
-    newest = max(
-        os.listdir(GCC_LIBRARIES), key=lambda version: [int(n) for n in version.split(".") if n.isdigit()]
-    )
-    return [*command, "--start-group", LIBC, f"{GCC_LIBRARIES}/{newest}/rv32im/ilp32/libgcc.a", "--end-group"]
+    libgcc = f"{newest(GCC_LIBRARIES)}/rv32im/ilp32/libgcc.a"
+    return [*command, "--start-group", LIBC, libgcc, "--end-group"]
 
 
 def main(arguments):

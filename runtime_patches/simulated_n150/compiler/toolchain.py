@@ -35,7 +35,7 @@ DRIVER_MODULES = (
 # Debian package -> a file it must have put on this machine.
 PACKAGES = {
     "gcc-riscv64-unknown-elf": driver.COMPILER,
-    "picolibc-riscv64-unknown-elf": f"{driver.PICOLIBC}/lib/rv32im/ilp32/libc.a",
+    "picolibc-riscv64-unknown-elf": driver.LIBC,
     "libstdc++-arm-none-eabi-dev": driver.CXX_ROOT,
 }
 

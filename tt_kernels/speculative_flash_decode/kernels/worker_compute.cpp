@@ -11,8 +11,8 @@
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
-#include "tt_kernels/common/kernels/softmax_steps.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
+#include "tt_kernels/common/kernels/softmax_steps.hpp"
 
 namespace {
 

@@ -282,12 +282,22 @@ class MatrixUnit(installed.MatrixUnit):
     def _columns_are_blocked(self) -> bool:
         return any(value & _BLOCKED for value in self.backend.vector_unit.laneConfig[:8])
 
+    def _copy_to_dst(self, setting: Setting, datums, target: int, rows: int, copied: int = _ALL_BITS) -> None:
+        """Src datums, of which the bits `copied` count, as 16-bit words into rows of Dst."""
+        if setting.flush:
+            datums = np.where(datums & 0xFF, datums, 0)
+        datums = datums & copied
+        words = Convert.removeHighExponent(datums) if setting.half else Convert.removeLowMantissa(datums)
+        dst = self.backend.dst
+        dst.dstBits[target : target + rows] = words
+        dst.dstRowValid[target : target + rows] = True
+
     def handle_mova2d(self, instruction_info, issue_thread, instr_args):
         setting, backend = self._setting(issue_thread), self.backend
         if setting.tf32 or instr_args["dest_32b_lo"] or self._columns_are_blocked():
             super().handle_mova2d(instruction_info, issue_thread, instr_args)
             return
-        counters, dst = backend.rwc[issue_thread], backend.dst
+        counters = backend.rwc[issue_thread]
         target = instr_args["dst"] + setting.dst_base + counters.Dst
         source = instr_args["src"] + counters.SrcA
         if instr_args["instr_mod"] & 2:
@@ -295,11 +305,7 @@ class MatrixUnit(installed.MatrixUnit):
         else:
             count, target, source = 1, target & 0x3FF, source & 0x3F
         datums = backend.srcA[self.srcABank].data[source : source + count]
-        if setting.flush:
-            datums = np.where(datums & 0xFF, datums, 0)
-        words = Convert.removeHighExponent(datums) if setting.half else Convert.removeLowMantissa(datums)
-        dst.dstBits[target : target + count] = words
-        dst.dstRowValid[target : target + count] = True
+        self._copy_to_dst(setting, datums, target, count)
         counters.applyAddrMod(issue_thread, instr_args["addr_mode"])
 
     def handle_movb2d(self, instruction_info, issue_thread, instr_args):
@@ -307,7 +313,7 @@ class MatrixUnit(installed.MatrixUnit):
         if setting.tf32 or instr_args["dest_32b_lo"] or self._columns_are_blocked():
             super().handle_movb2d(instruction_info, issue_thread, instr_args)
             return
-        counters, dst = backend.rwc[issue_thread], backend.dst
+        counters = backend.rwc[issue_thread]
         target = instr_args["dst"] + setting.dst_base + counters.Dst
         source = instr_args["src"] + counters.SrcB
         if mode & 2:
@@ -317,12 +323,7 @@ class MatrixUnit(installed.MatrixUnit):
         else:
             rows, count, target, source = 1, 1, target & 0x3FF, source & 0x3F
         datums = backend.srcB[self.srcBBank].data[source : source + count, : 1 if mode & 1 else 16]
-        if setting.flush:
-            datums = np.where(datums & 0xFF, datums, 0)
-        datums = datums & setting.copied
-        words = Convert.removeHighExponent(datums) if setting.half else Convert.removeLowMantissa(datums)
-        dst.dstBits[target : target + rows] = words
-        dst.dstRowValid[target : target + rows] = True
+        self._copy_to_dst(setting, datums, target, rows, setting.copied)
         counters.applyAddrMod(issue_thread, instr_args["addr_mode"])
 
     def handle_movd2b(self, instruction_info, issue_thread, instr_args):
