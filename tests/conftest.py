@@ -234,11 +234,12 @@ def sim_mesh(
 
 @pytest.fixture(scope="session")
 def mock_mesh(
-    _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
+    _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes], request: pytest.FixtureRequest
 ) -> Callable[..., DeviceWorker]:
     """``mock_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on a mesh of full-size mock N150.
 
-    Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing.
+    Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing. ttnn's own
+    kernels are compiled with --run-slow only; otherwise an empty one stands for each.
     shape: (rows, columns): 1x1, 1x2, 2x2, 1x4, 2x4 or 1x8. fabric: name of a ttnn.FabricConfig; the default
     is FABRIC_1D for more than one chip. overlays, variables, options: as of `sim_device`.
     """
@@ -260,7 +261,9 @@ def mock_mesh(
         title = f"the mock mesh {rows}x{columns}"
 
         def make() -> dict[str, str]:
-            return process_environment(mock_environment((rows, columns), overlays) | dict(variables or {}))
+            stock = "compiled" if request.config.getoption("--run-slow") else "empty"
+            chosen = mock_environment((rows, columns), overlays, stock_kernels=stock)
+            return process_environment(chosen | dict(variables or {}))
 
         return _worker(_workers, title, make, opening, overlays, variables)
 

@@ -24,6 +24,7 @@ from runtime_patches.runtime_root import (
 )
 from runtime_patches.simulated_n150 import clusters
 from runtime_patches.simulated_n150 import dispatch as dispatch_modes
+from runtime_patches.simulated_n150.compiler.driver import EMPTY_STOCK_KERNELS
 from runtime_patches.simulated_n150.grids import CORE_DESCRIPTOR, core_descriptor, grid_name, parse_grid
 
 # Whatever of these a shell holds would send the runtime elsewhere than asked.
@@ -41,7 +42,9 @@ CONFLICTING = (
     "TT_METAL_DISABLE_SFPLOADMACRO",
     "TT_METAL_FABRIC_ROUTER_SYNC_TIMEOUT_MS",
     "SIMULATED_N150_MESH",
+    EMPTY_STOCK_KERNELS,
 )
+STOCK_KERNELS = ("empty", "compiled")  # of a mock mesh
 NOT_SILICON = ("TT_METAL_SIMULATOR", "TT_METAL_MOCK_CLUSTER_DESC_PATH", "TT_METAL_EMULE_MODE")
 # Debian's RISC-V compiler stands in for the SFPI compiler only where none of these holds a real one.
 SFPI_COMPILER = "compiler/bin/riscv-tt-elf-g++"
@@ -114,25 +117,37 @@ def simulated_environment(
 
 
 def mock_environment(
-    mesh_shape: tuple[int, int], overlays: Overlays | None = None, *, cache_dir: Path | None = None
+    mesh_shape: tuple[int, int],
+    overlays: Overlays | None = None,
+    *,
+    stock_kernels: str = "empty",
+    cache_dir: Path | None = None,
 ) -> dict[str, str]:
     """Variables for a mesh of full-size N150 that is validated, allocated and compiled for, but never
     executes.
 
-    mesh_shape: (rows, columns), one of :data:`clusters.SHAPES`. A real SFPI compiler is used where there is
-    one.
-    Errors: ValueError for another shape; RuntimeRootError when a part is missing or does not fit.
+    mesh_shape: (rows, columns), one of :data:`clusters.SHAPES`.
+    stock_kernels: "compiled", or "empty": an empty kernel stands for each of those that come with ttnn, which takes a
+    fraction of the time. Kernels from elsewhere are compiled in any case. A real SFPI compiler is used where there is
+    one, and compiles all.
+    Errors: ValueError for another shape or another choice of kernels; RuntimeRootError when a part is missing or does
+    not fit.
     """
     rows, columns = clusters.check_shape(mesh_shape)
+    if stock_kernels not in STOCK_KERNELS:
+        raise ValueError(f"stock_kernels is one of {', '.join(STOCK_KERNELS)}, not {stock_kernels!r}")
     ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
     real = real_sfpi(ttnn_dir)
     toolchain = {} if real else _toolchain_overlays(cache, ttnn_dir)
     root = build_runtime_root(
         merge_overlays(simulated_n150=toolchain, caller=overlays or {}), ttnn_dir=ttnn_dir, cache_dir=cache
     )
-    variables = _root_variables(cache, root)
+    empty = not real and stock_kernels == "empty"
+    variables = _root_variables(cache, root, jit="jit_of_empty_kernels" if empty else "jit")
     if not real:
         variables["TT_METAL_DISABLE_SFPLOADMACRO"] = "1"
+    if empty:
+        variables[EMPTY_STOCK_KERNELS] = "1"
     return variables | _mesh_descriptors(cache, (rows, columns))
 
 
@@ -188,15 +203,18 @@ def _toolchain_overlays(cache: Path, ttnn_dir: Path) -> dict[str, Path]:
     return toolchain.overlay_files(toolchain.build_toolchain(cache, ttnn_dir, sys.executable))
 
 
-def _root_variables(cache: Path, root: Path) -> dict[str, str]:
-    """The root's name carries the content of toolchain and patches, so caches of two roots never mix."""
-    jit, logs = cache / "jit" / root.name, cache / "logs"
-    jit.mkdir(parents=True, exist_ok=True)
+def _root_variables(cache: Path, root: Path, jit: str = "jit") -> dict[str, str]:
+    """The root's name carries the content of toolchain and patches, so caches of two roots never mix.
+
+    jit: the folder of kernel caches; one that holds empty kernels is never that of what is executed.
+    """
+    kernels, logs = cache / jit / root.name, cache / "logs"
+    kernels.mkdir(parents=True, exist_ok=True)
     logs.mkdir(parents=True, exist_ok=True)
     return {
         "TT_METAL_RUNTIME_ROOT": str(root),
         "TT_METAL_HOME": str(root),
-        "TT_METAL_CACHE": str(jit),
+        "TT_METAL_CACHE": str(kernels),
         "TT_METAL_LOGS_PATH": str(logs),  # the inspector would write into the working directory
         "TT_METAL_INSPECTOR_RPC": "0",  # one port for all processes of a machine
         "TT_METAL_DISABLE_BACKTRACE": "1",  # addresses in stripped libraries say nothing

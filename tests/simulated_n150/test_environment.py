@@ -133,6 +133,25 @@ def test_mock_environment(tmp_path):
     )
 
 
+@needs_simulator
+def test_empty_kernels_never_share_a_cache_with_what_is_executed(tmp_path):
+    empty = environment.mock_environment((1, 2), cache_dir=tmp_path)
+    whole = environment.mock_environment((1, 2), stock_kernels="compiled", cache_dir=tmp_path)
+    name = environment.EMPTY_STOCK_KERNELS
+    assert empty[name] == "1" and name not in whole
+    assert empty["TT_METAL_CACHE"] != whole["TT_METAL_CACHE"]
+    assert empty["TT_METAL_RUNTIME_ROOT"] == whole["TT_METAL_RUNTIME_ROOT"]
+    simulated = environment.process_environment(
+        environment.simulated_environment("1x1", cache_dir=tmp_path), {name: "1"}
+    )
+    assert (
+        name not in simulated
+        and Path(simulated["TT_METAL_CACHE"]).parent != Path(empty["TT_METAL_CACHE"]).parent
+    )
+    with pytest.raises(ValueError, match="empty, compiled, not 'none'"):
+        environment.mock_environment((1, 2), stock_kernels="none", cache_dir=tmp_path)
+
+
 def _fake_sfpi(folder: Path) -> Path:
     compiler = folder / environment.SFPI_COMPILER
     compiler.parent.mkdir(parents=True)
@@ -153,6 +172,7 @@ def test_a_real_sfpi_is_shadowed_by_the_simulator_only(tmp_path, monkeypatch):
     assert launcher in overlays_of(environment.simulated_environment("1x1", cache_dir=tmp_path))
     mock = environment.mock_environment((1, 2), cache_dir=tmp_path)
     assert launcher not in overlays_of(mock) and "TT_METAL_DISABLE_SFPLOADMACRO" not in mock
+    assert environment.EMPTY_STOCK_KERNELS not in mock
     assert environment.silicon_environment(cache_dir=tmp_path) == {}
     silicon = environment.silicon_environment({"tt_metal/new.h": b"x"}, cache_dir=tmp_path)
     assert list(overlays_of(silicon)) == ["tt_metal/new.h"]

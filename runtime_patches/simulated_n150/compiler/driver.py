@@ -9,6 +9,7 @@ toolchain folder as
     <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
+    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.py)
     <toolchain>/objects/                units and kernels of all roots (objects.py)
     <toolchain>/headers/                precompiled headers (precompiled.py)
 
@@ -30,8 +31,10 @@ GCC_LIBRARIES = "/usr/lib/gcc/riscv64-unknown-elf"
 CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
 LIBC = f"{PICOLIBC}/lib/rv32im/ilp32/libc.a"
-# Names a file that gets a line for every unit and link: from the cache, with a precompiled header, or plain.
+# Names a file that gets a line for every unit and link: from the cache, with a precompiled header, plain, or empty.
 LOG = "LLAMA_ALSPEC_COMPILE_LOG"
+# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled (stock.py).
+EMPTY_STOCK_KERNELS = "LLAMA_ALSPEC_EMPTY_STOCK_KERNELS"
 precompiled_used = False
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
 
@@ -227,6 +230,14 @@ def machine_code_link(arguments):
     return [*command, "--start-group", LIBC, libgcc, "--end-group"]
 
 
+def record(arguments, how):
+    """Adds a line to the file of LOG: what kind of call this was, and where its result came from."""
+    if path := os.environ.get(LOG):
+        kind = "compile" if "-c" in arguments else "header" if "c++-header" in arguments else "link"
+        with open(path, "a") as log:
+            log.write(f"{kind} {how} {arguments[arguments.index('-o') + 1]}\n")
+
+
 def main(arguments):
     if "--version" in arguments:
         print(VERSION)
@@ -246,6 +257,14 @@ def main(arguments):
     found = False
     try:
         root = store.find_root(arguments, f"{HERE}/objects/roots")
+        if root is not None and os.environ.get(EMPTY_STOCK_KERNELS):
+            import stock
+
+            if stock.is_stock("..", root.path):
+                record(arguments, "empty")
+                if compiles:
+                    return stock.compile_empty(arguments, f"{HERE}/lib/empty_kernel.o")
+                return run(machine_code_link(arguments))
         # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
         if root is None and not header or compiles and "-MF" not in arguments:
             return produce(arguments, None)
@@ -265,10 +284,7 @@ def main(arguments):
                 unit.keep()
             except OSError as error:
                 print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
-    if path := os.environ.get(LOG):
-        with open(path, "a") as log:
-            how = "hit" if found else "precompiled" if precompiled_used else "plain"
-            log.write(f"{'compile' if compiles else 'header' if header else 'link'} {how} {unit.output}\n")
+    record(arguments, "hit" if found else "precompiled" if precompiled_used else "plain")
     return status
 
 

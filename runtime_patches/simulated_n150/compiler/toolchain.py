@@ -6,6 +6,7 @@
     <toolchain>/include/                        sfpi.h, lltt.h and what they include
     <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from source
     <toolchain>/lib/tensix.s                    assembler macros
+    <toolchain>/lib/empty_kernel.o              stands for stock kernels that nothing executes
     <toolchain>/sources/                        the wheel's device sources that GCC 12 needs rewritten
 
 It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any
@@ -29,7 +30,7 @@ HEADERS = HERE.parent / "sfpi"
 # The driver and what it imports.
 DRIVER_MODULES = (
     "driver.py", "vector.py", "literals.py", "allocator.py", "instructions.py", "lane_flags.py", "passes.py", "webs.py",
-    "store.py", "objects.py", "precompiled.py", "kernel_headers.py",
+    "store.py", "objects.py", "precompiled.py", "kernel_headers.py", "stock.py",
 )  # fmt: skip
 
 # Debian package -> a file it must have put on this machine.
@@ -89,7 +90,9 @@ def missing_packages() -> list[str]:
 
 def _key(ttnn_dir: Path, python: str) -> str:
     digest = hashlib.sha256()
-    made_from = [HERE / name for name in (*DRIVER_MODULES, "tensix.s", "sources.py", "toolchain.py")]
+    made_from = [
+        HERE / name for name in (*DRIVER_MODULES, "tensix.s", "empty_kernel.s", "sources.py", "toolchain.py")
+    ]
     for path in (*made_from, *sorted(HEADERS.rglob("*.h"))):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
@@ -111,12 +114,19 @@ def _build_support_objects(folder: Path, ttnn_dir: Path, python: str) -> None:
             raise ToolchainError(f"support object {name}.o could not be built from {source}:\n{done.stderr}")
 
 
+def assemble_empty_kernel(folder: Path) -> None:
+    """Make empty_kernel.o in `folder`."""
+    empty = [HERE / "empty_kernel.s", "-o", folder / "empty_kernel.o"]
+    subprocess.run([driver.ASSEMBLER, *driver.INTEGER_CORE, *empty], check=True)
+
+
 def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
     for name in ("compiler/bin", "lib", "include", "sources"):
         (folder / name).mkdir(parents=True)
     for module in DRIVER_MODULES:
         shutil.copy(HERE / module, folder / "compiler" / module)
     shutil.copy(HERE / "tensix.s", folder / "lib" / "tensix.s")
+    assemble_empty_kernel(folder / "lib")
     for header in HEADERS.rglob("*.h"):
         copied = folder / "include" / header.relative_to(HEADERS)
         copied.parent.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ class Compiler:
         for name in toolchain.DRIVER_MODULES:
             shutil.copy(toolchain.HERE / name, self.driver.parent / name)
         shutil.copy(toolchain.HERE / "tensix.s", folder / "toolchain" / "lib" / "tensix.s")
+        toolchain.assemble_empty_kernel(folder / "toolchain" / "lib")
         self.package, self.log = folder / "package", folder / "log"
         self.write("tt_metal/hw/inc/internal/risc_attribs.h", "#pragma once\n")
         self.write(
