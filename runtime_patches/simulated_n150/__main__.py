@@ -38,6 +38,10 @@ def main(argv: list[str] | None = None) -> int:
         "--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ..."
     )
     run.add_argument(
+        "--stock-kernels", choices=("empty", "compiled"),
+        help="on a mock mesh: empty kernels in the place of ttnn's own, which is faster (default), or those compiled",
+    )  # fmt: skip
+    run.add_argument(
         "--dispatch", choices=DISPATCHES, default="slow",
         help="slow: the host launches each program (default); fast: command queues on the chip, and traces",
     )  # fmt: skip
@@ -53,6 +57,8 @@ def main(argv: list[str] | None = None) -> int:
         run.error(f"--dispatch {options.dispatch} is for the simulated chip; a mock mesh executes nothing")
     if options.mock and options.grid:
         run.error("a mock mesh has whole chips: --grid is for simulated ones")
+    if options.stock_kernels and not options.mock:
+        run.error("--stock-kernels is for a mock mesh: what a simulated chip executes is always compiled")
     if options.timeout is not None and options.timeout <= 0:
         run.error(f"--timeout is a number of seconds above 0, not {options.timeout:g}")
     return _run(options, program)
@@ -78,7 +84,12 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
 
     try:
         if options.mock:
-            variables = environment.mock_environment(parse_shape(options.mock))
+            if options.stock_kernels and (sfpi := environment.real_sfpi()):
+                raise ValueError(
+                    f"--stock-kernels is for the stand-in compiler; the SFPI in {sfpi} compiles all kernels"
+                )
+            stock = options.stock_kernels or "empty"
+            variables = environment.mock_environment(parse_shape(options.mock), stock_kernels=stock)
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None
             variables = environment.simulated_environment(

@@ -162,6 +162,13 @@ def test_run_on_a_mock_mesh_and_timeout():
     stale = dict(os.environ, TT_METAL_SIMULATOR="/stale")
     done = run_command("--mock", "1x2", "--", sys.executable, "-c", show, env=stale)
     assert done.returncode == 0 and "1x2" in done.stdout and done.stdout.strip().endswith("False")
+    show = "import os; print(os.environ['TT_METAL_CACHE'])"
+    by_default, compiled = (
+        run_command("--mock", "1x2", *options, "--", sys.executable, "-c", show).stdout.strip()
+        for options in ((), ("--stock-kernels", "compiled"))
+    )
+    folders = [Path(cache).parent.name for cache in (by_default, compiled)]
+    assert folders == (["jit_of_empty_kernels", "jit"] if environment.real_sfpi() is None else ["jit", ""])
     slow = run_command("--mock", "1x2", "--timeout", "0.5", "--", "sleep", "60")
     assert slow.returncode == 124 and "sleep 60 did not end within 0.5 s" in slow.stderr
 
@@ -176,6 +183,7 @@ def test_run_on_a_mock_mesh_and_timeout():
         (("--mock", "1x2", "--timeout", "-1", "--", "true"), 2, "above 0"),
         (("--mock", "1x2", "--", "no-such-program-here"), 127, "no-such-program-here"),
         (("--mock", "1x2", "--grid", "1x1", "--", "true"), 2, "--grid is for simulated ones"),
+        (("--stock-kernels", "empty", "--", "true"), 2, "--stock-kernels is for a mock mesh"),
         (("--dispatch", "quick", "--", "true"), 2, "invalid choice: 'quick'"),
         (
             ("--mock", "1x2", "--dispatch", "fast", "--", "true"),
