@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-from runtime_patches.simulated_n150 import doctor
+from runtime_patches.simulated_n150 import doctor, environment
 from runtime_patches.simulated_n150.dispatch import DISPATCHES
 
 
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         "--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ..."
     )
     run.add_argument(
-        "--stock-kernels", choices=("empty", "compiled"),
+        "--stock-kernels", choices=environment.STOCK_KERNELS,
         help="on a mock mesh: empty kernels in the place of ttnn's own, which is faster (default), or those compiled",
     )  # fmt: skip
     run.add_argument(
@@ -79,7 +79,6 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
         print(f"cannot run: {reason}", file=sys.stderr)
         return 1
     from runtime_patches.runtime_root import RuntimeRootError
-    from runtime_patches.simulated_n150 import environment
     from runtime_patches.simulated_n150.clusters import parse_shape
 
     try:
@@ -88,7 +87,7 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
                 raise ValueError(
                     f"--stock-kernels is for the stand-in compiler; the SFPI in {sfpi} compiles all kernels"
                 )
-            stock = options.stock_kernels or "empty"
+            stock = options.stock_kernels or environment.STOCK_KERNELS[0]
             variables = environment.mock_environment(parse_shape(options.mock), stock_kernels=stock)
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None

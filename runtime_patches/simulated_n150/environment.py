@@ -44,7 +44,7 @@ CONFLICTING = (
     "SIMULATED_N150_MESH",
     EMPTY_STOCK_KERNELS,
 )
-STOCK_KERNELS = ("empty", "compiled")  # of a mock mesh
+STOCK_KERNELS = ("empty", "compiled")  # of a mock mesh, the default first
 NOT_SILICON = ("TT_METAL_SIMULATOR", "TT_METAL_MOCK_CLUSTER_DESC_PATH", "TT_METAL_EMULE_MODE")
 # Debian's RISC-V compiler stands in for the SFPI compiler only where none of these holds a real one.
 SFPI_COMPILER = "compiler/bin/riscv-tt-elf-g++"
@@ -120,7 +120,7 @@ def mock_environment(
     mesh_shape: tuple[int, int],
     overlays: Overlays | None = None,
     *,
-    stock_kernels: str = "empty",
+    stock_kernels: str = STOCK_KERNELS[0],
     cache_dir: Path | None = None,
 ) -> dict[str, str]:
     """Variables for a mesh of full-size N150 that is validated, allocated and compiled for, but never
