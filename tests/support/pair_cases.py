@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Models and prompts whose first four decode steps under attention-level speculation have layers that hit and layers
+"""Models and prompts whose first decode steps under attention-level speculation have layers that hit and layers
 that miss in several patterns, none near the bound, and no two best logits close to each other."""
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class PairCase:
 
 def tiny() -> PairCase:
     """Random weights, a random prompt."""
-    generator = torch.Generator().manual_seed(1163)
+    generator = torch.Generator().manual_seed(2985)
     prompt = torch.randint(0, TINY.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
-    first = [[False, False], [False, False], [True, True], [False, True]]
-    return PairCase(TINY, random_state_dict(TINY, 0), prompt, 0.3735, "2x2", first)
+    first = [[True, False], [False, True], [True, True]]
+    return PairCase(TINY, random_state_dict(TINY, 0), prompt, 0.39, "2x2", first)
 
 
 def smollm2() -> PairCase:

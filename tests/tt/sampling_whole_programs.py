@@ -10,9 +10,10 @@ from tests.support.tt_programs import TINY
 from tests.tt.parallel_programs import of_chips
 
 
-def keep(mesh, logits, params, shape: tuple[int, int], keys: tuple[float, int] | None = None):
-    """Of bfloat16 logits [rows, vocab] the masses left, float32 [rows, vocab]. shape: blocks and tiles a block. keys:
-    the thresholds to search instead of all, as the one below them and the logarithm of their number."""
+def keep(mesh, logits, params, shape: tuple[int, int], numbers, keys: tuple[float, int] | None = None):
+    """Bfloat16 logits [rows, vocab] with LEAST_LOGIT for what is left out, and the tokens drawn by `numbers`, float64
+    [rows]. shape: blocks and tiles a block. keys: the thresholds to search instead of all, as the one below them and
+    the logarithm of their number."""
     from models.llama31_8b.tt import whole_vocabulary
     from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import read
@@ -23,8 +24,9 @@ def keep(mesh, logits, params, shape: tuple[int, int], keys: tuple[float, int] |
     try:
         config = replace(TINY, vocab_size=vocab)
         chooser = whole_vocabulary.WholeVocabulary(mesh, MeshPlan(), config, params, shape=shape)
-        masses = chooser.masses(_put_logits(mesh, logits, chooser.columns))
-        return _flat(read(chooser.kept_masses(*masses)))[:rows, :vocab]
+        left = chooser.left(_put_logits(mesh, logits, chooser.columns))
+        drawn = chooser.draw(left, chooser.uniforms(numbers.tolist()))
+        return read(left)[0, 0, :rows, :vocab], read(drawn)[0].long()
     finally:
         whole_vocabulary.LEAST_KEY, whole_vocabulary.HALVINGS = all_keys
 
@@ -43,29 +45,24 @@ def keys_of(mesh, numbers):
 
 
 def draw_on_a_row(mesh, logits, params, numbers) -> dict:
-    """The vocabulary split over the chips of a row: tokens drawn by `numbers`, float64 [draws, rows], by each chip,
-    [draws, rows]; and for each token how many zeros stand before it, [rows, vocab]."""
+    """The vocabulary split over the chips of a row: tokens drawn by `numbers`, float64 [rows], by each chip, [rows];
+    and for each token how many zeros stand before it, [rows, vocab]."""
     import torch
     import ttnn
 
+    from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.tt.mesh import MeshPlan
-    from models.llama31_8b.tt.whole_vocabulary import ORIGIN, WholeVocabulary
+    from models.llama31_8b.tt.whole_vocabulary import WholeVocabulary
 
     rows, vocab = logits.shape
     plan, config = MeshPlan(*mesh.shape), replace(TINY, vocab_size=vocab)
+    given = _put_logits(mesh, logits, plan.padded_vocab(config), plan.mapper(mesh, -1))
     whole = WholeVocabulary(mesh, plan, config, params)
-    masses, blocks = whole.masses(_put_logits(mesh, logits, plan.padded_vocab(config), plan.mapper(mesh, -1)))
-    drawn = []
-    for row in numbers:
-        uniforms = torch.zeros(32, 1, dtype=torch.float64)
-        uniforms[:rows, 0] = row
-        keys = of_chips(whole.draw(masses, whole._put(uniforms.float())))
-        drawn.append([ORIGIN - chip[0, 0, :rows, 0].long() for chip in keys])
-    ranks = [_flat(chip)[:rows, : whole.columns] for chip in of_chips(whole._rank(ttnn.eqz(blocks)))]
-    return {
-        "drawn": [torch.stack(chip) for chip in zip(*drawn, strict=True)],
-        "ranks": torch.cat(ranks, 1)[:, :vocab],
-    }
+    drawn = [chip[0].long() for chip in of_chips(whole(given, whole.uniforms(numbers.tolist())))]
+    limited = WholeVocabulary(mesh, plan, config, SamplingParams(1.0, top_k=40))
+    _, blocks = limited.masses(given)
+    ranks = [_flat(chip)[:rows, : limited.columns] for chip in of_chips(limited._rank(ttnn.eqz(blocks)))]
+    return {"drawn": drawn, "ranks": torch.cat(ranks, 1)[:, :vocab]}
 
 
 def _put_logits(mesh, logits, columns: int, mapper=None):

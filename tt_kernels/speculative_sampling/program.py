@@ -23,6 +23,7 @@ KERNELS = Path(__file__).parent / "kernels"
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
 PARTS_LINE_BYTES = 320  # lines.hpp
 OUTCOME_HEAD = 4
+BONUS = 2  # the place of the bonus token in it
 SCRATCH_LINES = 6  # the tree's three and the outcome
 _CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "cb_lines")
 CBS = {name: index for index, name in enumerate(_CB_NAMES)}

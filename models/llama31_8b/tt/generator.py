@@ -271,8 +271,8 @@ class _TokenSource:
         """From a prompt's last tile of logits, [1, 1, 32, columns], the token after `row`."""
         if self.chooser is None:
             return self._sampled(user, read(logits)[0, 0, row].float())
-        numbers = self.chooser.uniforms([self._number(user)] * TILE)
-        return int(read(self.chooser(logits, numbers))[0, row])
+        line = ttnn.slice(logits, [0, 0, row, 0], [1, 1, row + 1, logits.shape[3]])
+        return int(read(self.chooser(line, self.chooser.uniforms([self._number(user)])))[0, 0])
 
     def draw(self, users: Collection[int]) -> None:
         """Give the next step new numbers for these users."""

@@ -24,11 +24,10 @@ from .guess_attention import GuessAttention
 from .model import TtLlama, overwrite, read
 from .prompts import PREFILL_CHUNK, cache_prompt, kept_prefix
 from .replay import Replay
-from .sampling import CANDIDATES, Chooser
+from .sampling import CANDIDATES, ORIGIN, Chooser
 from .speculation_settings import check_chunk_size
 from .token_trees import TreeInputs
 from .tree_step import TreeStep
-from .whole_vocabulary import ORIGIN
 
 GREEDY = SamplingParams(0.0)
 

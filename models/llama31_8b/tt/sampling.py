@@ -17,7 +17,8 @@ positions. (On the simulated chip it does not load: what the stand-in compiler m
 floats, has relocations the loader refuses. `ttnn.rand` does not compile there: it computes with a scalar float at
 run time.)
 
-32 candidates are the tile that the stable top-k sorts. From more tokens `WholeVocabulary` draws.
+32 candidates are the tile that the stable top-k sorts. From more tokens `WholeVocabulary` draws, as exactly as drafts
+are verified.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
-import torch.nn.functional as F
 import ttnn
 
 from models.llama31_8b.sampling import SamplingParams
@@ -35,9 +35,11 @@ from ..config import LlamaConfig
 from .linear import gather, kernel_config
 from .lm_head import BLOCK_TILES, column_blocks
 from .mesh import TILE, MeshPlan
-from .whole_vocabulary import ORIGIN, WholeVocabulary
+from .whole_vocabulary import WholeVocabulary
 
 CANDIDATES = TILE
+# A token travels as ORIGIN - id: positive, a whole float32, and larger for lower ids.
+ORIGIN = 2**24
 # Masses are whole numbers of two such digits; 32 of them sum exactly in float32.
 DIGIT = 256
 # Numbers of so many bits leave number * total below total after any rounding.
@@ -93,20 +95,17 @@ class Chooser:
         )
 
     def uniforms(self, values: Sequence[float], on_device: bool = True) -> ttnn.Tensor | None:
-        """The numbers in [0, 1) that a call reads, one a row: float32 [1, 1, rows, 1], or 32 rows where it draws from
-        more than 32 tokens; None when greedy.
-
-        They are rounded down to 22 bits.
-        """
+        """The numbers in [0, 1) that a call reads, one a row: float32 [1, 1, rows, 1], rounded down to 22 bits, or
+        WholeVocabulary's where it draws from more than 32 tokens; None when greedy."""
         if self.params.greedy:
             return None
         wrong = [value for value in values if not 0.0 <= value < 1.0]
         if wrong:
             raise ValueError(f"uniform numbers must be in [0, 1), got {wrong[0]}")
+        if self._whole is not None:
+            return self._whole.uniforms(values, on_device)
         scale = 2.0**DRAWN_BITS
         numbers = torch.floor(torch.tensor(list(values), dtype=torch.float64) * scale) / scale
-        if self._whole is not None:
-            numbers = F.pad(numbers, (0, TILE - len(numbers)))
         return self._put(numbers[:, None], "float32", on_device=on_device)
 
     def __call__(
@@ -118,7 +117,8 @@ class Chooser:
             logits = self._without_padding(logits)
             return greedy(logits, output) if self.plan.tp == 1 else self._likeliest(logits, output)
         if self._whole is not None:
-            return self._ids(self._whole(self._without_padding(logits), uniforms), output)
+            ids = self._whole(self._without_padding(logits), uniforms)
+            return ids if output is None else ttnn.copy(ids, output)
         return self.pick(*self.borders(*self.candidates(logits)), uniforms, output)
 
     def candidates(self, logits: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor]:

@@ -2,32 +2,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws from more tokens than the stable top-k sorts: temperature alone, any top_k, any top_p, on the chips.
 
-A chip's columns lie in tiles of 32 ids, the tiles in blocks: [blocks, tiles, 32 rows, 32 ids]. Nothing is sorted. What
-top_k or top_p keeps are the tokens above a threshold and, of those equal to it, the first by id; 16 halvings over the
-ordered bfloat16 numbers find it, by counts or by mass. The draw is the reference's `inverse_cdf` over ascending ids,
-first the block of all chips, then the tile, then the id. Over links go sums alone: 4 KB for each, or for each block.
+The draw is verification's without a draft (tt_kernels/speculative_sampling): one op, on every chip from the logits of
+all, exact up to numbers within 2^-19 of the border of two tokens. What top_k or top_p leave out is set below all logits
+before.
+
+For that a chip's columns lie in tiles of 32 ids, the tiles in blocks: [blocks, tiles, 32 rows, 32 ids]. Nothing is
+sorted. Kept are the tokens above a threshold and, of those equal to it, the first by id; 16 halvings over the ordered
+bfloat16 numbers find it, by counts or by mass. Over links go sums alone, 4 KB for each, and the logits once.
 
 Masses are float32, exp((logit - largest) / temperature). Sums over tiles and blocks are `ttnn.cumsum`'s, which along
 those dimensions compensates its rounding. Within a tile the matrix unit sums; it cuts products to 11 bits at the
-largest exponent of eight, so it gets whole numbers up to 1024: a mass as two of them and the remainder, a sum as one
-and the remainder. Counts are exact. Against float64 the border between two tokens moves by less than 2e-5 of the
-whole mass, the tail of 128256 tokens included, and top_p keeps a token more or fewer only where the mass before it is
-that close to top_p. A token that top_k or top_p left out, or of mass 0, is never drawn.
+largest exponent of eight, so it gets whole numbers up to 1024: a sum as one and the remainder. Counts are exact.
+Against float64, the tail of 128256 tokens included, top_p keeps a token more or fewer only where the mass before it is
+within 2e-5 of top_p. A token that top_k or top_p left out is never drawn.
 
-Logits below -2**126 count as that. A temperature above 1e30, or below 1e-30, acts as that one.
+Logits below -2**126 count as that. A temperature above 1e4, or below 1e-4, acts as that one, the op's limits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, sqrt
 
 import torch
 import ttnn
 
 from models.llama31_8b.sampling import SamplingParams
+from tt_kernels.speculative_sampling.checks import GREATEST_TEMPERATURE, LEAST_TEMPERATURE
+from tt_kernels.speculative_sampling.op import speculative_sampling
+from tt_kernels.speculative_sampling.program import BONUS
+from tt_kernels.speculative_sampling.words import uniform_words
 
 from ..config import LlamaConfig
-from .linear import kernel_config
+from .linear import gather, kernel_config
 from .mesh import TILE, TP_AXIS, MeshPlan
 
 # Whole numbers up to it are exact in the matrix unit; 2048 is not beside odd ones.
@@ -38,13 +45,7 @@ COUNT = 1 / 64
 HALVINGS = 16
 LEAST_KEY = -(2.0**15)
 LEAST_LOGIT = -(2.0**126)
-EXTREME = 1e30
-# Times a sum below that sum after any rounding, and by no more than the drawn numbers tell apart.
-NEARLY_ONE = 1 - 2**-22
-HALF = 0.5
 LEAST_P = 1e-30
-# A token travels as ORIGIN - id: positive, a whole float32, and larger for lower ids.
-ORIGIN = 2**24
 
 
 def block_shape(columns: int) -> tuple[int, int]:
@@ -67,36 +68,64 @@ class WholeVocabulary:
     ) -> None:  # fmt: skip
         self.mesh, self.plan, self.params = mesh, plan, params
         self.columns, self.vocab = plan.padded_vocab(config) // plan.tp, config.vocab_size
+        self.temperature = min(max(params.temperature, LEAST_TEMPERATURE), GREATEST_TEMPERATURE)
+        self._limited, self._cut = 0 < params.top_k < self.vocab, params.top_p < 1.0
+        self._roots: dict[int, tuple[ttnn.Tensor, ttnn.Tensor]] = {}  # by rows: trees of one decided token
+        if not (self._limited or self._cut):
+            return
         self.blocks, self.tiles = shape or block_shape(self.columns)
-        self.sharpness = min(max(1.0 / max(params.temperature, 1 / EXTREME), 1 / EXTREME), EXTREME)
-        self._added_columns = self.blocks * self.tiles * TILE - self.columns
         self._count_goal, self._mass_goal = params.top_k * COUNT, PIECE * max(params.top_p, LEAST_P)
-        up_to, ones = torch.ones(TILE, TILE).triu(), torch.ones(TILE, TILE)
+        ones = torch.ones(TILE, TILE)
         self._ones = self._put(ones)
         self._two = self._put(torch.cat((ones, ones)))
-        self._before = self._put(up_to - torch.eye(TILE))
-        # A mass is its first piece, 1024ths of its second and those of the remainder.
-        self._up_to_of_three, self._all_of_three = (
-            self._put(torch.cat((matrix, matrix / PIECE, matrix / PIECE))) for matrix in (up_to, ones)
-        )
+        self._before = self._put(ones.triu(1))
         # A Python number as an operand would be spread over a tile by a core at every run.
         numbers = (
-            PIECE, COUNT, NEARLY_ONE, LEAST_KEY, ORIGIN, TILE, HALF, self.sharpness, self.tiles, 1 / self.blocks,
-            self._added_columns, self._count_goal, self._mass_goal, *(2**bit for bit in range(HALVINGS)),
+            PIECE, COUNT, LEAST_KEY, 1 / self.temperature, self._count_goal, self._mass_goal,
+            *(2**bit for bit in range(HALVINGS)),
         )  # fmt: skip
         self._tile = {number: self._put(torch.full((TILE, TILE), float(number))) for number in numbers}
-        self._block_numbers = self._put(self._numbers(self.blocks * plan.tp, 0), split=0)
-        self._tile_numbers = self._put(self._numbers(self.tiles, 1))
         if plan.tp > 1:
             chip = torch.arange(plan.tp)
             earlier = (chip < chip[:, None]).float().reshape(-1, 1, 1, 1)
             self._earlier = self._put(earlier.expand(-1, 1, TILE, TILE), split=0)
 
+    def uniforms(self, values: Sequence[float], on_device: bool = True) -> ttnn.Tensor:
+        """What a call reads, a number in [0, 1) a row, rounded down to 32 bits: uint32 [rows, 1], ROW_MAJOR."""
+        words = uniform_words(torch.tensor(list(values), dtype=torch.float64))[:, None]
+        return self._integers(words, ttnn.uint32, on_device)
+
     def __call__(self, logits: ttnn.Tensor, uniforms: ttnn.Tensor) -> ttnn.Tensor:
-        """logits: bfloat16 [1, 1, rows, columns] of a chip, its padding below all others. uniforms: float32
-        [1, 1, 32, 1] in [0, 1), of 22 bits. Returns float32 [1, 1, rows, 32], ORIGIN - id, equal along a row."""
-        keys = self.draw(self.kept_masses(*self.masses(logits)), uniforms)
-        return ttnn.slice(keys, [0, 0, 0, 0], [1, 1, logits.shape[2], TILE])
+        """logits: bfloat16 [1, 1, rows, columns] of a chip, its padding below all others; up to 32 rows where top_k or
+        top_p leave any out. uniforms: of `uniforms`. Returns uint32 [1, rows], ROW_MAJOR."""
+        return self.draw(self.left(logits), uniforms)
+
+    def draw(self, logits: ttnn.Tensor, uniforms: ttnn.Tensor) -> ttnn.Tensor:
+        """A call where nothing is left out."""
+        by_row = ttnn.to_layout(gather(logits, self.plan), ttnn.ROW_MAJOR_LAYOUT)
+        rows, columns = by_row.shape[2], by_row.shape[3]
+        if rows not in self._roots:
+            blank = torch.zeros(rows, 1, dtype=torch.int64)
+            self._roots[rows] = self._integers(blank, ttnn.uint32), self._integers(blank - 1, ttnn.int32)
+        drawn = speculative_sampling(
+            *self._roots[rows], ttnn.reshape(by_row, (rows, 1, columns)), None, uniforms,
+            temperature=self.temperature,
+        )  # fmt: skip
+        ids = ttnn.slice(drawn.outcome, [0, BONUS], [rows, BONUS + 1])
+        return ttnn.bitcast(ttnn.reshape(ids, (1, rows)), ttnn.uint32)
+
+    def left(self, logits: ttnn.Tensor) -> ttnn.Tensor:
+        """Logits as of a call, with LEAST_LOGIT where top_k and then top_p leave a token out."""
+        if not (self._limited or self._cut):
+            return logits
+        _, _, rows, columns = logits.shape
+        masses, blocks = self.masses(logits)
+        blocks = ttnn.where(self.kept(masses, blocks), blocks, LEAST_LOGIT)
+        # The way back is by rows of 32 ids: to join heads a core would hold all tiles of a row.
+        tiles = ttnn.to_layout(ttnn.typecast(blocks, ttnn.bfloat16), ttnn.ROW_MAJOR_LAYOUT)
+        tiles = ttnn.reshape(tiles, (1, self.blocks * self.tiles, TILE, TILE))
+        wide = ttnn.reshape(ttnn.transpose(tiles, 1, 2), (1, 1, TILE, self.blocks * self.tiles * TILE))
+        return ttnn.to_layout(ttnn.slice(wide, [0] * 4, [1, 1, rows, columns]), ttnn.TILE_LAYOUT)
 
     def masses(self, logits: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """Of logits as of a call the masses, the largest 1, and the logits in blocks."""
@@ -115,24 +144,21 @@ class WholeVocabulary:
         logits = ttnn.reshape(tiles, (self.blocks, self.tiles, TILE, TILE))
         logits = ttnn.clamp(ttnn.typecast(logits, ttnn.float32), min=LEAST_LOGIT)
         below = ttnn.subtract(logits, ttnn.typecast(largest, ttnn.float32))
-        return ttnn.exp(ttnn.multiply(below, self._tile[self.sharpness])), logits
+        return ttnn.exp(ttnn.multiply(below, self._tile[1 / self.temperature])), logits
 
-    def kept_masses(self, masses: ttnn.Tensor, logits: ttnn.Tensor) -> ttnn.Tensor:
-        """Of `masses` those that top_k and then top_p leave, the others 0."""
-        limited = 0 < self.params.top_k < self.vocab
-        if not limited and self.params.top_p == 1.0:
-            return masses
+    def kept(self, masses: ttnn.Tensor, logits: ttnn.Tensor) -> ttnn.Tensor:
+        """Of `masses` ones for the tokens that top_k and then top_p leave, zeros for the others."""
         keys = ordered_keys(logits)
-        if limited:
-            masses = ttnn.multiply(
-                masses, self.kept(keys, None, self._tile[COUNT], self._tile[self._count_goal])
-            )
-        if self.params.top_p < 1.0:
-            goal = self._tile[self._mass_goal]
-            masses = ttnn.multiply(masses, self.kept(keys, masses, self.share(masses), goal))
-        return masses
+        if not self._limited:
+            return self._first_of(keys, masses, self.share(masses), self._tile[self._mass_goal])
+        kept = self._first_of(keys, None, self._tile[COUNT], self._tile[self._count_goal])
+        if not self._cut:
+            return kept
+        masses = ttnn.multiply(masses, kept)
+        goal = self._tile[self._mass_goal]
+        return ttnn.multiply(kept, self._first_of(keys, masses, self.share(masses), goal))
 
-    def kept(
+    def _first_of(
         self, keys: ttnn.Tensor, measure: ttnn.Tensor | None, unit: ttnn.Tensor, goal: ttnn.Tensor
     ) -> ttnn.Tensor:
         """Ones for the tokens before which the sum of unit * measure has not reached `goal`, by falling keys and, of
@@ -156,39 +182,6 @@ class WholeVocabulary:
         largest = self._largest_of_chips(ttnn.max(lanes, dim=-1, keepdim=True))
         unit = ttnn.multiply(self._tile[PIECE], ttnn.reciprocal(largest))
         return ttnn.divide(ttnn.multiply(unit, self._tile[PIECE]), self._sum_of_lanes(lanes, unit))
-
-    def draw(self, masses: ttnn.Tensor, uniforms: ttnn.Tensor) -> ttnn.Tensor:
-        """Numbers of a row: ORIGIN - the first id at which the mass exceeds uniform * whole, by ascending ids."""
-        pieces = self._pieces(masses)
-        up_to, sums = (_product(pieces, matrix) for matrix in (self._up_to_of_three, self._all_of_three))
-        blocks = self._of_chips(_total(sums, 1))
-        blocks_up_to = ttnn.cumsum(blocks, 0)
-        target = ttnn.multiply(_last(blocks_up_to, 0), uniforms)
-        block, rest = self._descend(blocks, blocks_up_to, target, 0)
-        here = ttnn.eq(self._block_numbers, block)
-        up_to, sums = _chosen(up_to, here, 0), _chosen(sums, here, 0)
-        tile, rest = self._descend(sums, ttnn.cumsum(sums, 1), rest, 1)
-        here = ttnn.eq(self._tile_numbers, tile)
-        up_to, whole = _chosen(up_to, here, 1), _chosen(sums, here, 1)
-        before = ttnn.le(up_to, ttnn.minimum(rest, ttnn.multiply(whole, self._tile[NEARLY_ONE])))
-        place = _product(before, self._ones)
-        ids = ttnn.add(ttnn.multiply(block, self._tile[self.tiles]), tile)
-        ids = ttnn.add(ttnn.multiply(ids, self._tile[TILE]), place)
-        if self.plan.tp > 1 and self._added_columns:
-            chip = ttnn.multiply(ttnn.add(block, self._tile[HALF]), self._tile[1 / self.blocks])
-            ids = ttnn.subtract(ids, ttnn.multiply(ttnn.floor(chip), self._tile[self._added_columns]))
-        # Only the chip that has the block has mass.
-        return self._largest_of_chips(ttnn.multiply(ttnn.subtract(self._tile[ORIGIN], ids), ttnn.gtz(whole)))
-
-    def _descend(
-        self, parts: ttnn.Tensor, up_to: ttnn.Tensor, target: ttnn.Tensor, dim: int
-    ) -> tuple[ttnn.Tensor, ttnn.Tensor]:
-        """Numbers of a row: the first place along a dimension at which the sum of `parts`, `up_to`, exceeds the target,
-        and what the parts before it leave of that. A target not below the sum of all is lowered to be."""
-        target = ttnn.minimum(target, ttnn.multiply(_last(up_to, dim), self._tile[NEARLY_ONE]))
-        before = ttnn.le(up_to, target)
-        passed = _total(ttnn.multiply(parts, before), dim)
-        return _total(before, dim), ttnn.relu(ttnn.subtract(target, passed))
 
     def _sum(self, chosen: ttnn.Tensor, measure: ttnn.Tensor | None, unit: ttnn.Tensor) -> ttnn.Tensor:
         """Numbers of a row: the sum of unit * measure over what is chosen, of all chips."""
@@ -220,15 +213,6 @@ class WholeVocabulary:
         within = ttnn.add(ttnn.subtract(tiles, sums), _product(equal, self._before))
         return ttnn.add(within, offset)
 
-    def _pieces(self, masses: ttnn.Tensor) -> ttnn.Tensor:
-        """Masses up to 1 -> [blocks, tiles, 32, 96]: 1024ths, their 1024ths, and what remains of those."""
-        pieces = []
-        for _ in range(2):
-            masses = ttnn.multiply(masses, self._tile[PIECE])
-            pieces.append(ttnn.floor(masses))
-            masses = ttnn.subtract(masses, pieces[-1])
-        return ttnn.concat([*pieces, masses], dim=3)
-
     def _of_chips(self, part: ttnn.Tensor) -> ttnn.Tensor:
         """[n, 1, 32, 32] of each chip -> [n * tp, 1, 32, 32] on each."""
         return part if self.plan.tp == 1 else ttnn.all_gather(part, dim=0, cluster_axis=TP_AXIS)
@@ -246,13 +230,6 @@ class WholeVocabulary:
             largest = ttnn.maximum(largest, other)
         return largest
 
-    @staticmethod
-    def _numbers(count: int, dim: int) -> torch.Tensor:
-        """0, 1, ... along `dim`, a tile of each."""
-        shape = [1, 1, 1, 1]
-        shape[dim] = count
-        return torch.arange(count).float().reshape(shape).expand(-1, -1, TILE, TILE)
-
     def _put(self, values: torch.Tensor, split: int | None = None) -> ttnn.Tensor:
         """Float32 tiles on the chips; split: a dimension of four that is shared out."""
         return ttnn.from_torch(
@@ -261,6 +238,15 @@ class WholeVocabulary:
             layout=ttnn.TILE_LAYOUT,
             device=self.mesh,
             mesh_mapper=self.plan.mapper(self.mesh, split),
+        )
+
+    def _integers(self, values: torch.Tensor, dtype: ttnn.DataType, on_device: bool = True) -> ttnn.Tensor:
+        return ttnn.from_torch(
+            values.to(torch.int32 if dtype == ttnn.int32 else torch.uint32),
+            dtype=dtype,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            device=self.mesh if on_device else None,
+            mesh_mapper=self.plan.mapper(self.mesh, None),
         )
 
 
@@ -289,8 +275,3 @@ def _last(x: ttnn.Tensor, dim: int) -> ttnn.Tensor:
 def _total(parts: ttnn.Tensor, dim: int) -> ttnn.Tensor:
     """The sum along dimension 0 or 1, of length 1 there."""
     return parts if parts.shape[dim] == 1 else _last(ttnn.cumsum(parts, dim), dim)
-
-
-def _chosen(x: ttnn.Tensor, here: ttnn.Tensor, dim: int) -> ttnn.Tensor:
-    """What stands where the one of zeros and a one is, along a dimension: exact."""
-    return _total(ttnn.multiply(x, here), dim)
