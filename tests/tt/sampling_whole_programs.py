@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.support.mesh_tensors import on_chips
 from tests.support.tt_programs import TINY
 from tests.tt.parallel_programs import of_chips
 
@@ -73,13 +74,8 @@ def _put_logits(mesh, logits, columns: int, mapper=None):
     from models.llama31_8b.tt.sampling import LOWEST
 
     padded = F.pad(logits, (0, columns - logits.shape[1]), value=LOWEST)
-    return ttnn.from_torch(
-        padded[None, None],
-        dtype=ttnn.bfloat16,
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=mapper,
-    )
+    mapper = mapper or ttnn.ReplicateTensorToMesh(mesh)
+    return on_chips(mesh, padded[None, None], ttnn.bfloat16, ttnn.TILE_LAYOUT, mapper)
 
 
 def _flat(blocks):

@@ -193,10 +193,8 @@ class ChainRounds(Rounds):
 
     def _law(self) -> ttnn.Tensor:
         draft = self.draft
-        return ttnn.from_torch(
-            torch.zeros(draft.users, 1, draft.config.vocab_size), dtype=ttnn.bfloat16, layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=draft.mesh, mesh_mapper=draft.plan.mapper(draft.mesh, None),
-        )  # fmt: skip
+        blank = torch.zeros(draft.users, 1, draft.config.vocab_size)
+        return draft.plan.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT")
 
     def _chains(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> TreeInputs:
         """A whole chain a user, whatever of it is decided: no token sees what comes behind it."""

@@ -58,10 +58,7 @@ class ParallelStage:
 
         def mask(values: torch.Tensor) -> ttnn.Tensor:
             """A number for each chip of the row and each layer of `values` [layers, chips]: [1, layers, 1, 1]."""
-            return ttnn.from_torch(
-                values.t().reshape(1, -1, 1, 1), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh,
-                mesh_mapper=plan.mesh.mapper(mesh, 1),
-            )  # fmt: skip
+            return plan.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
 
         self._slots = mask(slots)
         self._owns = [mask(row[None]) for row in slots]

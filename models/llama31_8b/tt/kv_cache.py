@@ -55,10 +55,8 @@ class KVCache:
         layers = range(config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
         self._tables = [
-            ttnn.from_torch(self._page_table(user), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT,
-                            device=mesh, mesh_mapper=plan.mapper(mesh, None))
-            for user in range(users)
-        ]  # fmt: skip
+            plan.put(mesh, self._page_table(user), "int32", "ROW_MAJOR_LAYOUT") for user in range(users)
+        ]
 
     def _page_table(self, user: int) -> torch.Tensor:
         """int32 [kv heads, blocks a head, padded]: a user's blocks in the cache seen as `blocks`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..config import LlamaConfig
 
 if TYPE_CHECKING:
+    import torch
     import ttnn
 
 TILE = 32
@@ -139,6 +140,27 @@ class MeshPlan:
         if dim is None:
             return ttnn.ReplicateTensorToMesh(mesh)
         return ttnn.ShardTensor2dMesh(mesh, mesh_shape=self.shape, dims=(None, dim))
+
+    def put(
+        self, mesh: ttnn.MeshDevice, values: torch.Tensor, dtype: str, layout: str = "TILE_LAYOUT",
+        dim: int | None = None, *, on_device: bool = True, memory: ttnn.MemoryConfig | None = None,
+    ) -> ttnn.Tensor:  # fmt: skip
+        """Host values on the chips, `dim` split as of `mapper`; memory: of a chip's part, DRAM by default.
+
+        The host converts them: with a mapper and a device, ttnn.from_torch has the chips do it, by programs for every
+        shape that nothing else runs.
+        """
+        import torch
+        import ttnn
+
+        values = values.to(torch.bfloat16) if dtype == "bfloat16" else values
+        host = ttnn.from_torch(
+            values.contiguous(), dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout),
+            mesh_mapper=self.mapper(mesh, dim),
+        )  # fmt: skip
+        return (
+            ttnn.to_device(host, mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG) if on_device else host
+        )
 
     def open(self, **options) -> ttnn.MeshDevice:
         """Open the mesh, with the fabric on when it has several chips, and the gate of SGDC (static graph, dynamic

@@ -232,13 +232,8 @@ class TtLlama:
 
     def put_integers(self, values: torch.Tensor, dtype: str, on_device: bool = True) -> ttnn.Tensor:
         """Integers in ROW_MAJOR, the same on every chip."""
-        return ttnn.from_torch(
-            values.to(torch.int32),
-            dtype=getattr(ttnn, dtype),
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=self.mesh if on_device else None,
-            mesh_mapper=self.plan.mapper(self.mesh, None),
-        )
+        values = values.to(torch.int32)
+        return self.plan.put(self.mesh, values, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
 
     def step_inputs(
         self, tokens: Sequence[int], positions: Sequence[int], on_device: bool = True

@@ -68,18 +68,14 @@ class Rope:
         copies: int = 1,
     ) -> None:  # fmt: skip
         self.mesh, self.head_dim, self.users = mesh, config.head_dim, users * copies
-        options = {"dtype": ttnn.bfloat16, "device": mesh, "mesh_mapper": plan.mapper(mesh, None)}
         self.tables = [
-            ttnn.from_torch(table, layout=ttnn.ROW_MAJOR_LAYOUT, **options)
-            for table in angle_tables(config, positions)
+            plan.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
         ]
-        self._rotation = ttnn.from_torch(pair_rotation(), layout=ttnn.TILE_LAYOUT, **options)
-        self._rotations = ttnn.from_torch(
-            pair_rotation().repeat(1, 1, self.users, 1),
-            layout=ttnn.TILE_LAYOUT,
-            memory_config=user_shards(mesh, self.users, TILE, TILE),
-            **options,
-        )
+        self._rotation = plan.put(mesh, pair_rotation(), "bfloat16")
+        self._rotations = plan.put(
+            mesh, pair_rotation().repeat(1, 1, self.users, 1), "bfloat16",
+            memory=user_shards(mesh, self.users, TILE, TILE),
+        )  # fmt: skip
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
         """positions: uint32 [1, copies * users], ROW_MAJOR, one new token a user, all users for every copy."""

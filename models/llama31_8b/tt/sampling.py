@@ -230,13 +230,8 @@ class Chooser:
         self, values: torch.Tensor, dtype: str, split: bool = False, on_device: bool = True
     ) -> ttnn.Tensor:
         """A row, or rows, as tiles [1, 1, rows, columns]; split: the columns over the chips."""
-        return ttnn.from_torch(
-            values.reshape(1, 1, -1, values.shape[-1]),
-            dtype=getattr(ttnn, dtype),
-            layout=ttnn.TILE_LAYOUT,
-            device=self.mesh if on_device else None,
-            mesh_mapper=self.plan.mapper(self.mesh, -1 if split else None),
-        )
+        values = values.float().reshape(1, 1, -1, values.shape[-1])
+        return self.plan.put(self.mesh, values, dtype, dim=-1 if split else None, on_device=on_device)
 
 
 def greedy(logits: ttnn.Tensor, output: ttnn.Tensor | None = None) -> ttnn.Tensor:

@@ -120,10 +120,5 @@ class TreeStep:
         return verified
 
     def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:
-        return ttnn.from_torch(
-            (words & 0xFFFFFFFF).to(torch.uint32),
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=self.model.mesh if on_device else None,
-            mesh_mapper=self.model.plan.mapper(self.model.mesh, None),
-        )
+        model, words = self.model, (words & 0xFFFFFFFF).to(torch.uint32)
+        return model.plan.put(model.mesh, words, "uint32", "ROW_MAJOR_LAYOUT", on_device=on_device)

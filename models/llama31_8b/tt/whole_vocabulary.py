@@ -93,7 +93,7 @@ class WholeVocabulary:
     def uniforms(self, values: Sequence[float], on_device: bool = True) -> ttnn.Tensor:
         """What a call reads, a number in [0, 1) a row, rounded down to 32 bits: uint32 [rows, 1], ROW_MAJOR."""
         words = uniform_words(torch.tensor(list(values), dtype=torch.float64))[:, None]
-        return self._integers(words, ttnn.uint32, on_device)
+        return self._integers(words, "uint32", on_device)
 
     def __call__(self, logits: ttnn.Tensor, uniforms: ttnn.Tensor) -> ttnn.Tensor:
         """logits: bfloat16 [1, 1, rows, columns] of a chip, its padding below all others; up to 32 rows where top_k or
@@ -106,7 +106,7 @@ class WholeVocabulary:
         rows, columns = by_row.shape[2], by_row.shape[3]
         if rows not in self._roots:
             blank = torch.zeros(rows, 1, dtype=torch.int64)
-            self._roots[rows] = self._integers(blank, ttnn.uint32), self._integers(blank - 1, ttnn.int32)
+            self._roots[rows] = self._integers(blank, "uint32"), self._integers(blank - 1, "int32")
         drawn = speculative_sampling(
             *self._roots[rows], ttnn.reshape(by_row, (rows, 1, columns)), None, uniforms,
             temperature=self.temperature,
@@ -232,22 +232,13 @@ class WholeVocabulary:
 
     def _put(self, values: torch.Tensor, split: int | None = None) -> ttnn.Tensor:
         """Float32 tiles on the chips; split: a dimension of four that is shared out."""
-        return ttnn.from_torch(
-            values if values.ndim == 4 else values[None, None],
-            dtype=ttnn.float32,
-            layout=ttnn.TILE_LAYOUT,
-            device=self.mesh,
-            mesh_mapper=self.plan.mapper(self.mesh, split),
+        return self.plan.put(
+            self.mesh, values if values.ndim == 4 else values[None, None], "float32", dim=split
         )
 
-    def _integers(self, values: torch.Tensor, dtype: ttnn.DataType, on_device: bool = True) -> ttnn.Tensor:
-        return ttnn.from_torch(
-            values.to(torch.int32 if dtype == ttnn.int32 else torch.uint32),
-            dtype=dtype,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=self.mesh if on_device else None,
-            mesh_mapper=self.plan.mapper(self.mesh, None),
-        )
+    def _integers(self, values: torch.Tensor, dtype: str, on_device: bool = True) -> ttnn.Tensor:
+        values = values.to(getattr(torch, dtype))
+        return self.plan.put(self.mesh, values, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
 
 
 def ordered_keys(logits: ttnn.Tensor) -> ttnn.Tensor:

@@ -13,6 +13,7 @@ from runtime_patches.simulated_n150.links import Delivery
 from tests.kernels.speculative_flash_decode.flash_decode_mesh import EXCHANGE, PAIR_AXIS
 from tests.kernels.speculative_flash_decode.flash_decode_pair import gathered_words
 from tests.kernels.speculative_flash_decode.flash_decode_programs import Case, program_config
+from tests.support.mesh_tensors import on_chips
 
 REGISTERS = 0xFFB00000  # from here on packets are the routers' own credits
 
@@ -64,10 +65,8 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
     links, pairs = Links(os.getpid()), ChipPairs(mesh, PAIR_AXIS, EXCHANGE)
 
     def put(values, dtype, layout):
-        return ttnn.from_torch(
-            values, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=mesh,
-            mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-        )  # fmt: skip
+        mapper = ttnn.ReplicateTensorToMesh(mesh)
+        return on_chips(mesh, values, getattr(ttnn, dtype), getattr(ttnn, layout), mapper)
 
     def a_chip_each(parts, dtype, **place):
         return ttnn.from_torch(

@@ -10,6 +10,7 @@ import torch
 
 from tests.kernels.speculative_flash_decode.flash_decode_pair import gathered_words
 from tests.kernels.speculative_flash_decode.flash_decode_programs import Case, program_config
+from tests.support.mesh_tensors import on_chips
 
 # Of each chip's grid of 2x2: the output core and the exchange core; workers are on the others.
 GRID, OUTPUT, EXCHANGE = "2x2", (0, 1), (1, 1)
@@ -54,9 +55,7 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
 
     def put(values, dtype, layout, dims=(None, None)):
         mapper = ttnn.ShardTensor2dMesh(mesh, dims=dims, mesh_shape=shape)
-        return ttnn.from_torch(
-            values, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=mesh, mesh_mapper=mapper
-        )
+        return on_chips(mesh, values, getattr(ttnn, dtype), getattr(ttnn, layout), mapper)
 
     def parts(tensor):
         return dict(zip(places, map(ttnn.to_torch, ttnn.get_device_tensors(tensor)), strict=True))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from tests.support.mesh_tensors import on_chips
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -117,9 +119,7 @@ def row_body(
         mapper = ttnn.ShardTensor2dMesh(mesh, dims=(None, dim), mesh_shape=shape)
         if dtype != "bfloat16":
             values = (values & 0xFFFFFFFF).to(torch.uint32) if dtype == "uint32" else values.to(torch.int32)
-        return ttnn.from_torch(
-            values, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=mesh, mesh_mapper=mapper
-        )
+        return on_chips(mesh, values, getattr(ttnn, dtype), getattr(ttnn, layout), mapper)
 
     def error_of(check):
         try:

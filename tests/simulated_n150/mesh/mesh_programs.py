@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from tests.support.mesh_tensors import on_chips
+
 
 def gather_body(mesh, x, dim, axis):
     """`x`, cut along `dim` over the chips of `axis` and equal along the other, gathered: what each chip holds."""
@@ -11,13 +13,8 @@ def gather_body(mesh, x, dim, axis):
 
     shape = tuple(mesh.shape)
     dims = tuple(dim if a == axis else None for a in (0, 1))
-    shards = ttnn.from_torch(
-        x,
-        dtype=ttnn.bfloat16,
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=ttnn.ShardTensor2dMesh(mesh, dims=dims, mesh_shape=shape),
-    )
+    mapper = ttnn.ShardTensor2dMesh(mesh, dims=dims, mesh_shape=shape)
+    shards = on_chips(mesh, x, ttnn.bfloat16, ttnn.TILE_LAYOUT, mapper)
     gathered = ttnn.all_gather(shards, dim=dim, cluster_axis=axis)
     return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(gathered)]
 
@@ -59,17 +56,8 @@ def collective_body(mesh, name, x, dtype, memory, arguments):
         arguments = arguments | {"memory_config": ttnn.DRAM_MEMORY_CONFIG}
     else:
         place = getattr(ttnn, memory)
-    shards = ttnn.from_torch(
-        x,
-        dtype=getattr(ttnn, dtype),
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        memory_config=place,
-        mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0),
-    )
-    # With slow dispatch a semaphore's first value may be written while the op that made the shards still reads L1 that
-    # was given free (dispatch.mesh_options), and not all collectives keep theirs in a part of their own.
-    ttnn.synchronize_device(mesh)
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+    shards = on_chips(mesh, x, getattr(ttnn, dtype), ttnn.TILE_LAYOUT, mapper, place)
     arguments = {
         key: ttnn.MeshCoordinate(*value) if key.endswith(("coord", "coordinate")) else value
         for key, value in arguments.items()
@@ -92,7 +80,7 @@ def long_transfers_body(mesh, x, cycles):
     from runtime_patches.simulated_n150.links import Links
 
     links, mapper = Links(os.getpid()), ttnn.ReplicateTensorToMesh(mesh)
-    t = ttnn.from_torch(x, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    t = on_chips(mesh, x, ttnn.bfloat16, ttnn.TILE_LAYOUT, mapper)
     total, start = ttnn.add(t, t), links.cycle()
     while links.cycle() < start + cycles:
         parts = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(total)]

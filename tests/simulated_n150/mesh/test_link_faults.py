@@ -8,6 +8,8 @@ import os
 
 import pytest
 
+from tests.support.mesh_tensors import on_chips
+
 VALUES = (1.0, 2.0)
 PATIENCE_S = 2e-5  # 20,000 cycles
 ARRIVED, LATE_DATA, NO_PACKET = "did not arrive", "its data did not", "the fabric link took no packet"
@@ -19,7 +21,7 @@ def a_chip_each(mesh, parts, dtype, layout):
     import ttnn
 
     mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
-    return ttnn.from_torch(torch.cat(parts), dtype=dtype, layout=layout, mesh_mapper=mapper, device=mesh)
+    return on_chips(mesh, torch.cat(parts), dtype, layout, mapper)
 
 
 def residual_of(mesh):
