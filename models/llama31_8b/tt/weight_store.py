@@ -52,9 +52,5 @@ class WeightStore:
         if layout == "TILE_LAYOUT":
             tensor = tensor.reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
         dim = None if split is None else tensor.ndim + split
-        return ttnn.from_torch(
-            tensor.to(torch.bfloat16).contiguous() if dtype == "bfloat16" else tensor.float().contiguous(),
-            dtype=getattr(ttnn, dtype),
-            layout=getattr(ttnn, layout),
-            mesh_mapper=self.plan.mapper(self.mesh, dim),
-        )
+        values = tensor if dtype == "bfloat16" else tensor.float()
+        return self.plan.put(self.mesh, values, dtype, layout, dim, on_device=False)
