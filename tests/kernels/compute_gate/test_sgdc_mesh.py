@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
+from tests.support.mesh_tensors import on_chips
 
 pytestmark = pytest.mark.mock_mesh
 
@@ -17,13 +18,10 @@ LAYERS = 32
 
 
 def on_mesh(mesh, values, dtype, layout, memory=None):
+    """The same values on every chip."""
     import ttnn
 
-    mapper = ttnn.ReplicateTensorToMesh(mesh)
-    return ttnn.from_torch(
-        values, dtype=dtype, layout=layout, device=mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG,
-        mesh_mapper=mapper,
-    )  # fmt: skip
+    return on_chips(mesh, values, dtype, layout, ttnn.ReplicateTensorToMesh(mesh), memory)
 
 
 def decode_shard(columns: int):
