@@ -119,7 +119,7 @@ def step(word, low, array, kind, address, value=0, cycle=0):
 def test_noc_registers_are_read_and_written_as_in_python():
     from framework.network.tt_noc import NUI
 
-    from runtime_patches.simulated_n150.simulator.burst.engine import share_registers
+    from runtime_patches.simulated_n150.simulator.burst.cores import share_registers
 
     low, rng = 0xFFB20000, np.random.default_rng(1)
     plain, shared = NUI(0, 1, 1, None), NUI(0, 1, 1, None)

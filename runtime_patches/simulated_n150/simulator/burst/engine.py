@@ -18,123 +18,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from framework.memory.memory import AddressableMemory, MemoryStall
-from framework.misc.tile_ctrl import TensixTileControl
+from framework.memory.memory import MemoryStall
 from framework.misc.ttsync import TTSync
-from framework.network.tt_noc import NUI, NoCOverlay
 from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED
 from framework.pe.tensix.frontend import CORE_PUSH_INFLIGHT_BOUND, TensixFrontend, WaitGate
 from framework.pe.tensix.util import TensixInstructionDecoder
 
 from runtime_patches.simulated_n150.simulator.burst import interpreter
-from runtime_patches.simulated_n150.simulator.ethernet.queues import TransmitQueue
-from runtime_patches.simulated_n150.simulator.patches.core import numbered_registers
-from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters, as_array
+from runtime_patches.simulated_n150.simulator.burst.cores import CompiledCore, compiled_core
 from runtime_patches.simulated_n150.simulator.patches.waiting_loops import in_recorded_loop
 
 _NEVER = 1 << 62
 _PUSH_BUFFER, _LOAD = 0xFFE40000, 0x03
-_LONGEST_LOOP = 96
-_ATTEMPT_EVERY, _ATTEMPT_AT_MOST = 50, 3200  # cycles between two looks whether a core waits
-
-
-class _Core:
-    """A core as the interpreter sees it."""
-
-    def __init__(self, core):
-        self.core = core
-        self.words: list[int] = numbered_registers(core) if core.words is None else core.words
-        self.spans = np.array(_spans(core.visible_memory), dtype=np.int64)
-        self.attempt, self.interval = 0, _ATTEMPT_EVERY
-
-    def read(self, row: np.ndarray) -> None:
-        row[:] = self.words[: interpreter.WORDS]
-
-    def write(self, row: np.ndarray) -> None:
-        words = row.tolist()
-        # The next program counter is as a finished instruction leaves it.
-        self.words[1:] = [*words[1:], words[interpreter.PC]]
-
-
-def _spans(memory) -> list[tuple[int, int, int, int]]:
-    """Rows for the interpreter of what of a core's memory it may reach; local memory and L1 first."""
-    found = []
-    for place, part in memory.memory_map.items():
-        if isinstance(part, AddressableMemory):
-            found.append(
-                (place.low, place.low + part.getSize() - 1, part.memory.ctypes.data, interpreter.RAM)
-            )
-        elif isinstance(part, (StreamRegisters, NoCOverlay)):
-            rows = as_array(part)
-            found.append(
-                (place.low, place.low + 0x1000 * len(rows) - 1, rows.ctypes.data, interpreter.STREAMS)
-            )
-        elif isinstance(part, NUI):
-            if not isinstance(part.nui_counters, _Counters):
-                share_registers(part)
-            values = part.nui_counters.shared
-            found.append((place.low, place.low + 0xFFFF, values.ctypes.data, interpreter.NOC))
-        elif isinstance(part, TransmitQueue):
-            found.append((place.low, place.low + 0xFFF, part.state.ctypes.data, interpreter.TRANSMIT))
-        elif isinstance(part, TensixTileControl):
-            found.append((place.low, place.low + 0xFFF, 0, interpreter.CLOCK))
-    return sorted(found, key=lambda span: span[3])
-
-
-def share_registers(interface) -> None:
-    """Keep a NoC interface's counters and command registers where compiled code can reach them."""
-    interface.nui_counters = _Counters(interface.nui_counters)
-    for number, initiator in enumerate(interface.request_initiators):
-        first = interpreter.NOC_COMMANDS + number * interpreter.NOC_COMMAND_WORDS
-        words = memoryview(interface.nui_counters.shared)[first : first + interpreter.NOC_COMMAND_WORDS]
-        for index, name in enumerate(_COMMAND_REGISTERS):
-            words[index] = initiator.__dict__.pop(name)
-        initiator._words = words
-        initiator.__class__ = _Initiator
-
-
-class _Counters(NUI.NUICounters):
-    """A NoC interface's counters where compiled code can read them. They count whole words; the simulator's own count
-    fractions of words for reads of a few bytes.
-    """
-
-    def __init__(self, installed: NUI.NUICounters):
-        self.shared = np.zeros(interpreter.NOC_COMMANDS + 4 * interpreter.NOC_COMMAND_WORDS, np.int64)
-        self.shared[: len(installed.counters)] = installed.counters
-        self.counters = memoryview(self.shared)
-
-    def increment(self, index, value=1):
-        counters, value = self.counters, int(value)
-        for one in index if isinstance(index, list) else (index,):
-            counters[one] += value
-
-    def decrement(self, index, value=1):
-        self.increment(index, -int(value))
-
-
-# A command buffer's registers in the order of their addresses, four bytes each.
-_COMMAND_REGISTERS = (
-    "target_addr_low", "target_addr_mid", "target_addr_hi", "ret_addr_low", "ret_addr_mid", "ret_addr_hi",
-    "packet_tag", "ctrl", "at_len_be", "at_data", "cmd_ctrl",
-)  # fmt: skip
-
-
-def _word(index: int) -> property:
-    def read(self):
-        return self._words[index]
-
-    def write(self, value):
-        self._words[index] = value
-
-    return property(read, write)
-
-
-class _Initiator(NUI.RequestInitiator):
-    """A command buffer whose registers lie in an array."""
-
-
-for _index, _name in enumerate(_COMMAND_REGISTERS):
-    setattr(_Initiator, _name, _word(_index))
 
 
 class _Tile:
@@ -143,7 +38,7 @@ class _Tile:
     def __init__(self, tile):
         cores = tile.get_baby_cores()
         self.tile = tile
-        self.cores = [_Core(core) for core in cores]
+        self.cores = [compiled_core(core) for core in cores]
         self.others = [_probe(unit) for unit in tile.get_clocks() if unit not in cores]
 
 
@@ -310,46 +205,20 @@ class Burst:
                         spin.next_attempt = _NEVER
         for i, one in enumerate(running):
             if one.core._spin.state == SPIN_IDLE and reached >= max(one.attempt, one.core.ahead):
-                self._park(one, registers[i], reached - 1)
+                one.park(reached - 1)
         for clock in clocks:
             at = clock.wake_probe(reached - 1)
             if at is None or at > reached:
                 clock.awake, clock.wake_at = False, at
         return reached
 
-    def _execute(self, running: list[_Core], cycle: int, limit: int) -> tuple[np.ndarray, int]:
+    def _execute(self, running: list[CompiledCore], cycle: int, limit: int) -> tuple[np.ndarray, int]:
         """Step these cores in compiled code; their registers then, and the first cycle that it did not take."""
         registers, spans, first, pending, starts = self._batch(running)
         for i, one in enumerate(running):
             one.read(registers[i])
             starts[i] = one.core.ahead
         return registers, int(interpreter.run_from(registers, spans, first, pending, starts, cycle, limit))
-
-    def _park(self, one: _Core, row: np.ndarray, cycle: int) -> None:
-        """Put a core to sleep if it is in a loop that waits for memory; it has executed `cycle`."""
-        trajectory = np.empty((_LONGEST_LOOP, interpreter.WORDS), np.int64)
-        loads = np.empty((_LONGEST_LOOP, 2), np.int64)
-        steps, noted = interpreter.waiting_loop(
-            row.reshape(1, -1).copy(), one.spans, 0, len(one.spans), trajectory, loads
-        )
-        core, spin = one.core, one.core._spin
-        if steps:
-            spin.traj = []
-            for state in trajectory[:steps].tolist():
-                counter = state[interpreter.PC]
-                spin.traj.append((counter.to_bytes(4, "little"), (*state[1:], counter)))
-            spin.loads = [
-                (int(address), int(size)) for address, size in {tuple(load) for load in loads[:noted]}
-            ]
-            spin.loop_len = int(steps)
-            if spin._build_watch(core):
-                spin._park(core, cycle)
-        if spin.state == SPIN_PARKED:
-            one.interval = _ATTEMPT_EVERY
-        else:
-            one.interval = min(2 * one.interval, _ATTEMPT_AT_MOST)
-        spin.next_attempt = _NEVER
-        one.attempt = cycle + one.interval
 
     def _tile(self, clock) -> _Tile:
         tile = self._tiles.get(id(clock))
@@ -360,7 +229,7 @@ class Burst:
             tile = self._tiles[id(clock)]
         return tile
 
-    def _batch(self, running: list[_Core]) -> tuple:
+    def _batch(self, running: list[CompiledCore]) -> tuple:
         """Arrays for a set of cores, kept for the next time."""
         key = tuple(map(id, running))
         batch = self._batches.get(key)

@@ -23,8 +23,9 @@ RAM, STREAMS, TRANSMIT, CLOCK, NOC = 0, 1, 2, 3, 4
 NOC_COMMANDS, NOC_COMMAND_WORDS, NOC_START = 64, 16, 10
 # An Ethernet transmit queue's array: the first cycle at which CMD reads 0, then its registers.
 TRANSMIT_BUSY, TRANSMIT_REGISTERS = 0, 1
-PC = 32
+PC, NEXT = 32, 33
 WORDS = 33
+OWN = 0xFFB00000  # where a core sees the memory that only it can reach
 _MASK = 0xFFFFFFFF
 _STREAM_WORDS = 1024
 _STREAM_WIDTH = (1 << 17) - 1
@@ -336,6 +337,33 @@ def run_from(registers, spans, first, pending, starts, cycle, end):
                 _execute(registers, spans, pending, core, cycle)
         cycle += 1
     return cycle
+
+
+@numba.njit(cache=True)
+def run_ahead(words, rows, count, scratch, cycle, most):
+    """Execute one core's instruction of this cycle and, ahead of time, those behind it that work on registers and the
+    core's own memory alone; the number of instructions, at most `most`, or 0 where the first one is slow.
+
+    words: pointer to its 34 registers, with the next program counter. rows, count: pointer to its spans and how many.
+    scratch: pointer to 4 words.
+    """
+    registers = numba.carray(_pointer(words), (1, 34), np.int64)
+    spans = numba.carray(_pointer(rows), (count, 4), np.int64)
+    pending = numba.carray(_pointer(scratch), (1, 4), np.int64)
+    done = 0
+    while done < most and _fast(registers, spans, 0, count, pending, 0, cycle):
+        opcode = pending[0, 0] & 0x7F
+        if (
+            done
+            and (opcode == 0x03 or opcode == 0x23)
+            and (spans[pending[0, 1], 0] != OWN or spans[pending[0, 1], 3] != RAM)
+        ):
+            break
+        _execute(registers, spans, pending, 0, cycle)
+        done += 1
+    if done:
+        registers[0, NEXT] = registers[0, PC]
+    return done
 
 
 def run(registers, spans, first, pending, cycle, end):

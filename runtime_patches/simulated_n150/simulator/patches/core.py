@@ -8,9 +8,9 @@ stall, the poll-loop recogniser's view) is kept. Whatever is unusual goes the in
 snooping, the cycle-cost model, a core with CSRs, environment calls, unknown words. Addresses wrap at 32 bits,
 as the RISC-V manual has it.
 
-Registers are numbers in a list (`core.words`: x0 to x31, the program counter, the next one); the simulator's own
-register objects become views of it at a core's first instruction. What needs nothing but registers and the core's own
-memory may be executed ahead of time in one piece: see pieces.py.
+Registers are numbers in an array (`core.numbers`, as a memoryview `core.words`: x0 to x31, the program counter, the
+next one), where compiled code has them too; the simulator's own register objects become views of it at a core's first
+instruction.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from framework.memory.memory import AddressableMemory, MemoryStall, resolve_plain_ram_span
 from framework.pe.register.register import Register
 from framework.pe.rv.rv32 import RV32I
@@ -57,10 +58,11 @@ class _Word(Register):
         return self._words[self._index]
 
 
-def numbered_registers(core: RV32I) -> list[int]:
+def numbered_registers(core: RV32I) -> memoryview:
     """The core's registers as numbers, from now on where they are kept."""
     registers = core.register_file.registers
-    words = [_from(register.value, "little") for register in registers]
+    core.numbers = np.array([_from(register.value, "little") for register in registers], np.int64)
+    words = memoryview(core.numbers)
     for index, register in enumerate(registers):
         del register.value
         register.__class__ = _Word
@@ -68,6 +70,17 @@ def numbered_registers(core: RV32I) -> list[int]:
     core.words = words
     core._translator = Translator(core)
     return words
+
+
+def queues_of(thread: TensixFrontend) -> tuple[list, list, list]:
+    """Where a thread keeps the instructions that count as in flight."""
+    return thread.mop_instruction_fifo, thread.replay_instruction_fifo, thread.wait_gate_instruction_fifo
+
+
+def is_blocked(queues: tuple[list, list, list]) -> bool:
+    """Whether a thread takes no further instruction."""
+    expanding, replaying, waiting = queues
+    return len(expanding) + len(replaying) + len(waiting) >= CORE_PUSH_INFLIGHT_BOUND
 
 
 def _signed(value: int) -> int:
@@ -141,7 +154,7 @@ class Translator:
 
     def __init__(self, core: RV32I) -> None:
         self.core = core
-        self.words: list[int] = core.words
+        self.words: memoryview = core.words
         self.functions: dict[int, Callable[[int], object] | None] = {}
         # (first address, last one of a word, address of the first word, words, bytes) of plain memory
         self._spans: list[tuple[int, int, int, memoryview, memoryview]] = []
@@ -218,7 +231,11 @@ class Translator:
                     return self._write(address, size, value)
             else:
                 data = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
-                return STALLED if found[0].write(found[1], data, None) is MemoryStall else None
+                if found[0].write(found[1], data, None) is not MemoryStall:
+                    return None
+                if type(found[0]) is TensixFrontend:
+                    core.blocked_by = queues_of(found[0])
+                return STALLED
         data = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
         return STALLED if core._exec_memory.write(address, data) is MemoryStall else None
 
@@ -236,18 +253,16 @@ class Translator:
             instruction
         ):
             return push
-        expanding, replaying, waiting = (
-            thread.mop_instruction_fifo,
-            thread.replay_instruction_fifo,
-            thread.wait_gate_instruction_fifo,
-        )
+        queues = queues_of(thread)
+        first = queues[0]
 
         def push_to_thread(pc):
             if core._exec_memory is not core.visible_memory:
                 return push(pc)
-            if len(expanding) + len(replaying) + len(waiting) >= CORE_PUSH_INFLIGHT_BOUND:
+            if is_blocked(queues):
+                core.blocked_by = queues
                 return STALLED
-            expanding.append(instruction)
+            first.append(instruction)
             return None
 
         return push_to_thread
@@ -405,7 +420,7 @@ def _apply() -> None:
         words = getattr(core, "words", None)
         return snapshot(self, core) if words is None else tuple(words[1:])
 
-    RV32I.words = RV32I._code = None
+    RV32I.words = RV32I.numbers = RV32I._code = RV32I.blocked_by = None
     RV32I.clock_tick = clock_tick
     FirmwareSpin._regs_snapshot = _regs_snapshot
 

@@ -30,9 +30,9 @@ from framework.memory.memory import AddressableMemory
 from framework.misc.tile_ctrl import TensixTileControl
 from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED, firmware_idle_enabled_from_env
 
+from runtime_patches.simulated_n150.simulator.burst.cores import compiled_core, own_memory
 from runtime_patches.simulated_n150.simulator.patch import Patch
-from runtime_patches.simulated_n150.simulator.patches.core import is_plain, step
-from runtime_patches.simulated_n150.simulator.patches.pieces import Pieces, own_memory
+from runtime_patches.simulated_n150.simulator.patches.core import is_blocked, is_plain, step
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import WatchedWords, watched_words
 
 _SOFT_RESET = 0x1B0
@@ -74,6 +74,14 @@ def unchanged(views) -> bool:
         if view.tobytes() != contents:
             return False
     return True
+
+
+def _blocked(core) -> bool:
+    """Whether a core's instruction, refused because its Tensix thread held too many, would be refused again."""
+    if is_blocked(core.blocked_by):
+        return True
+    core.blocked_by = None
+    return False
 
 
 class Coprocessor(Clockable):
@@ -208,6 +216,12 @@ class TensixClock(TileClock):
             if (
                 cycle < core.ahead
                 or (
+                    core.blocked_by is not None
+                    and not core.bus._enabled
+                    and not core.snoop
+                    and _blocked(core)
+                )
+                or (
                     core.spin_parked
                     and (views := core._resting_views) is not None
                     and unchanged(views)
@@ -257,6 +271,7 @@ def _apply() -> None:
             return
         word = source[0].RISCV_DEBUG_REG_SOFT_RESET_0
         if word is not self._reset_word:
+            self.blocked_by = None
             self._held = int.from_bytes(word, "little") & self.soft_reset_mask != 0
             self._reset_word = word
         spin = self._spin
@@ -266,16 +281,17 @@ def _apply() -> None:
         elif spin.state == SPIN_IDLE:
             if cycle_num < self.ahead:
                 return  # executed already
-            if cycle_num >= spin.next_attempt:
+            if not is_plain(self) or self.words is None:
                 self._base_tick(cycle_num)
-                spin.checkpoint(self, cycle_num)
+                if cycle_num >= spin.next_attempt:
+                    spin.checkpoint(self, cycle_num)
                 return
-            pieces = self._pieces
-            if pieces is None or not (pieces.usable and is_plain(self)):
-                if self.words is not None and pieces is None:
-                    self._pieces = Pieces(self)
-                self._base_tick(cycle_num)
-            elif done := pieces.run(self.words):
+            compiled = self.compiled or compiled_core(self)
+            if cycle_num >= compiled.attempt:
+                compiled.park(cycle_num - 1)
+                if self.spin_parked:
+                    return  # this cycle is one of its loop
+            if done := compiled.run_ahead(cycle_num):
                 self.ahead = cycle_num + done
             elif not step(self):
                 self._base_tick(cycle_num)
@@ -326,7 +342,7 @@ def _apply() -> None:
     spins._resolve_plain_ram = resolve
     VectorUnit._waiting = ()  # of a unit without SFPLOADMACRO
     BabyRISCV._reset_word = BabyRISCV._resting_views = None
-    BabyRISCV._pieces, BabyRISCV.ahead = None, 0  # the first cycle in which it has something to execute
+    BabyRISCV.compiled, BabyRISCV.ahead = None, 0  # the first cycle in which it has something to execute
     BabyRISCV._held = False
     BabyRISCV.clock_tick = clock_tick
     FirmwareSpin._park = _park
