@@ -17,8 +17,13 @@ The coprocessor: ticking a unit that calls itself idle changes nothing, so only 
 instructions from the cores or commands of the TDMA-RISC end that all of them are idle: the coprocessor is then left
 alone until one of these queues holds something.
 
-A core that has executed a piece of its code ahead of time (pieces.py) is not ticked before that time has come, and a
-tile of such cores sleeps until then.
+A running core: compiled code executes its instruction of this cycle (burst/interpreter.py), and with it those behind it
+that work on registers alone, or on the memory that only this core can reach: nobody sees when they are executed. The
+core then does nothing for as many cycles as these would have taken, and a tile of such cores sleeps until then; so each
+instruction that others can see has its own cycle and its turn as before. A core that is reset in between has executed
+some more of its own instructions, of which nothing is left after the reset but words in its own memory, which a start
+fills. What compiled code does not know, as an instruction for the Tensix unit, is executed in Python (core.py). A core
+whose Tensix thread holds as many instructions as it may is left alone until it holds fewer.
 
 With TT_SIM_FIRMWARE_IDLE=0, which switches the recogniser of waiting loops off, no core and no coprocessor rests.
 """
@@ -316,6 +321,10 @@ def _apply() -> None:
         ahead = self.ahead
         if ahead > cycle_num + 1 and self.soft_active and not self.spin_parked:
             return ahead
+        # A core that rests executes nothing until it is woken, so it is where its loop was left.
+        if self.spin_parked and (views := self._resting_views) is not None and unchanged(views):
+            if not self.bus._enabled and not self.snoop:
+                return None
         return wake_of_core(self, cycle_num)
 
     def next_wake_of_tile(self, cycle_num):
