@@ -5,7 +5,7 @@
 import json
 
 from runtime_patches.simulated_n150.simulator.patch import check
-from runtime_patches.simulated_n150.simulator.patches.resting import PATCH
+from runtime_patches.simulated_n150.simulator.patches.core import PATCH
 
 # Two cores with 16 KB that others see and 4 KB of their own run the same random program several times over. Between two
 # rounds some words change. Compared in every cycle in which the core that runs ahead is not ahead: all registers and
@@ -24,7 +24,6 @@ integer_division.PATCH.apply()
 jumps.PATCH.apply()
 installed = RV32I.clock_tick
 core.PATCH.apply()
-RV32I.compiled = None  # as resting.py has it
 
 def make(program, contents, values, data):
     ram, own = AddressableMemory(programs.RAM), AddressableMemory(0x1000)

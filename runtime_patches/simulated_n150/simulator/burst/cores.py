@@ -15,7 +15,7 @@ from runtime_patches.simulated_n150.simulator.ethernet.queues import TransmitQue
 from runtime_patches.simulated_n150.simulator.patches.core import numbered_registers
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters, as_array
 
-_NEVER = 1 << 62
+NEVER = 1 << 62
 _LONGEST_LOOP = 96
 _ATTEMPT_EVERY, _ATTEMPT_AT_MOST = 50, 3200  # cycles between two looks whether a core waits
 _AHEAD = 64  # instructions that a core executes at most before others have had their turn
@@ -25,9 +25,8 @@ class CompiledCore:
     """A core as the interpreter sees it."""
 
     def __init__(self, core):
-        if core.words is None:
-            numbered_registers(core)
-        self.core, self.registers = core, core.numbers
+        self.core = core
+        self.registers = np.asarray(numbered_registers(core) if core.words is None else core.words)
         self.spans = np.array(spans_of(core.visible_memory), dtype=np.int64)
         self.attempt, self.interval = 0, _ATTEMPT_EVERY
         self._scratch = np.zeros((1, 4), np.int64)
@@ -79,7 +78,7 @@ class CompiledCore:
             self.interval = _ATTEMPT_EVERY
         else:
             self.interval = min(2 * self.interval, _ATTEMPT_AT_MOST)
-        spin.next_attempt = _NEVER
+        spin.next_attempt = NEVER
         self.attempt = cycle + self.interval
 
 

@@ -21,14 +21,14 @@ import numpy as np
 from framework.memory.memory import MemoryStall
 from framework.misc.ttsync import TTSync
 from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED
-from framework.pe.tensix.frontend import CORE_PUSH_INFLIGHT_BOUND, TensixFrontend, WaitGate
+from framework.pe.tensix.frontend import TensixFrontend, WaitGate
 from framework.pe.tensix.util import TensixInstructionDecoder
 
 from runtime_patches.simulated_n150.simulator.burst import interpreter
-from runtime_patches.simulated_n150.simulator.burst.cores import CompiledCore, compiled_core
+from runtime_patches.simulated_n150.simulator.burst.cores import NEVER, CompiledCore, compiled_core
+from runtime_patches.simulated_n150.simulator.patches.core import is_full
 from runtime_patches.simulated_n150.simulator.patches.waiting_loops import in_recorded_loop
 
-_NEVER = 1 << 62
 _PUSH_BUFFER, _LOAD = 0xFFE40000, 0x03
 
 
@@ -79,7 +79,7 @@ def _is_stalled(core) -> bool:
     word = int.from_bytes(memory.read(core.words[interpreter.PC], 4), "little")
     if word & 3 != 3:
         _, thread = memory.memory_map.locate(_PUSH_BUFFER)
-        return isinstance(thread, TensixFrontend) and thread.inflight_count() >= CORE_PUSH_INFLIGHT_BOUND
+        return isinstance(thread, TensixFrontend) and is_full(thread)
     if word & 0x7F != _LOAD:
         return False
     address = core.words[word >> 15 & 31] + (word >> 20) - (0x1000 if word >> 31 else 0) & 0xFFFFFFFF
@@ -177,7 +177,7 @@ class Burst:
                     return cycle
                 if spin.state != SPIN_IDLE and spin.state != SPIN_PARKED:
                     spin._abort(core, cycle - 1)
-                spin.next_attempt = _NEVER  # attempts are made here
+                spin.next_attempt = NEVER  # attempts are made here
                 running.append(one)
         if not running:
             return cycle
@@ -202,7 +202,7 @@ class Burst:
                     # What it waited for may have happened in here, and be undone again.
                     if not in_recorded_loop(spin, one.core, spin.phase):
                         spin._unpark(one.core, reached - 1, "left its loop")
-                        spin.next_attempt = _NEVER
+                        spin.next_attempt = NEVER
         for i, one in enumerate(running):
             if one.core._spin.state == SPIN_IDLE and reached >= max(one.attempt, one.core.ahead):
                 one.park(reached - 1)

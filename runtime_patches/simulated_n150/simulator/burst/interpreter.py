@@ -347,7 +347,7 @@ def run_ahead(words, rows, count, scratch, cycle, most):
     words: pointer to its 34 registers, with the next program counter. rows, count: pointer to its spans and how many.
     scratch: pointer to 4 words.
     """
-    registers = numba.carray(_pointer(words), (1, 34), np.int64)
+    registers = numba.carray(_pointer(words), (1, NEXT + 1), np.int64)
     spans = numba.carray(_pointer(rows), (count, 4), np.int64)
     pending = numba.carray(_pointer(scratch), (1, 4), np.int64)
     done = 0

@@ -8,8 +8,8 @@ stall, the poll-loop recogniser's view) is kept. Whatever is unusual goes the in
 snooping, the cycle-cost model, a core with CSRs, environment calls, unknown words. Addresses wrap at 32 bits,
 as the RISC-V manual has it.
 
-Registers are numbers in an array (`core.numbers`, as a memoryview `core.words`: x0 to x31, the program counter, the
-next one), where compiled code has them too; the simulator's own register objects become views of it at a core's first
+Registers are numbers in an array (`core.words`, its memoryview: x0 to x31, the program counter, the next one), where
+compiled code has them too; the simulator's own register objects become views of it at a core's first
 instruction.
 """
 
@@ -61,8 +61,7 @@ class _Word(Register):
 def numbered_registers(core: RV32I) -> memoryview:
     """The core's registers as numbers, from now on where they are kept."""
     registers = core.register_file.registers
-    core.numbers = np.array([_from(register.value, "little") for register in registers], np.int64)
-    words = memoryview(core.numbers)
+    words = memoryview(np.array([_from(register.value, "little") for register in registers], np.int64))
     for index, register in enumerate(registers):
         del register.value
         register.__class__ = _Word
@@ -72,15 +71,9 @@ def numbered_registers(core: RV32I) -> memoryview:
     return words
 
 
-def queues_of(thread: TensixFrontend) -> tuple[list, list, list]:
-    """Where a thread keeps the instructions that count as in flight."""
-    return thread.mop_instruction_fifo, thread.replay_instruction_fifo, thread.wait_gate_instruction_fifo
-
-
-def is_blocked(queues: tuple[list, list, list]) -> bool:
-    """Whether a thread takes no further instruction."""
-    expanding, replaying, waiting = queues
-    return len(expanding) + len(replaying) + len(waiting) >= CORE_PUSH_INFLIGHT_BOUND
+def is_full(thread: TensixFrontend) -> bool:
+    """Whether a thread takes no further instruction of a core."""
+    return thread.inflight_count() >= CORE_PUSH_INFLIGHT_BOUND
 
 
 def _signed(value: int) -> int:
@@ -234,7 +227,7 @@ class Translator:
                 if found[0].write(found[1], data, None) is not MemoryStall:
                     return None
                 if type(found[0]) is TensixFrontend:
-                    core.blocked_by = queues_of(found[0])
+                    core.blocked_by = found[0]
                 return STALLED
         data = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
         return STALLED if core._exec_memory.write(address, data) is MemoryStall else None
@@ -253,16 +246,15 @@ class Translator:
             instruction
         ):
             return push
-        queues = queues_of(thread)
-        first = queues[0]
+        queue = thread.mop_instruction_fifo
 
         def push_to_thread(pc):
             if core._exec_memory is not core.visible_memory:
                 return push(pc)
-            if is_blocked(queues):
-                core.blocked_by = queues
+            if is_full(thread):
+                core.blocked_by = thread
                 return STALLED
-            first.append(instruction)
+            queue.append(instruction)
             return None
 
         return push_to_thread
@@ -420,7 +412,8 @@ def _apply() -> None:
         words = getattr(core, "words", None)
         return snapshot(self, core) if words is None else tuple(words[1:])
 
-    RV32I.words = RV32I.numbers = RV32I._code = RV32I.blocked_by = None
+    RV32I.words = RV32I.compiled = RV32I._code = None
+    RV32I.blocked_by = None  # the Tensix thread that was full when the core had an instruction for it
     RV32I.clock_tick = clock_tick
     FirmwareSpin._regs_snapshot = _regs_snapshot
 

@@ -37,7 +37,7 @@ from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED, firmware_idle_enabled_f
 
 from runtime_patches.simulated_n150.simulator.burst.cores import compiled_core, own_memory
 from runtime_patches.simulated_n150.simulator.patch import Patch
-from runtime_patches.simulated_n150.simulator.patches.core import is_blocked, is_plain, step
+from runtime_patches.simulated_n150.simulator.patches.core import is_full, is_plain, step
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import WatchedWords, watched_words
 
 _SOFT_RESET = 0x1B0
@@ -81,10 +81,17 @@ def unchanged(views) -> bool:
     return True
 
 
+def _rests(core) -> bool:
+    """Whether a parked core would go on waiting, and nobody looks at what it executes."""
+    views = core._resting_views
+    return views is not None and unchanged(views) and not core.bus._enabled and not core.snoop
+
+
 def _blocked(core) -> bool:
-    """Whether a core's instruction, refused because its Tensix thread held too many, would be refused again."""
-    if is_blocked(core.blocked_by):
-        return True
+    """Whether a core's instruction, refused because its Tensix thread held too many, would be refused again, and nobody
+    looks at what the core executes."""
+    if is_full(core.blocked_by):
+        return not core.bus._enabled and not core.snoop
     core.blocked_by = None
     return False
 
@@ -220,19 +227,8 @@ class TensixClock(TileClock):
             # Between a reset and the core's next tick the reset's word is not the one it knows.
             if (
                 cycle < core.ahead
-                or (
-                    core.blocked_by is not None
-                    and not core.bus._enabled
-                    and not core.snoop
-                    and _blocked(core)
-                )
-                or (
-                    core.spin_parked
-                    and (views := core._resting_views) is not None
-                    and unchanged(views)
-                    and not core.bus._enabled
-                    and not core.snoop
-                )
+                or (core.blocked_by is not None and _blocked(core))
+                or (core.spin_parked and _rests(core))
             ) and core._soft_reset_src[0].RISCV_DEBUG_REG_SOFT_RESET_0 is core._reset_word:
                 continue
             core.clock_tick(cycle)
@@ -291,7 +287,7 @@ def _apply() -> None:
                 if cycle_num >= spin.next_attempt:
                     spin.checkpoint(self, cycle_num)
                 return
-            compiled = self.compiled or compiled_core(self)
+            compiled = compiled_core(self)
             if cycle_num >= compiled.attempt:
                 compiled.park(cycle_num - 1)
                 if self.spin_parked:
@@ -322,9 +318,8 @@ def _apply() -> None:
         if ahead > cycle_num + 1 and self.soft_active and not self.spin_parked:
             return ahead
         # A core that rests executes nothing until it is woken, so it is where its loop was left.
-        if self.spin_parked and (views := self._resting_views) is not None and unchanged(views):
-            if not self.bus._enabled and not self.snoop:
-                return None
+        if self.spin_parked and _rests(self):
+            return None
         return wake_of_core(self, cycle_num)
 
     def next_wake_of_tile(self, cycle_num):
@@ -351,7 +346,7 @@ def _apply() -> None:
     spins._resolve_plain_ram = resolve
     VectorUnit._waiting = ()  # of a unit without SFPLOADMACRO
     BabyRISCV._reset_word = BabyRISCV._resting_views = None
-    BabyRISCV.compiled, BabyRISCV.ahead = None, 0  # the first cycle in which it has something to execute
+    BabyRISCV.ahead = 0  # the first cycle in which it has something to execute
     BabyRISCV._held = False
     BabyRISCV.clock_tick = clock_tick
     FirmwareSpin._park = _park
