@@ -6,6 +6,6 @@ busy too (cores.py), of all cores of a chip while nothing else on it has anythin
 Speed only: the same instructions at the same cycles as one by one in Python.
 """
 
-# The latter: of a mesh always but with "0", which shows that it makes no difference; of one chip with "1", as under fast
-# dispatch, where cores that dispatch are always busy. Else it costs more than it saves.
+# The latter: of a mesh always but with "0", which shows that it makes no difference; of one chip with "1", as under
+# fast dispatch, where cores that dispatch are always busy. Else it costs more than it saves.
 BURST_VARIABLE = "SIMULATED_N150_BURST"
