@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime_patches.simulated_n150.simulator.burst import interpreter
+from runtime_patches.simulated_n150.simulator.burst.cores import watched_words
 from runtime_patches.simulated_n150.simulator.patch import check
 from runtime_patches.simulated_n150.simulator.patches import stream_registers, tile_view
-from runtime_patches.simulated_n150.simulator.patches.resting import unchanged, watch_views
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import (
     STRIDE,
     StreamRegisters,
@@ -118,14 +119,17 @@ def test_watched_words_are_those_that_a_core_reads():
         registers.write(place(2, index), word(index))
     watched = WatchedWords(registers)
     assert watched.read(place(2, 9), 8) == word(9) + word(10)
-    views = watch_views([(watched, place(2, 9), 8, watched.read(place(2, 9), 8))])
+    rows = watched_words([(watched, place(2, 9), 8, watched.read(place(2, 9), 8))])
 
-    assert len(views[0]) == 2 and unchanged(views)
+    def unchanged():
+        return interpreter.unchanged(rows.ctypes.data, len(rows))
+
+    assert len(rows) == 2 and unchanged()
     registers.write(place(2, 10), word(11))
-    assert not unchanged(views) and watched.read(place(2, 10), 4) == word(11)
+    assert not unchanged() and watched.read(place(2, 10), 4) == word(11)
     registers.write(place(2, 10), word(10))
     registers.write(place(1, 9), word(7))
-    assert unchanged(views)
+    assert unchanged()
 
 
 def test_targets_are_the_installed_code():

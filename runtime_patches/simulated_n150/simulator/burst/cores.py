@@ -13,12 +13,16 @@ from framework.pe.rv.spin import SPIN_PARKED
 from runtime_patches.simulated_n150.simulator.burst import interpreter
 from runtime_patches.simulated_n150.simulator.ethernet.queues import TransmitQueue
 from runtime_patches.simulated_n150.simulator.patches.core import numbered_registers
-from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters, as_array
+from runtime_patches.simulated_n150.simulator.patches.stream_registers import (
+    StreamRegisters,
+    WatchedWords,
+    as_array,
+)
 
 NEVER = 1 << 62
 _LONGEST_LOOP = 96
+_POINTERS = interpreter.REGISTERS_AT, interpreter.SPANS_AT, interpreter.SPANS, interpreter.SCRATCH_AT
 _ATTEMPT_EVERY, _ATTEMPT_AT_MOST = 50, 3200  # cycles between two looks whether a core waits
-_AHEAD = 64  # instructions that a core executes at most before others have had their turn
 
 
 class CompiledCore:
@@ -28,7 +32,7 @@ class CompiledCore:
         self.core = core
         self.registers = np.asarray(numbered_registers(core) if core.words is None else core.words)
         self.spans = np.array(spans_of(core.visible_memory), dtype=np.int64)
-        self.attempt, self.interval = 0, _ATTEMPT_EVERY
+        self.interval = _ATTEMPT_EVERY
         self._scratch = np.zeros((1, 4), np.int64)
         self._trajectory = np.empty((_LONGEST_LOOP, interpreter.WORDS), np.int64)
         self._loads = np.empty((_LONGEST_LOOP, 2), np.int64)
@@ -38,6 +42,19 @@ class CompiledCore:
             len(self.spans),
             self._scratch.ctypes.data,
         )
+        row = core.row
+        for place, value in zip(_POINTERS, self._pointers, strict=True):
+            row[place] = value
+        self.attempt = 0
+
+    @property
+    def attempt(self) -> int:
+        """The cycle of the next look whether the core waits."""
+        return self.core.row[interpreter.ATTEMPT]
+
+    @attempt.setter
+    def attempt(self, cycle: int) -> None:
+        self.core.row[interpreter.ATTEMPT] = cycle
 
     def read(self, row: np.ndarray) -> None:
         row[:] = self.registers[: interpreter.WORDS]
@@ -50,7 +67,7 @@ class CompiledCore:
     def run_ahead(self, cycle: int) -> int:
         """Execute the instruction of this cycle and those behind it that nobody else can see or have seen; how many
         that were, 0 where the first is not for compiled code."""
-        return interpreter.run_ahead(*self._pointers, cycle, _AHEAD)
+        return interpreter.run_ahead(*self._pointers, cycle, interpreter.AT_ONCE)
 
     def park(self, cycle: int) -> None:
         """Put the core to sleep if it is in a loop that waits for memory; it has executed `cycle`."""
@@ -87,6 +104,42 @@ def compiled_core(core) -> CompiledCore:
     if core.compiled is None:
         core.compiled = CompiledCore(core)
     return core.compiled
+
+
+def new_table(cores) -> np.ndarray:
+    """Rows for cores, one below the other, in the place of the row that each had; interpreter.py says what is in one."""
+    table = np.zeros((len(cores), interpreter.ROW), np.int64)
+    for row, core in zip(table, cores, strict=True):
+        row[:] = core.row
+        core.row = memoryview(row)
+    return table
+
+
+def watched_words(watch, own=None) -> np.ndarray | None:
+    """What a waiting core's loop reads, by `(component, offset, size, contents)`, as rows of (address, bytes, contents)
+    for interpreter.unchanged; None where a part is not known as memory.
+
+    own: memory that nobody else reaches, which stays as it is while the core waits.
+    """
+    rows: list[tuple[int, int, int]] = []
+    for component, offset, size, contents in watch:
+        if component is own and own is not None:
+            continue
+        if isinstance(component, WatchedWords):
+            words, first = component.words(offset, size)
+            start = np.frombuffer(words, np.int64).ctypes.data + 8 * first
+            contents = memoryview(contents).cast("I")
+            rows += [(start + 8 * i, 8, word) for i, word in enumerate(contents)]
+        elif isinstance(component, AddressableMemory):
+            start = np.frombuffer(component.memory, np.uint8).ctypes.data + offset
+            whole = size - size % 4
+            rows += [
+                (start + i, 4, int.from_bytes(contents[i : i + 4], "little")) for i in range(0, whole, 4)
+            ]
+            rows += [(start + i, 1, contents[i]) for i in range(whole, size)]
+        else:
+            return None
+    return np.array(rows, np.int64).reshape(-1, 3)
 
 
 def own_memory(core) -> AddressableMemory | None:

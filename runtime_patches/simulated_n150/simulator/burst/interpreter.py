@@ -25,6 +25,14 @@ NOC_COMMANDS, NOC_COMMAND_WORDS, NOC_START = 64, 16, 10
 TRANSMIT_BUSY, TRANSMIT_REGISTERS = 0, 1
 PC, NEXT = 32, 33
 WORDS = 33
+# A core's row in the table of its tile: who executes it, the first cycle in which it has something to execute, the cycle
+# of the next look whether it waits; then its registers, spans, scratch and watched words, each by address.
+MODE, AHEAD, ATTEMPT, REGISTERS_AT, SPANS_AT, SPANS, SCRATCH_AT, WATCHED_AT, WATCHED = range(9)
+ROW = 9
+BY_PYTHON, RUNNING, PARKED = 0, 1, 2
+# What is known of the cycle after one of all of a tile's cores: all rest in it, one executes, or Python has to look.
+ALL_REST, ONE_RUNS, UNKNOWN = 0, 1, 2
+AT_ONCE = 64  # instructions that a core executes at most before others have had their turn
 OWN = 0xFFB00000  # where a core sees the memory that only it can reach
 _MASK = 0xFFFFFFFF
 _STREAM_WORDS = 1024
@@ -364,6 +372,55 @@ def run_ahead(words, rows, count, scratch, cycle, most):
     if done:
         registers[0, NEXT] = registers[0, PC]
     return done
+
+
+@numba.njit(cache=True)
+def unchanged(watched, count):
+    """Whether each of `count` watched words, rows of (address, bytes, contents), is as it was."""
+    rows = numba.carray(_pointer(watched), (count, 3), np.int64)
+    for i in range(count):
+        if rows[i, 1] == 4:
+            if numba.carray(_pointer(rows[i, 0]), (1,), np.uint32)[0] != rows[i, 2]:
+                return False
+        elif rows[i, 1] == 8:
+            if numba.carray(_pointer(rows[i, 0]), (1,), np.int64)[0] != rows[i, 2]:
+                return False
+        elif _load(rows[i, 0], 0, rows[i, 1]) != rows[i, 2]:
+            return False
+    return True
+
+
+@numba.njit(cache=True)
+def tick_cores(table, count, first, cycle):
+    """One cycle of a tile's cores from number `first` on, in their order: a core that executes does so as `run_ahead`
+    has it, one that waits is left alone while its watched words are as they were.
+
+    table, count: address of the cores' rows and how many. The number of the first core that Python has to execute; if
+    there is none, `count` and what is known of the next cycle (ALL_REST and so on).
+    """
+    rows = numba.carray(_pointer(table), (count, ROW), np.int64)
+    for i in range(first, count):
+        if cycle < rows[i, AHEAD]:
+            continue
+        if rows[i, MODE] == PARKED:
+            if unchanged(rows[i, WATCHED_AT], rows[i, WATCHED]):
+                continue
+            return i
+        if rows[i, MODE] != RUNNING or cycle >= rows[i, ATTEMPT]:
+            return i
+        done = run_ahead(
+            rows[i, REGISTERS_AT], rows[i, SPANS_AT], rows[i, SPANS], rows[i, SCRATCH_AT], cycle, AT_ONCE
+        )
+        if done == 0:
+            return i
+        rows[i, AHEAD] = cycle + done
+    known = ALL_REST
+    for i in range(count):
+        if rows[i, MODE] != PARKED and rows[i, AHEAD] <= cycle + 1:
+            if rows[i, MODE] == RUNNING:
+                return count + ONE_RUNS
+            known = UNKNOWN
+    return count + known
 
 
 def run(registers, spans, first, pending, cycle, end):

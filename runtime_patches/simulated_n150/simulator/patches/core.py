@@ -10,7 +10,7 @@ as the RISC-V manual has it.
 
 Registers are numbers in an array (`core.words`, its memoryview: x0 to x31, the program counter, the next one), where
 compiled code has them too; the simulator's own register objects become views of it at a core's first
-instruction.
+instruction. Beside them each core has a row of numbers (`core.row`) that says how it is executed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from framework.pe.rv.rv32 import RV32I
 from framework.pe.tensix.frontend import CORE_PUSH_INFLIGHT_BOUND, TensixFrontend
 from framework.pe.tensix.util import TensixInstructionDecoder
 
+from runtime_patches.simulated_n150.simulator.burst.interpreter import ROW
 from runtime_patches.simulated_n150.simulator.patch import Patch
 from runtime_patches.simulated_n150.simulator.patches.integer_division import divide
 
@@ -395,7 +396,11 @@ class Translator:
 def _apply() -> None:
     from framework.pe.rv.spin import FirmwareSpin
 
-    installed, snapshot = RV32I.clock_tick, FirmwareSpin._regs_snapshot
+    make, installed, snapshot = RV32I.__init__, RV32I.clock_tick, FirmwareSpin._regs_snapshot
+
+    def make_with_row(self, *arguments, **named):
+        self.row = memoryview(np.zeros(ROW, np.int64))
+        make(self, *arguments, **named)
 
     def clock_tick(self, cycle_num):
         if not is_plain(self):
@@ -414,6 +419,7 @@ def _apply() -> None:
 
     RV32I.words = RV32I.compiled = RV32I._code = None
     RV32I.blocked_by = None  # the Tensix thread that was full when the core had an instruction for it
+    RV32I.__init__ = make_with_row
     RV32I.clock_tick = clock_tick
     FirmwareSpin._regs_snapshot = _regs_snapshot
 

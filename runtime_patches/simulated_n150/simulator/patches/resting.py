@@ -31,60 +31,32 @@ With TT_SIM_FIRMWARE_IDLE=0, which switches the recogniser of waiting loops off,
 from __future__ import annotations
 
 from framework.device.clock import Clockable, TileClock
-from framework.memory.memory import AddressableMemory
 from framework.misc.tile_ctrl import TensixTileControl
 from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED, firmware_idle_enabled_from_env
 
-from runtime_patches.simulated_n150.simulator.burst.cores import compiled_core, own_memory
+from runtime_patches.simulated_n150.simulator.burst import interpreter
+from runtime_patches.simulated_n150.simulator.burst.cores import (
+    compiled_core,
+    new_table,
+    own_memory,
+    watched_words,
+)
 from runtime_patches.simulated_n150.simulator.patch import Patch
 from runtime_patches.simulated_n150.simulator.patches.core import is_full, is_plain, step
-from runtime_patches.simulated_n150.simulator.patches.stream_registers import WatchedWords, watched_words
+from runtime_patches.simulated_n150.simulator.patches.stream_registers import watched_words as watched_streams
 
 _SOFT_RESET = 0x1B0
 
 
-def watch_views(watch, own=None) -> tuple[list, list] | None:
-    """What a loop reads: (words, index, contents it must have) of each single word, and (view, contents) of what is
-    longer, as its code is; None where a part is not known as memory.
-
-    own: memory that nobody else reaches, which stays as it is while the core waits.
-    """
-    single, longer = [], []
-    for component, offset, size, snapshot in watch:
-        if component is own and own is not None:
-            continue
-        if isinstance(component, WatchedWords):
-            words, first = component.words(offset, size)
-            contents = memoryview(snapshot).cast("I")
-            single += [(words, first + index, contents[index]) for index in range(len(contents))]
-        elif not isinstance(component, AddressableMemory):
-            return None
-        elif size == 1:
-            single.append((memoryview(component.memory), offset, snapshot[0]))
-        elif size == 4 and not (offset | len(component.memory)) & 3:
-            words = memoryview(component.memory).cast("I")
-            single.append((words, offset >> 2, int.from_bytes(snapshot, "little")))
-        else:
-            longer.append((memoryview(component.memory)[offset : offset + size], bytes(snapshot)))
-    return single, longer
-
-
-def unchanged(views) -> bool:
-    """Whether all that watch_views() gave is as it must be."""
-    single, longer = views
-    for words, index, contents in single:
-        if words[index] != contents:
-            return False
-    for view, contents in longer:  # noqa: SIM110 (called for each waiting core in each cycle)
-        if view.tobytes() != contents:
-            return False
-    return True
-
-
 def _rests(core) -> bool:
     """Whether a parked core would go on waiting, and nobody looks at what it executes."""
-    views = core._resting_views
-    return views is not None and unchanged(views) and not core.bus._enabled and not core.snoop
+    row = core.row
+    return (
+        row[interpreter.MODE] == interpreter.PARKED
+        and interpreter.unchanged(row[interpreter.WATCHED_AT], row[interpreter.WATCHED])
+        and not core.bus._enabled
+        and not core.snoop
+    )
 
 
 def _blocked(core) -> bool:
@@ -211,6 +183,14 @@ class TensixClock(TileClock):
     wake_at: int | None
     parts: tuple  # coprocessor, TDMA-RISC, cores, NoC interfaces
 
+    def bind(self, coprocessor, tdma, cores, interfaces) -> None:
+        """Take these parts of a tile."""
+        self.parts = coprocessor, tdma, cores, interfaces
+        self._table = new_table(cores)
+        self._rows, self._count = self._table.ctypes.data, len(cores)
+        self._bus = cores[0].bus
+        self._control = self._reset_word = None  # the tile's, once all cores have seen its word
+
     def clock_tick(self, cycle: int) -> None:
         if not self.awake:
             wake_at = self.wake_at
@@ -223,15 +203,7 @@ class TensixClock(TileClock):
             coprocessor.clock_tick(cycle)
         if tdma.command_queue:
             tdma.clock_tick(cycle)
-        for core in cores:
-            # Between a reset and the core's next tick the reset's word is not the one it knows.
-            if (
-                cycle < core.ahead
-                or (core.blocked_by is not None and _blocked(core))
-                or (core.spin_parked and _rests(core))
-            ) and core._soft_reset_src[0].RISCV_DEBUG_REG_SOFT_RESET_0 is core._reset_word:
-                continue
-            core.clock_tick(cycle)
+        known = self._tick_cores(cores, cycle)
         for interface in interfaces:
             if (
                 interface.noc_requests_to_handle
@@ -239,15 +211,57 @@ class TensixClock(TileClock):
                 or interface.next_arrival is not None
             ):
                 interface.clock_tick(cycle)
-        following = cycle + 1
-        for core in cores:
-            if core.soft_active and core.ahead <= following and not core.spin_parked:
-                return
+        if known == interpreter.ONE_RUNS:
+            return
+        if known == interpreter.UNKNOWN:
+            for core in cores:
+                if core.soft_active and core.ahead <= cycle + 1 and not core.spin_parked:
+                    return
         if not (coprocessor._resting or coprocessor._all):
             return  # if none of its units has anything to do, it rests after the next cycle
         wake_at = self.wake_probe(cycle)
-        if wake_at is None or wake_at > following:
+        if wake_at is None or wake_at > cycle + 1:
             self.awake, self.wake_at = False, wake_at
+
+    def _tick_cores(self, cores, cycle: int) -> int:
+        """A cycle of the cores; what is known of them in the next one."""
+        control, number, count = self._control, 0, self._count
+        if control is not None and not self._bus._enabled:
+            while control.RISCV_DEBUG_REG_SOFT_RESET_0 is self._reset_word:
+                number = interpreter.tick_cores(self._rows, count, number, cycle)
+                if number >= count:
+                    return number - count
+                core = cores[number]
+                if core.blocked_by is None or not _blocked(core):
+                    row = core.row
+                    if row[interpreter.MODE] != interpreter.RUNNING or cycle >= row[interpreter.ATTEMPT]:
+                        core.clock_tick(cycle)
+                    elif not step(core):
+                        core._base_tick(cycle)
+                number += 1
+        # A core may have been reset, or somebody looks at what they execute.
+        for core in cores[number:]:
+            if (
+                cycle < core.ahead
+                or (core.blocked_by is not None and _blocked(core))
+                or (core.spin_parked and _rests(core))
+            ) and core._soft_reset_src[0].RISCV_DEBUG_REG_SOFT_RESET_0 is core._reset_word:
+                continue
+            core.clock_tick(cycle)
+        self._control = _reset_control(cores)
+        if self._control is not None:
+            self._reset_word = self._control.RISCV_DEBUG_REG_SOFT_RESET_0
+        return interpreter.UNKNOWN
+
+
+def _reset_control(cores):
+    """The tile's control whose reset register these cores have seen as it is now, or None."""
+    source = cores[0]._soft_reset_src
+    if source is None or source[1] != _SOFT_RESET or type(source[0]) is not TensixTileControl:
+        return None
+    word = source[0].RISCV_DEBUG_REG_SOFT_RESET_0
+    seen = all(core._soft_reset_src == source and core._reset_word is word for core in cores)
+    return source[0] if seen else None
 
 
 def _apply() -> None:
@@ -258,12 +272,27 @@ def _apply() -> None:
     from framework.pe.rv.spin import FirmwareSpin
     from framework.pe.tensix.backends.vector import VectorUnit
 
-    installed, park = BabyRISCV.clock_tick, FirmwareSpin._park
+    installed = BabyRISCV.clock_tick
+    park, unpark, reset = FirmwareSpin._park, FirmwareSpin._unpark, FirmwareSpin.on_reset
     wake_of_core, bind = BabyRISCV.next_wake_cycle, TensixTile._bind_clock
 
     def _park(self, core, cycle):
         park(self, core, cycle)
-        core._resting_views = watch_views(self.watch, own_memory(core)) if core.spin_parked else None
+        watched = watched_words(self.watch, own_memory(core)) if core.spin_parked else None
+        core._watched, row = watched, core.row
+        if watched is None:
+            row[interpreter.MODE] = interpreter.BY_PYTHON
+        else:
+            row[interpreter.WATCHED_AT], row[interpreter.WATCHED] = watched.ctypes.data, len(watched)
+            row[interpreter.MODE] = interpreter.PARKED
+
+    def _unpark(self, core, cycle, reason):
+        core.row[interpreter.MODE] = interpreter.BY_PYTHON
+        unpark(self, core, cycle, reason)
+
+    def on_reset(self, core):
+        core.row[interpreter.MODE] = interpreter.BY_PYTHON
+        reset(self, core)
 
     def clock_tick(self, cycle_num):
         source = self._soft_reset_src
@@ -283,6 +312,7 @@ def _apply() -> None:
             if cycle_num < self.ahead:
                 return  # executed already
             if not is_plain(self) or self.words is None:
+                self.row[interpreter.MODE] = interpreter.BY_PYTHON
                 self._base_tick(cycle_num)
                 if cycle_num >= spin.next_attempt:
                     spin.checkpoint(self, cycle_num)
@@ -292,15 +322,16 @@ def _apply() -> None:
                 compiled.park(cycle_num - 1)
                 if self.spin_parked:
                     return  # this cycle is one of its loop
+            self.row[interpreter.MODE] = interpreter.RUNNING
             if done := compiled.run_ahead(cycle_num):
                 self.ahead = cycle_num + done
             elif not step(self):
                 self._base_tick(cycle_num)
         elif spin.state == SPIN_PARKED:
-            views = self._resting_views
-            if views is None or self.bus._enabled or self.snoop:
+            row = self.row
+            if row[interpreter.MODE] != interpreter.PARKED or self.bus._enabled or self.snoop:
                 spin.tick(self, cycle_num)
-            elif not unchanged(views):
+            elif not interpreter.unchanged(row[interpreter.WATCHED_AT], row[interpreter.WATCHED]):
                 spin.tick(self, cycle_num)
                 if self.spin_parked:
                     spin._unpark(self, cycle_num, "watched value changed")
@@ -333,7 +364,7 @@ def _apply() -> None:
         bind(self, tile_clock)
         if not tile_clock.always_items and tile_clock.on_tick is None and type(tile_clock) is TileClock:
             tile_clock.__class__ = TensixClock
-            tile_clock.parts = (
+            tile_clock.bind(
                 self._coprocessor_clock, self.tdma, (self.brisc, self.ncrisc, self.trisc0, self.trisc1, self.trisc2),
                 (self.noc0_router, self.noc1_router),
             )  # fmt: skip
@@ -341,15 +372,21 @@ def _apply() -> None:
     resolve_ram = spins._resolve_plain_ram
 
     def resolve(memory, address, size):
-        return resolve_ram(memory, address, size) or watched_words(memory, address, size)
+        return resolve_ram(memory, address, size) or watched_streams(memory, address, size)
 
     spins._resolve_plain_ram = resolve
     VectorUnit._waiting = ()  # of a unit without SFPLOADMACRO
-    BabyRISCV._reset_word = BabyRISCV._resting_views = None
-    BabyRISCV.ahead = 0  # the first cycle in which it has something to execute
+    def ahead(self):
+        return self.row[interpreter.AHEAD]
+
+    def set_ahead(self, cycle):
+        self.row[interpreter.AHEAD] = cycle
+
+    BabyRISCV._reset_word = None
+    BabyRISCV.ahead = property(ahead, set_ahead)  # the first cycle in which it has something to execute
     BabyRISCV._held = False
     BabyRISCV.clock_tick = clock_tick
-    FirmwareSpin._park = _park
+    FirmwareSpin._park, FirmwareSpin._unpark, FirmwareSpin.on_reset = _park, _unpark, on_reset
     TensixTile.get_clocks = get_clocks
     TensixTile.next_wake_cycle = next_wake_of_tile
     TensixTile._bind_clock = bind_clock
