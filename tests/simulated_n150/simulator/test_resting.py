@@ -120,6 +120,107 @@ def test_a_tile_does_the_same_in_the_same_cycles(fresh_interpreter, cost_model):
     assert different == []
 
 
+# Three TRISCs with random instructions for their Tensix threads: more of them than a thread holds, such as wait for
+# semaphores or units, and waits of the core until its thread or its expander is done. The third thread's instructions
+# and its core post what the others' wait for; BRISC resets one of the first two now and then, or lets it go on although
+# its thread is not done. Each core counts its steps in L1. Compared after every few cycles: the counts, the semaphores
+# and what waits in each thread; at the end the Tensix registers.
+THREADS = """
+import hashlib, json, os, random, struct
+from framework.device.tt_device import DeviceTileDiagnostics
+from framework.device.wormhole import Wormhole
+from runtime_patches.simulated_n150.simulator.patches import core, resting, waiting_loops
+waiting_loops.PATCH.apply()
+core.PATCH.apply()
+if os.environ["RESTING"] == "1":
+    resting.PATCH.apply()
+
+SEEN, PC_BUFFER, SEMAPHORES, CONTROL = 0x740, 0xFFE80000, 0x20, 0xFFB12000
+OVERRIDE, RESET, NCRISC = 0x90, 0x1B0, 1 << 18
+START = {"brisc": 0, "trisc0": 0x6000, "trisc1": 0xA000, "trisc2": 0xE000}
+NOP, MOP, SETDMAREG, ADDDMAREG = 0x02, 0x01, 0x45, 0x58
+SEMPOST, SEMGET, SEMWAIT, STALLWAIT = 0xA4, 0xA5, 0xA6, 0xA2
+
+def push(opcode, rest=0):
+    word = opcode << 24 | rest
+    return (word << 2 | word >> 30) & 0xFFFFFFFF
+
+def pause(draw):
+    return [addi(9, 0, draw.choice([1, 5, 30, 200])), addi(9, 9, -1), branch(1, 9, 0, -4)]
+
+def thread(draw, number):
+    words = [lui(10, PC_BUFFER), addi(6, 0, 0)]
+    for _ in range(130):
+        kind = draw.randrange(9)
+        if kind == 0:
+            words += [push(SETDMAREG, draw.randrange(1 << 14) << 8 | draw.randrange(120))] * draw.choice([1, 3, 90])
+        elif kind == 1:
+            words += [push(ADDDMAREG, draw.randrange(60) << 12 | draw.randrange(60) << 6 | draw.randrange(60))] * 4
+        elif kind == 2:
+            words += [push(MOP, 1 << 23), push(STALLWAIT, draw.choice([1, 0x40, 0x1FF]) << 15 | 1 << draw.randrange(7))]
+        elif kind in (3, 4):
+            wait = draw.choice([4, 8])  # its thread, or the expander
+            words += [sw(0, 10, wait), lw(11, 10, wait)]
+        elif kind in (5, 6) and number < 2:
+            words += [push(SEMWAIT, 0x1FF << 15 | 4 << number | 1), push(SEMGET, 4 << number)]
+        elif kind in (5, 6, 7):
+            target = draw.randrange(2)
+            words += [push(SEMPOST, 4 << target)] if draw.random() < 0.5 else [sw(0, 10, SEMAPHORES + 4 * target)]
+        else:
+            words += pause(draw)
+        words += [addi(6, 6, 1), sw(6, 0, SEEN + 4 * number)]
+    return words + [jal(0)]
+
+def driver(draw):
+    words = [lui(11, CONTROL), lui(14, NCRISC)]
+    for _ in range(60):
+        words += pause(draw) * 3
+        if draw.random() < 0.15:
+            words += [lui(12, NCRISC | 1 << draw.choice([12, 13])), sw(12, 11, RESET), sw(14, 11, RESET)]
+        elif draw.random() < 0.2:
+            words += [addi(12, 0, 3), *([addi(13, 0, 10)] * draw.randrange(2)), sw(12, 11, OVERRIDE), sw(0, 11, OVERRIDE)]
+    return words + [jal(0)]
+
+found, waits, held = [], 0, 0
+for seed in range(4):
+    draw = random.Random(seed)
+    chip = Wormhole(DeviceTileDiagnostics(), tensix_coords=[(18, 18)])
+    tile = chip.tile_directory[18, 18]
+    coprocessor = tile.tensix_coprocessor
+    programs = {"brisc": driver(draw)} | {f"trisc{i}": thread(draw, i) for i in range(3)}
+    for name, words in programs.items():
+        tile.write(START[name], struct.pack(f"<{len(words)}I", *words))
+    chip.reset()
+    threads = [coprocessor.getThread(i) for i in range(3)]
+    for one in threads:
+        inner = NOP << 24
+        one.mop_expander.mop_cfg[:] = [2, 3, inner, inner, inner, SETDMAREG << 24 | 77 << 8 | 9, inner, inner, inner]
+    tile.write(CONTROL + RESET, NCRISC.to_bytes(4, "little"))
+    backend = coprocessor.getBackend()
+    for _ in range(500):
+        chip.run(draw.randrange(1, 25))
+        queues = [one.inflight_count() for one in threads]
+        waits += max(queues) >= 64
+        held += bool(getattr(tile.__dict__.get("_coprocessor_clock"), "held", False))
+        values = [backend.getSyncUnit().getSemaphore(i).value for i in range(8)]
+        state = [queues, values, tile.L1_mem.memory[SEEN : SEEN + 12].tolist()]
+        found.append(hashlib.sha256(repr(state).encode()).hexdigest()[:8])
+    found.append(hashlib.sha256(repr(backend.getGPR().registers).encode()).hexdigest())
+print(json.dumps({"found": found, "waits": waits, "held": held}))
+"""
+
+
+def test_threads_of_the_coprocessor_do_the_same_in_the_same_cycles(fresh_interpreter):
+    unchecked = {"TT_SIM_DISABLE_SEMAPHORE_CHECKS": "1"}  # posts may be too many
+    with_rest, without = (
+        json.loads(fresh_interpreter(ASSEMBLER + THREADS, RESTING=value, **unchecked)) for value in "10"
+    )
+    assert without["waits"] > 50, "threads held as many instructions as they may"
+    assert with_rest["held"] > 50, "the coprocessor was left alone while gates held their threads back"
+    assert len(set(without["found"])) > 500
+    assert with_rest["found"] == without["found"]
+
+
 # One core waits for a stream register, as a kernel for pages of a circular buffer: it adds what it sees to a sum. The
 # host stores to the register at random times, now and then a value for a few cycles, and to the sum's neighbours.
 STREAMS = """

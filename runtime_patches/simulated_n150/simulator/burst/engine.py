@@ -21,8 +21,7 @@ import numpy as np
 from framework.memory.memory import MemoryStall
 from framework.misc.ttsync import TTSync
 from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED
-from framework.pe.tensix.frontend import TensixFrontend, WaitGate
-from framework.pe.tensix.util import TensixInstructionDecoder
+from framework.pe.tensix.frontend import TensixFrontend
 
 from runtime_patches.simulated_n150.simulator.burst import interpreter
 from runtime_patches.simulated_n150.simulator.burst.cores import NEVER, CompiledCore, compiled_core
@@ -39,36 +38,7 @@ class _Tile:
         cores = tile.get_baby_cores()
         self.tile = tile
         self.cores = [compiled_core(core) for core in cores]
-        self.others = [_probe(unit) for unit in tile.get_clocks() if unit not in cores]
-
-
-def _probe(unit):
-    """The unit's test for when it next has work; a wait gate that holds its thread back has none.
-
-    Each cycle it looks whether what it waits for has happened, which only another unit or a store to a register can
-    bring about, and neither is part of a burst.
-    """
-    installed = unit.next_wake_cycle
-    return (
-        (lambda cycle: None if _is_held(unit) else installed(cycle))
-        if isinstance(unit, WaitGate)
-        else installed
-    )
-
-
-def _is_held(gate) -> bool:
-    """Whether a cycle of the gate changes nothing until another unit, or a store to a register, does."""
-    if gate.mutex_stall or gate.backend_enforced_stall:
-        return False
-    if gate.perf_counters is not None and gate.perf_counters.instrn_running:
-        return False  # a cycle counts
-    instruction = gate.frontend.inspect_wait_gate_instruction()
-    if gate.latchedWaitInstruction is not None:
-        return (gate.latch_wait or instruction is None) and not gate.check_for_wait_condition_met()
-    if gate.latch_wait or instruction is None:
-        return False
-    known = TensixInstructionDecoder.getInstructionInfo(instruction)
-    return known["ex_resource"] == "MATH" and gate.whichSrcBankBlocksFPUInstruction(known["name"]) is not None
+        self.others = [unit.next_wake_cycle for unit in tile.get_clocks() if unit not in cores]
 
 
 def _is_stalled(core) -> bool:

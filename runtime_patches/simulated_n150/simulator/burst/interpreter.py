@@ -29,7 +29,7 @@ WORDS = 33
 # of the next look whether it waits; then its registers, spans, scratch and watched words, each by address.
 MODE, AHEAD, ATTEMPT, REGISTERS_AT, SPANS_AT, SPANS, SCRATCH_AT, WATCHED_AT, WATCHED = range(9)
 ROW = 9
-BY_PYTHON, RUNNING, PARKED = 0, 1, 2
+BY_PYTHON, RUNNING, PARKED, REFUSED, IN_RESET = range(5)
 # What is known of the cycle after one of all of a tile's cores: all rest in it, one executes, or Python has to look.
 ALL_REST, ONE_RUNS, UNKNOWN = 0, 1, 2
 AT_ONCE = 64  # instructions that a core executes at most before others have had their turn
@@ -393,14 +393,15 @@ def unchanged(watched, count):
 @numba.njit(cache=True)
 def tick_cores(table, count, first, cycle):
     """One cycle of a tile's cores from number `first` on, in their order: a core that executes does so as `run_ahead`
-    has it, one that waits is left alone while its watched words are as they were.
+    has it, one that waits is left alone while its watched words are as they were, and so is one whose instruction the
+    Tensix unit refuses or which is held in reset.
 
     table, count: address of the cores' rows and how many. The number of the first core that Python has to execute; if
     there is none, `count` and what is known of the next cycle (ALL_REST and so on).
     """
     rows = numba.carray(_pointer(table), (count, ROW), np.int64)
     for i in range(first, count):
-        if cycle < rows[i, AHEAD]:
+        if cycle < rows[i, AHEAD] or rows[i, MODE] >= REFUSED:
             continue
         if rows[i, MODE] == PARKED:
             if unchanged(rows[i, WATCHED_AT], rows[i, WATCHED]):
@@ -416,7 +417,7 @@ def tick_cores(table, count, first, cycle):
         rows[i, AHEAD] = cycle + done
     known = ALL_REST
     for i in range(count):
-        if rows[i, MODE] != PARKED and rows[i, AHEAD] <= cycle + 1:
+        if rows[i, MODE] < PARKED and rows[i, AHEAD] <= cycle + 1:
             if rows[i, MODE] == RUNNING:
                 return count + ONE_RUNS
             known = UNKNOWN

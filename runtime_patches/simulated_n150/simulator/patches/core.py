@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from framework.memory.memory import AddressableMemory, MemoryStall, resolve_plain_ram_span
+from framework.misc.ttsync import TTSync
 from framework.pe.register.register import Register
 from framework.pe.rv.rv32 import RV32I
 from framework.pe.tensix.frontend import CORE_PUSH_INFLIGHT_BOUND, TensixFrontend
@@ -75,6 +76,18 @@ def numbered_registers(core: RV32I) -> memoryview:
 def is_full(thread: TensixFrontend) -> bool:
     """Whether a thread takes no further instruction of a core."""
     return thread.inflight_count() >= CORE_PUSH_INFLIGHT_BOUND
+
+
+def _until_done(sync: TTSync, offset: int) -> Callable[[], bool]:
+    """Whether a read of a word of a thread's PC buffer, which waits for the Tensix unit, would have to wait again."""
+    check = (
+        sync.tensix_coprocessor.CoprocessorDoneCheck
+        if offset == TTSync.TENSIX_SYNC
+        else sync.tensix_coprocessor.MOPExpanderDoneCheck
+    )
+    control, thread = sync.tile_ctrl, sync.thread_id
+    override = control.RISCV_DEBUG_REG_TRISC_PC_BUF_OVERRIDE
+    return lambda: control.RISCV_DEBUG_REG_TRISC_PC_BUF_OVERRIDE is override and check(thread)
 
 
 def _signed(value: int) -> int:
@@ -203,6 +216,8 @@ class Translator:
                 data = core._exec_memory.read(address, size)
             else:
                 data = found[0].read(found[1], size)
+                if data is MemoryStall and type(found[0]) is TTSync:
+                    core.refused = _until_done(*found)
         else:
             data = core._exec_memory.read(address, size)
         return STALLED if data is MemoryStall else _from(data[:size], "little")
@@ -228,7 +243,7 @@ class Translator:
                 if found[0].write(found[1], data, None) is not MemoryStall:
                     return None
                 if type(found[0]) is TensixFrontend:
-                    core.blocked_by = found[0]
+                    core.refused = partial(is_full, found[0])
                 return STALLED
         data = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
         return STALLED if core._exec_memory.write(address, data) is MemoryStall else None
@@ -253,7 +268,7 @@ class Translator:
             if core._exec_memory is not core.visible_memory:
                 return push(pc)
             if is_full(thread):
-                core.blocked_by = thread
+                core.refused = partial(is_full, thread)
                 return STALLED
             queue.append(instruction)
             return None
@@ -418,7 +433,8 @@ def _apply() -> None:
         return snapshot(self, core) if words is None else tuple(words[1:])
 
     RV32I.words = RV32I.compiled = RV32I._code = None
-    RV32I.blocked_by = None  # the Tensix thread that was full when the core had an instruction for it
+    # Where the Tensix unit made a core try its instruction again: whether it would do so once more.
+    RV32I.refused = None
     RV32I.__init__ = make_with_row
     RV32I.clock_tick = clock_tick
     FirmwareSpin._regs_snapshot = _regs_snapshot
@@ -486,6 +502,7 @@ PATCH = Patch(
         "framework.pe.register.register.Register": "004afe52f468d23b",
         "framework.pe.rv.spin.FirmwareSpin": "645b50158aed7f35",
         "framework.pe.tensix.frontend.TensixFrontend": "6e2285a02fb8a1ec",
+        "framework.misc.ttsync.TTSync": "2ff01a3a983939fa",
     },
     apply=_apply,
 )

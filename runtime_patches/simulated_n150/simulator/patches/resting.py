@@ -15,7 +15,8 @@ all along.
 
 The coprocessor: ticking a unit that calls itself idle changes nothing, so only the others are ticked. Only
 instructions from the cores or commands of the TDMA-RISC end that all of them are idle: the coprocessor is then left
-alone until one of these queues holds something.
+alone until one of these queues holds something. Where nothing but wait gates is left that hold their threads back, it
+is left alone until something else on the tile does more than to execute a core's plain instructions.
 
 A running core: compiled code executes its instruction of this cycle (burst/interpreter.py), and with it those behind it
 that work on registers alone, or on the memory that only this core can reach: nobody sees when they are executed. The
@@ -23,7 +24,8 @@ core then does nothing for as many cycles as these would have taken, and a tile 
 instruction that others can see has its own cycle and its turn as before. A core that is reset in between has executed
 some more of its own instructions, of which nothing is left after the reset but words in its own memory, which a start
 fills. What compiled code does not know, as an instruction for the Tensix unit, is executed in Python (core.py). A core
-whose Tensix thread holds as many instructions as it may is left alone until it holds fewer.
+whose Tensix thread holds as many instructions as it may, or which waits until that thread is done, is left alone until
+the coprocessor has done something about it.
 
 With TT_SIM_FIRMWARE_IDLE=0, which switches the recogniser of waiting loops off, no core and no coprocessor rests.
 """
@@ -33,6 +35,7 @@ from __future__ import annotations
 from framework.device.clock import Clockable, TileClock
 from framework.misc.tile_ctrl import TensixTileControl
 from framework.pe.rv.spin import SPIN_IDLE, SPIN_PARKED, firmware_idle_enabled_from_env
+from framework.pe.tensix.util import TensixInstructionDecoder
 
 from runtime_patches.simulated_n150.simulator.burst import interpreter
 from runtime_patches.simulated_n150.simulator.burst.cores import (
@@ -42,7 +45,7 @@ from runtime_patches.simulated_n150.simulator.burst.cores import (
     watched_words,
 )
 from runtime_patches.simulated_n150.simulator.patch import Patch
-from runtime_patches.simulated_n150.simulator.patches.core import is_full, is_plain, step
+from runtime_patches.simulated_n150.simulator.patches.core import is_plain, step
 from runtime_patches.simulated_n150.simulator.patches.stream_registers import watched_words as watched_streams
 
 _SOFT_RESET = 0x1B0
@@ -59,13 +62,29 @@ def _rests(core) -> bool:
     )
 
 
-def _blocked(core) -> bool:
-    """Whether a core's instruction, refused because its Tensix thread held too many, would be refused again, and nobody
-    looks at what the core executes."""
-    if is_full(core.blocked_by):
+def _is_refused(core) -> bool:
+    """Whether a core's instruction, which the Tensix unit has refused, would be refused again, and nobody looks at what
+    the core executes."""
+    if core.refused():
         return not core.bus._enabled and not core.snoop
-    core.blocked_by = None
+    core.refused = None
     return False
+
+
+def is_held(gate) -> bool:
+    """Whether a cycle of a wait gate changes nothing until a unit of the Tensix coprocessor, or a store to a register,
+    does."""
+    if gate.mutex_stall or gate.backend_enforced_stall:
+        return False
+    if gate.perf_counters is not None and gate.perf_counters.instrn_running:
+        return False  # a cycle counts
+    instruction = gate.frontend.inspect_wait_gate_instruction()
+    if gate.latchedWaitInstruction is not None:
+        return (gate.latch_wait or instruction is None) and not gate.check_for_wait_condition_met()
+    if gate.latch_wait or instruction is None:
+        return False
+    known = TensixInstructionDecoder.getInstructionInfo(instruction)
+    return known["ex_resource"] == "MATH" and gate.whichSrcBankBlocksFPUInstruction(known["name"]) is not None
 
 
 class Coprocessor(Clockable):
@@ -82,6 +101,7 @@ class Coprocessor(Clockable):
         backend = coprocessor.getBackend()
         self._mover = backend.mover_unit
         self._resting, self._may_rest = False, firmware_idle_enabled_from_env()
+        self.held = self.may_be_held = self._quiet = False
         self._named = (
             backend.matrix_unit, backend.scalar_unit, backend.vector_unit, backend.misc_unit, backend.sync_unit,
             backend.mover_unit, backend.config_unit, backend.packer_unit, *backend.unpacker_units,
@@ -101,7 +121,24 @@ class Coprocessor(Clockable):
             or self._mover.tdma_commands
         )
 
+    def _instructions_wait(self) -> bool:
+        """Whether there are instructions in front of the gates."""
+        return any(
+            thread.mop_instruction_fifo or thread.replay_instruction_fifo for thread in self._threads
+        )
+
+    def _is_held(self) -> bool:
+        """Whether, of the gates alone, some hold their threads back and none lets an instruction pass."""
+        waiting = [
+            gate
+            for _, gate in self._gates
+            if not gate.is_clock_idle() or gate.mutex_stall or gate.backend_enforced_stall
+        ]
+        return bool(waiting) and all(map(is_held, waiting))
+
     def clock_tick(self, cycle_num: int) -> None:
+        if self.held:
+            return
         if self._resting:
             if not self._work_waits():
                 return
@@ -116,7 +153,8 @@ class Coprocessor(Clockable):
             for unit in self.units:
                 unit.clock_tick(cycle_num)
             return True
-        none = True
+        none, quiet = True, self._quiet
+        self._quiet = False
         if matrix.next_instruction:
             none = False
             matrix.clock_tick(cycle_num)
@@ -147,6 +185,11 @@ class Coprocessor(Clockable):
         if unpacker1.next_instruction or unpacker1.blocked or unpacker1._deferred_dvalid is not None:
             none = False
             unpacker1.clock_tick(cycle_num)
+        if none and not self._instructions_wait():
+            if quiet and self._is_held():
+                self.held = True
+                return False
+            self._quiet = self.may_be_held
         for thread, gate in self._gates:
             if thread.mop_instruction_fifo:
                 none = False
@@ -166,7 +209,7 @@ class Coprocessor(Clockable):
         return none
 
     def next_wake_cycle(self, cycle_num: int) -> int | None:
-        if self._resting and not self._work_waits():
+        if self.held or (self._resting and not self._work_waits()):
             return None
         soonest = None
         for unit in self.units:
@@ -189,7 +232,14 @@ class TensixClock(TileClock):
         self._table = new_table(cores)
         self._rows, self._count = self._table.ctypes.data, len(cores)
         self._bus = cores[0].bus
-        self._control = self._reset_word = None  # the tile's, once all cores have seen its word
+        # The tile's control, once all cores have seen its word of resets; that word and the other one they look at.
+        self._control = self._reset_word = self._override = None
+        self._refused: list = []  # cores whose instruction the Tensix unit has refused
+        coprocessor.may_be_held = True
+
+    def wake(self) -> None:
+        self.parts[0].held = False
+        super().wake()
 
     def clock_tick(self, cycle: int) -> None:
         if not self.awake:
@@ -199,9 +249,12 @@ class TensixClock(TileClock):
                 return
             self.awake = True
         coprocessor, tdma, cores, interfaces = self.parts
-        if not coprocessor._resting or coprocessor._work_waits():
+        if not coprocessor.held and (not coprocessor._resting or coprocessor._work_waits()):
             coprocessor.clock_tick(cycle)
+            if self._refused:
+                self._ask_again()
         if tdma.command_queue:
+            coprocessor.held = False
             tdma.clock_tick(cycle)
         known = self._tick_cores(cores, cycle)
         for interface in interfaces:
@@ -210,14 +263,13 @@ class TensixClock(TileClock):
                 or interface.noc_new_requests_to_handle
                 or interface.next_arrival is not None
             ):
+                coprocessor.held = False
                 interface.clock_tick(cycle)
         if known == interpreter.ONE_RUNS:
             return
-        if known == interpreter.UNKNOWN:
-            for core in cores:
-                if core.soft_active and core.ahead <= cycle + 1 and not core.spin_parked:
-                    return
-        if not (coprocessor._resting or coprocessor._all):
+        if known == interpreter.UNKNOWN and any(_executes(core, cycle + 1) for core in cores):
+            return
+        if not (coprocessor._resting or coprocessor.held or coprocessor._all):
             return  # if none of its units has anything to do, it rests after the next cycle
         wake_at = self.wake_probe(cycle)
         if wake_at is None or wake_at > cycle + 1:
@@ -227,23 +279,30 @@ class TensixClock(TileClock):
         """A cycle of the cores; what is known of them in the next one."""
         control, number, count = self._control, 0, self._count
         if control is not None and not self._bus._enabled:
-            while control.RISCV_DEBUG_REG_SOFT_RESET_0 is self._reset_word:
+            while (
+                control.RISCV_DEBUG_REG_SOFT_RESET_0 is self._reset_word
+                and control.RISCV_DEBUG_REG_TRISC_PC_BUF_OVERRIDE is self._override
+            ):
                 number = interpreter.tick_cores(self._rows, count, number, cycle)
                 if number >= count:
                     return number - count
                 core = cores[number]
-                if core.blocked_by is None or not _blocked(core):
-                    row = core.row
-                    if row[interpreter.MODE] != interpreter.RUNNING or cycle >= row[interpreter.ATTEMPT]:
-                        core.clock_tick(cycle)
-                    elif not step(core):
-                        core._base_tick(cycle)
+                self.parts[0].held = False
+                row, core.refused = core.row, None
+                if row[interpreter.MODE] != interpreter.RUNNING or cycle >= row[interpreter.ATTEMPT]:
+                    core.clock_tick(cycle)
+                elif not step(core):
+                    core._base_tick(cycle)
+                if core.refused is not None and row[interpreter.MODE] == interpreter.RUNNING:
+                    row[interpreter.MODE] = interpreter.REFUSED
+                    self._refused.append(core)
                 number += 1
         # A core may have been reset, or somebody looks at what they execute.
+        self.parts[0].held = False
         for core in cores[number:]:
             if (
                 cycle < core.ahead
-                or (core.blocked_by is not None and _blocked(core))
+                or (core.refused is not None and _is_refused(core))
                 or (core.spin_parked and _rests(core))
             ) and core._soft_reset_src[0].RISCV_DEBUG_REG_SOFT_RESET_0 is core._reset_word:
                 continue
@@ -251,7 +310,32 @@ class TensixClock(TileClock):
         self._control = _reset_control(cores)
         if self._control is not None:
             self._reset_word = self._control.RISCV_DEBUG_REG_SOFT_RESET_0
+            self._override = self._control.RISCV_DEBUG_REG_TRISC_PC_BUF_OVERRIDE
         return interpreter.UNKNOWN
+
+    def _ask_again(self) -> None:
+        """Let those cores go on whose instruction the Tensix unit, which has done something, refuses no more."""
+        still = []
+        for core in self._refused:
+            if core.row[interpreter.MODE] != interpreter.REFUSED:
+                continue  # reset meanwhile
+            if core.refused is not None and core.refused():
+                still.append(core)
+            else:
+                core.refused = None
+                core.row[interpreter.MODE] = interpreter.RUNNING
+        self._refused = still
+
+
+def _executes(core, cycle: int) -> bool:
+    """Whether a core may have something to execute in the next cycle; one that the Tensix unit has refused has nothing
+    before that unit does."""
+    return (
+        core.soft_active
+        and core.ahead <= cycle
+        and not core.spin_parked
+        and core.row[interpreter.MODE] != interpreter.REFUSED
+    )
 
 
 def _reset_control(cores):
@@ -301,13 +385,15 @@ def _apply() -> None:
             return
         word = source[0].RISCV_DEBUG_REG_SOFT_RESET_0
         if word is not self._reset_word:
-            self.blocked_by = None
+            self.refused = None
             self._held = int.from_bytes(word, "little") & self.soft_reset_mask != 0
             self._reset_word = word
         spin = self._spin
         if self._held or not self.soft_active or spin is None:
             self.ahead = 0
             installed(self, cycle_num)
+            off = self._held and not self.soft_active
+            self.row[interpreter.MODE] = interpreter.IN_RESET if off else interpreter.BY_PYTHON
         elif spin.state == SPIN_IDLE:
             if cycle_num < self.ahead:
                 return  # executed already
@@ -348,6 +434,8 @@ def _apply() -> None:
         ahead = self.ahead
         if ahead > cycle_num + 1 and self.soft_active and not self.spin_parked:
             return ahead
+        if self.row[interpreter.MODE] == interpreter.REFUSED:
+            return None  # the Tensix unit's is its own
         # A core that rests executes nothing until it is woken, so it is where its loop was left.
         if self.spin_parked and _rests(self):
             return None
@@ -356,7 +444,7 @@ def _apply() -> None:
     def next_wake_of_tile(self, cycle_num):
         following = cycle_num + 1
         for core in self.get_baby_cores():
-            if core.soft_active and core.ahead <= following and not core.spin_parked:
+            if _executes(core, following):
                 return following
         return TTDeviceTile.next_wake_cycle(self, cycle_num)
 
