@@ -26,6 +26,7 @@ from framework.pe.tensix.frontend import TensixFrontend
 from runtime_patches.simulated_n150.simulator.burst import interpreter
 from runtime_patches.simulated_n150.simulator.burst.cores import NEVER, CompiledCore, compiled_core
 from runtime_patches.simulated_n150.simulator.patches.core import is_full
+from runtime_patches.simulated_n150.simulator.patches.strides import tick, watched_clocks
 from runtime_patches.simulated_n150.simulator.patches.waiting_loops import in_recorded_loop
 
 _PUSH_BUFFER, _LOAD = 0xFFE40000, 0x03
@@ -82,19 +83,16 @@ class Burst:
     def _run(self, end: int) -> None:
         """MultiTileClock._run_strided, with bursts between its cycles."""
         pump = self.pump
-        clocks, on_tick, on_tick_wake = pump._tile_clocks, pump.on_tick, pump.on_tick_wake
+        on_tick_wake = pump.on_tick_wake
         cycle, horizon = pump.clock_tick_num, None
+        watched = watched_clocks(pump)
         while cycle < end:
             pump.current_cycle = cycle
-            for clock in clocks:
-                if clock.awake or (clock.wake_at is not None and clock.wake_at <= cycle):
-                    clock.clock_tick(cycle)
-            if on_tick is not None:
-                on_tick(cycle)
+            tick(watched, pump, cycle)
             following, horizon = cycle + 1, None
             if following < end:
                 awake, due = [], math.inf
-                for clock in clocks:
+                for clock in watched:
                     if clock.awake:
                         awake.append(clock)
                     elif clock.wake_at is not None and clock.wake_at < due:
@@ -109,8 +107,9 @@ class Burst:
                 elif due > following:
                     following = self._burst(awake, following, int(min(end, due)))
             cycle = following
+        pump.woken = None
         pump.clock_tick_num = pump.current_cycle = end
-        for clock in clocks:
+        for clock in pump._tile_clocks:
             clock.clock_tick_num = end
         pump.quiescent_until = horizon
 

@@ -211,9 +211,14 @@ class Coprocessor(Clockable):
     def next_wake_cycle(self, cycle_num: int) -> int | None:
         if self.held or (self._resting and not self._work_waits()):
             return None
+        following = cycle_num + 1
+        if not self._all and any(not gate.is_clock_idle() for _, gate in self._gates):
+            return following
         soonest = None
         for unit in self.units:
             when = unit.next_wake_cycle(cycle_num)
+            if when == following:
+                return following
             if when is not None and (soonest is None or when < soonest):
                 soonest = when
         return soonest

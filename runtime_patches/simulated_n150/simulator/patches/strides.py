@@ -30,6 +30,28 @@ def _enter(watched: list, woken: list, following: int) -> int:
     return following
 
 
+def watched_clocks(pump) -> list:
+    """The tiles' clocks that are to be looked at from now on; `pump.woken` takes those woken meanwhile."""
+    pump.woken = []
+    return [clock for clock in pump._tile_clocks if clock.awake or clock.wake_at is not None]
+
+
+def tick(watched: list, pump, cycle: int) -> None:
+    """One cycle of all tiles in view, and of those that they wake."""
+    woken, following = pump.woken, 0
+    while following < len(watched):
+        clock = watched[following]
+        following += 1
+        if clock.awake or (clock.wake_at is not None and clock.wake_at <= cycle):
+            clock.clock_tick(cycle)
+        if woken:
+            following = _enter(watched, woken, following)
+    if pump.on_tick is not None:
+        pump.on_tick(cycle)
+        if woken:
+            _enter(watched, woken, following)
+
+
 def _apply() -> None:
     from framework.device.clock import MultiTileClock, TileClock
 
@@ -48,25 +70,13 @@ def _apply() -> None:
             self.woken.append(tile_clock)
 
     def _run_strided(self, num_iterations):
-        on_tick, on_tick_wake = self.on_tick, self.on_tick_wake
+        on_tick_wake = self.on_tick_wake
         cycle, horizon = self.clock_tick_num, None
         end = cycle + num_iterations
-        watched = [clock for clock in self._tile_clocks if clock.awake or clock.wake_at is not None]
-        woken = self.woken = []
+        watched = watched_clocks(self)
         while cycle < end:
             self.current_cycle = cycle
-            following = 0
-            while following < len(watched):
-                clock = watched[following]
-                following += 1
-                if clock.awake or (clock.wake_at is not None and clock.wake_at <= cycle):
-                    clock.clock_tick(cycle)
-                if woken:
-                    following = _enter(watched, woken, following)
-            if on_tick is not None:
-                on_tick(cycle)
-                if woken:
-                    _enter(watched, woken, following)
+            tick(watched, self, cycle)
             horizon, due = None, math.inf
             for clock in watched:
                 if clock.awake:
