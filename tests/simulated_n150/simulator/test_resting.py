@@ -178,7 +178,7 @@ def driver(draw):
         if draw.random() < 0.15:
             words += [lui(12, NCRISC | 1 << draw.choice([12, 13])), sw(12, 11, RESET), sw(14, 11, RESET)]
         elif draw.random() < 0.2:
-            words += [addi(12, 0, 3), *([addi(13, 0, 10)] * draw.randrange(2)), sw(12, 11, OVERRIDE), sw(0, 11, OVERRIDE)]
+            words += [addi(12, 0, 3), sw(12, 11, OVERRIDE), sw(0, 11, OVERRIDE)]
     return words + [jal(0)]
 
 found, waits, held = [], 0, 0

@@ -107,7 +107,7 @@ def compiled_core(core) -> CompiledCore:
 
 
 def new_table(cores) -> np.ndarray:
-    """Rows for cores, one below the other, in the place of the row that each had; interpreter.py says what is in one."""
+    """Rows for cores, one below the other, in place of the row that each had; interpreter.py says what is in one."""
     table = np.zeros((len(cores), interpreter.ROW), np.int64)
     for row, core in zip(table, cores, strict=True):
         row[:] = core.row

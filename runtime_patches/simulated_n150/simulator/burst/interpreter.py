@@ -25,8 +25,8 @@ NOC_COMMANDS, NOC_COMMAND_WORDS, NOC_START = 64, 16, 10
 TRANSMIT_BUSY, TRANSMIT_REGISTERS = 0, 1
 PC, NEXT = 32, 33
 WORDS = 33
-# A core's row in the table of its tile: who executes it, the first cycle in which it has something to execute, the cycle
-# of the next look whether it waits; then its registers, spans, scratch and watched words, each by address.
+# A core's row in the table of its tile: who executes it, the first cycle in which it has something to execute, the
+# cycle of the next look whether it waits; then its registers, spans, scratch and watched words, each by address.
 MODE, AHEAD, ATTEMPT, REGISTERS_AT, SPANS_AT, SPANS, SCRATCH_AT, WATCHED_AT, WATCHED = range(9)
 ROW = 9
 BY_PYTHON, RUNNING, PARKED, REFUSED, IN_RESET = range(5)

@@ -8,6 +8,8 @@ for each configuration field, tens of thousands of times a second. Results are t
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
@@ -25,6 +27,14 @@ def _remember_instructions() -> None:
         return info
 
     TensixInstructionDecoder.getInstructionInfo = classmethod(get_instruction_info)
+
+
+def words_of(names) -> itemgetter:
+    """What takes the words that hold these configuration fields out of a state's or a thread's: as long as they are the
+    same, so is all that was made of the fields."""
+    from framework.pe.tensix.util import TensixConfigurationConstants as Constants
+
+    return itemgetter(*sorted({Constants.get_addr32(name) for name in names}))
 
 
 def _remember_fields() -> None:

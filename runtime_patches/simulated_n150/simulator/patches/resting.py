@@ -123,9 +123,7 @@ class Coprocessor(Clockable):
 
     def _instructions_wait(self) -> bool:
         """Whether there are instructions in front of the gates."""
-        return any(
-            thread.mop_instruction_fifo or thread.replay_instruction_fifo for thread in self._threads
-        )
+        return any(thread.mop_instruction_fifo or thread.replay_instruction_fifo for thread in self._threads)
 
     def _is_held(self) -> bool:
         """Whether, of the gates alone, some hold their threads back and none lets an instruction pass."""
@@ -469,6 +467,7 @@ def _apply() -> None:
 
     spins._resolve_plain_ram = resolve
     VectorUnit._waiting = ()  # of a unit without SFPLOADMACRO
+
     def ahead(self):
         return self.row[interpreter.AHEAD]
 

@@ -9,13 +9,14 @@ INT8, blocked columns, rows past the end of a register, diagnostics) go the inst
 from __future__ import annotations
 
 import sys
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from framework.pe.tensix.backends import matrix as installed
 from framework.pe.tensix.util import DataFormatConversions as Convert
 from framework.pe.tensix.util import TensixConfigurationConstants as Constants
+
+from runtime_patches.simulated_n150.simulator.patches.lookups import words_of
 
 _ALL_BITS = 0x7FFFF
 _BF16_BITS = 0x7F8FF  # without the fraction's lowest three
@@ -52,10 +53,6 @@ class Setting(NamedTuple):
     tf32: bool  # SrcA's format
 
 
-def _words(names) -> itemgetter:
-    return itemgetter(*sorted({Constants.get_addr32(name) for name in names}))
-
-
 class MatrixUnit(installed.MatrixUnit):
     """The installed unit with faster handlers."""
 
@@ -64,7 +61,7 @@ class MatrixUnit(installed.MatrixUnit):
         if backend.blackhole:
             raise ValueError("the patched matrix unit is Wormhole's; the device is a Blackhole")
         Constants.use_blackhole(False)
-        self._thread_words, self._state_words = _words(_THREAD_FIELDS), _words(_STATE_FIELDS)
+        self._thread_words, self._state_words = words_of(_THREAD_FIELDS), words_of(_STATE_FIELDS)
         self._state_place = Constants.get_addr32("CFG_STATE_ID_StateID")
         self._settings: dict[tuple, Setting] = {}
         self._datapath = None

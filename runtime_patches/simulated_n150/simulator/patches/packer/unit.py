@@ -19,9 +19,19 @@ from framework.util.bits import get_nth_bit
 
 from runtime_patches.simulated_n150.simulator.patches import block_float
 from runtime_patches.simulated_n150.simulator.patches.data_format import DataFormat as F
+from runtime_patches.simulated_n150.simulator.patches.lookups import words_of
 from runtime_patches.simulated_n150.simulator.patches.packer import formats
 
 _TYPE_OF_SIZE = {1: np.uint8, 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+
+
+_EDGE_FIELDS = (
+    "PCK_EDGE_MODE_mode",
+    "PCK_EDGE_TILE_ROW_SET_SELECT_select",
+    *(f"PCK_EDGE_OFFSET_SEC{section}_mask" for section in range(4)),
+    *(f"TILE_ROW_SET_MAPPING_{table}_row_set_mapping_{row}" for table in range(4) for row in range(16)),
+    "PACK_COUNTERS_SEC0_pack_reads_per_xy_plane",
+)
 
 
 class Packer(PackerUnit):
@@ -32,6 +42,7 @@ class Packer(PackerUnit):
         for packer in self.packerI:
             packer.exponentAddress = 0
             packer.exponentsDue = []
+        self._edge_words, self._edge_masks = words_of(_EDGE_FIELDS), {}
 
     # -- output addresses ------------------------------------------------------------------------------------
 
@@ -155,16 +166,15 @@ class Packer(PackerUnit):
         count = packer.inputNumDatums
         if packer.inputSource == PackerUnit.InputSource.L1:
             raise ValueError(f"packer {index}: packing from L1 instead of Dst is not modelled")
-        places = packer.inputSourceAddr + np.arange(count)
-        rows, columns = (places >> 4) & 0x3FF, places & 15
-        passed = self._unmasked(state, index, columns, count)
+        first, start = packer.inputSourceAddr >> 4, packer.inputSourceAddr & 15
+        passed = self._unmasked(state, index, start, count)
         if zero_write:
             return np.zeros(count, dtype=np.int64)
         dst = self.backend.getDst()
-        unique_rows = np.arange(rows[0], rows[0] + (int(places[-1]) >> 4) - (int(places[0]) >> 4) + 1) & 0x3FF
+        rows = first + np.arange((start + count - 1 >> 4) + 1) & 0x3FF
         wide = bool(stages["Read_32b_data"])
-        block = (dst.getDst32bRows if wide else dst.getDst16bRows)(unique_rows)
-        raw = block.reshape(-1)[int(places[0]) & 15 :][:count]
+        block = (dst.getDst32bRows if wide else dst.getDst16bRows)(rows)
+        raw = block.reshape(-1)[start:][:count]
         intermediate = packer.inDataFormat
         bits = formats.early(
             raw, wide, intermediate, bool(stages["Read_int8"]), bool(stages["Round_10b_mant"])
@@ -174,18 +184,29 @@ class Packer(PackerUnit):
         half = intermediate in (F.FP16, F.FP8, F.BFP8a)
         return formats.relu(bits, stages["relu"], stages["threshold"], half)
 
-    def _unmasked(self, state, index, columns, count):
-        """Which datums the edge masks let through; None for all. Advances the tile position."""
+    def _masks_of_lines(self, state, index):
+        """(mask of each line of a tile or None where all datums pass, lines of a plane), made anew where the
+        configuration is another."""
+        key = index, self._edge_words(self.backend.config_unit.config[state])
+        found = self._edge_masks.get(key)
+        if found is None:
+            masks, reads_per_plane = self.edge_masks_for_pacr(state, index)
+            passing = all(mask == 0xFFFF for mask in masks)
+            found = self._edge_masks[key] = None if passing else np.array(masks), reads_per_plane
+        return found
+
+    def _unmasked(self, state, index, start, count):
+        """Which datums the edge masks let through, from column `start` on; None for all. Advances the tile position."""
         packer = self.packerI[index]
-        masks, reads_per_plane = self.edge_masks_for_pacr(state, index)
-        positions = packer.tpgX + np.arange(count)
-        lines = (packer.tpgY + positions // 16) % reads_per_plane
-        end = packer.tpgX + count
-        packer.tpgY = (packer.tpgY + end // 16) % reads_per_plane
-        packer.tpgX = end % 16
-        if all(mask == 0xFFFF for mask in masks):
+        masks, reads_per_plane = self._masks_of_lines(state, index)
+        line, position = packer.tpgY, packer.tpgX
+        packer.tpgY = (line + (position + count) // 16) % reads_per_plane
+        packer.tpgX = (position + count) % 16
+        if masks is None:
             return None
-        return (np.array(masks)[lines & 15] >> columns & 1).astype(bool)
+        datums = np.arange(count)
+        lines = (line + (position + datums) // 16) % reads_per_plane
+        return (masks[lines & 15] >> (start + datums & 15) & 1).astype(bool)
 
     def _write(self, packer, bits, stages, accumulates):
         out = packer.outDataFormat
