@@ -56,8 +56,8 @@ def test_decisions_and_losses_of_an_independent_path(threshold: float, alignment
 
 def test_a_comparison_with_itself_finds_no_difference(tiny) -> None:
     ids = random_tokens(150, seed=3)
-    exact = text_pass(tiny, ids)
-    again = text_pass(tiny, ids, SinkAttention(128), exact.states)  # 128 first and last keys: all of them
+    exact = text_pass(tiny, ids, keep_scores=True)
+    again = text_pass(tiny, ids, SinkAttention(128), exact.scores)  # 128 first and last keys: all of them
     assert float(again.divergence.abs().max()) < 1e-5 and torch.equal(again.choices, again.exact_choices)
     assert exact.hit_rate() is None and again.accepted is None
 
@@ -76,5 +76,5 @@ def test_it_continues_behind_a_cache(tiny) -> None:
 def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         text_pass(tiny, random_tokens(count))
-    with pytest.raises(ValueError, match="states of 3 tokens for a text of 9"):
-        text_pass(tiny, random_tokens(9), exact_states=torch.zeros(3, 32))
+    with pytest.raises(ValueError, match="scores of 3 tokens for a text of 9"):
+        text_pass(tiny, random_tokens(9), exact_scores=torch.zeros(3, 32))
