@@ -10,7 +10,7 @@ import torch
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import Predictor
-from models.llama31_8b.weights import load_model, load_state_dict, resolve_source
+from models.llama31_8b.weights import LoadedModel, load_model, load_state_dict, resolve_source
 from perf.quality.forward import text_pass
 from perf.quality.texts import Texts
 from tests.support.attention_cases import random_tokens, tiny_config
@@ -39,16 +39,26 @@ def test_a_text_at_once_decides_as_token_by_token(tiny, chunk: int, alignment: i
     torch.testing.assert_close(whole.losses, losses, rtol=1e-4, atol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return load_model()
+
+
+@pytest.fixture(scope="module")
+def weights(loaded) -> dict[str, torch.Tensor]:
+    """In double precision, as the independent path computes."""
+    state = load_state_dict(resolve_source()[0], loaded.config)
+    return {name: tensor.double() for name, tensor in state.items()}
+
+
 @pytest.mark.model
 @pytest.mark.parametrize("threshold,alignment", [(0.10, 32), (0.25, 1)])
-def test_decisions_and_losses_of_an_independent_path(threshold: float, alignment: int) -> None:
-    loaded = load_model()
-    folder, _ = resolve_source()
+def test_decisions_and_losses_of_an_independent_path(
+    loaded, weights, threshold: float, alignment: int
+) -> None:
     ids = Texts().book_ids(loaded.tokenizer)[300:400]
     ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, Predictor(32, 32, alignment)))
-    plain = plain_run(
-        load_state_dict(folder, loaded.config), loaded.config.to_hf_dict(), ids, threshold, 32, alignment
-    )
+    plain = plain_run(weights, loaded.config.to_hf_dict(), ids, threshold, 32, alignment)
     assert torch.equal(ours.accepted, plain.accepted), "a decision differs"
     assert 0.1 < ours.hit_rate() < 0.99, "both outcomes must occur"
     torch.testing.assert_close(ours.losses.double(), plain.losses, rtol=1e-4, atol=1e-4)
