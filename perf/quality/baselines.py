@@ -19,7 +19,7 @@ from models.llama31_8b.reference.alspec.policies import (
     StaticAttention,
 )
 
-from .forward import text_pass
+from .forward import read
 from .study import COMPARED, KEYS, Cell, Study
 
 KEY = (*KEYS, "method", "parameter")
@@ -45,23 +45,16 @@ def cells(study: Study) -> Iterator[Cell]:
     def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
         policy = ALSpecAttention(threshold, settings.predictor(chunk_size))
         window = study.window(context, study.starts(context)[-1])
-        return tuple(text_pass(study.loaded.model, window, policy).hit_rate_by_layer() or ())
-
-    rates: dict[tuple[int, int, int, float], float] = {}
+        read(study.loaded.model, window, policy, study.loaded.model.new_cache(1, context))
+        return tuple(rate for rate in policy.statistics.hit_rate_per_layer if rate is not None)
 
     def dynamic(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
-        policy = ALSpecAttention(threshold, settings.predictor(chunk_size))
-        result, columns = study.compared(context, start, policy)
-        rates[context, start, chunk_size, threshold] = result.hit_rate() or 0.0
-        return {**columns, "layers": ""}
+        return {**study.speculated(context, start, chunk_size, threshold).columns, "layers": ""}
 
     def matched(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
-        here = (context, start, chunk_size, threshold)
-        if here not in rates:  # the dynamic run was made by an earlier, stopped one
-            dynamic(*here)
-        return static(
-            context, start, chunk_size, readiest(acceptance(context, chunk_size, threshold), rates[here])
-        )
+        rate = study.speculated(context, start, chunk_size, threshold).hit_rate
+        layers = readiest(acceptance(context, chunk_size, threshold), rate or 0.0)
+        return static(context, start, chunk_size, layers)
 
     def share(context: int, start: int, chunk_size: int, least: float) -> dict[str, object]:
         ready = acceptance(context, chunk_size, CALIBRATION_THRESHOLD)

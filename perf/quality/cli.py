@@ -134,9 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def run(args: argparse.Namespace) -> int:
-    """Load, measure the parts one after the other, and say where the results are."""
-    settings = Settings(
+def settings_of(args: argparse.Namespace) -> Settings:
+    return Settings(
         out=args.out,
         thresholds=tuple(args.thresholds),
         chunk_sizes=tuple(args.chunk_sizes),
@@ -149,6 +148,11 @@ def run(args: argparse.Namespace) -> int:
         new_tokens=args.new_tokens,
         seed=args.seed,
     )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load, measure the parts one after the other, and say where the results are."""
+    settings = settings_of(args)
     texts = Texts(None if args.quick or args.data is None else Path(args.data))
     study = Study(load_model(args.model), texts, settings)
     for name in (name for name in args.parts if name != PICTURES):

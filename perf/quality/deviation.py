@@ -23,7 +23,7 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import Predictor
 
 from .bound import high_probability_hilbert, linear, linear_printed, propagated, worst_case
-from .forward import TextPass, text_pass
+from .forward import read
 from .perplexity import join_rates
 from .study import KEYS, Cell, Study
 
@@ -71,10 +71,8 @@ class SpeculationErrors(ALSpecAttention):
         return out
 
 
-def recorded_pass(
-    model: ReferenceLlama, ids: list[int], policy: ALSpecAttention | None = None
-) -> tuple[TextPass, Stream]:
-    """A text's pass, and its residual stream, put together from what attention and MLP add in each layer."""
+def recorded_pass(model: ReferenceLlama, ids: list[int], policy: ALSpecAttention | None = None) -> Stream:
+    """The residual stream of a text's pass, put together from what attention and MLP add in each layer."""
     added: dict[str, list[list[torch.Tensor]]] = {name: [[] for _ in model.layers] for name in ("o", "down")}
     handles = [
         getattr(layer, name).register_forward_hook(
@@ -84,7 +82,7 @@ def recorded_pass(
         for name in added
     ]
     try:
-        result = text_pass(model, ids, policy)
+        read(model, ids, policy, model.new_cache(1, len(ids)))
     finally:
         for handle in handles:
             handle.remove()
@@ -95,7 +93,7 @@ def recorded_pass(
         stream.mlp.append(torch.cat([part.view(-1, part.shape[-1]) for part in mlp]).float())
         stream.middle.append(stream.entry[-1] + stream.attended[-1])
         stream.entry.append(stream.middle[-1] + stream.mlp[-1])
-    return result, stream
+    return stream
 
 
 def _norm(x: torch.Tensor) -> float:
@@ -112,7 +110,7 @@ def measured(
     """The columns VALUES but `seconds` for one text. Every figure but hit rate and constants is relative to the norm
     of the exact state behind the last layer."""
     policy = SpeculationErrors(threshold, predictor, len(model.layers))
-    result, stream = recorded_pass(model, ids, policy)
+    stream = recorded_pass(model, ids, policy)
     with torch.inference_mode():
         added = [
             layer.o(torch.cat(errors).to(model.dtype)).float()
@@ -131,7 +129,7 @@ def measured(
     size, count = _norm(exact.entry[-1]), len(delta)
     worst = worst_case(max(alpha), max(phi), delta)
     return {
-        "hit_rate": result.hit_rate(),
+        "hit_rate": policy.statistics.hit_rate,
         "deviation": moved[-1] / size,
         "sum_of_errors": sum(delta) / size,
         "root_of_squares": sum(d**2 for d in delta) ** 0.5 / size,
@@ -161,7 +159,7 @@ def cells(study: Study) -> Iterator[Cell]:
     def exact(context: int, start: int) -> Stream:
         # Threshold 0 and not dense attention: the same sums in the same order, so equal inputs give equal outputs.
         policy = ALSpecAttention(0.0, settings.predictor(settings.chunk_sizes[0]))
-        return recorded_pass(model, study.window(context, start), policy)[1]
+        return recorded_pass(model, study.window(context, start), policy)
 
     def measure(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
         ids = study.window(context, start)

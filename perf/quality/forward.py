@@ -9,7 +9,7 @@ first and last keys), so a text takes one pass of chunks and no token-by-token l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +29,8 @@ class TextPass:
 
     losses: float32 [T - 1], nats of each token but the first. states: float32 [T, hidden], after the final norm.
     choices: int64 [T], the likeliest next token. divergence: float32 [T], KL(exact || policy) of the next token in
-    nats, and exact_choices: int64 [T]; both None without the states of an exact pass.
+    nats, and exact_choices: int64 [T]; both None without an exact pass to compare with. scores: float32 [T, vocab], log
+    probabilities of the next token, where they were to be kept.
     accepted: bool [layers, T] and verified: bool [T], decisions of attention-level speculation, None for others.
     """
 
@@ -40,6 +41,7 @@ class TextPass:
     exact_choices: torch.Tensor | None = None
     accepted: torch.Tensor | None = None
     verified: torch.Tensor | None = None
+    scores: torch.Tensor | None = None
 
     @property
     def perplexity(self) -> float:
@@ -70,38 +72,45 @@ def check_length(model: ReferenceLlama, tokens: int) -> None:
         raise ValueError(f"a text needs at least 2 tokens for one loss, got {tokens}")
 
 
+def blocks(tokens: int) -> Iterator[slice]:
+    """Of at most BLOCK tokens."""
+    return (slice(start, min(start + BLOCK, tokens)) for start in range(0, tokens, BLOCK))
+
+
 @torch.inference_mode()
 def text_pass(
     model: ReferenceLlama,
     ids: Sequence[int],
     policy: AttentionPolicy | None = None,
-    exact_states: torch.Tensor | None = None,
+    exact_scores: torch.Tensor | None = None,
     cache: KVCache | None = None,
+    keep_scores: bool = False,
 ) -> TextPass:
     """Every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
 
-    exact_states: states of the exact pass over the same text, to compare with. cache: continue behind what it holds
-    for one user; the text is written to it.
-    Raises ValueError for a text shorter than 2 tokens or longer than the context, or for states of another length.
+    exact_scores: scores of the exact pass over the same text, to compare with. cache: continue behind what it holds
+    for one user; the text is written to it. keep_scores: for such a comparison.
+    Raises ValueError for a text shorter than 2 tokens or longer than the context, or for scores of another length.
     """
     behind = 0 if cache is None else int(cache.lengths[0])
     check_length(model, behind + len(ids))
-    if exact_states is not None and len(exact_states) != len(ids):
-        raise ValueError(f"states of {len(exact_states)} tokens for a text of {len(ids)}")
+    if exact_scores is not None and len(exact_scores) != len(ids):
+        raise ValueError(f"scores of {len(exact_scores)} tokens for a text of {len(ids)}")
     cache = model.new_cache(1, len(ids)) if cache is None else cache
     first = 0 if policy is None or policy.statistics is None else policy.statistics.step_count
     tokens = torch.as_tensor(ids, dtype=torch.int64)
     following = torch.cat((tokens[1:], tokens[:1]))
-    losses, states, choices, divergence, exact_choices = [], [], [], [], []
-    for start in range(0, len(ids), BLOCK):
-        block = slice(start, min(start + BLOCK, len(ids)))
+    losses, states, choices, divergence, exact_choices, kept = [], [], [], [], [], []
+    for block in blocks(len(ids)):
         logits, hidden = model.forward(tokens[None, block], cache, policy=policy, logits="all", hidden=True)
         scores = F.log_softmax(logits[0], dim=-1)
         losses.append(F.nll_loss(scores, following[block], reduction="none"))
         states.append(hidden[0].float())
         choices.append(scores.argmax(-1))
-        if exact_states is not None:
-            exact = F.log_softmax(model.head(exact_states[block].to(model.dtype)).float(), dim=-1)
+        if keep_scores:
+            kept.append(scores)
+        if exact_scores is not None:
+            exact = exact_scores[block]
             divergence.append(F.kl_div(scores, exact, log_target=True, reduction="none").sum(-1))
             exact_choices.append(exact.argmax(-1))
     accepted = verified = None
@@ -117,4 +126,13 @@ def text_pass(
         torch.cat(exact_choices) if exact_choices else None,
         accepted,
         verified,
+        torch.cat(kept) if kept else None,
     )
+
+
+@torch.inference_mode()
+def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | None, cache: KVCache) -> None:
+    """As text_pass, for what policy and cache keep of it: no next token is scored, a fifth of a small model's work."""
+    tokens = torch.as_tensor(ids, dtype=torch.int64)
+    for block in blocks(len(ids)):
+        model.forward(tokens[None, block], cache, policy=policy, logits="none")

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from models.llama31_8b.reference.alspec.policies import ALSpecAttention
-
 from .study import COMPARED, KEYS, Cell, Study
 
 KEY = (*KEYS, "threshold")
@@ -23,9 +21,8 @@ def cells(study: Study) -> Iterator[Cell]:
 
 def _cell(study: Study, context: int, start: int, chunk_size: int, threshold: float) -> Cell:
     def measure() -> dict[str, object]:
-        policy = ALSpecAttention(threshold, study.settings.predictor(chunk_size))
-        result, columns = study.compared(context, start, policy)
-        return {**columns, "hit_rate_by_layer": join_rates(result.hit_rate_by_layer())}
+        found = study.speculated(context, start, chunk_size, threshold)
+        return {**found.columns, "hit_rate_by_layer": join_rates(found.hit_rate_by_layer)}
 
     return Cell({**study.key(context, start, chunk_size), "threshold": threshold}, measure)
 

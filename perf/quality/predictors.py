@@ -21,7 +21,7 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.step import DecodeStep
 from models.llama31_8b.reference.model.step import Predictor as Ends
 
-from .forward import text_pass
+from .forward import read
 from .study import Cell, Study
 
 KEY = ("model", "text", "context", "start", "keys", "predictor", "threshold")
@@ -153,7 +153,7 @@ def _measure(study: Study, context: int, start: int, budgets: tuple[int, ...]) -
     model, thresholds = study.loaded.model, study.settings.thresholds
     cache = model.new_cache(1, context)
     policy = ComparedGuesses(cache, budgets)
-    text_pass(model, study.window(context, start), policy, cache=cache)
+    read(model, study.window(context, start), policy, cache)
     rows = []
     for (name, keys), distances in policy.distances.items():
         distance = torch.cat(distances)

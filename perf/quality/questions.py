@@ -13,6 +13,7 @@ Sets:
 
 from __future__ import annotations
 
+import os.path
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.kv_cache import KVCache
 
 from .bootstrap import interval
-from .forward import text_pass
+from .forward import read, text_pass
 from .study import Cell, Study
 
 KEY = ("model", "text", "chunk_size", "tail_alignment", "threshold", "set", "question")
@@ -85,45 +86,50 @@ def by_category(questions: Sequence[dict], count: int) -> list[dict]:
 
 
 class Asked:
-    """Texts behind one prefix under one policy; the prefix is read once."""
+    """Texts behind one prefix under one policy; the prefix is read once, and so is what follows texts share."""
 
     def __init__(self, study: Study, prefix: str, room: int, chunk_size: int, threshold: float) -> None:
         self.model, self.tokenizer = study.loaded.model, study.loaded.tokenizer
         self.policy = ALSpecAttention(threshold, study.settings.predictor(chunk_size))
         ids = self.tokenizer.encode(prefix)
         self.cache: KVCache = self.model.new_cache(1, len(ids) + room)
-        text_pass(self.model, ids, self.policy, cache=self.cache)
+        read(self.model, ids, self.policy, self.cache)
         self.prefix = len(ids)
+        self._behind: list[int] = []  # what the cache holds behind the prefix
 
     def score(self, before: str, answers: Sequence[str]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """For each answer (losses, greedy choices that agree) of its tokens behind prefix and `before`, which is read
-        once: [tokens] both."""
-        head = self.tokenizer.encode(before, add_bos=False)
-        if len(head) > 2:  # a pass takes two tokens and more
-            text_pass(self.model, head[:-1], self.policy, cache=self.cache)
-            head = head[-1:]
-        behind, found = int(self.cache.lengths[0]), []
+        """For each answer (losses, greedy choices that agree) of its tokens behind prefix and `before`: [tokens]
+        both."""
+        *head, last = self.tokenizer.encode(before, add_bos=False)
+        found = []
         for answer in answers:
             tail = self.tokenizer.encode(answer, add_bos=False)
-            result = text_pass(self.model, head + tail, self.policy, cache=self.cache)
-            self.cache.truncate(behind)
-            agree = result.choices[len(head) - 1 : -1] == torch.tensor(tail)
-            found.append((result.losses[len(head) - 1 :].double(), agree))
-        self.cache.truncate(self.prefix)
+            self._read(head)
+            result = text_pass(self.model, [last, *tail], self.policy, cache=self.cache)
+            self._behind = [*head, last, *tail]
+            found.append((result.losses.double(), result.choices[:-1] == torch.tensor(tail)))
         return found
 
     def write(self, before: str, new_tokens: int) -> str:
         """Greedy text behind prefix and `before`."""
-        head = self.tokenizer.encode(before, add_bos=False)
-        choices = text_pass(self.model, head, self.policy, cache=self.cache).choices
-        made = [int(choices[-1])]
-        while len(made) < new_tokens and made[-1] not in self.tokenizer.eos_token_ids:
-            logits = self.model.forward(torch.tensor([made[-1:]]), self.cache, policy=self.policy)
-            made.append(int(logits[0, -1].argmax()))
+        *head, last = self.tokenizer.encode(before, add_bos=False)
+        self._read(head)
+        made: list[int] = []
+        while len(made) < new_tokens and last not in self.tokenizer.eos_token_ids:
+            logits = self.model.forward(torch.tensor([[last]]), self.cache, policy=self.policy)
+            last = int(logits[0, -1].argmax())
+            made.append(last)
             if _LINE_AFTER.search(self.tokenizer.decode(made)):
                 break
-        self.cache.truncate(self.prefix)
         return self.tokenizer.decode(made)
+
+    def _read(self, ids: list[int]) -> None:
+        """Bring the cache to prefix and `ids`; what it holds of them already is not read again."""
+        same = len(os.path.commonprefix([self._behind, ids]))
+        self.cache.truncate(self.prefix + same)
+        if same < len(ids):
+            read(self.model, ids[same:], self.policy, self.cache)
+        self._behind = ids
 
 
 def cells(study: Study) -> Iterator[Cell]:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
 from models.llama31_8b.reference.model.step import Predictor
 from models.llama31_8b.weights import LoadedModel
 
@@ -73,14 +74,23 @@ COMPARED = (
 )
 
 
+class Speculated(NamedTuple):
+    """The columns COMPARED of a text under attention-level speculation, and its hit rates."""
+
+    columns: dict[str, object]
+    hit_rate: float | None
+    hit_rate_by_layer: list[float] | None
+
+
 @dataclass
 class Study:
-    """A model, its texts and settings, and the exact passes made so far (the last one is kept)."""
+    """A model, its texts and settings, and what its passes gave so far: of exact ones the last is kept."""
 
     loaded: LoadedModel
     texts: Texts
     settings: Settings
     _exact: tuple[object, TextPass] | None = field(default=None, repr=False)
+    _speculated: dict[object, Speculated] = field(default_factory=dict, repr=False)
 
     @property
     def layers(self) -> int:
@@ -110,7 +120,8 @@ class Study:
         """The exact pass of a window."""
         key = (context, start)
         if self._exact is None or self._exact[0] != key:
-            self._exact = (key, text_pass(self.loaded.model, self.window(context, start)))
+            window = self.window(context, start)
+            self._exact = (key, text_pass(self.loaded.model, window, keep_scores=True))
         return self._exact[1]
 
     def compared(
@@ -119,8 +130,18 @@ class Study:
         """A window under `policy`, and its columns COMPARED with exact attention; hit_rate is that of attention-level
         speculation, to be filled in for other policies."""
         exact = self.exact(context, start)
-        result = text_pass(self.loaded.model, self.window(context, start), policy, exact.states)
+        result = text_pass(self.loaded.model, self.window(context, start), policy, exact.scores)
         return result, comparison(result, exact, policy.predictor.bypass_below)
+
+    def speculated(self, context: int, start: int, chunk_size: int, threshold: float) -> Speculated:
+        """A window under attention-level speculation, measured once."""
+        predictor = self.settings.predictor(chunk_size)
+        key = (context, start, predictor, threshold)
+        if key not in self._speculated:
+            policy = ALSpecAttention(threshold, predictor)
+            result, columns = self.compared(context, start, policy)
+            self._speculated[key] = Speculated(columns, result.hit_rate(), result.hit_rate_by_layer())
+        return self._speculated[key]
 
     def key(self, context: int, start: int, chunk_size: int) -> dict[str, object]:
         """The key columns KEYS of a window under a policy."""
@@ -149,7 +170,7 @@ def comparison(result: TextPass, exact: TextPass, speculated_from: int) -> dict[
     are over the tokens with 2S and more cached, those that speculate; perplexities are over the whole text.
     """
     assert result.divergence is not None and result.exact_choices is not None, (
-        "made with the exact pass's states"
+        "made with the exact pass's scores"
     )
     late = slice(speculated_from - 1, None)
     change = (result.losses - exact.losses)[late].double()

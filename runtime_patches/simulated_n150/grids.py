@@ -11,6 +11,7 @@ over shrinks.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -43,6 +44,7 @@ def grid_name(grid: str | tuple[int, int]) -> str:
     return f"{columns}x{rows}"
 
 
+@lru_cache(maxsize=None)  # parsing takes most of what an environment does
 def core_descriptor(ttnn_dir: Path, grid: str | tuple[int, int]) -> bytes:
     """The runtime's own Wormhole core descriptor with the compute range of every product cut to `grid`."""
     columns, rows = parse_grid(grid)

@@ -10,7 +10,7 @@ import torch
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import Predictor
-from models.llama31_8b.weights import load_model, load_state_dict, resolve_source
+from models.llama31_8b.weights import LoadedModel, load_model, load_state_dict, resolve_source
 from perf.quality.forward import text_pass
 from perf.quality.texts import Texts
 from tests.support.attention_cases import random_tokens, tiny_config
@@ -39,16 +39,26 @@ def test_a_text_at_once_decides_as_token_by_token(tiny, chunk: int, alignment: i
     torch.testing.assert_close(whole.losses, losses, rtol=1e-4, atol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return load_model()
+
+
+@pytest.fixture(scope="module")
+def weights(loaded) -> dict[str, torch.Tensor]:
+    """In double precision, as the independent path computes."""
+    state = load_state_dict(resolve_source()[0], loaded.config)
+    return {name: tensor.double() for name, tensor in state.items()}
+
+
 @pytest.mark.model
 @pytest.mark.parametrize("threshold,alignment", [(0.10, 32), (0.25, 1)])
-def test_decisions_and_losses_of_an_independent_path(threshold: float, alignment: int) -> None:
-    loaded = load_model()
-    folder, _ = resolve_source()
+def test_decisions_and_losses_of_an_independent_path(
+    loaded, weights, threshold: float, alignment: int
+) -> None:
     ids = Texts().book_ids(loaded.tokenizer)[300:400]
     ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, Predictor(32, 32, alignment)))
-    plain = plain_run(
-        load_state_dict(folder, loaded.config), loaded.config.to_hf_dict(), ids, threshold, 32, alignment
-    )
+    plain = plain_run(weights, loaded.config.to_hf_dict(), ids, threshold, 32, alignment)
     assert torch.equal(ours.accepted, plain.accepted), "a decision differs"
     assert 0.1 < ours.hit_rate() < 0.99, "both outcomes must occur"
     torch.testing.assert_close(ours.losses.double(), plain.losses, rtol=1e-4, atol=1e-4)
@@ -56,8 +66,8 @@ def test_decisions_and_losses_of_an_independent_path(threshold: float, alignment
 
 def test_a_comparison_with_itself_finds_no_difference(tiny) -> None:
     ids = random_tokens(150, seed=3)
-    exact = text_pass(tiny, ids)
-    again = text_pass(tiny, ids, SinkAttention(128), exact.states)  # 128 first and last keys: all of them
+    exact = text_pass(tiny, ids, keep_scores=True)
+    again = text_pass(tiny, ids, SinkAttention(128), exact.scores)  # 128 first and last keys: all of them
     assert float(again.divergence.abs().max()) < 1e-5 and torch.equal(again.choices, again.exact_choices)
     assert exact.hit_rate() is None and again.accepted is None
 
@@ -76,5 +86,5 @@ def test_it_continues_behind_a_cache(tiny) -> None:
 def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         text_pass(tiny, random_tokens(count))
-    with pytest.raises(ValueError, match="states of 3 tokens for a text of 9"):
-        text_pass(tiny, random_tokens(9), exact_states=torch.zeros(3, 32))
+    with pytest.raises(ValueError, match="scores of 3 tokens for a text of 9"):
+        text_pass(tiny, random_tokens(9), exact_scores=torch.zeros(3, 32))

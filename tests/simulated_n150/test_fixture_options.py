@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pytest does with our markers and options on machines that lack parts: a pytest of its own for each."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,8 +41,11 @@ def run_pytest(tmp_path: Path, marker: str, *options: str, machine: str = "") ->
     python = f"import sys; sys.path[:0] = {folders!r}\nimport pytest; sys.exit(pytest.main(sys.argv[1:]))"
     arguments = ["-p", "machine_under_test", "-p", "conftest", "-p", "no:cacheprovider", "-ra", "-q"]
     configuration = ["-c", str(REPOSITORY / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    # Of the installed plugins only the one that pyproject.toml sets: hypothesis takes most of pytest's start.
+    configuration += ["-o", "addopts=--strict-markers", "-p", "pytest_timeout"]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     line = [sys.executable, "-c", python, *arguments, *configuration, *options, str(sample)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=600)
 
 
 @pytest.mark.parametrize("marker", ["sim", "mock_mesh"])

@@ -97,7 +97,7 @@ def test_collection_does_not_import_ttnn():
     """Of the whole suite, in a fresh process: other tests of this one may have imported it while they ran."""
     program = (
         "import sys, pytest\n"
-        "code = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', 'tests'])\n"
+        "code = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', '--assert=plain', 'tests'])\n"
         "print('imported', 'ttnn' in sys.modules)\n"
         "sys.exit(code)"
     )

@@ -8,13 +8,15 @@ session and a log of its own. What reads its environment when it is imported, as
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-PRELOADED = ["torch", "numpy", "networkx"]  # the last by ttnn
+# networkx for ttnn, pytest for the modules of test bodies.
+PRELOADED = ["torch", "numpy", "networkx", "pytest"]
 
 
 class ForkedProcess:
@@ -44,6 +46,7 @@ class ForkedProcess:
 
 
 def _begin(function: Callable, arguments: tuple, environment: dict[str, str], log: str) -> None:
+    gc.freeze()  # what was preloaded stays: collections, of which further imports cause many, pass over it
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for descriptor in (1, 2):

@@ -184,10 +184,12 @@ class TokenTreeBatch:
 
     @cached_property
     def _sibling_lists(self) -> tuple[torch.Tensor, torch.Tensor]:
-        shared = self.parents.stride(0) == 0
-        rows = self.parents[:1].tolist() if shared else self.parents.tolist()
+        if self.parents.stride(0) == 0:
+            shapes, which = self.parents[:1], None
+        else:
+            shapes, which = torch.unique(self.parents, dim=0, return_inverse=True)
         first, following = [], []
-        for parents in rows:
+        for parents in shapes.tolist():
             first_child, next_sibling, youngest = ([-1] * len(parents) for _ in range(3))
             for node, parent in enumerate(parents):
                 if parent < 0:
@@ -199,7 +201,8 @@ class TokenTreeBatch:
                 youngest[parent] = node
             first.append(first_child)
             following.append(next_sibling)
-        return torch.tensor(first).expand(self.batch, -1), torch.tensor(following).expand(self.batch, -1)
+        lists = torch.tensor(first), torch.tensor(following)
+        return tuple(of.expand(self.batch, -1) if which is None else of[which] for of in lists)
 
     @property
     def first_child(self) -> torch.Tensor:

@@ -53,7 +53,7 @@ class WeightMap:
 
     def qkv(self, layer: int) -> torch.Tensor:
         """[hidden, (heads + 2 kv heads) * head_dim]: chip after chip its query, key and value columns."""
-        return torch.cat(self._qkv_rows(layer, self.mesh.tp)).t()
+        return joined(self._qkv_rows(layer, self.mesh.tp)).t()
 
     def _qkv_rows(self, layer: int, chips: int) -> list[torch.Tensor]:
         """By chip of `chips` that share a layer's heads: its query, key and value rows, [outputs, hidden]."""
@@ -61,7 +61,7 @@ class WeightMap:
         parts = {name: self.state[f"model.layers.{layer}.self_attn.{name}_proj.weight"] for name in "qkv"}
         parts["q"] = adjacent_pairs(parts["q"], config.num_attention_heads)
         parts["k"] = adjacent_pairs(parts["k"], config.num_key_value_heads)
-        return [torch.cat(rows) for rows in zip(*(part.chunk(chips) for part in parts.values()), strict=True)]
+        return [joined(rows) for rows in zip(*(part.chunk(chips) for part in parts.values()), strict=True)]
 
     def wo(self, layer: int) -> torch.Tensor:
         """[heads * head_dim, hidden]; rows are split."""
@@ -70,15 +70,15 @@ class WeightMap:
     def own_qkv(self, stage: Stage) -> torch.Tensor:
         """[hidden, tp * columns]: chip after chip the query, key and value columns of its own layer, or of its part of
         it; zeros for a chip that idles. Columns are split."""
-        return torch.cat(self._own(stage, lambda layer: self._qkv_rows(layer, stage.share))).t()
+        return joined(self._own(stage, lambda layer: self._qkv_rows(layer, stage.share))).t()
 
     def own_wo(self, stage: Stage) -> torch.Tensor:
         """[tp * heads * head_dim / share, hidden], likewise; rows are split."""
-        return torch.cat(self._own(stage, lambda layer: self.wo(layer).chunk(stage.share)))
+        return joined(self._own(stage, lambda layer: self.wo(layer).chunk(stage.share)))
 
     def own_norms(self, stage: Stage) -> torch.Tensor:
         """[tp * hidden]: chip after chip the attention norm of its own layer."""
-        return torch.cat(self._own(stage, lambda layer: [self.norm(layer, "attention")] * stage.share))
+        return joined(self._own(stage, lambda layer: [self.norm(layer, "attention")] * stage.share))
 
     def _own(self, stage: Stage, parts: Callable[[int], Sequence[torch.Tensor]]) -> list[torch.Tensor]:
         """By chip its part of what `parts` splits over the chips of its layer."""
@@ -98,6 +98,14 @@ class WeightMap:
     def ff2(self, layer: int) -> torch.Tensor:
         """The down projection, [intermediate, hidden]; rows are split."""
         return self.state[f"model.layers.{layer}.mlp.down_proj.weight"].t()
+
+
+def joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Rows under rows. torch.cat takes a second for its first meta tensors, of which blank models are made: for them
+    it imports torch's compiler."""
+    if parts[0].is_meta:
+        return parts[0].new_empty((sum(map(len, parts)), *parts[0].shape[1:]))
+    return torch.cat(tuple(parts))
 
 
 def adjacent_pairs(weight: torch.Tensor, heads: int) -> torch.Tensor:

@@ -215,12 +215,12 @@ def two_tokens(
     words = torch.randint(0, 2**32, (rounds, nodes), generator=generator)
     if coarse is not None:  # of the children, not of the bonus
         words[:, 1:] = words[:, 1:] >> (32 - coarse) << (32 - coarse)
-    counts = torch.zeros(vocab, vocab + 1)
+    cells = []
     for row, uniforms in zip(tokens.tolist(), words.tolist(), strict=True):
         outcome = model.verify(row, uniforms)
         new = [row[node] for node in outcome.path] + [outcome.bonus]
-        counts[new[0], new[1] if len(new) > 1 else vocab] += 1
-    return counts
+        cells.append(new[0] * (vocab + 1) + (new[1] if len(new) > 1 else vocab))
+    return torch.bincount(torch.tensor(cells), minlength=vocab * (vocab + 1)).view(vocab, vocab + 1).float()
 
 
 def first_token_fits(model: UserModel, parents, seed: int, **options) -> float:

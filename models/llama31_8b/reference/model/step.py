@@ -110,7 +110,9 @@ class DecodeStep:
         self.cached = self.positions + 1
         self.eligible = self.cached >= predictor.bypass_below
         self.groups = self._group()
-        self._mask_cache: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        # Of a step of one block, for its other layers.
+        self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._visible_cache: dict[tuple[int, int, int], torch.Tensor] = {}
 
     def cut(self, cached: int) -> tuple[int, int] | None:
         """(end of the first, start of the last) keys of the guess for a query with this many cached tokens, or None
@@ -127,11 +129,11 @@ class DecodeStep:
     def masks(self, row: int, block: slice) -> tuple[torch.Tensor, torch.Tensor]:
         """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie at
         the guess's ends of its logical positions. n is the last slot any of them sees, plus one."""
-        key = (row, block.start)
+        key = (row, block.start, block.stop)
         if key in self._mask_cache:
             return self._mask_cache[key]
         masks = self.visible(row, block), self._ends(row, block)
-        if self.tokens <= QUERY_BLOCK:  # one block: keep it for the other layers
+        if self.tokens <= QUERY_BLOCK:
             self._mask_cache[key] = masks
         return masks
 
@@ -141,6 +143,15 @@ class DecodeStep:
 
     def visible(self, row: int, block: slice) -> torch.Tensor:
         """bool [t, n]: which cache slots each query of the block sees."""
+        key = (row, block.start, block.stop)
+        if key in self._visible_cache:
+            return self._visible_cache[key]
+        visible = self._visible(row, block)
+        if self.tokens <= QUERY_BLOCK:
+            self._visible_cache[key] = visible
+        return visible
+
+    def _visible(self, row: int, block: slice) -> torch.Tensor:
         length, slots = self.lengths[row], self.slots(row, block)
         visible = torch.ones((block.stop - block.start, slots), dtype=torch.bool)
         if self.tree is None:
