@@ -63,7 +63,7 @@ class Unit:
             else:
                 key.append(self._linked(argument))
         if self.compiles:
-            self.generated = self._generated()
+            self.generated = generated_sources()
             for name, text in self.generated.items():
                 key += [name, root.portable(text.decode("utf-8", "surrogateescape"))]
         self.key = store.digest(key)
@@ -78,17 +78,6 @@ class Unit:
                 return f"{option}{os.path.basename(path).split('.')[0]}:{store.digest([store.read(path)])}"
         return argument
 
-    @staticmethod
-    def _generated():
-        """The sources in the unit's two folders, where the runtime writes what it generates for a kernel."""
-        found = {}
-        for folder in (".", ".."):
-            for name in sorted(os.listdir(folder)):
-                if name.endswith(store.SOURCE_SUFFIXES):
-                    path = os.path.normpath(f"{folder}/{name}")
-                    found[path] = store.read(path)
-        return found
-
     def _entries(self):
         return f"{self.folder}/{self.key[:2]}/{self.key}"
 
@@ -97,14 +86,7 @@ class Unit:
             return False
         if not entry["files"]:
             return True  # all that went into it is in the key
-        here, there = self.root.sources(), entry["sources"]
-        names = {os.path.basename(path) for path, _ in entry["files"]}
-        if any(os.path.basename(path) in names for path in here.keys() ^ there.keys()):
-            return False
-        try:
-            return all(self.root.identity(path) == identity for path, identity in entry["files"])
-        except OSError:  # an included file is gone
-            return False
+        return self.root.reads_the_same(entry["files"], entry["sources"])
 
     def fetch(self) -> bool:
         """Write the output, and the dependency file of a unit, from the cache; False where it has none."""
@@ -151,6 +133,17 @@ class Unit:
         others = [e for e in store.read_sealed(self._entries()) or () if e["result"] != name]
         store.write_sealed(self._entries(), [entry, *others][:ENTRIES])
         return True
+
+
+def generated_sources():
+    """{path: content} of the sources in a unit's two folders, where the runtime writes what it generates for it."""
+    found = {}
+    for folder in (".", ".."):
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(store.SOURCE_SUFFIXES):
+                path = os.path.normpath(f"{folder}/{name}")
+                found[path] = store.read(path)
+    return found
 
 
 def mattering(names, text, machine_code):
