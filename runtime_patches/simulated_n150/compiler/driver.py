@@ -128,7 +128,7 @@ def compile_source(command, arguments, root):
         header = precompiled.prepared(
             command, root, f"{HERE}/headers", base(), lambda making: run_quietly(making, log)[0]
         )
-        if header is not None and header.disturbed_by_options(command) is None:
+        if header is not None and header.disturbed_from_the_start(command) is None:
             status, said = run_quietly(with_header(command, header.path), log)
             if not status:
                 import objects
@@ -137,7 +137,7 @@ def compile_source(command, arguments, root):
                 text = store.read(path).decode("utf-8", "surrogateescape")
                 precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
                 own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
-                if header.disturbed_by_texts(store.read(name) for name in own) is None:
+                if header.changes_nothing_for(store.read(name) for name in own):
                     # GCC names none of the files in a precompiled header.
                     text = objects.with_dependencies(text, precompiled_files)
                     store.write_whole(path, text.encode("utf-8", "surrogateescape"))
