@@ -17,7 +17,7 @@ CORE = (
 )  # fmt: skip
 TRISC = (
     *CORE, "internal/debug/fw_debug.h", "ckernel_template.h", "sanitizer/api.h",
-    "llk_param_structs.h", "api/lock.h",
+    "llk_param_structs.h", "api/lock.h", "internal/ethernet/erisc.h",
 )  # fmt: skip
 DATA_MOVEMENT = (
     *CORE, "tensix.h", "tensix_types.h", "noc.h", "noc_overlay_parameters.h", "noc_nonblocking_api.h",
