@@ -157,23 +157,29 @@ def mattering(names, text, machine_code):
     found = [name for name in names if name.encode() in text]
     if machine_code is None or not found:
         return found
-    import re
-
-    quasar = re.compile(rb"\s*#if defined\(ARCH_QUASAR\) &&")
-    array = re.compile(rb"\s*extern \w+ (\w+)(?:\[\w+\])+;\s*$")
     matter = []
     for name in found:
         word, at = name.encode(), -1
         while (at := text.find(word, at + 1)) >= 0:
             end = text.find(b"\n", at)
             line = text[text.rfind(b"\n", 0, at) + 1 : len(text) if end < 0 else end]
-            if line.lstrip().startswith(b"//") or quasar.match(line):
+            if line.lstrip().startswith((b"//", b"#if defined(ARCH_QUASAR) &&")):
                 continue
-            declared = array.match(line)
-            if declared is None or declared[1] in machine_code:
+            array = declared_array(line)
+            if array is None or array in machine_code:
                 matter.append(name)
                 break
     return matter
+
+
+def declared_array(line):
+    """Name of the array that a line (bytes) declares, as in `extern type name[size][size];`; None where it is more."""
+    words = line.strip().split(b" ")
+    if len(words) != 3 or words[0] != b"extern" or not words[2].endswith(b"];"):
+        return None
+    name, *sizes = words[2].removesuffix(b"];").replace(b"][", b"[").split(b"[")
+    is_word = [word.replace(b"_", b"a").isalnum() for word in (words[1], name, *sizes)]
+    return name if sizes and all(is_word) else None
 
 
 def dependencies(text):

@@ -12,6 +12,7 @@ import pytest
 
 from runtime_patches.simulated_n150.compiler import driver, kernel_headers, toolchain
 from tests.simulated_n150.sfpi.compiler_calls import SOURCE, Compiler
+from tests.support.stand_in_compiler import load
 
 pytestmark = pytest.mark.sim
 CORE = "-DCOMPILE_FOR_TRISC=1"
@@ -100,6 +101,13 @@ def test_a_macro_that_a_header_would_have_seen_is_obeyed(compiler, own, options)
     make(compiler, root)
     assert compiler.compile(root, "kernel", own, CORE, "-DKERNEL_BUILD", *options) == ("plain", without)
     assert compiler.compile(root, "other", "#define OWN 5\n", CORE, "-DKERNEL_BUILD")[0] == "precompiled"
+
+
+def test_every_macro_that_a_source_defines_is_found():
+    none = b"//#define no\n#defined no\nx #define no\n#define\n"
+    text = b"#define A\n # undef\tB_1 2\n" + none + b"\t#\tdefine F(n) n\n#define G (1)"
+    found = load("precompiled").defined_macros(text)
+    assert sorted(found) == [(b"A", False), (b"B_1", False), (b"F", True), (b"G", False)]
 
 
 def test_roots_share_it_where_they_read_the_same(compiler):
