@@ -43,6 +43,10 @@ INTEGER_CORE = ["-march=rv32im", "-mabi=ilp32"]
 # end.
 TENSIX_CORE = ["-march=rv32imf", "-mabi=ilp32", "-D__riscv_xtttensixwh=1"]
 
+# In the assembly of a unit that needs translation: a vector instruction, or what GCC does with float registers. Two
+# of three TRISC units have none, and the translator takes as long to start as the assembler to run.
+VECTOR_MARKS = ("sfpu ", "\tf")
+
 COMMON = [
     # Class-type template arguments, constinit and consteval, which the SFPI compiler offers in C++17.
     "-std=gnu++20",
@@ -128,7 +132,7 @@ def compile_source(command, arguments, root):
         header = precompiled.prepared(
             command, root, f"{HERE}/headers", base(), lambda making: run_quietly(making, log)[0]
         )
-        if header is not None and header.disturbed_by_options(command) is None:
+        if header is not None and header.disturbed_from_the_start(command) is None:
             status, said = run_quietly(with_header(command, header.path), log)
             if not status:
                 import objects
@@ -137,7 +141,7 @@ def compile_source(command, arguments, root):
                 text = store.read(path).decode("utf-8", "surrogateescape")
                 precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
                 own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
-                if header.disturbed_by_texts(store.read(name) for name in own) is None:
+                if header.changes_nothing_for(store.read(name) for name in own):
                     # GCC names none of the files in a precompiled header.
                     text = objects.with_dependencies(text, precompiled_files)
                     store.write_whole(path, text.encode("utf-8", "surrogateescape"))
@@ -165,8 +169,6 @@ def with_header(command, path):
 
 def compile_tensix(arguments, root):
     """Compiles a TRISC unit to assembly, translates its vector instructions and assembles it."""
-    import vector
-
     output = arguments[arguments.index("-o") + 1]
     command = compile_command(arguments)
     command[command.index("-c")] = "-S"
@@ -177,15 +179,19 @@ def compile_tensix(arguments, root):
     status = compile_source(command, arguments, root)
     if status:
         return status
-    try:
-        with open(assembly, encoding="utf-8", errors="surrogateescape") as file:
-            text = vector.translate(file.read())
-    except vector.VectorError as error:
-        source = next((a for a in arguments if a.endswith((".cc", ".cpp", ".c"))), "?")
-        print(f"{source}: error: {error} (assembly kept in {assembly})", file=sys.stderr)
-        return 1
-    with open(assembly, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
+    with open(assembly, encoding="utf-8", errors="surrogateescape") as file:
+        text = file.read()
+    if any(mark in text for mark in VECTOR_MARKS):
+        import vector
+
+        try:
+            text = vector.translate(text)
+        except vector.VectorError as error:
+            source = next((a for a in arguments if a.endswith((".cc", ".cpp", ".c"))), "?")
+            print(f"{source}: error: {error} (assembly kept in {assembly})", file=sys.stderr)
+            return 1
+        with open(assembly, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
     status = run([ASSEMBLER, *INTEGER_CORE, f"{HERE}/lib/tensix.s", assembly, "-o", output])
     if not status:
         os.unlink(assembly)

@@ -63,7 +63,7 @@ class Unit:
             else:
                 key.append(self._linked(argument))
         if self.compiles:
-            self.generated = self._generated()
+            self.generated = generated_sources()
             for name, text in self.generated.items():
                 key += [name, root.portable(text.decode("utf-8", "surrogateescape"))]
         self.key = store.digest(key)
@@ -78,17 +78,6 @@ class Unit:
                 return f"{option}{os.path.basename(path).split('.')[0]}:{store.digest([store.read(path)])}"
         return argument
 
-    @staticmethod
-    def _generated():
-        """The sources in the unit's two folders, where the runtime writes what it generates for a kernel."""
-        found = {}
-        for folder in (".", ".."):
-            for name in sorted(os.listdir(folder)):
-                if name.endswith(store.SOURCE_SUFFIXES):
-                    path = os.path.normpath(f"{folder}/{name}")
-                    found[path] = store.read(path)
-        return found
-
     def _entries(self):
         return f"{self.folder}/{self.key[:2]}/{self.key}"
 
@@ -97,14 +86,7 @@ class Unit:
             return False
         if not entry["files"]:
             return True  # all that went into it is in the key
-        here, there = self.root.sources(), entry["sources"]
-        names = {os.path.basename(path) for path, _ in entry["files"]}
-        if any(os.path.basename(path) in names for path in here.keys() ^ there.keys()):
-            return False
-        try:
-            return all(self.root.identity(path) == identity for path, identity in entry["files"])
-        except OSError:  # an included file is gone
-            return False
+        return self.root.reads_the_same(entry["files"], entry["sources"])
 
     def fetch(self) -> bool:
         """Write the output, and the dependency file of a unit, from the cache; False where it has none."""
@@ -153,6 +135,17 @@ class Unit:
         return True
 
 
+def generated_sources():
+    """{path: content} of the sources in a unit's two folders, where the runtime writes what it generates for it."""
+    found = {}
+    for folder in (".", ".."):
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(store.SOURCE_SUFFIXES):
+                path = os.path.normpath(f"{folder}/{name}")
+                found[path] = store.read(path)
+    return found
+
+
 def mattering(names, text, machine_code):
     """Those of the macros `names` that a unit may depend on: they occur in `text`, all that went into it.
 
@@ -164,23 +157,29 @@ def mattering(names, text, machine_code):
     found = [name for name in names if name.encode() in text]
     if machine_code is None or not found:
         return found
-    import re
-
-    quasar = re.compile(rb"\s*#if defined\(ARCH_QUASAR\) &&")
-    array = re.compile(rb"\s*extern \w+ (\w+)(?:\[\w+\])+;\s*$")
     matter = []
     for name in found:
         word, at = name.encode(), -1
         while (at := text.find(word, at + 1)) >= 0:
             end = text.find(b"\n", at)
             line = text[text.rfind(b"\n", 0, at) + 1 : len(text) if end < 0 else end]
-            if line.lstrip().startswith(b"//") or quasar.match(line):
+            if line.lstrip().startswith((b"//", b"#if defined(ARCH_QUASAR) &&")):
                 continue
-            declared = array.match(line)
-            if declared is None or declared[1] in machine_code:
+            array = declared_array(line)
+            if array is None or array in machine_code:
                 matter.append(name)
                 break
     return matter
+
+
+def declared_array(line):
+    """Name of the array that a line (bytes) declares, as in `extern type name[size][size];`; None where it is more."""
+    words = line.strip().split(b" ")
+    if len(words) != 3 or words[0] != b"extern" or not words[2].endswith(b"];"):
+        return None
+    name, *sizes = words[2].removesuffix(b"];").replace(b"][", b"[").split(b"[")
+    is_word = [word.replace(b"_", b"a").isalnum() for word in (words[1], name, *sizes)]
+    return name if sizes and all(is_word) else None
 
 
 def dependencies(text):

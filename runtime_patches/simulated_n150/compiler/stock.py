@@ -8,14 +8,7 @@ environment asks for it (driver.py), each becomes the same object (empty_kernel.
 Kernels from anywhere else, ours above all, are compiled as ever, and so is the firmware.
 """
 
-import os
-import re
-
 import store
-
-# The files the runtime generates for a kernel, one or all of which include its source by an absolute path.
-GENERATED = ("kernel_includes.hpp", "chlkc_unpack.cpp", "chlkc_math.cpp", "chlkc_pack.cpp")
-_INCLUDED = re.compile(rb'^#include "(/[^"]+)"', re.MULTILINE)
 
 
 def is_stock(folder, root):
@@ -23,13 +16,8 @@ def is_stock(folder, root):
 
     False for a kernel given as text, and for a folder that is not a kernel's.
     """
-    sources = []
-    for name in GENERATED:
-        try:
-            sources += _INCLUDED.findall(store.read(os.path.join(folder, name)))
-        except FileNotFoundError:
-            continue
-    return bool(sources) and all(source.startswith(root.encode() + b"/") for source in sources)
+    sources = store.kernel_sources(folder)
+    return bool(sources) and all(source.startswith(f"{root}/") for source in sources)
 
 
 def compile_empty(arguments, kernel):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the cache of objects and the precompiled headers share: sealed files, digests, the runtime root.
 
-Part of the driver, which starts thousands of times: a start of hashlib, json or subprocess costs as much as a
+Part of the driver, which starts thousands of times: a start of hashlib, json, re or subprocess costs as much as a
 whole hit of the cache, so none of them is imported here (see driver.py).
 """
 
@@ -17,6 +17,8 @@ GCC_VARIABLES = (
     "SOURCE_DATE_EPOCH",
 )  # fmt: skip
 MANIFEST = ".runtime_root.json"
+# The files the runtime generates for a kernel, one or all of which include its source by an absolute path.
+GENERATED = ("kernel_includes.hpp", "chlkc_unpack.cpp", "chlkc_math.cpp", "chlkc_pack.cpp")
 
 
 def digest(parts) -> str:
@@ -66,6 +68,11 @@ def write_whole(path, data) -> None:
         raise
 
 
+def listed(folder) -> list[str]:
+    """Names in a folder, sorted; none where there is no such folder."""
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
 def stamp(path) -> tuple[int, int]:
     """(bytes, nanoseconds of the last change) of a file."""
     found = os.stat(path)
@@ -91,9 +98,10 @@ class Root:
             write_sealed(note, known)
         self.overlays = known
 
-    def sources(self) -> dict[str, str]:
-        """The overlays that a compiler can read as source: {path in the root: digest}."""
-        return {path: d for path, d in self.overlays.items() if path.endswith(SOURCE_SUFFIXES)}
+    def sources(self, folders: str | tuple[str, ...] = "") -> dict[str, str]:
+        """The overlays (in `folders`) that a compiler can read as source: {path in the root: digest}."""
+        named = {path: d for path, d in self.overlays.items() if path.endswith(SOURCE_SUFFIXES)}
+        return {path: d for path, d in named.items() if path.startswith(folders)}
 
     def portable(self, text: str) -> str:
         """`text` with this root's path replaced by a word that is the same for all roots."""
@@ -110,6 +118,35 @@ class Root:
                 return self.overlays[inside]
             return stamp(f"{self.path}/{inside}")  # whatever is no overlay is a link to the package
         return digest([read(path)])
+
+    def reads_the_same(self, files, sources, folders: str | tuple[str, ...] = "") -> bool:
+        """Whether what was compiled from `files` in a root with the overlays `sources` reads the same in this one.
+
+        None of the files, [(path, identity)], has changed, and no overlay that only one of the roots has bears the
+        name of one of them: it could be found before it.
+        """
+        names = {os.path.basename(path) for path, _ in files}
+        if any(os.path.basename(path) in names for path in self.sources(folders).keys() ^ sources.keys()):
+            return False
+        try:
+            return all(self.identity(path) == identity for path, identity in files)
+        except OSError:  # one is gone
+            return False
+
+
+def kernel_sources(folder) -> list[str]:
+    """Absolute paths of the sources of the kernel in `folder`; none for a kernel given as text."""
+    found = []
+    for name in GENERATED:
+        try:
+            lines = read(os.path.join(folder, name)).split(b"\n")
+        except FileNotFoundError:
+            continue
+        for line in lines:
+            path = line[len(b'#include "') :].partition(b'"')
+            if line.startswith(b'#include "/') and path[1]:
+                found.append(os.fsdecode(path[0]))
+    return list(dict.fromkeys(found))
 
 
 def find_root(arguments, notes):

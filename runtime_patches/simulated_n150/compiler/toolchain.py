@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the folder that takes the place of the SFPI compiler in a simulated runtime root.
 
-    <toolchain>/compiler/bin/riscv-tt-elf-g++   launcher of compiler/driver.py
+    <toolchain>/compiler/bin/riscv-tt-elf-g++   starts compiler/driver.py
     <toolchain>/include/                        sfpi.h, lltt.h and what they include
     <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from source
     <toolchain>/lib/tensix.s                    assembler macros
@@ -105,7 +105,8 @@ def _key(ttnn_dir: Path, python: str) -> str:
 
 
 def _build_support_objects(folder: Path, ttnn_dir: Path, python: str) -> None:
-    compiler = [python, "-I", "-S", str(folder / "compiler" / "driver.py")]
+    # As the launcher starts it: this leaves the bytecode of the driver and of what every call imports.
+    compiler = [python, "-I", "-S", "-c", _start(folder / "compiler")]
     includes = [f"-I{ttnn_dir / name}" for name in SUPPORT_INCLUDES]
     for name, source in SUPPORT_SOURCES.items():
         command = [*compiler, *SUPPORT_FLAGS, *includes, "-c", "-o", str(folder / "lib" / f"{name}.o")]
@@ -120,6 +121,22 @@ def assemble_empty_kernel(folder: Path) -> None:
     subprocess.run([driver.ASSEMBLER, *driver.INTEGER_CORE, *empty], check=True)
 
 
+def _start(modules: Path) -> str:
+    """Python that runs the driver in the folder `modules`: as a module, whose bytecode is kept, unlike a script's."""
+    return f"import sys; sys.path.insert(0, {str(modules)!r}); import driver; sys.exit(driver.main(sys.argv[1:]))"
+
+
+def launcher(python: str, modules: Path) -> str:
+    """The program that stands for the compiler. It starts thousands of times: no shell between where none is needed.
+
+    It names the driver by an absolute path, since it is itself reached through links.
+    """
+    # A first line has no quotes, and older kernels cut it at 127 bytes.
+    if not any(c.isspace() for c in python) and len(os.fsencode(python)) < 120:
+        return f"#!{python} -IS\n{_start(modules)}\n"
+    return f'#!/bin/sh\nexec {shlex.quote(python)} -I -S -c {shlex.quote(_start(modules))} "$@"\n'
+
+
 def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
     for name in ("compiler/bin", "lib", "include", "sources"):
         (folder / name).mkdir(parents=True)
@@ -131,11 +148,9 @@ def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
         copied = folder / "include" / header.relative_to(HEADERS)
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(header, copied)
-    launcher = folder / "compiler" / "bin" / "riscv-tt-elf-g++"
-    # Absolute paths: the launcher is reached through links, and it starts thousands of times.
-    final_driver = shlex.quote(str(target / "compiler" / "driver.py"))
-    launcher.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} -I -S {final_driver} "$@"\n')
-    launcher.chmod(0o755)
+    program = folder / "compiler" / "bin" / "riscv-tt-elf-g++"
+    program.write_text(launcher(python, target / "compiler"))
+    program.chmod(0o755)
     for name, text in sources.rewritten_sources(ttnn_dir).items():
         target = folder / "sources" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -166,6 +181,8 @@ def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
     ttnn_dir = Path(ttnn_dir).resolve()
     if not (ttnn_dir / "tt_metal" / "hw" / "toolchain").is_dir():
         raise ToolchainError(f"{ttnn_dir} holds no tt_metal/hw/toolchain: not an installed ttnn package")
+    # A virtual environment's interpreter is a link, which takes longer to start and leads to nothing the driver needs.
+    python = os.path.realpath(python)
     target = Path(cache_dir).resolve() / "toolchain" / _key(ttnn_dir, python)
     if target.is_dir():
         return target

@@ -180,8 +180,6 @@ def translate(assembly):
     Raises:
         VectorError: a function holds real float code, or needs more than eight vector registers.
     """
-    if "sfpu " not in assembly and "\tf" not in assembly:
-        return assembly
     lines = assembly.split("\n")
     output, number = [], 0
     functions = set()

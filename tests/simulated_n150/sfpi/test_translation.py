@@ -13,7 +13,7 @@ import pytest
 from tests.simulated_n150.sfpi.vector_machine import LANES, Lanes, run_lines, run_words
 from tests.support.stand_in_compiler import load
 
-vector = load("vector")
+driver, vector = load("driver"), load("vector")
 NAMES = [f"fa{n}" for n in range(8)] + [f"ft{n}" for n in range(12)]
 
 
@@ -81,6 +81,16 @@ def test_an_immediate_known_only_at_run_time_goes_through_the_instruction_buffer
         function(["sfpu load fa0 0 0", "sfpu divp2 fa1 fa0 rt 1 a5 a4 a3", "sfpu store fa1 0 0"])
     )
     assert re.search(r"li\ta5,0x76[0-9a-f]+\n\tadd\ta5,a5,a4\n\tsw\ta5,0\(a3\)", text)
+
+
+def test_what_bears_no_mark_of_vector_code_needs_no_translation():
+    """The driver does not start the translator for it."""
+    text = function(
+        ["li a5,1", "\n.ttinsn 0x74000010\n", ".ttinsn 0x72004000", "beq a5,a4,.L1", "sw a5,0(a4)", "\n.L1:"]
+    )
+    assert not any(mark in text for mark in driver.VECTOR_MARKS) and vector.translate(text) == text
+    for line in ("sfpu loadi fa0 1", "fmv.s fa0,fa1", "fadd.s fa0,fa1,fa2", "flw fa0,0(a0)"):
+        assert any(mark in function([line]) for mark in driver.VECTOR_MARKS)
 
 
 def test_values_that_need_more_than_eight_registers_are_refused_with_the_function():
