@@ -56,6 +56,7 @@ class LockstepDevice(Device):
         self._clock = clock
 
     def write(self, unified, addr, data):
+        self._waiting = False
         self.tt_device.write(unified, addr, data)
 
     def deassert_reset(self, unified):

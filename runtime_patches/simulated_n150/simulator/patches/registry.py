@@ -18,6 +18,7 @@ from runtime_patches.simulated_n150.simulator.patches import (
     matrix,
     noc,
     packer,
+    polling,
     resting,
     stream_registers,
     strides,
@@ -54,4 +55,5 @@ def all_patches() -> list[Patch]:
         issue.PATCH,
         matrix.PATCH,
         transport.PATCH,
+        polling.PATCH,
     ]

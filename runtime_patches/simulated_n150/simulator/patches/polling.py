@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The longer the host waits, the more time goes by at once.
+
+Speed only. After each of the host's messages the simulator lets 100 cycles go by, and a host that waits for a program
+asks again and again: every 100 cycles with a way to it and back. Here reads that follow each other let twice as many
+cycles go by each time, up to MOST; a write, as before, ends that. What cores do, and in how many cycles, depends on
+none of it; only how far they are when the host looks, as it does on a board.
+"""
+
+from __future__ import annotations
+
+from runtime_patches.simulated_n150.simulator.patch import Patch
+
+LEAST, MOST = 100, 1600  # cycles that go by at a message
+
+
+def _apply() -> None:
+    from framework.bridge.device import Device
+
+    installed, installed_write = Device.read, Device.write
+
+    def read(self, unified, addr, size):
+        self.cycles_per_poll = min(2 * self.cycles_per_poll, MOST) if self._waiting else LEAST
+        self._waiting = True
+        return installed(self, unified, addr, size)
+
+    def write(self, unified, addr, data):
+        self._waiting, self.cycles_per_poll = False, LEAST
+        installed_write(self, unified, addr, data)
+
+    Device._waiting = False  # whether the host's last message was a read
+    Device.read, Device.write = read, write
+
+
+PATCH = Patch(
+    name="polling",
+    rule="speed only: twice as many cycles go by at each read that follows another",
+    source="the installed simulator",
+    targets={"framework.bridge.device.Device": "9074fb9c2e8b024f"},
+    apply=_apply,
+)
