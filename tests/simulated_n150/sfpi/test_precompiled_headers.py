@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime_patches.simulated_n150.compiler import driver, kernel_headers, toolchain
-from tests.simulated_n150.sfpi.compiler_calls import SOURCE, Compiler
+from tests.simulated_n150.sfpi.compiler_calls import SOURCE, WANTED, Compiler
 from tests.support.stand_in_compiler import load
 
 pytestmark = pytest.mark.sim
@@ -50,7 +50,7 @@ def plain(compiler, root, own, *options):
 
 def make(compiler, root, core=CORE):
     """Compile units until their header is precompiled."""
-    for n in range(kernel_headers.WANTED):
+    for n in range(WANTED):
         assert not compiler.precompiled()
         compiler.compile(root, "making", f"#define OWN {100 + n}\n", core, "-DKERNEL_BUILD")
     (made,) = compiler.precompiled()
@@ -217,6 +217,6 @@ def test_headers_gcc_refuses_leave_units_as_they_were(compiler):
         CORE, '#ifndef OWN\n#error "comes too early"\n#endif\n#define SHARED 1\nconst int asked = 1;'
     )
     root = compiler.root("one")
-    for n in range(kernel_headers.WANTED + 1):
+    for n in range(WANTED + 1):
         assert compiler.compile(root, "kernel", f"#define OWN {n}\n", CORE, "-DKERNEL_BUILD")[0] == "plain"
     assert not compiler.precompiled()

@@ -424,6 +424,24 @@ def tick_cores(table, count, first, cycle):
     return count + known
 
 
+@numba.njit(cache=True)
+def next_wake(table, count, cycle):
+    """The first cycle after this one in which one of a tile's cores executes by itself: 0 where none does, -1 where
+    Python has to look."""
+    rows = numba.carray(_pointer(table), (count, ROW), np.int64)
+    soonest = np.int64(0)
+    for i in range(count):
+        if rows[i, MODE] == RUNNING:
+            at = max(rows[i, AHEAD], cycle + 1)
+            if soonest == 0 or at < soonest:
+                soonest = at
+        elif rows[i, MODE] == BY_PYTHON or (
+            rows[i, MODE] == PARKED and not unchanged(rows[i, WATCHED_AT], rows[i, WATCHED])
+        ):
+            return np.int64(-1)
+    return soonest
+
+
 def run(registers, spans, first, pending, cycle, end):
     """`run_from` with cores that are at `cycle`."""
     return run_from(registers, spans, first, pending, np.zeros(len(registers), np.int64), cycle, end)

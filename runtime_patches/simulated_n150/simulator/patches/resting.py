@@ -238,6 +238,7 @@ class TensixClock(TileClock):
         # The tile's control, once all cores have seen its word of resets; that word and the other one they look at.
         self._control = self._reset_word = self._override = None
         self._refused: list = []  # cores whose instruction the Tensix unit has refused
+        self.others = [part.next_wake_cycle for part in (coprocessor, tdma, *interfaces)]
         coprocessor.may_be_held = True
 
     def wake(self) -> None:
@@ -277,6 +278,19 @@ class TensixClock(TileClock):
         wake_at = self.wake_probe(cycle)
         if wake_at is None or wake_at > cycle + 1:
             self.awake, self.wake_at = False, wake_at
+
+    def knows_cores(self) -> bool:
+        """Whether the cores' rows say all there is to know of them."""
+        control = self._control
+        return (
+            control is not None
+            and control.RISCV_DEBUG_REG_SOFT_RESET_0 is self._reset_word
+            and not self._bus._enabled
+        )
+
+    def next_wake_of_cores(self, cycle: int) -> int:
+        """As interpreter.next_wake."""
+        return interpreter.next_wake(self._rows, self._count, cycle)
 
     def _tick_cores(self, cores, cycle: int) -> int:
         """A cycle of the cores; what is known of them in the next one."""
@@ -445,7 +459,20 @@ def _apply() -> None:
         return wake_of_core(self, cycle_num)
 
     def next_wake_of_tile(self, cycle_num):
-        following = cycle_num + 1
+        following, clock = cycle_num + 1, self.clock
+        if type(clock) is TensixClock and clock.knows_cores():
+            soonest = clock.next_wake_of_cores(cycle_num)
+            if soonest == following:
+                return following
+            if soonest >= 0:
+                soonest = soonest or None
+                for probe in clock.others:
+                    when = probe(cycle_num)
+                    if when is not None and (soonest is None or when < soonest):
+                        soonest = when
+                        if when <= following:
+                            return following
+                return soonest
         for core in self.get_baby_cores():
             if _executes(core, following):
                 return following
