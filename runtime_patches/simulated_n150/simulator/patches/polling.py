@@ -3,9 +3,9 @@
 """The longer the host waits, the more time goes by at once.
 
 Speed only. After each of the host's messages the simulator lets 100 cycles go by, and a host that waits for a program
-asks again and again: every 100 cycles with a way to it and back. Here reads that follow each other let twice as many
-cycles go by each time, up to MOST; a write, as before, ends that. What cores do, and in how many cycles, depends on
-none of it; only how far they are when the host looks, as it does on a board.
+asks again and again: every 100 cycles with a way to it and back. Here reads of a few bytes that follow each other let
+twice as many cycles go by each time, up to MOST; a write, or a read of data, ends that. What cores do, and in how many
+cycles, depends on none of it; only how far they are when the host looks, as it does on a board.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from runtime_patches.simulated_n150.simulator.patch import Patch
 
 LEAST, MOST = 100, 1600  # cycles that go by at a message
+FEW = 16  # bytes: a go message, a queue's pointers
 
 
 def _apply() -> None:
@@ -21,21 +22,22 @@ def _apply() -> None:
     installed, installed_write = Device.read, Device.write
 
     def read(self, unified, addr, size):
-        self.cycles_per_poll = min(2 * self.cycles_per_poll, MOST) if self._waiting else LEAST
-        self._waiting = True
+        asks = size <= FEW
+        self.cycles_per_poll = min(2 * self.cycles_per_poll, MOST) if asks and self._waiting else LEAST
+        self._waiting = asks
         return installed(self, unified, addr, size)
 
     def write(self, unified, addr, data):
         self._waiting, self.cycles_per_poll = False, LEAST
         installed_write(self, unified, addr, data)
 
-    Device._waiting = False  # whether the host's last message was a read
+    Device._waiting = False  # whether the host's last message asked for a few bytes
     Device.read, Device.write = read, write
 
 
 PATCH = Patch(
     name="polling",
-    rule="speed only: twice as many cycles go by at each read that follows another",
+    rule="speed only: twice as many cycles go by at each small read that follows another",
     source="the installed simulator",
     targets={"framework.bridge.device.Device": "9074fb9c2e8b024f"},
     apply=_apply,
