@@ -247,7 +247,9 @@ def test_a_killed_sweep_goes_on(tmp_path):
     from tests.perf import sweep_workers
 
     csv = tmp_path / "a.csv"
-    process = subprocess.Popen([sys.executable, "-u", "-c", KILLED, str(csv)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", KILLED, str(csv)], stdout=subprocess.PIPE, text=True
+    )
     for _ in range(2):
         assert process.stdout.readline().startswith("[")
     process.send_signal(signal.SIGKILL)
