@@ -45,11 +45,11 @@ DEFAULTS = {
 QUICK = {
     "thresholds": (0.0, 0.10, float("inf")),
     "chunk_sizes": (64,),
-    "contexts": (384,),
+    "contexts": (256,),
     "windows": 1,
     "questions": 2,
-    "hashes": 2,
-    "new_tokens": 16,
+    "hashes": 1,
+    "new_tokens": 8,
 }
 
 
@@ -81,7 +81,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         default=(*PARTS, PICTURES),
         help="what to measure (default: all)",
     )
-    add("--quick", action="store_true", help="few and short: under three minutes on one core")
+    add("--quick", action="store_true", help="few and short: under a minute on one quiet core")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
     add(
         "--data",
