@@ -14,14 +14,18 @@ from tests.support import layout
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_no_import_runs_the_wrong_way():
-    edges = layout.imports(layout.modules(ROOT))
+@pytest.fixture(scope="module")
+def edges():
+    return layout.imports(layout.modules(ROOT))
+
+
+def test_no_import_runs_the_wrong_way(edges):
     assert len(edges) > 100, "the sources were not found"
     assert layout.wrong_arrows(edges) == []
 
 
-def test_no_imports_in_a_circle():
-    assert layout.circles(layout.imports(layout.modules(ROOT))) == []
+def test_no_imports_in_a_circle(edges):
+    assert layout.circles(edges) == []
 
 
 def test_no_test_imports_another_or_edits_the_path():

@@ -48,13 +48,17 @@ def package(tmp_path: Path) -> Path:
 def state_of(folder: Path) -> dict[str, str]:
     """{path: kind and content hash, or size and time for what is too large to read} of everything below."""
     state = {}
-    for path in sorted(folder.rglob("*")):
-        if "__pycache__" in path.parts:
-            continue
-        stat = path.lstat()
-        small = path.is_file() and stat.st_size < 1 << 20
-        content = hashlib.sha256(path.read_bytes()).hexdigest() if small else str(stat.st_size)
-        state[str(path.relative_to(folder))] = f"{stat.st_mode:o} {stat.st_mtime_ns} {content}"
+    # Thousands of files: os.walk takes a fraction of rglob's time.
+    for where, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in (*folders, *files):
+            path = os.path.join(where, name)
+            stat = os.lstat(path)
+            content = str(stat.st_size)
+            if stat.st_size < 1 << 20 and os.path.isfile(path):
+                with open(path, "rb") as file:
+                    content = hashlib.sha256(file.read()).hexdigest()
+            state[os.path.relpath(path, folder)] = f"{stat.st_mode:o} {stat.st_mtime_ns} {content}"
     return state
 
 

@@ -50,9 +50,15 @@ def _imported(name: str, file: Path, known: dict[str, Path]) -> Iterator[str]:
         yield from (target for target in targets if target in known)
 
 
+# What holds statements: nothing else can hold an import, and expressions are most of a tree.
+_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
 def _running(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those below `if TYPE_CHECKING:`."""
+    """All statements but those below `if TYPE_CHECKING:`."""
     for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, _BLOCKS):
+            continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             for other in node.orelse:
                 yield other

@@ -67,10 +67,11 @@ def plain_run(
 
             def attend(positions: list[int]) -> torch.Tensor:
                 out = []
+                keys, values = k[positions], v[positions]
                 for head in range(heads):
                     mine = head * kv_heads // heads
-                    scores = k[positions, mine] @ q[t, head] / math.sqrt(size)
-                    out.append(torch.softmax(scores, 0) @ v[positions, mine])
+                    scores = keys[:, mine] @ q[t, head] / math.sqrt(size)
+                    out.append(torch.softmax(scores, 0) @ values[:, mine])
                 return torch.cat(out)
 
             exact = attend(list(range(cached)))
