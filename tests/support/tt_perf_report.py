@@ -35,15 +35,13 @@ def program() -> Path:
         if whole.exists():
             return command
         shutil.rmtree(folder, ignore_errors=True)
-        pip = [
-            str(folder / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        for step in ([sys.executable, "-m", "venv", str(folder)], [*pip, f"tt-perf-report=={VERSION}"]):
+        # This environment's pip installs into the new one, which needs none; and modules are compiled when they are
+        # first read: of the packages' thousands that is a part.
+        pip = [sys.executable, "-m", "pip", "--python", str(folder), "--disable-pip-version-check"]
+        for step in (
+            [sys.executable, "-m", "venv", "--without-pip", str(folder)],
+            [*pip, "install", "--quiet", "--no-compile", f"tt-perf-report=={VERSION}"],
+        ):
             try:
                 done = subprocess.run(
                     step, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
