@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..sampling_params import SamplingParams
 from ..tt.decode_plan import DECODE_PLANS
 from ..tt.mesh import MeshError, MeshPlan
 from ..tt.precision import PLANS
 
 if TYPE_CHECKING:
     from models.llama31_8b.reference.alspec.policies import AttentionPolicy
-    from models.llama31_8b.sampling import SamplingParams
     from models.llama31_8b.token_speculation.draft_shape import DraftShape
     from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
 
@@ -218,8 +218,6 @@ class DemoOptions:
 
     def sampling(self) -> SamplingParams:
         """The sampling parameters these options ask for."""
-        from models.llama31_8b.sampling import SamplingParams
-
         return SamplingParams(
             temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
         )

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from models.llama31_8b.token_speculation.draft_shape import DraftShape
-from models.llama31_8b.token_speculation.tree_shapes import fixed_shape
 
 from .mesh import TILE
 
@@ -19,6 +18,9 @@ def pass_nodes(shape: DraftShape, users: int) -> int:
         raise ValueError("a draft model on chips drafts trees of a fixed shape, none grown by confidence")
     nodes = shape.length + 1
     if shape.width > 1:
+        # With torch, which takes a second to import: the demo's --help and its errors need none.
+        from models.llama31_8b.token_speculation.tree_shapes import fixed_shape
+
         # Towards the end of a text drafts are shorter, within as many nodes.
         lengths = range(1, shape.length + 1)
         nodes = max(
