@@ -9,7 +9,7 @@ toolchain folder as
     <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
-    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.py)
+    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.sh)
     <toolchain>/objects/                units and kernels of all roots (objects.py)
     <toolchain>/headers/                precompiled headers (precompiled.py)
 
@@ -30,10 +30,11 @@ LINKER = "/usr/bin/riscv64-unknown-elf-ld"
 GCC_LIBRARIES = "/usr/lib/gcc/riscv64-unknown-elf"
 CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
+LIBGCC = "rv32im/ilp32/libgcc.a"  # in a folder of GCC_LIBRARIES
 LIBC = f"{PICOLIBC}/lib/rv32im/ilp32/libc.a"
 # Names a file that gets a line for every unit and link: from the cache, with a precompiled header, plain, or empty.
 LOG = "LLAMA_ALSPEC_COMPILE_LOG"
-# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled (stock.py).
+# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled (stock.sh).
 EMPTY_STOCK_KERNELS = "LLAMA_ALSPEC_EMPTY_STOCK_KERNELS"
 precompiled_used = False
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
@@ -232,7 +233,7 @@ def machine_code_link(arguments):
         elif argument.startswith("-Wl,"):
             command += argument[len("-Wl,") :].split(",")
         passed = argument == "-o"
-    libgcc = f"{newest(GCC_LIBRARIES)}/rv32im/ilp32/libgcc.a"
+    libgcc = f"{newest(GCC_LIBRARIES)}/{LIBGCC}"
     return [*command, "--start-group", LIBC, libgcc, "--end-group"]
 
 
@@ -263,14 +264,6 @@ def main(arguments):
     found = False
     try:
         root = store.find_root(arguments, f"{HERE}/objects/roots")
-        if root is not None and os.environ.get(EMPTY_STOCK_KERNELS):
-            import stock
-
-            if stock.is_stock("..", root.path):
-                record(arguments, "empty")
-                if compiles:
-                    return stock.compile_empty(arguments, f"{HERE}/lib/empty_kernel.o")
-                return run(machine_code_link(arguments))
         # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
         if root is None and not header or compiles and "-MF" not in arguments:
             return produce(arguments, None)
