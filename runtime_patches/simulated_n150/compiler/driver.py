@@ -12,6 +12,7 @@ toolchain folder as
     <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.sh)
     <toolchain>/objects/                units and kernels of all roots (objects.py)
     <toolchain>/headers/                precompiled headers (precompiled.py)
+    <toolchain>/texts/known             what was found in sources of roots (texts.py)
 
 Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
 for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
@@ -137,12 +138,14 @@ def compile_source(command, arguments, root):
             status, said = run_quietly(with_header(command, header.path), log)
             if not status:
                 import objects
+                import texts
 
                 path = arguments[arguments.index("-MF") + 1]
                 text = store.read(path).decode("utf-8", "surrogateescape")
                 precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
                 own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
-                if header.changes_nothing_for(store.read(name) for name in own):
+                known = texts.of(root, f"{HERE}/texts/known")
+                if header.changes_nothing_for([known.facts(root.portable(name)) for name in own]):
                     # GCC names none of the files in a precompiled header.
                     text = objects.with_dependencies(text, precompiled_files)
                     store.write_whole(path, text.encode("utf-8", "surrogateescape"))
@@ -280,7 +283,12 @@ def main(arguments):
         status = produce(arguments, root)
         if not status:
             try:
-                unit.keep()
+                known = None
+                if compiles:
+                    import texts
+
+                    known = texts.of(root, f"{HERE}/texts/known")
+                unit.keep(known)
             except OSError as error:
                 print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
     record(arguments, "hit" if found else "precompiled" if precompiled_used else "plain")

@@ -30,7 +30,7 @@ HEADERS = HERE.parent / "sfpi"
 # The driver and what it imports.
 DRIVER_MODULES = (
     "driver.py", "vector.py", "literals.py", "allocator.py", "instructions.py", "lane_flags.py", "passes.py", "webs.py",
-    "store.py", "objects.py", "precompiled.py", "kernel_headers.py",
+    "store.py", "objects.py", "precompiled.py", "kernel_headers.py", "texts.py",
 )  # fmt: skip
 
 # Debian package -> a file it must have put on this machine.
