@@ -9,9 +9,10 @@ toolchain folder as
     <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
-    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.py)
+    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.sh)
     <toolchain>/objects/                units and kernels of all roots (objects.py)
     <toolchain>/headers/                precompiled headers (precompiled.py)
+    <toolchain>/texts/known             what was found in sources of roots (texts.py)
 
 Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
 for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
@@ -30,10 +31,11 @@ LINKER = "/usr/bin/riscv64-unknown-elf-ld"
 GCC_LIBRARIES = "/usr/lib/gcc/riscv64-unknown-elf"
 CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
+LIBGCC = "rv32im/ilp32/libgcc.a"  # in a folder of GCC_LIBRARIES
 LIBC = f"{PICOLIBC}/lib/rv32im/ilp32/libc.a"
 # Names a file that gets a line for every unit and link: from the cache, with a precompiled header, plain, or empty.
 LOG = "LLAMA_ALSPEC_COMPILE_LOG"
-# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled (stock.py).
+# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled (stock.sh).
 EMPTY_STOCK_KERNELS = "LLAMA_ALSPEC_EMPTY_STOCK_KERNELS"
 precompiled_used = False
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
@@ -136,12 +138,14 @@ def compile_source(command, arguments, root):
             status, said = run_quietly(with_header(command, header.path), log)
             if not status:
                 import objects
+                import texts
 
                 path = arguments[arguments.index("-MF") + 1]
                 text = store.read(path).decode("utf-8", "surrogateescape")
                 precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
                 own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
-                if header.changes_nothing_for(store.read(name) for name in own):
+                known = texts.of(root, f"{HERE}/texts/known")
+                if header.changes_nothing_for([known.facts(root.portable(name)) for name in own]):
                     # GCC names none of the files in a precompiled header.
                     text = objects.with_dependencies(text, precompiled_files)
                     store.write_whole(path, text.encode("utf-8", "surrogateescape"))
@@ -232,7 +236,7 @@ def machine_code_link(arguments):
         elif argument.startswith("-Wl,"):
             command += argument[len("-Wl,") :].split(",")
         passed = argument == "-o"
-    libgcc = f"{newest(GCC_LIBRARIES)}/rv32im/ilp32/libgcc.a"
+    libgcc = f"{newest(GCC_LIBRARIES)}/{LIBGCC}"
     return [*command, "--start-group", LIBC, libgcc, "--end-group"]
 
 
@@ -263,14 +267,6 @@ def main(arguments):
     found = False
     try:
         root = store.find_root(arguments, f"{HERE}/objects/roots")
-        if root is not None and os.environ.get(EMPTY_STOCK_KERNELS):
-            import stock
-
-            if stock.is_stock("..", root.path):
-                record(arguments, "empty")
-                if compiles:
-                    return stock.compile_empty(arguments, f"{HERE}/lib/empty_kernel.o")
-                return run(machine_code_link(arguments))
         # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
         if root is None and not header or compiles and "-MF" not in arguments:
             return produce(arguments, None)
@@ -287,7 +283,12 @@ def main(arguments):
         status = produce(arguments, root)
         if not status:
             try:
-                unit.keep()
+                known = None
+                if compiles:
+                    import texts
+
+                    known = texts.of(root, f"{HERE}/texts/known")
+                unit.keep(known)
             except OSError as error:
                 print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
     record(arguments, "hit" if found else "precompiled" if precompiled_used else "plain")

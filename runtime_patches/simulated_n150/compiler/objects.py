@@ -19,14 +19,8 @@ whole and carries its digest: of concurrent writers the last wins, and a damaged
 import os
 
 import store
+from texts import UNREPEATABLE, VARYING, telling_lines
 
-# Macros of the command line that differ from chip to chip, and that few units look at.
-VARYING = (
-    "FULL_KERNEL_NAME", "NUM_DRAM_BANKS", "NUM_L1_BANKS", "LOG_BASE_2_OF_NUM_DRAM_BANKS",
-    "LOG_BASE_2_OF_NUM_L1_BANKS", "IS_NOT_POW2_NUM_DRAM_BANKS", "IS_NOT_POW2_NUM_L1_BANKS", "PCIE_NOC_X",
-    "PCIE_NOC_Y", "DISPATCH_MESSAGE_ADDR",
-)  # fmt: skip
-UNREPEATABLE = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
 ENTRIES = 8  # of one command line: as many sets of files are remembered, the newest first
 
 
@@ -106,8 +100,11 @@ class Unit:
             return True
         return False
 
-    def keep(self) -> bool:
-        """Put what was just compiled or linked into the cache; False where it must not be kept."""
+    def keep(self, texts) -> bool:
+        """Put what was just compiled or linked into the cache; False where it must not be kept.
+
+        texts: a texts.Texts; None after a link.
+        """
         entry = {"macros": {}, "files": [], "sources": {}}
         result = {"output": store.read(self.output)}
         if self.compiles:
@@ -115,13 +112,14 @@ class Unit:
             paths = dependencies(text)
             text = text.replace(self.output, "%OUTPUT%")
             result["depends"] = text.replace(self.included, "%INCLUDED%") if self.included else text
-            texts = [word.encode("utf-8", "surrogateescape") for word in self._words]
+            telling = [telling_lines(word.encode("utf-8", "surrogateescape")) for word in self._words]
             for path in paths:
                 # The header the runtime precompiles and those it generates are in the key, with their content.
                 if path != self.included and os.path.normpath(path) not in self.generated:
-                    entry["files"].append((path, self.root.identity(path)))
-                texts.append(store.read(path.replace("%ROOT%", self.root.path)))
-            whole = b"\n".join(texts)
+                    entry["files"].append((path, texts.identity(path)))
+                telling.append(texts.facts(path)[0])
+            texts.save()
+            whole = b"\n".join(telling)
             if any(word in whole for word in UNREPEATABLE):
                 return False
             matter = mattering(self.varying, whole, result["output"] if self.machine_code else None)
@@ -147,7 +145,8 @@ def generated_sources():
 
 
 def mattering(names, text, machine_code):
-    """Those of the macros `names` that a unit may depend on: they occur in `text`, all that went into it.
+    """Those of the macros `names` that a unit may depend on: they occur in `text`, the lines of all that went into it
+    which name one.
 
     Not those that say nothing but how long arrays are which the unit's machine code does not name: every compute unit
     includes the declarations of the tables of banks, by the number of banks, and none reads them. What takes such an

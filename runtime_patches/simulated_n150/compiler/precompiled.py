@@ -23,14 +23,13 @@ import os
 import objects
 import store
 from kernel_headers import EMITTING, HEADERS, SHARED_MACROS, WANTED
+from texts import defined_macros
 
 # Folders of the root whose replaced files can be among the headers.
 HEADER_FOLDERS = (
     "tt_metal/hw/inc/", "tt_metal/hw/ckernels/", "tt_metal/tt-llk/", "tt_metal/api/", "tt_metal/hostdevcommon/",
     "runtime/sfpi/include/",
 )  # fmt: skip
-# Every byte that is no part of an identifier -> a space.
-_WORDS = bytes(c if chr(c).isalnum() and c < 128 or c == ord("_") else ord(" ") for c in range(256))
 
 
 def _is_shared_folder(option):
@@ -42,33 +41,6 @@ def _is_shared_folder(option):
 
 def macro_name(argument):
     return argument[2:].split("=", 1)[0]
-
-
-def defined_macros(text):
-    """(name, whether a parenthesis follows it at once) of what a source (bytes) defines or undefines, as bytes."""
-    for directive in (b"define", b"undef"):
-        at = -1
-        while (at := text.find(directive, at + 1)) >= 0:
-            before = text[text.rfind(b"\n", 0, at) + 1 : at]
-            start, end = at + len(directive), text.find(b"\n", at)
-            rest = text[start : len(text) if end < 0 else end]
-            following = rest.lstrip(b" \t")
-            name = following.translate(_WORDS).partition(b" ")[0]
-            if before.strip(b" \t") == b"#" and following != rest and name:
-                yield name, following.startswith(b"(", len(name))
-
-
-def includes(text, name):
-    """True where a source (bytes) includes a header called `name` (bytes) whatever is defined."""
-    conditions = 0
-    for line in text.split(b"\n") if name in text else ():
-        directive = line.strip().removeprefix(b"#").lstrip()
-        if line.lstrip().startswith(b"#"):
-            conditions += directive.startswith(b"if") - directive.startswith(b"endif")
-            named = directive.removeprefix(b"include").strip().strip(b'<">')
-            if not conditions and directive.startswith(b"include") and named == name:
-                return True
-    return False
 
 
 class Precompiled:
@@ -89,23 +61,23 @@ class Precompiled:
         """
         names = (macro_name(a) for a in command if a.startswith("-D"))
         found = next((n for n in names if n in self.words and n not in SHARED_MACROS), None)
-        return found or self.disturbed_by_texts(
-            [*objects.generated_sources().values(), *map(store.read, store.kernel_sources(".."))]
-        )
+        texts = (*objects.generated_sources().values(), *map(store.read, store.kernel_sources("..")))
+        return found or self.disturbed_by(macro for text in texts for macro in defined_macros(text))
 
-    def changes_nothing_for(self, texts):
-        """Whether a unit that read the sources `texts` (bytes) besides this header is the same without it."""
-        texts = list(texts)
-        missed = (n for n in self.emitting if not any(includes(text, n.encode()) for text in texts))
-        return self.disturbed_by_texts(texts) is None and next(missed, None) is None
+    def changes_nothing_for(self, facts):
+        """Whether a unit that read sources with these `facts` (texts.facts_of) besides this header is the same without
+        it.
+        """
+        included = {name for _, _, names in facts for name in names}
+        defined = (macro for _, macros, _ in facts for macro in macros)
+        return included.issuperset(self.emitting) and self.disturbed_by(defined) is None
 
-    def disturbed_by_texts(self, texts):
-        """Name of a macro that one of these sources (bytes) defines and this header asks for, or None."""
-        for text in texts:
-            for name, parenthesis in defined_macros(text):
-                # A macro with arguments is only a macro where a parenthesis follows.
-                if self.words.get(name.decode()) or not parenthesis and name.decode() in self.words:
-                    return name.decode()
+    def disturbed_by(self, macros):
+        """Name of one of these macros (as texts.defined_macros has them) that this header asks for, or None."""
+        for name, parenthesis in macros:
+            # A macro with arguments is only a macro where a parenthesis follows.
+            if self.words.get(name.decode()) or not parenthesis and name.decode() in self.words:
+                return name.decode()
         return None
 
 

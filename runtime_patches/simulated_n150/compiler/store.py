@@ -83,10 +83,11 @@ class Root:
     """The runtime root a command line belongs to.
 
     path: of its folder. name: the folder's own name, a digest of all its files. overlays: {path in the root:
-    digest} of the files that are not the ttnn package's.
+    digest} of the files that are not the ttnn package's. texts: what is known of sources, see texts.of.
     """
 
     def __init__(self, path, notes):
+        self.texts = None
         self.path, self.name = path, os.path.basename(path)
         note = f"{notes}/{self.name}"
         known = read_sealed(note)

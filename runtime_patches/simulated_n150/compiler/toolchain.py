@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the folder that takes the place of the SFPI compiler in a simulated runtime root.
 
-    <toolchain>/compiler/bin/riscv-tt-elf-g++   starts compiler/driver.py
+    <toolchain>/compiler/bin/riscv-tt-elf-g++   makes empty kernels (stock.sh), or starts compiler/driver.py
     <toolchain>/include/                        sfpi.h, lltt.h and what they include
     <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from source
     <toolchain>/lib/tensix.s                    assembler macros
@@ -30,7 +30,7 @@ HEADERS = HERE.parent / "sfpi"
 # The driver and what it imports.
 DRIVER_MODULES = (
     "driver.py", "vector.py", "literals.py", "allocator.py", "instructions.py", "lane_flags.py", "passes.py", "webs.py",
-    "store.py", "objects.py", "precompiled.py", "kernel_headers.py", "stock.py",
+    "store.py", "objects.py", "precompiled.py", "kernel_headers.py", "texts.py",
 )  # fmt: skip
 
 # Debian package -> a file it must have put on this machine.
@@ -91,7 +91,8 @@ def missing_packages() -> list[str]:
 def _key(ttnn_dir: Path, python: str) -> str:
     digest = hashlib.sha256()
     made_from = [
-        HERE / name for name in (*DRIVER_MODULES, "tensix.s", "empty_kernel.s", "sources.py", "toolchain.py")
+        HERE / name
+        for name in (*DRIVER_MODULES, "tensix.s", "empty_kernel.s", "stock.sh", "sources.py", "toolchain.py")
     ]
     for path in (*made_from, *sorted(HEADERS.rglob("*.h"))):
         digest.update(path.name.encode())
@@ -126,15 +127,24 @@ def _start(modules: Path) -> str:
     return f"import sys; sys.path.insert(0, {str(modules)!r}); import driver; sys.exit(driver.main(sys.argv[1:]))"
 
 
-def launcher(python: str, modules: Path) -> str:
-    """The program that stands for the compiler. It starts thousands of times: no shell between where none is needed.
+def launcher(python: str, folder: Path) -> str:
+    """The program that stands for the compiler of the toolchain in `folder`.
 
+    A shell comes first, since it tells what becomes an empty kernel, and makes it, in less time than Python starts in.
     It names the driver by an absolute path, since it is itself reached through links.
     """
-    # A first line has no quotes, and older kernels cut it at 127 bytes.
-    if not any(c.isspace() for c in python) and len(os.fsencode(python)) < 120:
-        return f"#!{python} -IS\n{_start(modules)}\n"
-    return f'#!/bin/sh\nexec {shlex.quote(python)} -I -S -c {shlex.quote(_start(modules))} "$@"\n'
+    start = shlex.join([python, "-I", "-S", "-c", _start(folder / "compiler")])
+    libgcc = f"{driver.newest(driver.GCC_LIBRARIES)}/{driver.LIBGCC}"
+    values = {
+        "empty_kernel": str(folder / "lib" / "empty_kernel.o"), "linker": driver.LINKER, "libc": driver.LIBC,
+        "libgcc": libgcc,
+    }  # fmt: skip
+    lines = [f"{name}={shlex.quote(value)}\n" for name, value in values.items()]
+    return (
+        f'#!/bin/sh\n[ -n "${{{driver.EMPTY_STOCK_KERNELS}-}}" ] || exec {start} "$@"\n'
+        + f"log=${{{driver.LOG}-}}\n{''.join(lines)}{(HERE / 'stock.sh').read_text()}"
+        + f'exec {start} "$@"\n'
+    )
 
 
 def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
@@ -149,7 +159,7 @@ def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(header, copied)
     program = folder / "compiler" / "bin" / "riscv-tt-elf-g++"
-    program.write_text(launcher(python, target / "compiler"))
+    program.write_text(launcher(python, target))
     program.chmod(0o755)
     for name, text in sources.rewritten_sources(ttnn_dir).items():
         target = folder / "sources" / name

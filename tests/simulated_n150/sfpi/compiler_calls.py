@@ -36,6 +36,9 @@ class Compiler:
         headers.write_text(headers.read_text().replace(wanted, f"WANTED = {WANTED}\n"))
         shutil.copy(toolchain.HERE / "tensix.s", folder / "toolchain" / "lib" / "tensix.s")
         toolchain.assemble_empty_kernel(folder / "toolchain" / "lib")
+        self.program = folder / "riscv-tt-elf-g++"
+        self.program.write_text(toolchain.launcher(sys.executable, folder / "toolchain"))
+        self.program.chmod(0o755)
         self.package, self.log = folder / "package", folder / "log"
         self.write("tt_metal/hw/inc/internal/risc_attribs.h", "#pragma once\n")
         self.write(
@@ -83,7 +86,7 @@ class Compiler:
 
     def start(self, arguments: list[str], unit: Path) -> subprocess.Popen:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(self.driver), *arguments], cwd=unit, stderr=subprocess.PIPE, text=True,
+            [str(self.program), *arguments], cwd=unit, stderr=subprocess.PIPE, text=True,
             env=dict(os.environ) | {"LLAMA_ALSPEC_COMPILE_LOG": str(self.log)},
         )  # fmt: skip
 

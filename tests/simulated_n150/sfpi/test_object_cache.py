@@ -69,6 +69,9 @@ def test_a_macro_of_the_chip_counts_where_it_is_used(compiler):
     outcome, two = compiler.compile(root, "a", own, "-DNUM_L1_BANKS=2")
     assert outcome == "plain" and two != one
     assert compiler.compile(root, "b", own, "-DNUM_L1_BANKS=1", "-DPCIE_NOC_X=3") == ("hit", one)
+    # As a chip has it that is part of a fabric.
+    fabric = ("-DROUTING_MODE=137", "-DFABRIC_1D_PKT_HDR_EXTENSION_WORDS=0")
+    assert compiler.compile(root, "b", own, "-DNUM_L1_BANKS=1", *fabric) == ("hit", one)
     absent = "#ifdef NUM_L1_BANKS\n#define OWN 1\n#else\n#define OWN 2\n#endif\n"
     assert (
         compiler.compile(root, "c", absent)[1] != compiler.compile(root, "c", absent, "-DNUM_L1_BANKS=1")[1]

@@ -106,7 +106,7 @@ def test_a_macro_that_a_header_would_have_seen_is_obeyed(compiler, own, options)
 def test_every_macro_that_a_source_defines_is_found():
     none = b"//#define no\n#defined no\nx #define no\n#define\n"
     text = b"#define A\n # undef\tB_1 2\n" + none + b"\t#\tdefine F(n) n\n#define G (1)"
-    found = load("precompiled").defined_macros(text)
+    found = load("texts").defined_macros(text)
     assert sorted(found) == [(b"A", False), (b"B_1", False), (b"F", True), (b"G", False)]
 
 

@@ -92,16 +92,18 @@ def test_sources_are_rewritten_line_by_line():
     assert "unroll N" not in new and "unroll(window)" not in new and "#pragma GCC unroll 8  // rows" in new
 
 
-@pytest.mark.parametrize("folder", ["plain", "of two words", "long" * 40])
-def test_the_launcher_starts_the_driver_and_keeps_its_bytecode(tmp_path, folder):
+@pytest.mark.parametrize("asked", ["", "1"], ids=["all compiled", "stock kernels empty"])
+@pytest.mark.parametrize("folder", ["plain", "of two 'words'", "long" * 40])
+def test_the_launcher_starts_the_driver_and_keeps_its_bytecode(tmp_path, monkeypatch, folder, asked):
     """Through a link, with whatever path the interpreter has; a script's own bytecode would not be kept."""
-    modules, interpreter = tmp_path / "modules", tmp_path / folder / "python"
-    modules.mkdir()
+    monkeypatch.setenv(driver.EMPTY_STOCK_KERNELS, asked)
+    modules, interpreter = tmp_path / "of $HOME" / "compiler", tmp_path / folder / "python"
+    modules.mkdir(parents=True)
     interpreter.parent.mkdir()
     interpreter.symlink_to(sys.executable)
     shutil.copy(driver.__file__, modules)
     program, link = tmp_path / "program", tmp_path / "link"
-    program.write_text(toolchain.launcher(str(interpreter), modules))
+    program.write_text(toolchain.launcher(str(interpreter), modules.parent))
     program.chmod(0o755)
     link.symlink_to(program)
     said = subprocess.run([link, "--version"], capture_output=True, text=True, check=True).stdout
