@@ -25,8 +25,10 @@ from runtime_patches.simulated_n150.environment import (
     real_sfpi,
     silicon_environment,
     simulated_environment,
+    simulators_folder,
 )
 from runtime_patches.simulated_n150.grids import grid_name
+from runtime_patches.simulated_n150.simulator.directory import NUMBA_FOLDER
 from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
 
 # Modules of checks beside the tests say what was not equal, as the tests do.
@@ -63,6 +65,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--device") == "n150" and (reason := _why_not("silicon")):
         raise pytest.UsageError(f"--device n150: {reason}")
+    # Simulator's code that tests run by themselves is compiled once for them and for simulators.
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(simulators_folder() / NUMBA_FOLDER))
 
 
 @pytest.hookimpl(wrapper=True)

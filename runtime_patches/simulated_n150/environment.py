@@ -68,6 +68,11 @@ def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
     return None
 
 
+def simulators_folder(cache_dir: Path | None = None) -> Path:
+    """Where the project's cache keeps simulators, and what numba has compiled for them."""
+    return project_cache_dir(cache_dir) / "simulators"
+
+
 def simulated_environment(
     grid: str | tuple[int, int] = "1x1",
     overlays: Overlays | None = None,
@@ -98,7 +103,7 @@ def simulated_environment(
         ttnn_dir=ttnn_dir,
         cache_dir=cache,
     )
-    simulator = simulator_dir(cache / "simulators", parse_grid(name), Path(sys.executable))
+    simulator = simulator_dir(simulators_folder(cache), parse_grid(name), Path(sys.executable))
     variables = _root_variables(cache, root)
     variables |= dispatching | {
         "TT_METAL_SIMULATOR": str(simulator),

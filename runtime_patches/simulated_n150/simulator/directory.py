@@ -19,6 +19,7 @@ from runtime_patches.simulated_n150.simulator.patch import SIMULATOR_PACKAGE
 
 _TEMPLATE = Path(__file__).with_name("run.sh.template")
 _LARGEST_GRID = (8, 9)
+NUMBA_FOLDER = "numba"  # beside the simulators: what numba has compiled for them
 
 
 def _chip_files() -> Path:
@@ -51,7 +52,7 @@ def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
     script = _TEMPLATE.read_text()
     for name, value in (
         ("@PROJECT@", project),
-        ("@NUMBA_CACHE@", cache_dir / "numba"),
+        ("@NUMBA_CACHE@", cache_dir / NUMBA_FOLDER),
         ("@PYTHON@", python),
         ("@GRID@", f"{width}x{height}"),
     ):

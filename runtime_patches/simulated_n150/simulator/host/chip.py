@@ -76,6 +76,10 @@ class LockstepDevice(Device):
             self._clock.advance(Device._SETTLE_CHUNK)
         return True
 
+    def is_at_rest(self) -> bool:
+        """Whether nothing on the whole mesh goes on before the host does something (patches/polling.py)."""
+        return self._clock.is_at_rest()
+
     def _maybe_pump(self):
         self._clock.advance(self.cycles_per_poll)
 

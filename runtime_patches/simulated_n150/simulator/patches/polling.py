@@ -10,10 +10,18 @@ cycles, depends on none of it; only how far they are when the host looks, as it 
 
 from __future__ import annotations
 
+import time
+
 from runtime_patches.simulated_n150.simulator.patch import Patch
 
 LEAST, MOST = 100, 1600  # cycles that go by at a message
 FEW = 16  # bytes: a go message, a queue's pointers
+PAUSE_S = 0.002
+
+
+def is_at_rest(device) -> bool:
+    """Whether no tile of a simulated device (framework TT_Device) does anything before the host does."""
+    return all(not clock.awake and clock.wake_at is None for clock in device.clocks[0]._tile_clocks)
 
 
 def _apply() -> None:
@@ -23,7 +31,12 @@ def _apply() -> None:
 
     def read(self, unified, addr, size):
         asks = size <= FEW
-        self.cycles_per_poll = min(2 * self.cycles_per_poll, MOST) if asks and self._waiting else LEAST
+        if asks and self._waiting:
+            if self.cycles_per_poll == MOST and self.is_at_rest():
+                time.sleep(PAUSE_S)
+            self.cycles_per_poll = min(2 * self.cycles_per_poll, MOST)
+        else:
+            self.cycles_per_poll = LEAST
         self._waiting = asks
         return installed(self, unified, addr, size)
 
@@ -32,12 +45,13 @@ def _apply() -> None:
         installed_write(self, unified, addr, data)
 
     Device._waiting = False  # whether the host's last message asked for a few bytes
+    Device.is_at_rest = lambda self: is_at_rest(self.tt_device)
     Device.read, Device.write = read, write
 
 
 PATCH = Patch(
     name="polling",
-    rule="speed only: twice as many cycles go by at each small read that follows another",
+    rule="speed only: twice as many cycles go by at each small read that follows another; at rest there is a pause",
     source="the installed simulator",
     targets={"framework.bridge.device.Device": "9074fb9c2e8b024f"},
     apply=_apply,
