@@ -39,7 +39,7 @@ pytest.register_assert_rewrite(
 # A simulated chip or a mesh of eight, with the process that opens it, takes up to this much memory. Of the devices that
 # the files of a process use in turn, so many stay open.
 WORKER_BYTES = 3 << 29
-LIVE_WORKERS = 3, 6  # at least, at most
+LIVE_WORKERS = 3, 8  # at least, at most
 _FAST = {"slow": "", "fast": " with fast dispatch"}
 DEVICE_FIXTURES = "sim_mesh", "sim_device", "mock_mesh"  # in the order in which their files' tests run
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
