@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
 # Which kernels come with ttnn, and an empty one in their place where nothing executes.
 #
 # On a mock mesh programs are validated, allocated and compiled for, and that is all. Compiling ttnn's own kernels there
