@@ -138,13 +138,12 @@ def compile_source(command, arguments, root):
             status, said = run_quietly(with_header(command, header.path), log)
             if not status:
                 import objects
-                import texts
 
                 path = arguments[arguments.index("-MF") + 1]
                 text = store.read(path).decode("utf-8", "surrogateescape")
                 precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
                 own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
-                known = texts.of(root, f"{HERE}/texts/known")
+                known = known_texts(root)
                 if header.changes_nothing_for([known.facts(root.portable(name)) for name in own]):
                     # GCC names none of the files in a precompiled header.
                     text = objects.with_dependencies(text, precompiled_files)
@@ -159,6 +158,13 @@ def compile_source(command, arguments, root):
         status, said = run_quietly(["-O3" if a == "-O2" else a for a in command], log)
     say(said)
     return status
+
+
+def known_texts(root):
+    """What is remembered of the sources of a runtime root (texts.py)."""
+    import texts
+
+    return texts.of(root, f"{HERE}/texts/known")
 
 
 def with_header(command, path):
@@ -283,12 +289,7 @@ def main(arguments):
         status = produce(arguments, root)
         if not status:
             try:
-                known = None
-                if compiles:
-                    import texts
-
-                    known = texts.of(root, f"{HERE}/texts/known")
-                unit.keep(known)
+                unit.keep(known_texts(root) if compiles else None)
             except OSError as error:
                 print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
     record(arguments, "hit" if found else "precompiled" if precompiled_used else "plain")

@@ -7,18 +7,19 @@
 # environment asks for it, each becomes the same object (empty_kernel.s), linked as a kernel of its core. Kernels from
 # anywhere else, ours above all, are compiled as ever, and so is the firmware.
 #
-# Part of the launcher (toolchain.py), which sets $empty_kernel, $linker, $libc, $libgcc and $log: an empty kernel takes
-# a tenth of what it takes Python to start. What is not stock goes on after the last line, with its arguments as given.
+# Part of the launcher (toolchain.py), which sets $empty_kernel, $linker, $libc, $libgcc, $manifest (of a runtime root),
+# $generated (the files that include a kernel's source) and $log: an empty kernel takes a tenth of what it takes Python
+# to start. What is not stock goes on after the last line, with its arguments as given.
 
 is_stock() { # All sources of the kernel whose unit's folder this is lie in the root: none for one given as text.
     stock=
-    for generated in ../kernel_includes.hpp ../chlkc_unpack.cpp ../chlkc_math.cpp ../chlkc_pack.cpp; do
-        [ -f "$generated" ] || continue
+    for name in $generated; do
+        [ -f "../$name" ] || continue
         while IFS= read -r line || [ -n "$line" ]; do
             case $line in '#include "/'*'"'*) ;; *) continue ;; esac
             source=${line#'#include "'}
             case ${source%%'"'*} in "$root"/*) stock=yes ;; *) return 1 ;; esac
-        done < "$generated"
+        done < "../$name"
     done
     [ -n "$stock" ]
 }
@@ -35,7 +36,7 @@ for argument do
             path=${argument#-?} # store.find_root finds the runtime root it lies in by the same marks
             name=${path#*/runtime_roots/}
             root=${path%%/runtime_roots/*}/runtime_roots/${name%%/*}
-            [ -f "$root/.runtime_root.json" ] || root=
+            [ -f "$root/$manifest" ] || root=
             ;;
     esac
 done

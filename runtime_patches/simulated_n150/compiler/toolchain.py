@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from runtime_patches.simulated_n150.compiler import driver, sources
+from runtime_patches.simulated_n150.compiler import driver, sources, store
 
 HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parent / "sfpi"
@@ -137,7 +137,7 @@ def launcher(python: str, folder: Path) -> str:
     libgcc = f"{driver.newest(driver.GCC_LIBRARIES)}/{driver.LIBGCC}"
     values = {
         "empty_kernel": str(folder / "lib" / "empty_kernel.o"), "linker": driver.LINKER, "libc": driver.LIBC,
-        "libgcc": libgcc,
+        "libgcc": libgcc, "manifest": store.MANIFEST, "generated": " ".join(store.GENERATED),
     }  # fmt: skip
     lines = [f"{name}={shlex.quote(value)}\n" for name, value in values.items()]
     return (
