@@ -44,7 +44,8 @@ setup(
             "hypothesis>=6.130",
             "scipy>=1.11",
         ],
-        # The LM Evaluation Harness (perf.lm_eval), some 350 MB; later pyarrows need numpy 2, which ttnn does not take.
+        # The LM Evaluation Harness (perf.quality.lm_eval), some 350 MB; later pyarrows need numpy 2, which ttnn does
+        # not take.
         "quality": ["lm-eval>=0.4.9,<0.5", "pyarrow>=15,<22"],
         # Formatters differ from release to release: the same ones everywhere.
         "lint": ["ruff==0.17.6", "mypy==2.4.1", "clang-format==23.1.5", "pre-commit>=4"],

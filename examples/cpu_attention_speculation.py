@@ -8,9 +8,9 @@ The guess attends to the first and the last 32 cached tokens alone. With thresho
 is that of exact attention, bit for bit.
 """
 
+from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.weights import load_model
 
 PROMPT = "The tides are caused by the moon and the sun. " * 8 + "In short, the tides"
 

@@ -33,7 +33,11 @@ from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
 
 # Modules of checks beside the tests say what was not equal, as the tests do.
 pytest.register_assert_rewrite(
-    "tests.demo", "tests.kernels", "tests.silicon", "tests.simulated_n150", "tests.tt"
+    "tests.models.demo",
+    "tests.tt_kernels",
+    "tests.silicon",
+    "tests.runtime_patches.simulated_n150",
+    "tests.models.tt",
 )
 
 # A simulated chip or a mesh of eight, with the process that opens it, takes up to this much memory. Of the devices that

@@ -52,16 +52,16 @@ WRONG = {
         "models.llama31_8b.tt.rope -> models.llama31_8b.reference.model.rope",
     ),
     "models/llama31_8b/demo/cli.py": (
-        "import perf.roofline\n",
-        "models.llama31_8b.demo.cli -> perf.roofline",
+        "import perf.footprint.roofline\n",
+        "models.llama31_8b.demo.cli -> perf.footprint.roofline",
     ),
-    "models/llama31_8b/sampling.py": (
+    "models/llama31_8b/generation/sampling.py": (
         "from models.llama31_8b.tt.rope import angles\n",
-        "models.llama31_8b.sampling -> models.llama31_8b.tt.rope",
+        "models.llama31_8b.generation.sampling -> models.llama31_8b.tt.rope",
     ),
     "tt_kernels/op.py": (
         "from models.llama31_8b import sampling\n",
-        "tt_kernels.op -> models.llama31_8b.sampling",
+        "tt_kernels.op -> models.llama31_8b.generation.sampling",
     ),
     "runtime_patches/root.py": ("import tt_kernels.op\n", "runtime_patches.root -> tt_kernels.op"),
     "models/llama31_8b/reference/model/rope.py": (
@@ -77,7 +77,7 @@ def test_a_wrong_import_is_found(tmp_path, file):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(WRONG[name][0] if name == file else "")
     (tmp_path / "perf").mkdir()
-    (tmp_path / "perf/roofline.py").write_text("")
+    (tmp_path / "perf/footprint/roofline.py").write_text("")
     (found,) = layout.wrong_arrows(layout.imports(layout.modules(tmp_path)))
     assert found.startswith(WRONG[file][1] + ": ")
 

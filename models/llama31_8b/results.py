@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Sequence, TypeVar, cast
 
 if TYPE_CHECKING:
-    from .streams import UserStream
+    from .generation.sequences import UserStream
 
 _Result = TypeVar("_Result", bound="GenerationResult")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from loguru import logger
 from tqdm import tqdm
 
+from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
-from models.llama31_8b.weights import load_model
 
 from . import baselines, deviation, divergence, needle, perplexity, predictors, questions
 from .study import Settings, Study, fill

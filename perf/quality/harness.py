@@ -17,11 +17,11 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from loguru import logger
 from tqdm import tqdm
 
+from models.llama31_8b.checkpoint.load import LoadedModel
+from models.llama31_8b.generation.sampling import SamplingParams
+from models.llama31_8b.generation.stop_strings import StopStrings
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.sampling import SamplingParams
-from models.llama31_8b.stop_strings import StopStrings
-from models.llama31_8b.weights import LoadedModel
 
 from .forward import text_pass
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import torch
 
+from models.llama31_8b.checkpoint.load import LoadedModel
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
 from models.llama31_8b.reference.model.step import Predictor
-from models.llama31_8b.weights import LoadedModel
 
 from .forward import TextPass, check_length, text_pass
 from .tables import Table

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.llama31_8b.tokenizer import Tokenizer
+from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 
 OWN = Path(__file__).with_name("texts")
 BOOK, GSM8K, SPEC_BENCH = "tale_of_two_cities.txt", "gsm8k_test.jsonl", "spec_bench.jsonl"

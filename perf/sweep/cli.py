@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.llama31_8b.command_line import OneLineParser
-from perf.files import new_file
+from perf.lib.files import new_file
 from perf.sweep.compare import compare
 from perf.sweep.compare import report as differences
 from perf.sweep.configurations import SOURCES, chosen, from_file, suites

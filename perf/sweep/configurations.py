@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from models.llama31_8b.tt.mesh import MeshPlan
-from models.llama31_8b.tt.precision import PLANS as PRECISIONS
-from models.llama31_8b.tt.precision import TILE_BYTES
-from perf.decode_model.plans import PLANS
+from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
+from models.llama31_8b.tt.device.precision import TILE_BYTES
+from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from perf.projections.decode_model.plans import PLANS
 
 SOURCES = ("n150", "sim", "model")
 MOST = 10_000  # configurations of a sweep, as in tt-metal's sweep framework

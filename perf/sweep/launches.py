@@ -16,12 +16,12 @@ import torch
 import ttnn
 
 from models.llama31_8b.tt.attention import DecodeAttention
-from models.llama31_8b.tt.decode_layout import banked_program, in_banks, in_l1
-from models.llama31_8b.tt.decode_plan import ProductPlan, Shards
-from models.llama31_8b.tt.exact_attention import StockDecodeAttention
+from models.llama31_8b.tt.decode_attention.exact import StockDecodeAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.linear import kernel_config
-from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.parallel.mesh import TILE
+from models.llama31_8b.tt.sharding.config import ProductPlan, Shards
+from models.llama31_8b.tt.sharding.modules import banked_program, in_banks, in_l1
 from perf.sweep.configurations import Configuration
 from perf.sweep.launch import Launch, nothing
 from tt_kernels.common.priority import ACCEPTED, MAX_USERS, RECEIVED, REJECTED, priority_row
@@ -168,7 +168,7 @@ def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launc
 
 
 def _tree_attention(mesh, c: Configuration) -> Launch:
-    from perf.bench_tree_attention import intervals_of, parents_of
+    from perf.ops.bench_tree_attention import intervals_of, parents_of
     from tt_kernels.tree_attention.op import ProgramConfig, check_intervals, check_room, tree_attention
 
     nodes, context = c["nodes"], c["context"]
@@ -234,12 +234,12 @@ def _collective(mesh, c: Configuration) -> Launch:
 def _sampling(mesh, c: Configuration) -> Launch:
     method, vocab, users, drafted = c["method"], c["vocab"], c["users"], c["drafted"]
     if method == "argmax":
-        from models.llama31_8b.tt.sampling import greedy
+        from models.llama31_8b.tt.sampling.top_k import greedy
 
         return Launch(partial(greedy, _tile(mesh, 1, 1, users, vocab)))
     if method == "topk":
         return Launch(partial(ttnn.topk, _tile(mesh, 1, 1, TILE, vocab), k=TILE, dim=-1))
-    from perf.bench_speculative_sampling import sampling_inputs, verification
+    from perf.ops.bench_speculative_sampling import sampling_inputs, verification
 
     target = (2 * torch.randn(users, drafted + 1, vocab)).bfloat16()
     tokens = torch.randint(0, vocab, (users, drafted + 1))
@@ -249,16 +249,16 @@ def _sampling(mesh, c: Configuration) -> Launch:
 
 
 def _decode(mesh, c: Configuration) -> Launch:
+    from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
     from models.llama31_8b.config import preset
     from models.llama31_8b.reference.model.random_weights import random_state_dict
-    from models.llama31_8b.tensor_shapes import tensor_shapes
-    from models.llama31_8b.tt.decode_plan import DECODE_PLANS
+    from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.precision import precision_plan
-    from models.llama31_8b.tt.weight_map import WeightMap
-    from models.llama31_8b.tt.weight_store import WeightStore
-    from perf.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
-    from perf.mesh_build import BlankStore
+    from models.llama31_8b.tt.sharding.config import DECODE_PLANS
+    from models.llama31_8b.tt.weights.map import WeightMap
+    from models.llama31_8b.tt.weights.store import WeightStore
+    from perf.footprint.mesh_build import BlankStore
+    from perf.steps.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
 
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
     if c["plan"] not in DECODE_PLANS:

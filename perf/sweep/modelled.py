@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The time source `model`: a configuration's rows by perf.decode_model, fitted to one published table."""
+"""The time source `model`: a configuration's rows by perf.projections.decode_model, fitted to one published table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.llama31_8b.tt.memory import DRAM_BYTES_PER_S
-from models.llama31_8b.tt.precision import bytes_of
-from perf.decode_model.costs import ATTENTION, STREAM, WORKERS, Op
-from perf.decode_model.fit import fit
-from perf.decode_model.plans import Step, attention, collective, matmul
-from perf.decode_model.prediction import Timed, guess_ns, predict
-from perf.estimator.attention_latency import AttentionLatency
+from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.tt.device.precision import bytes_of
+from perf.projections.decode_model.costs import ATTENTION, STREAM, WORKERS, Op
+from perf.projections.decode_model.fit import fit
+from perf.projections.decode_model.plans import Step, attention, collective, matmul
+from perf.projections.decode_model.prediction import Timed, guess_ns, predict
+from perf.projections.estimator.attention_latency import AttentionLatency
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
 from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE

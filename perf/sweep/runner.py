@@ -45,8 +45,8 @@ def grid_of(configuration: Configuration) -> str:
 def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
     """A worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
     from runtime_patches import sgdc
+    from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
-    from runtime_patches.timeline import TIMELINE_VARIABLES, timeline_overlays
 
     plan = configuration.mesh
     variables = simulated_environment(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perf.launch_labels import Label, Labels, Tensor
+from perf.lib.launch_labels import Label, Labels, Tensor
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import group_of
 from perf.sweep.launch import Launch
@@ -61,7 +61,7 @@ Timer = Callable[[Callable[[], Any]], list[list[Ran]]]
 
 def simulated_timer(mesh) -> Timer:
     """Cycles of the simulator's cost model, a nanosecond each (1 GHz)."""
-    from runtime_patches.timeline import Timeline
+    from runtime_patches.profiling.timeline import Timeline
 
     timeline = Timeline(mesh, TIMELINE_PROGRAMS)
 

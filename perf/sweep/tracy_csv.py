@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from perf.launch_labels import around
+from perf.lib.launch_labels import around
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import OP_GROUP, group_of
 from perf.sweep.launch import Launch

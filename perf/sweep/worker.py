@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     """[answer file, source or TRACY, JSON of [family, options]]."""
     import ttnn
 
-    from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
+    from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
     from perf.sweep.launches import build
     from perf.sweep.timers import NoProfiler, measure, realtime_timer, simulated_timer
     from runtime_patches.simulated_n150.dispatch import opening_options

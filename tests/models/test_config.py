@@ -9,8 +9,8 @@ import math
 
 import pytest
 
+from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, UnsupportedModelError, preset
-from models.llama31_8b.tensor_shapes import tensor_shapes
 
 BASE = PRESETS["smollm2-135m"].to_hf_dict()
 # Published parameter counts, in millions.
@@ -184,7 +184,7 @@ def test_files_that_no_json_parser_takes(content, tmp_path):
 
 @pytest.mark.parametrize("eos", ['"2"', "[[2]]", "true"])
 def test_odd_ids_of_a_generation_config_are_refused(eos, tmp_path):
-    from models.llama31_8b.weights import read_config
+    from models.llama31_8b.checkpoint.load import read_config
 
     (tmp_path / "config.json").write_text(json.dumps(BASE))
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": %s}' % eos)

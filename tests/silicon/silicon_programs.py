@@ -9,8 +9,8 @@ from pathlib import Path
 
 def text(length: int, source: str) -> list[int]:
     """Token ids of one of the project's own texts, in the checkpoint's vocabulary."""
-    from models.llama31_8b.tokenizer import Tokenizer
-    from models.llama31_8b.weights import resolve_source
+    from models.llama31_8b.checkpoint.load import resolve_source
+    from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.from_folder(resolve_source(source)[0])
     words = (Path(__file__).resolve().parents[2] / "LICENSE").read_text(encoding="utf-8")
@@ -19,12 +19,12 @@ def text(length: int, source: str) -> list[int]:
 
 def build(mesh, config, state, precision: str, capacity: int):
     """A TtLlama of one user, its weights through the cache on disk."""
-    from models.llama31_8b.tt.mesh import MeshPlan
+    from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.precision import precision_plan
-    from models.llama31_8b.tt.weight_cache import entry_folder
-    from models.llama31_8b.tt.weight_map import WeightMap
-    from models.llama31_8b.tt.weight_store import WeightStore
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.weights.cache import entry_folder
+    from models.llama31_8b.tt.weights.map import WeightMap
+    from models.llama31_8b.tt.weights.store import WeightStore
 
     plan, formats = MeshPlan(*mesh.shape), precision_plan(precision, config.num_hidden_layers)
     store = WeightStore(mesh, plan, entry_folder(config, state, plan, formats))
@@ -35,10 +35,10 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
     """Shares of decode steps whose best choice is the reference's, or among its best five."""
     import torch
 
+    from models.llama31_8b.checkpoint.load import load_state_dict, read_config, resolve_source
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.weights import load_state_dict, read_config, resolve_source
 
     folder, _ = resolve_source(source)
     config = read_config(folder)
@@ -61,8 +61,8 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
 def decode_speed(mesh, source: str, precision: str, prompt: list[int], new_tokens: int) -> dict:
     """Greedy decoding chosen on the device: tokens a second of one user, how many steps replayed a trace, how many
     tokens were decoded, and whether they are those of eager steps."""
+    from models.llama31_8b.checkpoint.load import load_state_dict, read_config, resolve_source
     from models.llama31_8b.tt.generator import Generator
-    from models.llama31_8b.weights import load_state_dict, read_config, resolve_source
 
     folder, _ = resolve_source(source)
     config = read_config(folder)

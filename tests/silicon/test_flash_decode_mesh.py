@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.speculative_flash_decode.flash_decode_mesh import MeshCall, mesh_body
-from tests.kernels.speculative_flash_decode.flash_decode_rows import (
+from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import MeshCall, mesh_body
+from tests.tt_kernels.speculative_flash_decode.flash_decode_rows import (
     CASE,
     PATIENCE_S,
     POSITIONS,

@@ -14,10 +14,10 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
-from models.llama31_8b.tt.memory import budget
-from models.llama31_8b.tt.mesh import MeshPlan
-from models.llama31_8b.tt.precision import precision_plan
+from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
+from models.llama31_8b.tt.device.dram_budget import budget
+from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.parallel.mesh import MeshPlan
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
 from tests.support.module_programs import modules
 from tests.support.tt_programs import prefill_and_decode

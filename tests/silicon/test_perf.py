@@ -3,7 +3,7 @@
 """Speed of Llama 3.1 8B on N150: device times by the sweep beside the decode model, tokens a second beside the
 published ones. `pytest --device n150 tests/silicon/test_perf.py`; the second needs $HF_MODEL.
 
-What judges them is tested without a board in tests/perf/test_sweep_against_model.py.
+What judges them is tested without a board in tests/perf/sweep/test_sweep_against_model.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.memory import budget
-from models.llama31_8b.tt.mesh import MeshPlan
-from models.llama31_8b.tt.precision import precision_plan
-from perf.roofline import published
+from models.llama31_8b.tt.device.dram_budget import budget
+from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from perf.footprint.roofline import published
 from perf.sweep.against_model import against_model, report
 from perf.sweep.table import NOT_RUN, read
 from runtime_patches.boards import visible_boards

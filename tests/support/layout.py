@@ -14,7 +14,7 @@ from pathlib import Path
 SOURCES = ("models", "tt_kernels", "runtime_patches", "perf", "examples")
 TT, REFERENCE, DEMO = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo"))
 # What the demo may take of perf: the latency formulas behind its estimate.
-LATENCY = "perf.estimator.latency"
+LATENCY = "perf.projections.estimator.latency"
 
 
 def modules(root: Path, folders: tuple[str, ...] = SOURCES) -> dict[str, Path]:
@@ -87,7 +87,7 @@ def forbidden(a: str, b: str) -> str | None:
         return "the reference is torch and the neutral modules of its model"
     neutral = _inside(a, "models") and not any(_inside(a, room) for room in (TT, REFERENCE, DEMO))
     # `weights.load_model` makes the reference's model: the one place where a neutral module names a backend.
-    allowed = a == "models.llama31_8b.weights" and _inside(b, REFERENCE)
+    allowed = a == "models.llama31_8b.checkpoint.load" and _inside(b, REFERENCE)
     if neutral and any(_inside(b, room) for room in (TT, REFERENCE, DEMO)) and not allowed:
         return "neutral modules know no backend"
     if not _inside(a, "examples") and _inside(b, "examples"):

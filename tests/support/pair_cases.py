@@ -10,16 +10,16 @@ from pathlib import Path
 
 import torch
 
-from models.llama31_8b import weights
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.demo.backends.sim import TINY
+from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.random_weights import random_state_dict
-from models.llama31_8b.tokenizer import Tokenizer
 
 CHUNK_SIZE, CAPACITY = 32, 128
 # The first step has 96 cached tokens: a guess reads 32 at the start and, up to 127, those from 64 on.
 PROMPT_TOKENS = 95
-SAMPLE = Path(weights.__file__).parent / "demo" / "sample_prompt.txt"
+SAMPLE = Path(weights.__file__).parents[1] / "demo" / "sample_prompt.txt"
 
 
 @dataclass(frozen=True)

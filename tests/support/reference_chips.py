@@ -39,7 +39,7 @@ class ReferenceAttend:
         """Nothing fails."""
 
     def statistics(self):
-        from models.llama31_8b.tt.speculation import LayerCounts, Outcomes
+        from models.llama31_8b.tt.decode_attention.alspec import LayerCounts, Outcomes
 
         if self.policy is None:
             return None

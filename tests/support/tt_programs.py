@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from models.llama31_8b.demo.backends.sim import TINY
+from models.llama31_8b.demo.backends.sim.backend import TINY
 from tests.support.pcc import correlation
 
 
@@ -34,12 +34,12 @@ def build(
     LayerParallelPlan.make, of a draft model."""
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.random_weights import random_state_dict
-    from models.llama31_8b.tt.layer_parallel import LayerParallelPlan
-    from models.llama31_8b.tt.mesh import MeshPlan
+    from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.precision import precision_plan
-    from models.llama31_8b.tt.weight_map import WeightMap
-    from models.llama31_8b.tt.weight_store import WeightStore
+    from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.weights.map import WeightMap
+    from models.llama31_8b.tt.weights.store import WeightStore
 
     plan, state = MeshPlan(*mesh.shape), random_state_dict(config, seed)
     formats = precision_plan(precision, config.num_hidden_layers, overrides)
@@ -135,9 +135,9 @@ def weight_cache(mesh, folder: str) -> dict:
 
     import torch
 
-    from models.llama31_8b.tt.mesh import MeshPlan
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.weight_store import WeightStore
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.weights.store import WeightStore
 
     generator = torch.Generator().manual_seed(0)
     host = {name: torch.randn(64, 64, generator=generator).bfloat16().float() for name in ("a", "b", "c")}

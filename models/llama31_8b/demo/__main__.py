@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """The demo's exit code; Ctrl-C while its modules are read ends it as Ctrl-C later does."""
     try:
-        from models.llama31_8b.demo.cli import main as demo
+        from .cli import main as demo
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130

@@ -11,16 +11,15 @@ from loguru import logger
 from rich.console import Console
 from rich.markup import escape
 
-from models.llama31_8b.errors import ContextLengthError
-from models.llama31_8b.results import GenerationResult
-
+from ..checkpoint.errors import ContextLengthError
+from ..results import GenerationResult
 from .options import DemoOptions, UserError
 from .report import ReportConsole, make_report, print_report
 from .session import Session
 from .text import EndAtToken, TextPrinter, token_callback
 
 if TYPE_CHECKING:
-    from ..weights import Checkpoint
+    from ..checkpoint.load import Checkpoint
 
 HELP = "/exit ends, /reset forgets the conversation, /report shows the figures so far; Ctrl-C stops a reply"
 

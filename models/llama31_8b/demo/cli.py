@@ -17,8 +17,10 @@ from dataclasses import replace
 from loguru import logger
 
 from ..command_line import OneLineParser, reader_left
-from ..tt.precision import PLANS
-from .backends import cpu, n150, sim
+from ..tt.device.precision import PLANS
+from .backends.cpu import backend as cpu
+from .backends.n150 import backend as n150
+from .backends.sim import backend as sim
 from .options import AUTO, CHAT_CONTEXT, MOST_PROMPTS, DemoOptions, UserError
 
 BACKENDS = {backend.SUPPORT.device: backend for backend in (cpu, sim, n150)}
@@ -58,8 +60,8 @@ def _run(options: DemoOptions) -> int:
     texts = options.prompt_texts() if backend.SUPPORT.reads_prompt else None
     backend.SUPPORT.check_page(options, texts)
     # Torch takes seconds to import: nothing above needs it but the option values.
+    from ..checkpoint.errors import ContextLengthError, ModelLoadError
     from ..config import UnsupportedModelError
-    from ..errors import ContextLengthError, ModelLoadError
 
     try:
         return backend.run(options, texts)

@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..sampling_params import SamplingParams
-from ..tt.decode_plan import DECODE_PLANS
-from ..tt.mesh import MeshError, MeshPlan
-from ..tt.precision import PLANS
+from ..generation.sampling_params import SamplingParams
+from ..tt.device.precision import PLANS
+from ..tt.parallel.mesh import MeshError, MeshPlan
+from ..tt.sharding.config import DECODE_PLANS
 
 if TYPE_CHECKING:
-    from models.llama31_8b.reference.alspec.policies import AttentionPolicy
-    from models.llama31_8b.token_speculation.draft_shape import DraftShape
-    from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
+    from ..reference.alspec.policies import AttentionPolicy
+    from ..spec_decode.draft_shape import DraftShape
+    from ..spec_decode.sigmoid import SigmoidApproximation
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 AUTO = "auto"
@@ -206,13 +206,13 @@ class DemoOptions:
 
     def draft_shape(self) -> DraftShape:
         """The chain or tree that --tree and --draft-length ask for. Raises ValueError."""
-        from models.llama31_8b.token_speculation.draft_shape import DraftShape
+        from ..spec_decode.draft_shape import DraftShape
 
         return DraftShape.parse(self.tree, self.draft_length)
 
     def lossy(self) -> SigmoidApproximation | None:
         """The lossy verification of --verify sigmoid, None for exact."""
-        from models.llama31_8b.token_speculation.sigmoid import SigmoidApproximation
+        from ..spec_decode.sigmoid import SigmoidApproximation
 
         return SigmoidApproximation() if self.verify == "sigmoid" else None
 
@@ -224,7 +224,7 @@ class DemoOptions:
 
     def policy(self, static_layers: frozenset[int] = frozenset()) -> AttentionPolicy:
         """A new attention policy, alspec where none was chosen; `static_layers` is used by `static` only."""
-        from models.llama31_8b.reference.alspec import policies
+        from ..reference.alspec import policies
 
         if self.attention == "exact":
             return policies.ExactAttention(self.chunk_size, self.tail_alignment)

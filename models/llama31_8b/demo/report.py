@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perf.estimator.latency import CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
+from perf.projections.estimator.latency import CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
 
 from .text import BY_CALLBACK
 
 if TYPE_CHECKING:
+    from ..checkpoint.load import Checkpoint
     from ..results import AttentionStatistics, GenerationResult
-    from ..weights import Checkpoint
     from .options import DemoOptions
 
 CHIPS = (2, 4, 8)
@@ -289,7 +289,7 @@ def print_hits(report: RunReport, console: Console) -> None:
         )
     console.print(
         "[dim]TP: tensor parallel; SP + TP: half of the chips speculate for the other half. Device kernels "
-        "only, by appendix F of the ALSpec paper; python -m perf.estimator prints the assumptions.[/dim]"
+        "only, by appendix F of the ALSpec paper; python -m perf.projections.estimator prints the assumptions.[/dim]"
     )
 
 

@@ -14,8 +14,8 @@ from .report import longest, make_report, show_result
 from .text import EndAtToken, TextsPrinter, token_callback
 
 if TYPE_CHECKING:
+    from ..checkpoint.load import Checkpoint
     from ..results import AttentionStatistics, GenerationResult
-    from ..weights import Checkpoint
 
 OnToken = Callable[[int, int], bool]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..config import LlamaConfig
-from ..tt.draft_rows import pass_nodes
-from ..tt.layer_parallel import LayerParallelPlan
-from ..tt.mesh import MeshError, MeshPlan
+from ..tt.parallel.layer_parallel import LayerParallelPlan
+from ..tt.parallel.mesh import MeshError, MeshPlan
+from ..tt.spec_decode.draft_rows import pass_nodes
 from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.

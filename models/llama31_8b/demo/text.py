@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
 
-from ..stop_strings import StopStrings
+from ..generation.stop_strings import StopStrings
 from .options import DemoOptions, UserError, prompt_name
 
 if TYPE_CHECKING:
-    from ..weights import Checkpoint
+    from ..checkpoint.load import Checkpoint
 
 # A generator's word for a text that its callback ended: here --stop, or Ctrl-C.
 BY_CALLBACK = "callback"

@@ -9,9 +9,9 @@ from typing import Callable, Collection, Sequence
 
 import torch
 
+from ..generation.sampling import SamplingParams, choose_tokens, make_generators
+from ..generation.sequences import TokenCallback, open_streams
 from ..results import GenerationResult
-from ..sampling import SamplingParams, choose_tokens, make_generators
-from ..streams import TokenCallback, open_streams
 from .alspec.policies import AttentionPolicy, ExactAttention
 from .model.kv_cache import KVCache
 from .model.model import ReferenceLlama

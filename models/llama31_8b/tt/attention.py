@@ -14,11 +14,11 @@ from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
 from ..results import AttentionStatistics
-from .heads import Heads
 from .kv_cache import KVCache
 from .linear import Projection, kernel_config
-from .mesh import MeshPlan
+from .parallel.mesh import MeshPlan
 from .rope import Angles, Rope
+from .sharding.heads import Heads
 
 Q_CHUNK = 128
 

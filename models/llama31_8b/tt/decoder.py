@@ -12,8 +12,8 @@ import ttnn
 from .attention import Attention, DecodeAttention, TokenHeads
 from .kv_cache import KVCache
 from .linear import Row, gather, reduce
-from .mesh import MeshPlan
 from .mlp import MLP
+from .parallel.mesh import MeshPlan
 from .rms_norm import RMSNorm
 from .rope import Angles
 

@@ -13,15 +13,14 @@ import torch
 import ttnn
 from loguru import logger
 
-from models.llama31_8b.results import GenerationResult
-from models.llama31_8b.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
-from models.llama31_8b.streams import TokenCallback, UserStream, open_streams
-
-from .mesh import TILE
+from ..generation.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
+from ..generation.sequences import TokenCallback, UserStream, open_streams
+from ..results import GenerationResult
 from .model import StepInputs, TtLlama, overwrite, read
-from .prompts import PREFILL_CHUNK, cache_prompt, check_chunk, kept_prefix
-from .replay import Replay, why_no_trace
-from .sampling import Chooser
+from .parallel.mesh import TILE
+from .prefill import PREFILL_CHUNK, cache_prompt, check_chunk, kept_prefix
+from .sampling.top_k import Chooser
+from .trace import Replay, why_no_trace
 
 
 class Generator:

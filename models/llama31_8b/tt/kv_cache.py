@@ -12,7 +12,7 @@ import ttnn
 from tt_kernels.tree_cache.op import commit_path, write_nodes
 
 from ..config import LlamaConfig
-from .mesh import BLOCKS, TILE, MeshPlan
+from .parallel.mesh import BLOCKS, TILE, MeshPlan
 
 MAX_USERS = 32
 _ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes

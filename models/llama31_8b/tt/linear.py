@@ -8,8 +8,8 @@ from functools import cache
 
 import ttnn
 
-from .mesh import TILE, TP_AXIS, MeshPlan
-from .precision import FIDELITY
+from .device.precision import FIDELITY
+from .parallel.mesh import TILE, TP_AXIS, MeshPlan
 
 
 @cache

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import ttnn
 
 from .linear import Projection
-from .mesh import TILE
+from .parallel.mesh import TILE
 
 BLOCK_TILES = 1024  # columns of a block, in tiles
 

@@ -17,24 +17,24 @@ from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
 from .attention import Attention, DecodeAttention
-from .decode_layout import decode_layout
-from .decode_plan import check_plan_groups, check_plan_rows
+from .decode_attention.exact import exact_attention
 from .decoder import DecoderLayer
+from .device.precision import PrecisionPlan
 from .embedding import Embedding
-from .exact_attention import exact_attention
-from .fuzzy import LayerGroups, Refill, Write
 from .kv_cache import KVCache
-from .layer_parallel import LayerParallelPlan
 from .linear import Projection, gather
 from .lm_head import LMHead
-from .mesh import TILE, MeshPlan
 from .mlp import MLP
-from .precision import PrecisionPlan
+from .parallel.layer_parallel import LayerParallelPlan
+from .parallel.mesh import TILE, MeshPlan
 from .rms_norm import RMSNorm
 from .rope import Angles, Rope
-from .token_trees import TreeInputs, node_positions
-from .weight_map import WeightMap
-from .weight_store import WeightStore
+from .sharding.config import check_plan_groups, check_plan_rows
+from .sharding.modules import decode_layout
+from .spec_decode.layer_parallel_step import LayerGroups, Refill, Write
+from .spec_decode.tree_inputs import TreeInputs, node_positions
+from .weights.map import WeightMap
+from .weights.store import WeightStore
 
 
 class StepInputs(NamedTuple):

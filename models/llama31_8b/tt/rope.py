@@ -9,10 +9,9 @@ from typing import NamedTuple
 import torch
 import ttnn
 
-from models.llama31_8b.rope_frequencies import inverse_frequencies
-
 from ..config import LlamaConfig
-from .mesh import TILE, MeshPlan
+from ..rope_frequencies import inverse_frequencies
+from .parallel.mesh import TILE, MeshPlan
 
 
 class Angles(NamedTuple):

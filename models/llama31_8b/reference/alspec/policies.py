@@ -10,10 +10,10 @@ from typing import Iterable
 
 import torch
 
-from models.llama31_8b.reference.alspec.acceptance import accept_guess, check_threshold
-from models.llama31_8b.reference.alspec.statistics import AttentionSpeculationStatistics
-from models.llama31_8b.reference.model.attention import Segments
-from models.llama31_8b.reference.model.step import DecodeStep, Predictor, check_positive
+from ..model.attention import Segments
+from ..model.step import DecodeStep, Predictor, check_positive
+from .acceptance import accept_guess, check_threshold
+from .statistics import AttentionSpeculationStatistics
 
 
 def both_ends(chunk_size: int, tail_alignment: int = 32) -> Predictor:

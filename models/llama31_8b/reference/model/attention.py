@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Iterable, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from models.llama31_8b.reference.model.step import DecodeStep
+from .step import DecodeStep
 
 if TYPE_CHECKING:
-    from models.llama31_8b.reference.alspec.policies import AttentionPolicy
+    from ..alspec.policies import AttentionPolicy
 
 
 class Partial(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Sequence
 
 import torch
 
-from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.errors import ContextLengthError
+from ...checkpoint.errors import ContextLengthError
+from ...config import LlamaConfig
 
 
 class KVCache:

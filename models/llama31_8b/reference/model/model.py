@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.errors import ContextLengthError
-from models.llama31_8b.reference.alspec.policies import AttentionPolicy
-from models.llama31_8b.reference.model.attention import decode_attention, dense_attention
-from models.llama31_8b.reference.model.kv_cache import KVCache
-from models.llama31_8b.reference.model.projection import Projection
-from models.llama31_8b.reference.model.random_weights import random_state_dict
-from models.llama31_8b.reference.model.rope import RotaryTable, rotate
-from models.llama31_8b.reference.model.step import DecodeStep, Predictor, TokenTreeLike
-from models.llama31_8b.tensor_shapes import check_shapes
+from ...checkpoint.errors import ContextLengthError
+from ...checkpoint.tensor_shapes import check_shapes
+from ...config import LlamaConfig
+from ..alspec.policies import AttentionPolicy
+from .attention import decode_attention, dense_attention
+from .kv_cache import KVCache
+from .projection import Projection
+from .random_weights import random_state_dict
+from .rope import RotaryTable, rotate
+from .step import DecodeStep, Predictor, TokenTreeLike
 
 
 class LlamaLayer(nn.Module):

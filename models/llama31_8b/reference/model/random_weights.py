@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import torch
 
-from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.tensor_shapes import tensor_shapes
+from ...checkpoint.tensor_shapes import tensor_shapes
+from ...config import LlamaConfig
 
 
 def random_state_dict(config: LlamaConfig, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import torch
 
-from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.rope_frequencies import inverse_frequencies
+from ...config import LlamaConfig
+from ...rope_frequencies import inverse_frequencies
 
 
 class RotaryTable:

@@ -9,7 +9,7 @@ from typing import Iterator, NamedTuple, Protocol, Sequence
 
 import torch
 
-from models.llama31_8b.token_speculation.tree import interval_mask
+from ...spec_decode.tree import interval_mask
 
 # Masks are built for this many queries at a time, so a mask is never larger than QUERY_BLOCK x cached tokens.
 QUERY_BLOCK = 256

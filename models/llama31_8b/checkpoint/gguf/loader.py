@@ -1,0 +1,279 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Llama-architecture GGUF file as Hugging Face tensors: names, dtypes, shapes and the q/k row order.
+
+llama.cpp stores q and k projections with the rows of each head interleaved (its RoPE rotates neighbouring
+pairs); Hugging Face rotates the two halves of a head. `GgufModel.tensor` returns the half-split layout.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...config import LlamaConfig, RopeScaling, UnsupportedModelError
+from ..errors import ModelLoadError
+from ..tensor_shapes import check_shapes
+
+_TOP_LEVEL = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_IN_BLOCK = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
+ROPE_FREQS = "rope_freqs.weight"
+# Tokens by which a Llama 3 file ends a turn, beside the one end-of-sequence id its metadata can hold.
+_LLAMA3_ENDS = ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
+
+
+class GgufModel:
+    """An opened GGUF file of the llama architecture.
+
+    `config`: LlamaConfig from the metadata. `names`: Hugging Face tensor names in file order.
+    `metadata`: plain Python values by GGUF key.
+
+    Raises FileNotFoundError for a missing file, ModelLoadError for a truncated or damaged one or one that
+    lacks a tensor, UnsupportedModelError for another architecture or an unknown tensor; all name the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise FileNotFoundError(f"no GGUF file {self.path}")
+        self._reader = _open(self.path)
+        self.metadata: dict[str, Any] = {key: f.contents() for key, f in self._reader.fields.items()}
+        self._refuse_foreign()
+        self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        self.config = self._read_config()
+        self._source_names = self._map_names()
+
+    @property
+    def names(self) -> list[str]:
+        """Hugging Face names of all tensors of the model."""
+        return list(self._source_names)
+
+    def stored_bytes(self) -> int:
+        """Bytes all tensors take once dequantised: two a weight for F16 and BF16, four for the rest."""
+        tensors = (self._tensors[name] for name in self._source_names.values())
+        return sum(int(t.n_elements) * (2 if t.tensor_type.name in ("F16", "BF16") else 4) for t in tensors)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One tensor by its Hugging Face name, `[out, in]` or `[hidden]`; float32 unless F16 or BF16."""
+        import gguf
+
+        source = self._tensors[self._source_names[name]]
+        kind = source.tensor_type.name
+        if kind == "F16":
+            value = torch.from_numpy(np.array(source.data))
+        else:
+            try:
+                value = torch.from_numpy(
+                    np.array(gguf.dequantize(source.data, source.tensor_type), dtype=np.float32)
+                )
+            except NotImplementedError as error:
+                raise UnsupportedModelError(
+                    f"{self.path}: tensor {source.name} is stored as {kind}, which the gguf "
+                    "library cannot dequantise"
+                ) from error
+            if kind == "BF16":
+                value = value.to(torch.bfloat16)
+        if source.name.endswith("attn_q.weight"):
+            return half_split_rows(value, self.config.num_attention_heads)
+        if source.name.endswith("attn_k.weight"):
+            return half_split_rows(value, self.config.num_key_value_heads)
+        return value
+
+    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """All (Hugging Face name, tensor) pairs, one at a time so that memory holds only one."""
+        for name in self._source_names:
+            yield name, self.tensor(name)
+
+    def _refuse_foreign(self) -> None:
+        architecture = self.metadata.get("general.architecture")
+        if architecture != "llama":
+            raise UnsupportedModelError(
+                f"{self.path}: GGUF architecture {architecture!r} is not supported; supported: 'llama'"
+            )
+        experts = self.metadata.get("llama.expert_count", 0)
+        if experts:
+            raise UnsupportedModelError(f"{self.path}: mixture of {experts} experts is not supported")
+        if self.metadata.get("split.count", 1) > 1:
+            raise UnsupportedModelError(
+                f"{self.path}: part of a model split into {self.metadata['split.count']} GGUF files; "
+                "join them first with llama.cpp's llama-gguf-split --merge"
+            )
+
+    def _required(self, key: str) -> Any:
+        if key not in self.metadata:
+            raise ModelLoadError(f"{self.path}: GGUF metadata lacks {key}")
+        return self.metadata[key]
+
+    def _uniform(self, key: str, value: Any) -> int:
+        """A per-layer array is allowed in GGUF; only one value for all layers is."""
+        if isinstance(value, (list, tuple)):
+            if len(set(value)) != 1:
+                raise UnsupportedModelError(f"{self.path}: {key} differs by layer ({value}): not supported")
+            value = value[0]
+        return int(value)
+
+    def _read_config(self) -> LlamaConfig:
+        meta = self.metadata
+        heads = self._uniform("llama.attention.head_count", self._required("llama.attention.head_count"))
+        kv_heads = meta.get("llama.attention.head_count_kv", heads)
+        hidden = int(self._required("llama.embedding_length"))
+        head_dim = int(meta.get("llama.attention.key_length", hidden // heads))
+        rotated = int(meta.get("llama.rope.dimension_count", head_dim))
+        if rotated != head_dim:
+            raise UnsupportedModelError(
+                f"{self.path}: RoPE on {rotated} of {head_dim} dimensions of a head is not supported"
+            )
+        if "token_embd.weight" not in self._tensors:
+            raise ModelLoadError(f"{self.path}: tensor token_embd.weight is missing")
+        theta = float(meta.get("llama.rope.freq_base", 10000.0))
+        bos = meta.get("tokenizer.ggml.bos_token_id")
+        return LlamaConfig(
+            vocab_size=int(self._tensors["token_embd.weight"].shape[1]),
+            hidden_size=hidden,
+            intermediate_size=self._uniform(
+                "llama.feed_forward_length", self._required("llama.feed_forward_length")
+            ),
+            num_hidden_layers=int(self._required("llama.block_count")),
+            num_attention_heads=heads,
+            num_key_value_heads=self._uniform("llama.attention.head_count_kv", kv_heads),
+            head_dim=head_dim,
+            max_position_embeddings=int(self._required("llama.context_length")),
+            # GGUF holds float32: seven digits bring back 1e-05 from 9.999999747378752e-06.
+            rms_norm_eps=float(f"{self._required('llama.attention.layer_norm_rms_epsilon'):.7g}"),
+            rope_theta=theta,
+            rope_scaling=self._rope_scaling(theta, head_dim),
+            tie_word_embeddings="output.weight" not in self._tensors,
+            bos_token_id=None if bos is None else int(bos),
+            eos_token_ids=self._eos_token_ids(),
+            name=str(meta.get("general.name", self.path.stem)),
+        )
+
+    def _eos_token_ids(self) -> tuple[int, ...]:
+        keys = ("eos_token_id", "eot_token_id", "eom_token_id")
+        ids = [
+            int(self.metadata[f"tokenizer.ggml.{key}"])
+            for key in keys
+            if f"tokenizer.ggml.{key}" in self.metadata
+        ]
+        if self.metadata.get("tokenizer.ggml.pre") in ("llama-bpe", "llama3", "llama-v3"):
+            tokens = self.metadata.get("tokenizer.ggml.tokens", ())
+            ids += [index for index, token in enumerate(tokens) if token in _LLAMA3_ENDS]
+        return tuple(dict.fromkeys(ids))
+
+    def _rope_scaling(self, theta: float, head_dim: int) -> RopeScaling:
+        meta = self.metadata
+        kind = meta.get("llama.rope.scaling.type", "none")
+        factor = float(meta.get("llama.rope.scaling.factor", meta.get("llama.rope.scale_linear", 1.0)))
+        if ROPE_FREQS in self._tensors:
+            factors = np.array(self._tensors[ROPE_FREQS].data, dtype=np.float64).reshape(-1)
+            original = int(meta.get("llama.rope.scaling.original_context_length", 8192))
+            scaling = llama3_scaling_of(factors, theta, head_dim, original)
+            if scaling is None:
+                raise UnsupportedModelError(
+                    f"{self.path}: the frequency factors in {ROPE_FREQS} are not llama3 RoPE scaling with "
+                    f"low_freq_factor 1, high_freq_factor 4 and original context {original}"
+                )
+            return scaling
+        if kind in ("none", "", "linear"):
+            return RopeScaling() if factor == 1.0 else RopeScaling("linear", factor=factor)
+        raise UnsupportedModelError(
+            f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3"
+        )
+
+    def _map_names(self) -> dict[str, str]:
+        layers = self.config.num_hidden_layers
+        mapped: dict[str, str] = {}
+        for name in self._tensors:
+            block = _BLOCK_NAME.fullmatch(name)
+            if name in _TOP_LEVEL:
+                mapped[_TOP_LEVEL[name]] = name
+            elif block and block[2] in _IN_BLOCK and int(block[1]) < layers:
+                mapped[f"model.layers.{block[1]}.{_IN_BLOCK[block[2]]}.weight"] = name
+            elif name != ROPE_FREQS:
+                raise UnsupportedModelError(
+                    f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers"
+                )
+        expected = ["token_embd.weight", "output_norm.weight"]
+        expected += [f"blk.{layer}.{part}.weight" for layer in range(layers) for part in _IN_BLOCK]
+        missing = [name for name in expected if name not in self._tensors]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise ModelLoadError(f"{self.path}: tensor {missing[0]}{more} is missing")
+        # GGUF lists dimensions fastest first.
+        shapes = {
+            hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()
+        }
+        check_shapes(self.config, shapes, str(self.path))
+        return mapped
+
+
+def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
+    """llama.cpp's interleaved rows of each head, [n_heads * head_dim, in], in Hugging Face's order.
+
+    Row 2i of a head goes to i and row 2i + 1 to head_dim / 2 + i.
+    """
+    rows, columns = weight.shape
+    pairs = weight.reshape(n_heads, rows // n_heads // 2, 2, columns)
+    return pairs.transpose(1, 2).reshape(rows, columns).contiguous()
+
+
+def llama3_frequency_factors(scaling: RopeScaling, theta: float, head_dim: int) -> np.ndarray:
+    """What llama3 scaling divides each base frequency by, float64 [head_dim / 2]: llama.cpp's rope_freqs."""
+    frequencies = theta ** -(np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    # Turns a frequency makes over the original context: with many it stays, with few it is divided.
+    turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)
+    smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+    smooth = np.clip(smooth, 0.0, 1.0)
+    return 1.0 / ((1.0 - smooth) / scaling.factor + smooth)
+
+
+def llama3_scaling_of(factors: np.ndarray, theta: float, head_dim: int, original: int) -> RopeScaling | None:
+    """The llama3 RopeScaling whose frequency factors are `factors` [head_dim / 2], or None if there is none
+    with low_freq_factor 1 and high_freq_factor 4 (those of every released Llama 3.x)."""
+    if factors.shape != (head_dim // 2,) or not np.isfinite(factors).all() or factors.max() < 1.0:
+        return None
+    if np.all(factors == 1.0):
+        return RopeScaling()
+    scaling = RopeScaling(
+        "llama3",
+        factor=float(f"{factors.max():.6g}"),
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=original,
+    )
+    expected = llama3_frequency_factors(scaling, theta, head_dim)
+    return scaling if np.allclose(factors, expected, rtol=1e-4, atol=0.0) else None
+
+
+def _open(path: Path) -> Any:
+    import gguf
+
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ModelLoadError(f"{path} is not a GGUF file: it does not begin with the letters GGUF")
+    try:
+        return gguf.GGUFReader(path)
+    # The reader indexes a memory map without checks, so a short file ends in any of these.
+    except (ValueError, IndexError, KeyError, OverflowError, MemoryError, TypeError) as error:
+        raise ModelLoadError(f"{path} is a truncated or damaged GGUF file ({error})") from error

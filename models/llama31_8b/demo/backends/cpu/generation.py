@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Texts by the reference model: the attention policy a run asks for, and the texts of one batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from loguru import logger
+from tqdm import tqdm
+
+from ....reference import generate as plain
+from ....reference.spec_decode.generate import speculative_generate
+from ...options import AUTO, DemoOptions, UserError
+from ...session import OnToken, Session
+from .drafting import make_drafter
+from .static_layers import calibrated_layers
+
+if TYPE_CHECKING:
+    from ....checkpoint.load import LoadedModel
+    from ....reference.alspec.policies import AttentionPolicy
+    from ....reference.model.kv_cache import KVCache
+    from ....reference.spec_decode.drafter import Drafter
+    from ....results import AttentionStatistics, GenerationResult
+
+
+def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
+    """The attention policy, with static layers checked against the model or found by calibration."""
+    if options.attention != "static":
+        return options.policy()
+    if options.static_layers == AUTO:
+        logger.info("choosing static layers by a calibration run")
+        layers = calibrated_layers(loaded, options)
+    else:
+        layers = options.static_layer_set()
+        beyond = [layer for layer in sorted(layers) if layer >= loaded.config.num_hidden_layers]
+        if beyond:
+            raise UserError(
+                f"--static-layers names layer {beyond[0]}, but {loaded.source} has layers 0 to "
+                f"{loaded.config.num_hidden_layers - 1}"
+            )
+    logger.info("static layers: {}", ", ".join(map(str, sorted(layers))) or "none")
+    return options.policy(layers)
+
+
+class ReferenceSession(Session):
+    """The reference model on this machine. chat: one user's cache is kept from text to text."""
+
+    def __init__(
+        self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False
+    ) -> None:
+        """Loads a draft model. Raises as make_drafter does."""
+        self.checkpoint = self.loaded = loaded
+        self.options, self.policy = options, policy
+        limit = loaded.config.max_position_embeddings
+        self.capacity = options.chat_context(limit) if chat else limit
+        self.cache = loaded.model.new_cache(capacity=self.capacity) if chat else None
+        self.drafter = make_drafter(loaded, options)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        on_token: OnToken,
+        context: Sequence[Sequence[int]] | None = None,
+    ) -> GenerationResult:
+        statistics = self.policy.statistics
+        steps = statistics.step_count if statistics else 0
+        if context is not None and self.cache is not None:
+            self.cache.truncate([len(ids) for ids in context])
+        try:
+            return generate_texts(
+                self.loaded,
+                self.options,
+                self.policy,
+                prompts,
+                on_token,
+                cache=self.cache,
+                context=context,
+                drafter=self.drafter,
+            )
+        except KeyboardInterrupt:
+            if statistics:
+                statistics.forget_after(steps)
+            raise
+
+    @property
+    def cached(self) -> int:
+        return 0 if self.cache is None else int(self.cache.lengths[0])
+
+    @property
+    def statistics(self) -> AttentionStatistics | None:
+        return self.policy.statistics
+
+
+def generate_texts(
+    loaded: LoadedModel,
+    options: DemoOptions,
+    policy: AttentionPolicy,
+    prompts: Sequence[Sequence[int]],
+    on_token: Callable[[int, int], bool],
+    cache: KVCache | None = None,
+    context: Sequence[Sequence[int]] | None = None,
+    drafter: Drafter | None = None,
+) -> GenerationResult:
+    """One text a prompt, behind what `cache` holds: `context`, ids of each user. Prefill progress on stderr."""
+    bar = tqdm(
+        total=sum(map(len, prompts)),
+        desc="prefill",
+        unit="token",
+        file=sys.stderr,
+        leave=False,
+        disable=not sys.stderr.isatty(),
+    )
+
+    def prefilled(done: int, total: int) -> None:
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+
+    request = {
+        "max_new_tokens": options.max_new_tokens,
+        "sampling": options.sampling(),
+        "policy": policy,
+        "eos_token_ids": loaded.tokenizer.eos_token_ids,
+        "on_token": on_token,
+        "on_prefill": prefilled,
+        "cache": cache,
+    }
+    try:
+        if drafter is None:
+            return plain.generate(loaded.model, prompts, **request)
+        return speculative_generate(
+            loaded.model,
+            prompts,
+            drafter,
+            adaptive=options.adapt,
+            lossy=options.lossy(),
+            context=context,
+            **request,
+        )
+    finally:
+        bar.close()

@@ -1,0 +1,254 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`--device sim`: the TT-NN path on simulated N150, a tiny random Llama or a few layers of a model checked step
+by step.
+
+The steps run in a process of their own (`steps.py`), in the simulator's environment, which ttnn reads when it is
+imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from loguru import logger
+
+from ....config import LlamaConfig, RopeScaling
+from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
+from ....tt.device.precision import PrecisionError, precision_plan
+from ....tt.parallel.mesh import TILE, MeshError, MeshPlan
+from ....tt.sharding.config import GRID as WHOLE_GRID
+from ....tt.sharding.config import DecodePlanError, FastPlan
+from ...options import ATTENTIONS, AUTO, DemoOptions, UserError
+from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, PLAN, Support, chip_tree_nodes, layer_parallel
+
+# Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
+CAPACITY, PROMPT_TOKENS = 128, 40
+MOST_POSITIONS = 256
+DEFAULT_TOKENS, DRAFTED_TOKENS = (
+    3,
+    8,
+)  # a step takes seconds; drafts are accepted once the text repeats itself
+CHUNK_SIZE = 32
+MOST_PARALLEL = 4  # layers of a draft; each takes the simulator seconds a step
+PRECISION = "accuracy"
+_CHECKED = "a few steps are checked one by one against the reference"
+SUPPORT = Support(
+    device="sim",
+    what="a tiny random model, or --layers of a model, in TT-NN on simulated N150, checked step by step",
+    default_attention="exact",
+    attention={name: None for name in ATTENTIONS},
+    drafting=CHIP_DRAFTING,
+    drafts_refuse={
+        **CHIP_DRAFTS_REFUSE, "adapt": "drafts have their full length here: a simulator's times say nothing",
+    },
+    chat=_CHECKED,
+    prompts=_CHECKED,
+    refused=dict.fromkeys(
+        ("stop", "chat_template", "max_context", "top_k", "top_p", "sample_on", "tail_alignment", "html"),
+        _CHECKED,
+    ),
+    reads_prompt=False,
+    seeds_weights=True,
+)  # fmt: skip
+TINY = LlamaConfig(
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=64,
+    max_position_embeddings=MOST_POSITIONS,
+    rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
+    name="tiny",
+)
+
+
+def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
+    """Check `max_new_tokens` tokens, by default a few; the exit code. Raises UserError for what cannot be simulated."""
+    from runtime_patches import sgdc
+    from runtime_patches.runtime_root import RuntimeRootError
+    from runtime_patches.simulated_n150 import doctor
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    request = plan_request(options)
+    if reason := doctor.why_not("simulator"):
+        raise UserError(f"--device sim: {reason}")
+    mesh = MeshPlan.parse(request["mesh"])
+    try:
+        shape = mesh.shape if mesh.chips > 1 else None
+        environment = process_environment(
+            simulated_environment(request["grid"], sgdc.overlays(), mesh=shape, dispatch=request["dispatch"])
+        )
+        environment["TT_LOGGER_LEVEL"] = os.environ.get("TT_LOGGER_LEVEL", "ERROR")
+    except RuntimeRootError as error:
+        raise UserError(f"--device sim: {error}") from error
+    if request["tokens"] != options.max_new_tokens:
+        logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", request["tokens"])
+    module = __spec__.name.rpartition(".")[0] + ".sim_steps"
+    command = [sys.executable, "-m", module, json.dumps(request)]
+    root = Path(__file__).resolve().parents[5]
+    return subprocess.run(command, env=environment, cwd=root, check=False).returncode
+
+
+def plan_request(options: DemoOptions) -> dict:
+    """What `sim_steps` is to do, checked. Raises UserError."""
+    attention = str(options.attention)
+    mesh = _mesh(options, attention)
+    config = _config(options, mesh)
+    precision = options.precision or PRECISION
+    nodes, layout = chip_tree_nodes(options), options.plan or PLAN
+    if options.draft_kind == "model" and (options.drafter != TINY.name or options.model is not None):
+        target = "" if options.model is None else f" for {options.model}"
+        raise UserError(
+            f"--device sim has one draft model: --draft {TINY.name}, the first layer of the tiny random model for the "
+            f"whole of it, with --fuzzy the whole of it for itself; got --draft {options.drafter}{target}"
+        )
+    if options.temperature and not nodes:
+        raise UserError(f"--temperature does not go with --device sim unless --draft is given: {_CHECKED}")
+    default = DRAFTED_TOKENS if nodes else DEFAULT_TOKENS
+    tokens = options.max_new_tokens if "max_new_tokens" in options.given else default
+    chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
+    if attention == "exact" and "chunk_size" in options.given:
+        raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
+    window = options.draft_window if "draft_window" in options.given else CHUNK_SIZE
+    # The first step is the first whose guess leaves keys out: the tail holds up to a tile more than a chunk.
+    guessed = window if options.draft_kind == "self" else None if attention == "exact" else chunk_size
+    prompt_tokens = PROMPT_TOKENS if guessed is None else 2 * guessed + TILE - 1
+    wanted = prompt_tokens + tokens + nodes
+    if wanted > MOST_POSITIONS:
+        raise UserError(
+            f"--device sim caches up to {MOST_POSITIONS} positions; a prompt of {prompt_tokens} tokens and "
+            f"--max-new-tokens {tokens}{f' with trees of {nodes} nodes' if nodes else ''} need {wanted}"
+        )
+    capacity = max(CAPACITY, -(-wanted // 32) * 32)
+    try:
+        precision_plan(precision, config.num_hidden_layers, options.precision_overrides)
+        mesh.check_model(config)
+        layer_parallel(options, config, mesh)
+        if layout == "fast":
+            FastPlan.of(config, mesh, users=1)
+        if attention == "alspec":
+            check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
+        elif attention != "exact":
+            check_chunk_size(chunk_size, capacity)
+        if options.draft_kind == "self":
+            check_chunk_size(window, capacity, "--draft-window")
+    except (PrecisionError, MeshError, DecodePlanError, SpeculationError) as error:
+        raise UserError(f"--device sim: {error}") from error
+    layers = _static_layers(options, config) if attention == "static" else []
+    overrides = options.precision_overrides
+    return {
+        "mesh": str(mesh), "grid": grid_for(config, mesh, guessed is not None, layout), "layout": layout,
+        "dispatch": dispatch_of(layout), "tokens": tokens, "seed": options.seed,
+        "temperature": options.temperature, "verify": options.verify,
+        "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
+        "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
+        "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
+        "prompt_tokens": prompt_tokens, "capacity": capacity, "draft_length": options.draft_length, "nodes": nodes,
+        "tree": options.tree, "draft": options.drafter, "fuzzy": options.fuzzy, "window": window,
+    }  # fmt: skip
+
+
+def grid_for(config: LlamaConfig, mesh: MeshPlan, guesses: bool, layout: str = "simple") -> str:
+    """Compute cores of each chip; guesses: kernels of the guess run too, on three or more. Joining heads takes one for
+    each query head, of a layer that a chip has to itself all of them; sums over a row take eight; the fast plan takes a
+    whole chip, which has cores beside its DRAM banks."""
+    if layout == "fast":
+        return "x".join(map(str, WHOLE_GRID))
+    cores = max(config.num_attention_heads, 4 if guesses else 1)
+    if not guesses and mesh.tp > 1:
+        return f"4x{max(2, -(-cores // 4))}"
+    cores = max(config.num_attention_heads // mesh.tp, 4 if guesses else 1)
+    return f"2x{-(-cores // 2)}"
+
+
+def dispatch_of(layout: str) -> str:
+    """The host would launch a program on 64 cores one by one; the chip's own queues do it several times faster."""
+    return "fast" if layout == "fast" else "slow"
+
+
+def _mesh(options: DemoOptions, attention: str) -> MeshPlan:
+    """The mesh of --mesh or $MESH_DEVICE; for alspec the least that can speculate, else one chip."""
+    asked = options.mesh or os.environ.get("MESH_DEVICE")
+    try:
+        mesh = MeshPlan.choose(options.mesh) if asked else MeshPlan(2 if attention == "alspec" else 1, 1)
+    except MeshError as error:
+        raise UserError(f"--device sim: {error}") from error
+    row = mesh.shape == (1, 2) and options.fuzzy is not None and options.draft_kind == "model"
+    if mesh.chips > 1 and attention != "alspec" and not row:
+        source = f"--mesh {options.mesh}" if options.mesh else f"MESH_DEVICE={os.environ['MESH_DEVICE']}"
+        raise UserError(
+            f"{source} does not go with --device sim and {attention} attention, which it runs on one chip, or on 1x2 "
+            f"with --draft {TINY.name} --fuzzy N"
+        )
+    return mesh
+
+
+def tiny_model(fuzzy: int | None, mesh: MeshPlan) -> LlamaConfig:
+    """The tiny random model: with layers enough for drafts of `fuzzy` layers in parallel between the first and the
+    last, and heads for each chip of a row."""
+    layers = TINY.num_hidden_layers if fuzzy is None else max(TINY.num_hidden_layers, fuzzy + 2)
+    return replace(
+        TINY,
+        num_hidden_layers=layers,
+        intermediate_size=TINY.intermediate_size if mesh.tp == 1 else 64 * mesh.tp,
+        num_attention_heads=TINY.num_attention_heads * mesh.tp,
+        num_key_value_heads=TINY.num_key_value_heads * mesh.tp,
+    )
+
+
+def _config(options: DemoOptions, mesh: MeshPlan) -> LlamaConfig:
+    """Of the tiny model, or of the first layers of --model."""
+    if options.model is None:
+        if options.layers is not None:
+            raise UserError("--layers is how many of a model's are run; give --model")
+        if asked := options.flags("prompt", "prompt_file"):
+            raise UserError(f"{asked[0]} needs --model: the tiny random model has no tokenizer")
+        if options.fuzzy is None or options.draft_kind != "model":
+            return TINY
+        if options.fuzzy > MOST_PARALLEL:
+            raise UserError(
+                f"--device sim makes its tiny model for up to {MOST_PARALLEL} layers in parallel, got --fuzzy "
+                f"{options.fuzzy}"
+            )
+        return tiny_model(options.fuzzy, mesh)
+    from ....checkpoint.load import read_config, resolve_source
+
+    if options.layers is None:
+        raise UserError("--device sim takes minutes a layer: give --layers, such as --layers 2, with --model")
+    folder, shown = resolve_source(options.model)
+    config = read_config(folder, name=Path(shown).name)
+    if options.layers > config.num_hidden_layers:
+        raise UserError(f"--layers {options.layers}: {config.name} has {config.num_hidden_layers} layers")
+    return config.with_layers(options.layers)
+
+
+def _prompt(options: DemoOptions) -> str | None:
+    """A text for a model's tokenizer, None for the tiny model's random tokens."""
+    if options.model is None:
+        return None
+    if not options.prompts_given:
+        return Path(__file__).parents[2].joinpath("sample_prompt.txt").read_text(encoding="utf-8")
+    return next(iter(options.prompt_texts() or ()), None)
+
+
+def _static_layers(options: DemoOptions, config: LlamaConfig) -> list[int]:
+    if options.static_layers == AUTO:
+        raise UserError(
+            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
+        )
+    layers = sorted(options.static_layer_set())
+    if beyond := [layer for layer in layers if layer >= config.num_hidden_layers]:
+        raise UserError(
+            f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to "
+            f"{config.num_hidden_layers - 1}"
+        )
+    return layers

@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process of `--device sim`: prefill, then greedy steps on simulated chips, beside the reference."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import ttnn
+
+from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
+from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+from ....checkpoint.tensor_shapes import tensor_shapes
+from ....config import LlamaConfig
+from ....generation.sampling import SamplingParams
+from ....reference.alspec import policies
+from ....reference.model.model import ReferenceLlama
+from ....reference.model.random_weights import random_state_dict
+from ....results import GenerationResult
+from ....spec_decode.draft_shape import DraftShape
+from ....spec_decode.metrics import SpeculativeResult
+from ....spec_decode.sigmoid import SigmoidApproximation
+from ....spec_decode.tree import TokenTree, TokenTreeBatch
+from ....tt.decode_attention.by_name import decode_attention
+from ....tt.device.precision import PrecisionPlan, precision_plan
+from ....tt.model import TtLlama, read
+from ....tt.parallel.layer_parallel import LayerParallelPlan
+from ....tt.parallel.mesh import MeshPlan
+from ....tt.spec_decode.drafters import LookUpDrafter, TreeDrafter
+from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
+from ....tt.spec_decode.tree_generator import TreeGenerator
+from ....tt.spec_decode.tree_step import TreeStep
+from ....tt.weights.map import WeightMap
+from ....tt.weights.store import WeightStore
+from ...options import DemoOptions
+from ...report import ReportConsole, drafting_line, make_report, print_hits
+from .backend import TINY, tiny_model
+from .checked_steps import lowest_pcc, step_figures, verdict
+
+if TYPE_CHECKING:
+    from tt_kernels.speculative_sampling.op import Verified
+
+    from ....reference.alspec.policies import AttentionPolicy
+
+CHUNK = 32  # tokens of a prefill chunk
+PATTERN = 3  # tokens that a random prompt repeats where drafts are looked up
+# Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
+LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
+
+
+class Source(NamedTuple):
+    """Whose numbers are checked, on which prompt."""
+
+    name: str
+    config: LlamaConfig
+    state: dict[str, torch.Tensor]
+    prompt: list[int]
+
+
+def source_of(request: dict[str, Any]) -> Source:
+    """The tiny random model and a random prompt, or the first layers of a checkpoint and the prompt's first tokens,
+    repeated where it is shorter."""
+    count = request["prompt_tokens"]
+    if request["model"] is None:
+        generator = torch.Generator().manual_seed(request["seed"])
+        prompt = torch.randint(0, TINY.vocab_size, (count,), generator=generator).tolist()
+        if request["draft"] == LookUpDrafter.name:
+            prompt = (prompt[:PATTERN] * count)[:count]  # something to look up
+        config = (
+            TINY
+            if request["fuzzy"] is None
+            else tiny_model(request["fuzzy"], MeshPlan.parse(request["mesh"]))
+        )
+        return Source("a tiny random Llama", config, random_state_dict(config, request["seed"]), prompt)
+    from ....checkpoint.load import load_state_dict, read_config, resolve_source
+    from ....checkpoint.tokenizer import Tokenizer
+
+    folder, shown = resolve_source(request["model"])
+    whole = read_config(folder, name=Path(shown).name)
+    config = whole.with_layers(request["layers"])
+    tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+    ids = tokenizer.encode(request["prompt"])
+    ids = (ids * (count // len(ids) + 1))[:count]
+    return Source(
+        f"{shown}, {config.num_hidden_layers} layers",
+        config,
+        load_state_dict(folder, whole, layers=request["layers"]),
+        ids,
+    )
+
+
+def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
+    """The attention policy of the reference that the chips are to follow."""
+    name, chunk_size = request["attention"], request["chunk_size"]
+    if name == "alspec":
+        return policies.ALSpecAttention(request["threshold"], chunk_size)
+    if name == "static":
+        return policies.StaticAttention(chunk_size, request["static_layers"])
+    return {"exact": policies.ExactAttention, "sink": policies.SinkAttention}[name](chunk_size)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """arguments: the request of sim.plan_request as JSON. 0 when every step agrees."""
+    request = json.loads(arguments[0])
+    plan, source = MeshPlan.parse(request["mesh"]), source_of(request)
+    precision = precision_plan(request["precision"], source.config.num_hidden_layers, request["overrides"])
+    room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
+    show = print if not request["json"] else (lambda *_, **__: None)
+    layout = "" if request["layout"] == "simple" else f", {request['layout']} plan"
+    guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}"
+    show(
+        f"simulated N150, {plan} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
+        f"{precision.name} precision{layout}, a prompt of {len(source.prompt)} tokens; "
+        f"{request['attention']} attention{guess}, steps run eagerly",
+        flush=True,
+    )
+    dispatch = request["dispatch"]
+    if plan.chips > 1:
+        device = plan.open(**room, **mesh_options(dispatch))
+    else:
+        device = ttnn.open_device(device_id=0, **room, **opening_options(dispatch))
+    run = _tree_steps if request["nodes"] else _steps
+    try:
+        steps, result = run(device, plan, source, precision, request, show)
+    finally:
+        if plan.chips > 1:
+            plan.close(device)
+        else:
+            ttnn.close_device(device)
+    formats = precision.weight_formats(source.config.num_hidden_layers)
+    least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else LEAST_PCC
+    drafts = {name: request[name] for name in ("draft", "verify", "temperature")} if request["nodes"] else {}
+    options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
+    context = len(source.prompt) + len(result.token_ids[0])
+    report = make_report(source.name, options, [result], context, result.statistics)
+    lowest = lowest_pcc([step["pcc"] for step in steps])
+    if request["json"]:
+        found = {"request": request, "steps": steps, "lowest_pcc": lowest, "required_pcc": least}
+        print(json.dumps(found | report.to_dict()))
+        return int(not lowest >= least)
+    if report.speculation is not None:
+        ReportConsole(file=sys.stdout, highlight=False).print(drafting_line(report.speculation))
+    if result.statistics is not None:
+        print_hits(report, ReportConsole(file=sys.stdout, highlight=False))
+    return verdict([step["pcc"] for step in steps], least)
+
+
+def _steps(
+    device, plan, source: Source, precision: PrecisionPlan, request, show
+) -> tuple[list[dict], GenerationResult]:
+    """Figures of the prefill and of every step; both go on with the chips' token, so that a near tie does not part
+    them."""
+    config, capacity, prompt = source.config, request["capacity"], source.prompt
+    attend = decode_attention(
+        request["attention"], device, plan, config, users=1, capacity=capacity, kv_cache=precision.kv_cache,
+        layout=request["layout"], chunk_size=request["chunk_size"], threshold=request["threshold"],
+        static_layers=request["static_layers"],
+    )  # fmt: skip
+    weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
+    model = TtLlama(
+        device,
+        plan,
+        config,
+        precision,
+        weights,
+        store,
+        capacity=capacity,
+        attend=attend,
+        layout=request["layout"],
+    )
+    reference, policy = ReferenceLlama.from_state_dict(config, source.state), reference_policy(request)
+    cache = reference.new_cache(1, capacity)
+    started = time.perf_counter()
+    expected = reference.prefill([prompt], cache)[0]
+    for start in range(0, len(prompt), CHUNK):
+        part = prompt[start : start + CHUNK]
+        logits = model.prefill(part, 0, start, last=start + CHUNK >= len(prompt))
+    got = read(logits)[0, 0, (len(prompt) - 1) % 32].float()
+    found, tokens = [step_figures("prefill", got, expected, show)], [int(got.argmax())]
+    prefilled = time.perf_counter()
+    for step in range(request["tokens"] - 1):
+        expected = reference.forward(torch.tensor([tokens[-1:]]), cache, policy=policy)[0, 0]
+        out = model.decode(model.step_inputs(tokens[-1:], [len(prompt) + step]))
+        attend.check()
+        got = read(out)[0, 0, 0].float()
+        found.append(step_figures(f"decode {step + 1}", got, expected, show))
+        tokens.append(int(got.argmax()))
+    result = GenerationResult(
+        [tokens], ["length"], len(prompt), prefilled - started, len(tokens) - 1, time.perf_counter() - prefilled,
+        attend.statistics(),
+    )  # fmt: skip
+    ours, theirs = result.statistics, policy.statistics
+    if ours is not None and theirs is not None:
+        show(
+            f"hits, misses, bypassed positions: {ours.hits}, {ours.misses}, {ours.bypassed_positions} "
+            f"(reference {theirs.hits}, {theirs.misses}, {theirs.bypassed_positions})",
+            flush=True,
+        )
+        found[-1]["reference_counts"] = [theirs.hits, theirs.misses, theirs.bypassed_positions]
+    return found, result
+
+
+def _tree_steps(
+    device, plan, source: Source, precision: PrecisionPlan, request, show
+) -> tuple[list[dict], SpeculativeResult]:
+    """Figures of the prefill and of every step over a tree, all its nodes against the reference's forward over the same
+    tree; both go on with the path that the chips accept."""
+    config, capacity, prompt = source.config, request["capacity"], source.prompt
+    weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
+    model = TtLlama(
+        device, plan, config, precision, weights, store, capacity=capacity, layout=request["layout"]
+    )
+    reference = ReferenceLlama.from_state_dict(config, source.state)
+    cache = reference.new_cache(1, capacity)
+    found: list[dict] = []
+
+    def check(step: TreeStep, drafts: dict[int, tuple[TokenTree, list[int]]], verified: Verified) -> None:
+        tree, tokens = drafts[0]
+        got = read(step.logits)[0, 0, : len(tree)].float()
+        trees = TokenTreeBatch.stack([tree])
+        expected = reference.forward(torch.tensor([tokens]), cache, tree=trees, commit=False, logits="all")[0]
+        path = verified.read()[0].path
+        cache.keep(0, [0, *path])
+        last = path[-1] if path else 0
+        name = f"{len(path)} of {len(tree) - 1}:"
+        nodes = [step_figures("", row, wanted, lambda *_, **__: None) for row, wanted in zip(got, expected)]
+        figures = step_figures(name, got[last], expected[last], show)
+        found.append(figures | {"pcc": lowest_pcc([node["pcc"] for node in nodes]), "nodes": len(tree)})
+
+    shape = DraftShape.parse(request["tree"], request["draft_length"])
+    drafter: TreeDrafter = LookUpDrafter()
+    if request["draft"] == SelfDrafter.name:
+        drafter = SelfDrafter(model, request["window"])
+    elif request["draft"] != LookUpDrafter.name:
+        # A fuzzy draft is the target itself, so that what it loses is seen alone; else the first layer drafts.
+        first, layers = (config if request["fuzzy"] else config.with_layers(1)), None
+        if (request["fuzzy"] or 1) > 1:
+            layers = LayerParallelPlan.make(first, plan, request["fuzzy"])
+            show(str(layers), flush=True)
+        formats = precision_plan(request["precision"], first.num_hidden_layers, None)
+        state = {name: source.state[name] for name in tensor_shapes(first)}
+        weights, store = WeightMap(first, state, plan), WeightStore(device, plan)
+        draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity, fuzzy=layers)
+        drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
+    lossy = SigmoidApproximation() if request["verify"] == "sigmoid" else None
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check, lossy=lossy)
+    expected = reference.prefill([prompt], cache)[0]
+    found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
+    result = generator.generate(
+        [prompt], max_new_tokens=request["tokens"], eos_token_ids=(),
+        sampling=SamplingParams(request["temperature"], seed=request["seed"]),
+    )  # fmt: skip
+    return found, result
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

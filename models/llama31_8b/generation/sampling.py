@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""From logits to tokens: temperature, top-k and top-p warpers, and draws from one seeded generator per
+user."""
+
+from __future__ import annotations
+
+import math
+from typing import Sequence
+
+import torch
+
+from .sampling_params import SamplingParams
+
+
+def filter_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    """Logits [..., vocab] divided by the temperature, with what top-k and top-p leave out set to -inf.
+
+    Returns float32 of the same shape. Needs temperature > 0 (ValueError otherwise).
+    """
+    if params.greedy:
+        raise ValueError("filter_logits needs a temperature above 0; at 0 the choice is the arg-max")
+    scaled = logits.float() / params.temperature
+    vocab = scaled.shape[-1]
+    top_k = params.top_k if params.top_k < vocab else 0
+    if top_k == 0 and params.top_p >= 1.0:
+        return scaled
+    # A stable sort fixes which of several equal logits survive, whatever the batch around them.
+    ordered, order = torch.sort(scaled, dim=-1, descending=True, stable=True)
+    drop = torch.zeros_like(ordered, dtype=torch.bool)
+    if top_k:
+        drop[..., top_k:] = True
+        ordered = ordered.masked_fill(drop, -math.inf)
+    if params.top_p < 1.0:
+        mass = torch.softmax(ordered.double(), dim=-1)
+        # A token stays when the mass before it has not reached top_p; the first always stays.
+        drop |= mass.cumsum(-1) - mass >= params.top_p
+        drop[..., 0] = False
+    return scaled.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), -math.inf)
+
+
+def warp_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    """The distribution the next token is drawn from.
+
+    Shape: logits [..., vocab], any float dtype -> probabilities [..., vocab] float32, rows sum to 1. At
+    temperature 0 a row is one-hot at its arg-max. Raises ValueError when the logits hold NaN.
+    """
+    if torch.isnan(logits).any():
+        rows = int(torch.isnan(logits).any(-1).sum())
+        raise ValueError(f"logits hold NaN in {rows} of {logits[..., 0].numel()} rows")
+    if params.greedy:
+        return torch.zeros_like(logits, dtype=torch.float32).scatter_(
+            -1, logits.argmax(-1, keepdim=True), 1.0
+        )
+    return torch.softmax(filter_logits(logits, params), dim=-1)
+
+
+def make_generators(params: SamplingParams, batch: int) -> list[torch.Generator]:
+    """One CPU generator per user; user u is seeded with `params.seed + u`."""
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    return [torch.Generator().manual_seed(params.seed + user) for user in range(batch)]
+
+
+def draw_uniforms(generators: Sequence[torch.Generator], count: int) -> torch.Tensor:
+    """[len(generators), count] float64 in [0, 1): row u from generator u alone."""
+    return torch.stack([torch.rand(count, generator=g, dtype=torch.float64) for g in generators])
+
+
+def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """The token at which the cumulative mass first exceeds `uniform * total`.
+
+    Shape: weights [n, vocab], not negative, need not sum to 1; uniforms [n] in [0, 1) -> int64 [n]. A token
+    of weight 0 is never returned. Raises ValueError for a row without mass.
+    """
+    cumulative = weights.double().cumsum(-1)
+    total = cumulative[:, -1].contiguous()
+    if not bool((total > 0).all()):
+        raise ValueError(
+            f"no probability mass to draw from in rows {(~(total > 0)).nonzero().flatten().tolist()}"
+        )
+    target = (uniforms.double() * total).unsqueeze(-1)
+    drawn = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    # uniform * total may round up to total: then the last token that has mass is meant.
+    last = torch.searchsorted(cumulative, total.unsqueeze(-1).contiguous()).squeeze(-1)
+    return torch.minimum(drawn, last)
+
+
+def sample(probabilities: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
+    """One token per row, row u drawn with generator u (one float64 uniform each).
+
+    Shape: probabilities [n, vocab], len(generators) == n -> int64 [n].
+    """
+    if probabilities.ndim != 2 or probabilities.shape[0] != len(generators):
+        raise ValueError(
+            f"sample needs probabilities [n, vocab] and n generators, got {list(probabilities.shape)} "
+            f"and {len(generators)} generators"
+        )
+    return inverse_cdf(probabilities, draw_uniforms(generators, 1)[:, 0])
+
+
+def choose_tokens(
+    logits: torch.Tensor, sampling: SamplingParams, generators: Sequence[torch.Generator]
+) -> list[int]:
+    """One token for each row of logits [n, vocab]. Raises ValueError when the logits hold NaN."""
+    if not sampling.greedy:
+        return sample(warp_logits(logits, sampling), generators).tolist()
+    best, tokens = logits.max(dim=-1)
+    if best.isnan().any():
+        raise ValueError(f"logits hold NaN in rows {best.isnan().nonzero().flatten().tolist()}")
+    return tokens.tolist()
+
+
+def sample_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Distinct tokens one after another, each from what the earlier ones leave, renormalised.
+
+    Shape: probabilities [n, vocab]; uniforms [n, count] -> int64 [n, count]; -1 where a row has run out of
+    tokens with mass. The rule a tree verifier must mirror is the reference's `verify_exact`.
+    """
+    weights = probabilities.double().clone()
+    drawn = torch.full(uniforms.shape, -1, dtype=torch.int64)
+    for i in range(uniforms.shape[1]):
+        rows = (weights.sum(-1) > 0).nonzero().flatten()
+        if not len(rows):
+            break
+        tokens = inverse_cdf(weights[rows], uniforms[rows, i])
+        drawn[rows, i] = tokens
+        weights[rows, tokens] = 0.0
+    return drawn

@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The text of each user of a batch as it grows, and the checks of a request before any work."""
+
+from __future__ import annotations
+
+from typing import Callable, Collection, Sequence
+
+from ..checkpoint.errors import ContextLengthError
+from ..config import LlamaConfig
+
+# on_token(user, token_id); returning True ends that user's text with finish reason "callback".
+TokenCallback = Callable[[int, int], bool | None]
+
+
+class UserStream:
+    """The text of one user as it grows: `push` tokens until `finish_reason` is set."""
+
+    def __init__(
+        self,
+        user: int,
+        max_new_tokens: int,
+        room: int,
+        eos_token_ids: Collection[int],
+        stop_token_ids: Collection[int] = (),
+        on_token: TokenCallback | None = None,
+    ) -> None:
+        """room: new tokens the context can take, at least 1."""
+        self.user, self.max_new_tokens, self.room, self.on_token = user, max_new_tokens, room, on_token
+        self.eos, self.stop = frozenset(eos_token_ids), frozenset(stop_token_ids)
+        self.token_ids: list[int] = []
+        self.finish_reason: str | None = None
+
+    def push(self, token: int) -> bool:
+        """Append a token and call back. True when the text goes on. Raises RuntimeError after the end."""
+        if self.finish_reason is not None:
+            raise RuntimeError(f"the text of user {self.user} has ended ({self.finish_reason})")
+        self.token_ids.append(token)
+        ended = bool(self.on_token(self.user, token)) if self.on_token is not None else False
+        if token in self.eos:
+            self.finish_reason = "eos"
+        elif token in self.stop:
+            self.finish_reason = "stop"
+        elif ended:
+            self.finish_reason = "callback"
+        elif len(self.token_ids) >= self.max_new_tokens:
+            self.finish_reason = "length"
+        elif len(self.token_ids) >= self.room:
+            self.finish_reason = "context"
+        return self.finish_reason is None
+
+    def push_all(self, tokens: Sequence[int]) -> list[int]:
+        """Push tokens until the text ends; those that were taken."""
+        for index, token in enumerate(tokens):
+            if not self.push(token):
+                return list(tokens[: index + 1])
+        return list(tokens)
+
+
+def open_streams(
+    config: LlamaConfig,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    eos_token_ids: Collection[int] | None = None,
+    stop_token_ids: Collection[int] = (),
+    on_token: TokenCallback | None = None,
+    context_limit: int | None = None,
+) -> list[UserStream]:
+    """One stream a prompt, after checking the request. eos_token_ids None means the config's; () means none.
+
+    Raises ValueError for no prompts, an empty one or max_new_tokens < 1, and ContextLengthError for a prompt
+    that leaves no room for a new token within context_limit (default: the model's context).
+    """
+    limit = config.max_position_embeddings if context_limit is None else context_limit
+    if not prompts:
+        raise ValueError("no prompts")
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be an integer of at least 1, got {max_new_tokens!r}")
+    eos = config.eos_token_ids if eos_token_ids is None else eos_token_ids
+    streams = []
+    for user, prompt in enumerate(prompts):
+        if not len(prompt):
+            raise ValueError(f"the prompt of user {user} is empty")
+        # The last token of a full context is never written back: a prompt of `limit` tokens yields one.
+        room = limit - len(prompt) + 1
+        if room < 1:
+            raise ContextLengthError(
+                f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}"
+            )
+        streams.append(UserStream(user, max_new_tokens, room, eos, stop_token_ids, on_token))
+    return streams

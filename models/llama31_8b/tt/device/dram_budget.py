@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a chip must hold of a model and its caches, what a decode step reads of it, and whether that fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...config import LlamaConfig
+from ..parallel.mesh import DRAM_BYTES, TILE, MeshPlan
+from ..sharding.config import FastPlan, check_plan
+from .precision import PrecisionPlan, bytes_of
+
+DRAM_BYTES_PER_S = 288e9  # Wormhole at 12 GT/s
+# Left for captured traces, a prefill chunk's activations and the runtime.
+RESERVE_BYTES = 512 * 1024**2
+MAX_USERS = 32
+
+
+class DoesNotFit(ValueError):
+    """The plan needs more DRAM than a chip has; the message states both."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes of one chip. weights: read at each step; embedding: all of it held, a row a user read.
+
+    kv_cache: of all users at the full context; decode attention reads all of it. rotary: cosine and sine
+    tables. padding: of the weights, what the fast plan lays over the DRAM banks beside their numbers.
+    """
+
+    weights: int
+    norms: int
+    embedding: int
+    kv_cache: int
+    rotary: int
+    read_per_step: int
+    padding: int = 0
+
+    @property
+    def numbers_per_step(self) -> int:
+        """Of what a step reads, without the padding of banks."""
+        return self.read_per_step - self.padding
+
+    @property
+    def held(self) -> int:
+        return self.weights + self.norms + self.embedding + self.kv_cache + self.rotary
+
+    @property
+    def needed(self) -> int:
+        return self.held + RESERVE_BYTES
+
+    def beside(self, other: Budget) -> Budget:
+        """Of two models on one chip."""
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return Budget(**sums)
+
+    def tokens_per_s(self, bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
+        """The bound for one user: steps a second when nothing but reading costs time."""
+        return bytes_per_s / self.read_per_step
+
+    def check(self, what: str, dram_bytes: int = DRAM_BYTES) -> None:
+        """Raises DoesNotFit."""
+        if self.needed > dram_bytes:
+            raise DoesNotFit(
+                f"{what} needs {self.needed} bytes a chip ({gb(self.needed)} GB: weights and norms "
+                f"{gb(self.weights + self.norms)}, embedding {gb(self.embedding)}, "
+                f"KV cache {gb(self.kv_cache)}, RoPE {gb(self.rotary)}, "
+                f"reserve {gb(RESERVE_BYTES)}); an N150 has {dram_bytes} ({gb(dram_bytes)} GB)"
+            )
+
+
+def budget(
+    config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: int, users: int = 1, layout: str = "simple"
+) -> Budget:  # fmt: skip
+    """DRAM of one chip. context: cached positions a user, in whole tiles. layout: a name of DECODE_PLANS; the fast plan
+    has every matrix over 12 banks, each as full as the fullest (ProductPlan.laid_bytes). Raises ValueError for values
+    out of range, MeshError for a mesh that cannot split the model, DecodePlanError."""
+    check_plan(layout)
+    mesh.check_model(config)
+    if not 1 <= users <= MAX_USERS:
+        raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
+    if not 1 <= context <= config.max_position_embeddings:
+        raise ValueError(f"context must be 1 to {config.max_position_embeddings}, got {context}")
+    hidden, ffn, dim = config.hidden_size, config.intermediate_size, config.head_dim
+    heads, kv_heads, tp = config.num_attention_heads, config.num_key_value_heads, mesh.tp
+    weights = 0
+    for index in range(config.num_hidden_layers):
+        of = plan.of_layer(index)
+        weights += bytes_of(hidden * (heads + 2 * kv_heads) * dim // tp, of.qkv)
+        weights += bytes_of(hidden * heads * dim // tp, of.wo)
+        weights += sum(bytes_of(hidden * ffn // tp, dtype) for dtype in (of.ff1, of.ff3, of.ff2))
+    weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, plan.lm_head)
+    padding = 0
+    if layout == "fast":
+        padding = FastPlan.of(config, mesh, users).padding_bytes(plan, config.num_hidden_layers)
+        weights += padding
+    norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
+    positions = -(-context // TILE) * TILE
+    kv_cache = (
+        2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
+    )
+    row = 2 * hidden // tp
+    return Budget(
+        weights=weights,
+        norms=norms,
+        embedding=config.vocab_size * row,
+        kv_cache=kv_cache,
+        rotary=2 * 2 * positions * dim,
+        read_per_step=weights + norms + kv_cache + users * (row + 2 * 2 * dim),
+        padding=padding,
+    )
+
+
+def gb(count: int) -> str:
+    """Bytes as 1e9 bytes, to two digits."""
+    return f"{count / 1e9:.2f}"

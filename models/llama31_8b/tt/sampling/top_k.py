@@ -1,0 +1,240 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The next tokens chosen on the chips, from logits whose columns are split over them.
+
+Greedily every chip sends its largest logit and that one's id, and the lowest id of the largest is taken. For top_k up
+to 32, here, every chip keeps its 32 largest logits a user, by `ttnn.topk` in its stable form, so that of equal logits
+the lower ids stay as in the reference. Only those candidates cross the links, and every chip draws from all of them
+alike. The draw is the reference's own, `inverse_cdf` over ascending ids with one number of each user's generator: the
+same seeds give the tokens of `choose="host"` and, as far as logits agree, of the reference. Masses are whole 65536ths
+of the largest one, so a border between two tokens moves by less than 2.5e-4 of the whole mass; only a number drawn that
+close to a border may fall otherwise, and a top_p that close to one keep a token more or fewer.
+
+`ttnn.sampling` would end in the same place. But its random numbers come from a generator in each core, seeded by an
+argument that a captured trace repeats, or else going on from what that core drew before: no host can repeat them, and
+they depend on the core a user has. Its masses are bfloat16. Here the numbers are an input of the step like tokens and
+positions. (On the simulated chip it does not load: what the stand-in compiler makes of its writer, which divides
+floats, has relocations the loader refuses. `ttnn.rand` does not compile there: it computes with a scalar float at
+run time.)
+
+32 candidates are the tile that the stable top-k sorts. From more tokens `WholeVocabulary` draws, as exactly as drafts
+are verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+import ttnn
+
+from ...config import LlamaConfig
+from ...generation.sampling import SamplingParams
+from ..linear import gather, kernel_config
+from ..lm_head import BLOCK_TILES, column_blocks
+from ..parallel.mesh import TILE, MeshPlan
+from .full_vocab import WholeVocabulary
+
+CANDIDATES = TILE
+# A token travels as ORIGIN - id: positive, a whole float32, and larger for lower ids.
+ORIGIN = 2**24
+# Masses are whole numbers of two such digits; 32 of them sum exactly in float32.
+DIGIT = 256
+# Numbers of so many bits leave number * total below total after any rounding.
+DRAWN_BITS = 22
+# Beyond this factor only equal logits share mass; an infinite one would make 0 * inf of the largest.
+STEEPEST = 1e30
+LOWEST = torch.finfo(torch.bfloat16).min
+
+
+def block_starts(blocks: Sequence[int], tp: int) -> list[int]:
+    """The first id of every block, chip after chip; blocks: columns of each block of a chip."""
+    return list(accumulate(list(blocks) * tp, initial=0))[:-1]
+
+
+class Chooser:
+    """Chooses a token for each row of logits by `params`, on every chip the same.
+
+    block_tiles: tiles of columns sorted at once; above 1024, topk has one core do it.
+    Logits must hold no NaN: a row that does gets any token of the vocabulary.
+    """
+
+    def __init__(
+        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, params: SamplingParams, *,
+        block_tiles: int = BLOCK_TILES,
+    ) -> None:  # fmt: skip
+        self.mesh, self.plan, self.params, self.vocab = mesh, plan, params, config.vocab_size
+        padded = plan.padded_vocab(config)
+        self.blocks = column_blocks(padded // plan.tp, block_tiles)
+        self._padding = None
+        if padded > self.vocab:
+            mask = torch.zeros(padded)
+            mask[self.vocab :] = LOWEST
+            self._padding = self._put(mask, "bfloat16", split=True)
+        self._whole = None
+        if not params.greedy and min(params.top_k or self.vocab, self.vocab) > CANDIDATES:
+            self._whole = WholeVocabulary(mesh, plan, config, params)
+            return
+        # What index 0 of every block travels as.
+        starts = torch.tensor(block_starts(self.blocks, plan.tp))
+        self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
+        rank = torch.arange(CANDIDATES)
+        if params.greedy:
+            # What index 0 of every chip travels as.
+            first = ORIGIN - torch.arange(plan.tp) * (padded // plan.tp)
+            self._first = self._put(first.float(), "float32", split=True)
+            return
+        self._kept = self._put((rank < (params.top_k or CANDIDATES)).float() * DIGIT**2, "float32")
+        # Rows of digits, the higher ones first; columns sum all masses, those up to, and those before each candidate.
+        up_to = (rank[:, None] <= rank).float()
+        self._all, self._up_to, self._before = (
+            self._put(torch.cat((DIGIT * matrix, matrix)), "bfloat16")
+            for matrix in (torch.ones(CANDIDATES, CANDIDATES), up_to, up_to - torch.eye(CANDIDATES))
+        )
+
+    def uniforms(self, values: Sequence[float], on_device: bool = True) -> ttnn.Tensor | None:
+        """The numbers in [0, 1) that a call reads, one a row: float32 [1, 1, rows, 1], rounded down to 22 bits, or
+        WholeVocabulary's where it draws from more than 32 tokens; None when greedy."""
+        if self.params.greedy:
+            return None
+        wrong = [value for value in values if not 0.0 <= value < 1.0]
+        if wrong:
+            raise ValueError(f"uniform numbers must be in [0, 1), got {wrong[0]}")
+        if self._whole is not None:
+            return self._whole.uniforms(values, on_device)
+        scale = 2.0**DRAWN_BITS
+        numbers = torch.floor(torch.tensor(list(values), dtype=torch.float64) * scale) / scale
+        return self._put(numbers[:, None], "float32", on_device=on_device)
+
+    def __call__(
+        self, logits: ttnn.Tensor, uniforms: ttnn.Tensor | None = None, output: ttnn.Tensor | None = None
+    ) -> ttnn.Tensor:
+        """logits: bfloat16 [1, 1, rows, padded vocab / tp], rows up to 32, each chip its columns. uniforms: of
+        `uniforms`. Returns uint32 [1, rows], ROW_MAJOR, written to `output` if given."""
+        if self.params.greedy:
+            logits = self._without_padding(logits)
+            return greedy(logits, output) if self.plan.tp == 1 else self._likeliest(logits, output)
+        if self._whole is not None:
+            ids = self._whole(self._without_padding(logits), uniforms)
+            return ids if output is None else ttnn.copy(ids, output)
+        return self.pick(*self.borders(*self.candidates(logits)), uniforms, output)
+
+    def candidates(self, logits: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        """The 32 largest logits of all chips, descending, of equal ones the lower id first.
+
+        Returns bfloat16 logits and float32 ORIGIN - id, both [1, 1, rows, 32].
+        """
+        logits = self._without_padding(logits)
+        rows, start, values, places = logits.shape[2], 0, [], []
+        for columns in self.blocks:
+            part = logits
+            if len(self.blocks) > 1:
+                part = ttnn.slice(logits, [0, 0, 0, start], [1, 1, rows, start + columns])
+            # Only at powers of two does topk run on more than one core.
+            wide = 1 << (columns - 1).bit_length()
+            if wide > columns:
+                part = ttnn.pad(part, [(0, 0), (0, 0), (0, 0), (0, wide - columns)], value=LOWEST)
+            largest, indices = ttnn.topk(part, k=CANDIDATES, dim=-1, stable=True)
+            values.append(largest)
+            places.append(ttnn.typecast(indices, ttnn.float32))
+            start += columns
+        joined, place = (
+            parts[0] if len(parts) == 1 else ttnn.concat(parts, dim=3) for parts in (values, places)
+        )
+        keys = gather(ttnn.subtract(self._origins, place), self.plan)
+        joined = gather(joined, self.plan)
+        if joined.shape[3] == CANDIDATES:
+            return joined, keys
+        # Chips and blocks follow one another by id, so equal logits are still in the order of their ids.
+        largest, indices = ttnn.topk(joined, k=CANDIDATES, dim=-1, stable=True)
+        return largest, ttnn.gather(keys, -1, indices)
+
+    def _likeliest(self, logits: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
+        """Greedy over the chips of a row: every chip's largest logit and its id go across, and of equal ones the lowest
+        id is taken. Nothing is sorted."""
+        line = (
+            1,
+            1,
+            1,
+            logits.shape[2],
+        )  # side by side, so that the chips' numbers of all rows are one tile each
+        ids = ttnn.to_layout(ttnn.reshape(greedy(logits), line), ttnn.TILE_LAYOUT)
+        keys = gather(ttnn.subtract(self._first, ttnn.typecast(ids, ttnn.float32)), self.plan, dim=1)
+        largest = gather(ttnn.reshape(ttnn.max(logits, dim=-1), line), self.plan, dim=1)
+        best = ttnn.eq(largest, ttnn.max(largest, dim=1, keepdim=True))
+        return self._named(ttnn.max(ttnn.multiply(keys, ttnn.typecast(best, ttnn.float32)), dim=1), output)
+
+    def borders(self, values: ttnn.Tensor, keys: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
+        """From `candidates` the distribution that `pick` draws from, by ascending id.
+
+        Returns float32 [1, 1, rows, 32]: the keys, 0 where a token has no mass; the mass up to each; the whole mass.
+        """
+        masses = self._masses(values)
+        keys, order = ttnn.sort(keys, dim=-1, descending=True)
+        masses = ttnn.gather(masses, -1, order)
+        up_to, total = self._sums(masses, self._up_to, self._all)
+        return ttnn.multiply(keys, ttnn.gtz(masses)), up_to, total
+
+    def pick(
+        self, keys: ttnn.Tensor, up_to: ttnn.Tensor, total: ttnn.Tensor, uniforms: ttnn.Tensor,
+        output: ttnn.Tensor | None = None,
+    ) -> ttnn.Tensor:  # fmt: skip
+        """The first token with mass at which the mass exceeds uniform * total: uint32 [1, rows]."""
+        beyond = ttnn.gt(up_to, ttnn.multiply(total, uniforms))
+        return self._ids(ttnn.multiply(keys, beyond), output)
+
+    def _without_padding(self, logits: ttnn.Tensor) -> ttnn.Tensor:
+        return logits if self._padding is None else ttnn.add(logits, self._padding)
+
+    def _masses(self, values: ttnn.Tensor) -> ttnn.Tensor:
+        """Descending logits -> the mass of each in 65536ths of the first's, 0 of what top-k and top-p leave out; whole
+        numbers in float32."""
+        logits = ttnn.typecast(values, ttnn.float32)
+        below = ttnn.subtract(logits, ttnn.max(logits, dim=-1, keepdim=True))
+        masses = ttnn.exp(ttnn.multiply(below, min(1.0 / self.params.temperature, STEEPEST)))
+        masses = ttnn.round(ttnn.multiply(masses, self._kept))
+        if self.params.top_p == 1.0:
+            return masses
+        before, total = self._sums(masses, self._before, self._all)
+        return ttnn.multiply(masses, ttnn.lt(before, ttnn.multiply(total, self.params.top_p)))
+
+    @staticmethod
+    def _sums(masses: ttnn.Tensor, *choices: ttnn.Tensor) -> list[ttnn.Tensor]:
+        """Masses [1, 1, rows, 32] -> their sums by each [64, 32] of digits' weights, of the same shape and exact.
+
+        The matrix unit cuts products to 12 bits at the largest exponent of eight, so it gets digits of 8 bits.
+        """
+        higher = ttnn.floor(ttnn.multiply(masses, 1 / DIGIT))
+        lower = ttnn.subtract(masses, ttnn.multiply(higher, float(DIGIT)))
+        digits = ttnn.concat([ttnn.typecast(part, ttnn.bfloat16) for part in (higher, lower)], dim=3)
+        config = kernel_config("bfloat16")
+        return [
+            ttnn.matmul(digits, choice, dtype=ttnn.float32, compute_kernel_config=config)
+            for choice in choices
+        ]
+
+    def _ids(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
+        """Keys and zeros, float32 [1, 1, rows, 32] -> the id of each row's largest key, uint32 [1, rows]."""
+        return self._named(ttnn.max(keys, dim=-1), output)
+
+    def _named(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
+        """A key a row, float32 [1, 1, rows] -> ids as of `_ids`."""
+        best = ttnn.clamp(keys, min=float(ORIGIN - self.vocab + 1), max=float(ORIGIN))
+        ids = ttnn.typecast(ttnn.rsub(best, float(ORIGIN)), ttnn.uint32)
+        ids = ttnn.reshape(ttnn.to_layout(ids, ttnn.ROW_MAJOR_LAYOUT), (1, ids.shape[-1]))
+        return ids if output is None else ttnn.copy(ids, output)
+
+    def _put(
+        self, values: torch.Tensor, dtype: str, split: bool = False, on_device: bool = True
+    ) -> ttnn.Tensor:
+        """A row, or rows, as tiles [1, 1, rows, columns]; split: the columns over the chips."""
+        values = values.float().reshape(1, 1, -1, values.shape[-1])
+        return self.plan.put(self.mesh, values, dtype, dim=-1 if split else None, on_device=on_device)
+
+
+def greedy(logits: ttnn.Tensor, output: ttnn.Tensor | None = None) -> ttnn.Tensor:
+    """Arg-max of logits that one chip has whole: bfloat16 [1, 1, rows, vocab] -> uint32 [1, rows]."""
+    by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
+    rows, vocab = by_row.shape[2], by_row.shape[3]
+    return ttnn.argmax(ttnn.reshape(by_row, (1, rows, vocab)), dim=-1, output_tensor=output)

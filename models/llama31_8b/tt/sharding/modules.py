@@ -1,0 +1,169 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a decode plan gives the model's modules: its weights, norms, heads and collectives as ttnn objects.
+
+`TtLlama` makes one layout and builds every module with its parts, so that no module asks which plan it runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+import ttnn
+
+from ...config import LlamaConfig
+from ..device.precision import LayerPrecision
+from ..linear import BankedProjection, Projection, Row, ShardedRow
+from ..lm_head import column_blocks
+from ..parallel.mesh import TILE, MeshPlan
+from ..rms_norm import RMSNorm, ShardedRMSNorm
+from ..weights.store import WeightStore
+from .config import BANKS, FastPlan, ProductPlan, Shards, check_plan
+from .heads import Heads, InterleavedHeads, ShardedHeads
+
+
+class DecodeLayout(ABC):
+    """The parts of a model that depend on how decode steps lie on a chip. Prefill and steps over trees use the same
+    parts, with interleaved activations.
+
+    row: its collectives. heads: its queries, keys and values.
+    """
+
+    name: str
+    row: Row
+    heads: Heads
+
+    @abstractmethod
+    def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """bfloat16 [1, 1, users, hidden / tp], interleaved in L1 -> where the residual lies."""
+
+    @abstractmethod
+    def norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
+
+    @abstractmethod
+    def matrix(
+        self, store: WeightStore, layer: int, name: str, make: Callable[[], torch.Tensor], formats: LayerPrecision,
+        split: int,
+    ) -> Projection:  # fmt: skip
+        """A matrix of a layer by its name in LayerPrecision; the others as of WeightStore.put."""
+
+    @abstractmethod
+    def lm_head(
+        self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str
+    ) -> list[Projection]:
+        """The blocks of the LM head, next to each other a chip's columns. make: as WeightMap.lm_head."""
+
+
+class SimpleLayout(DecodeLayout):
+    """Interleaved throughout; ttnn chooses programs. The oracle of the fast layout."""
+
+    name = "simple"
+
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int) -> None:
+        self.row = Row(plan)
+        self.heads = InterleavedHeads(mesh, plan, config)
+        self._columns = plan.padded_vocab(config) // plan.tp
+
+    def residual(self, x):
+        return x
+
+    def norm(self, weight, epsilon):
+        return RMSNorm(weight, epsilon)
+
+    def matrix(self, store, layer, name, make, formats, split):
+        return Projection(store.put(f"{layer}.{name}", make, getattr(formats, name), split))
+
+    def lm_head(self, store, make, dtype):
+        blocks, start = [], 0
+        for columns in column_blocks(self._columns):
+            part = (start, columns)
+            weight = store.put(f"lm_head.{start}", lambda part=part: make(*part), dtype, -1)
+            blocks.append(Projection(weight))
+            start += columns
+        return blocks
+
+
+class FastLayout(DecodeLayout):
+    """As FastPlan says. Errors: DecodePlanError."""
+
+    name = "fast"
+
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int) -> None:
+        self.mesh, self.plan = mesh, FastPlan.of(config, plan, users)
+        normed, residual = (in_l1(mesh, shards) for shards in (self.plan.normed, self.plan.residual))
+        self._residual, self._normed = residual, normed
+        self.row = (
+            Row(plan) if plan.tp == 1 else ShardedRow(plan, mesh, users, config.hidden_size, normed, residual)
+        )
+        self.heads = ShardedHeads(mesh, plan, config, users)
+
+    def residual(self, x):
+        return ttnn.interleaved_to_sharded(x, self._residual)
+
+    def norm(self, weight, epsilon):
+        grid = self._normed.shard_spec.grid.bounding_box().grid_size()
+        tiles = self.plan.normed.tiles
+        program = ttnn.LayerNormShardedMultiCoreProgramConfig(
+            compute_with_storage_grid_size=(grid.x, grid.y),
+            subblock_w=max(n for n in range(1, 5) if tiles % n == 0),
+            block_h=1,
+            block_w=tiles,
+            inplace=False,
+        )
+        return ShardedRMSNorm(weight, epsilon, program)
+
+    def matrix(self, store, layer, name, make, formats, split):
+        dtype = getattr(formats, name)
+        return self._banked(store, f"{layer}.{name}", make, split, getattr(self.plan, name)(dtype))
+
+    def lm_head(self, store, make, dtype):
+        blocks, start = [], 0
+        for columns in self.plan.head_blocks():
+            part, name = (start, columns), f"lm_head.{start}+{columns}"
+            product = self.plan.lm_head(columns, dtype)
+            blocks.append(self._banked(store, name, lambda part=part: make(*part), -1, product))
+            start += columns
+        return blocks
+
+    def _banked(
+        self,
+        store: WeightStore,
+        name: str,
+        make: Callable[[], torch.Tensor],
+        split: int,
+        product: ProductPlan,
+    ) -> BankedProjection:
+        weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
+        source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
+        return BankedProjection(weight, banked_program(product), source, result)
+
+
+def decode_layout(
+    name: str, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int
+) -> DecodeLayout:
+    """The layout of a plan by name. Errors: DecodePlanError."""
+    layouts = {"simple": SimpleLayout, "fast": FastLayout}
+    return layouts[check_plan(name)](mesh, plan, config, users)
+
+
+def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:
+    """L1 memory of an activation a tile high."""
+    grid = ttnn.num_cores_to_corerangeset(shards.cores, mesh.compute_with_storage_grid_size(), row_wise=True)
+    spec = ttnn.ShardSpec(grid, [TILE, shards.columns], ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
+
+
+def in_banks(product: ProductPlan) -> ttnn.MemoryConfig:
+    """DRAM memory of a weight, its columns over all banks."""
+    banks = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(BANKS - 1, 0))})
+    spec = ttnn.ShardSpec(banks, [product.inputs, product.bank_columns], ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
+
+
+def banked_program(product: ProductPlan):
+    """Of ttnn.linear with a weight of `in_banks`."""
+    return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
+        in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None
+    )

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Layer-parallel decode steps of a draft model (EasySpec, section 3.1, algorithm 2), and the exact keys and values of
+the chips' own layers (bonus calibration, section 3.2). Which chip holds what: see layer_parallel.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import ttnn
+
+from ..attention import Attention, DecodeAttention
+from ..decoder import DecoderLayer
+from ..device.precision import PrecisionPlan
+from ..kv_cache import KVCache
+from ..linear import Projection, gather, reduce
+from ..parallel.layer_parallel import LayerParallelPlan, Stage
+from ..parallel.mesh import MeshPlan
+from ..rms_norm import RMSNorm
+from ..rope import Angles, Rope
+from ..sharding.heads import InterleavedHeads
+from ..weights.map import WeightMap
+from ..weights.store import WeightStore
+
+# Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into the one layer of a cache.
+Write = Callable[[KVCache, ttnn.Tensor, ttnn.Tensor], None]
+
+
+class ParallelStage:
+    """The attentions of a stage's layers, each with its own norm, weights and cache on its own chips, all chips at once
+    from the same input: one program, whose weights differ by chip."""
+
+    def __init__(
+        self, mesh: ttnn.MeshDevice, plan: LayerParallelPlan, stage: Stage, precision: PrecisionPlan,
+        weights: WeightMap, store: WeightStore, rope: Rope, attend: DecodeAttention, *,
+        users: int, capacity: int, zeroed: bool,
+    ) -> None:  # fmt: skip
+        config, self.plan, self.layers = plan.config, plan.mesh, stage.layers
+        formats = plan.formats(stage, precision)
+        name = f"own.{'-'.join(map(str, stage.layers))}"
+        chip = MeshPlan(1, stage.share)  # a chip of a stage has the heads of one of a row of `share` chips
+        self.norm = RMSNorm(
+            store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
+        )
+        self.attention = Attention(
+            mesh, chip, config, 0,
+            Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
+            Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
+            rope, attend, InterleavedHeads(mesh, chip, config),
+        )  # fmt: skip
+        self.cache = KVCache(mesh, chip, config.with_layers(1), precision.kv_cache, users, capacity, zeroed)
+        slots = torch.zeros(len(stage.layers), plan.mesh.tp)
+        for column in range(plan.mesh.tp):
+            place = stage.place(column)
+            if place is not None:
+                slots[stage.layers.index(place[0]), column] = 1
+
+        def mask(values: torch.Tensor) -> ttnn.Tensor:
+            """A number for each chip of the row and each layer of `values` [layers, chips]: [1, layers, 1, 1]."""
+            return plan.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
+
+        self._slots = mask(slots)
+        self._owns = [mask(row[None]) for row in slots]
+
+    def decode(self, whole: ttnn.Tensor, positions: ttnn.Tensor, angles: Angles) -> list[ttnn.Tensor]:
+        """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> by layer what its attention adds to the
+        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches. positions: as of Attention.decode."""
+        partial = self.attention.decode(self.norm(whole), self.cache, positions, angles)
+        # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
+        # brings every layer's columns to the chip that keeps them.
+        stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
+        sums = reduce(stacked, self.plan)
+        _, _, users, columns = sums.shape
+        return [
+            ttnn.slice(sums, [0, slot, 0, 0], [1, slot + 1, users, columns], memory_config=ttnn.L1_MEMORY_CONFIG)
+            for slot in range(len(self.layers))
+        ]  # fmt: skip
+
+    def select(self, layer: int, whole: ttnn.Tensor, so_far: ttnn.Tensor | None) -> ttnn.Tensor:
+        """What enters the layers that chips have: `whole` on those of `layer`, `so_far` on the others."""
+        mine = ttnn.mul(whole, self._owns[self.layers.index(layer)], memory_config=ttnn.DRAM_MEMORY_CONFIG)
+        return mine if so_far is None else ttnn.add(so_far, mine, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+
+    def refill(self, entering: ttnn.Tensor, angles: Angles, write: Write) -> None:
+        """entering: what `select` made of all layers -> exact keys and values in the chips' own caches."""
+        keys, values = self.attention.keys_and_values(self.norm(entering), angles)
+        write(self.cache, keys, values)
+
+
+class Refill:
+    """Of one exact pass: call it with each layer and the hidden state that enters it, in order."""
+
+    def __init__(self, stages: Sequence[ParallelStage], angles: Angles, write: Write) -> None:
+        self._stages = {layer: stage for stage in stages for layer in stage.layers}
+        self._angles, self._write = angles, write
+        self._entering: ttnn.Tensor | None = None
+
+    def __call__(self, layer: int, whole: ttnn.Tensor) -> None:
+        """whole: bfloat16 [1, 1, rows, hidden], the same on every chip."""
+        stage = self._stages.get(layer)
+        if stage is None:
+            return
+        self._entering = stage.select(layer, whole, self._entering)
+        if layer == stage.layers[-1]:
+            stage.refill(self._entering, self._angles, self._write)
+            self._entering = None
+
+
+class LayerGroups:
+    """The layers of a model in the groups of a plan. Stages of one layer run as the tensor-parallel layer they are."""
+
+    def __init__(
+        self, mesh: ttnn.MeshDevice, plan: LayerParallelPlan, layers: Sequence[DecoderLayer], precision: PrecisionPlan,
+        weights: WeightMap, store: WeightStore, rope: Rope, attend: DecodeAttention, *,
+        users: int, capacity: int, zeroed: bool,
+    ) -> None:  # fmt: skip
+        attend.check_trees()  # drafts and their calibration have exact attention
+        self.plan, self.layers = plan, layers
+        self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = []
+        for group in plan.groups:
+            stages: list[int | ParallelStage] = [
+                stage.layers[0] if stage.alone else ParallelStage(
+                    mesh, plan, stage, precision, weights, store, rope, attend,
+                    users=users, capacity=capacity, zeroed=zeroed,
+                )
+                for stage in plan.stages(group)
+            ]  # fmt: skip
+            self._groups.append((group, stages))
+
+    @property
+    def parallel_stages(self) -> list[ParallelStage]:
+        return [stage for _, stages in self._groups for stage in stages if isinstance(stage, ParallelStage)]
+
+    def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """All layers by algorithm 2: the attentions of a group read what enters its first layer; each MLP reads the
+        residual with the attentions up to its own and the MLPs before it. Shapes as of DecoderLayer.decode."""
+        for group, stages in self._groups:
+            entering, added = gather(x, self.plan.mesh), []
+            for stage in stages:
+                if isinstance(stage, ParallelStage):
+                    added += stage.decode(entering, positions, angles)
+                else:
+                    added.append(self.layers[stage].attention_share(entering, cache, positions, angles))
+            for layer, attended in zip(group, added, strict=True):
+                x = self.layers[layer].rest_after(x, attended)
+        return x

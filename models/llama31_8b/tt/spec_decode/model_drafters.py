@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Models that guess ahead on the target's chips: a smaller one, or the target itself over part of its cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import torch
+import ttnn
+
+from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MOST_GUESSED_USERS
+
+from ...generation.sampling import SamplingParams
+from ...spec_decode.draft_length import self_step_cost, weights_read
+from ...spec_decode.draft_shape import DraftShape
+from ...spec_decode.tree import TokenTree, TokenTreeBatch
+from ...spec_decode.tree_shapes import fixed_shape
+from ..decode_attention.settings import check_chunk_size
+from ..decode_attention.sink_static import GuessAttention
+from ..model import TtLlama, overwrite, read
+from ..prefill import PREFILL_CHUNK, cache_prompt, kept_prefix
+from ..sampling.top_k import CANDIDATES, ORIGIN, Chooser
+from ..trace import Replay
+from .draft_loop import ChainRounds, ChainSteps
+from .draft_rows import pass_nodes
+from .drafters import Drafts, Rounds, TreeDrafter
+from .tree_inputs import TreeInputs
+from .tree_step import TreeStep
+
+GREEDY = SamplingParams(0.0)
+
+
+class ModelDrafter(TreeDrafter):
+    """Drafts of a model that lies on the target's mesh: chains of the likeliest tokens, one step a token, fuzzy where
+    the model was made with a LayerParallelPlan; or trees of the `shape.width` likeliest tokens behind a node, one pass
+    a level over all nodes that have children. Trees are the reference's of as many nodes (fixed_shape).
+
+    A round begins with one exact pass over the tokens decided since the last (EasySpec's bonus calibration, section
+    3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
+    plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
+
+    Rounds of chains stay on the chips (ChainRounds), and are drawn where the text is, as the reference's; trees go over
+    the host, and hold the likeliest tokens.
+    """
+
+    name = "model"
+
+    def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK) -> None:
+        self.model, self.prefill_chunk = draft, prefill_chunk
+        self._chooser = Chooser(draft.mesh, draft.plan, draft.config, GREEDY)
+        self._lengths = [0] * draft.users
+        self._nodes, self._width = 0, 1
+        self._exact: _ExactPass | None = None
+
+    @property
+    def lengths(self) -> list[int]:
+        """Decided tokens of each user that the draft's cache holds."""
+        return list(self._lengths)
+
+    def has_logits(self, shape: DraftShape) -> bool:
+        return shape.width == 1
+
+    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+        if shape.width == 1:
+            return ChainRounds(self.model, step, self._lengths, eager)
+        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, eager)
+        return super().rounds(step, shape, eager)
+
+    def check(self, shape: DraftShape, target: TtLlama) -> None:
+        draft = self.model
+        self.step_cost = weights_read(draft.config) / weights_read(target.config)
+        if draft.config.vocab_size != target.config.vocab_size:
+            raise ValueError(
+                f"the draft model {draft.config.name} has {draft.config.vocab_size} token ids and the target "
+                f"{target.config.name} has {target.config.vocab_size}: they must share a tokenizer"
+            )
+        if (draft.users, draft.capacity) != (target.users, target.capacity):
+            raise ValueError(
+                f"the draft model has {draft.users} users of {draft.capacity} positions, the target {target.users} of "
+                f"{target.capacity}"
+            )
+        parallel = 1 if draft.groups is None else draft.groups.plan.size
+        if parallel > 1 and (shape.length < 2 or shape.width > 1):
+            raise ValueError(
+                f"{shape} comes from exact passes alone: {parallel} layers in parallel would change nothing"
+            )
+        self._nodes, self._width = pass_nodes(shape, draft.users), shape.width
+        if shape.width > min(CANDIDATES, draft.config.vocab_size):
+            raise ValueError(
+                f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates a node, {shape} has {shape.width}"
+            )
+        draft.attend.check_trees()
+
+    def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        for user, (text, same) in enumerate(zip(texts, cached, strict=True)):
+            start = kept_prefix(self.model, min(same, self._lengths[user]))
+            cache_prompt(self.model, text, user, self.prefill_chunk, start=start)
+            self._lengths[user] = len(text)
+
+    def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
+        if self._exact is None:
+            raise RuntimeError("trees need texts and their rounds: call start and rounds first")
+        began = time.perf_counter()
+        found = self._calibrate(self._exact, undrafted)
+        self.calibration_seconds = time.perf_counter() - began
+        roots = {user: tokens[-1] for user, tokens in undrafted.items()}
+        return self._trees(self._exact, roots, found, shape)
+
+    def release(self) -> None:
+        if self._exact is not None:
+            self._exact.replay.release()
+
+    def _calibrate(self, exact: _ExactPass, undrafted: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+        """Exact passes over what was decided, one unless a round was skipped -> the likeliest next tokens by user."""
+        found: dict[int, list[int]] = {}
+        left = {user: list(tokens) for user, tokens in undrafted.items()}
+        while left:
+            part = {user: tokens[: self._nodes] for user, tokens in left.items()}
+            ranked = exact.follow({user: _chain_of(tokens) for user, tokens in part.items()}, self._lengths)
+            for user, tokens in part.items():
+                self._lengths[user] += len(tokens)
+                found[user] = ranked[user][len(tokens) - 1]
+            left = {user: tokens[self._nodes :] for user, tokens in left.items() if tokens[self._nodes :]}
+        return found
+
+    def _trees(
+        self,
+        exact: _ExactPass,
+        roots: Mapping[int, int],
+        behind_root: Mapping[int, list[int]],
+        shape: DraftShape,
+    ) -> Drafts:
+        """Level by level: of each pass over the inner nodes so far, those of the last level rank the next one's tokens;
+        nodes that have no token yet go along, seen by none that has."""
+        form = fixed_shape(shape.length, shape.width, shape.budget)
+        parents, column = form.tree.parents.tolist(), {node: slot for slot, node in enumerate(form.inner)}
+        tokens = {user: [root] + [0] * (len(form.tree) - 1) for user, root in roots.items()}
+        ranked = {user: {0: behind_root[user]} for user in roots}
+        for level in form.levels[1:]:
+            for user, given in tokens.items():
+                for node in level:
+                    given[node] = ranked[user][parents[node]][int(form.rank[node])]
+            if form.forest is None or not any(node in column for node in level):
+                continue
+            inner = {
+                user: (form.forest, [given[node] for node in form.inner]) for user, given in tokens.items()
+            }
+            for user, rows in exact.follow(inner, self._lengths).items():
+                ranked[user] |= {node: rows[column[node]] for node in level if node in column}
+        return {user: (form.tree, given) for user, given in tokens.items()}
+
+
+class SelfDrafter(TreeDrafter):
+    """The target drafts chains for itself, by attention to the first and last `window` cached tokens (the guess of
+    attention-level speculation, whose last tile may add up to 31 tokens to the tail).
+
+    No second model and no second cache: what a draft writes behind the decided tokens is overwritten by the target's
+    step over the tree. window: a multiple of 32 up to the cache's capacity. Errors: ValueError for another, for layer
+    groups, and for more than 8 users.
+    """
+
+    name = "self"
+
+    def __init__(self, target: TtLlama, window: int) -> None:
+        check_chunk_size(window, target.capacity, "window")
+        if target.users > MOST_GUESSED_USERS:
+            raise ValueError(f"1 to {MOST_GUESSED_USERS} users draft for themselves, got {target.users}")
+        self.target = target
+        self.model = target.attending(GuessAttention(target.config, window, target.attend))
+        self._chooser = Chooser(target.mesh, target.plan, target.config, GREEDY)
+        self._lengths = [0] * target.users
+        self._chain: ChainSteps | None = None
+        self.window = window
+
+    def check(self, shape: DraftShape, target: TtLlama) -> None:
+        if target is not self.target:
+            raise ValueError("a model drafts for itself, not for another")
+        if shape.width > 1 or shape.grown:
+            raise ValueError(f"a model that drafts for itself drafts chains, not {shape}")
+
+    def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
+        self._lengths = [len(text) for text in texts]
+        self.step_cost = self_step_cost(self.target.config, self.window, max(self._lengths, default=1))
+
+    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+        self._chain = ChainSteps(self.model, self._chooser, eager)
+        return super().rounds(step, shape, eager)
+
+    def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
+        if self._chain is None:
+            raise RuntimeError("drafts need texts and their rounds: call start and rounds first")
+        roots = {user: tokens[-1] for user, tokens in undrafted.items()}
+        for user, tokens in undrafted.items():
+            self._lengths[user] += len(tokens)
+        before = [length - 1 for length in self._lengths]  # the root is not cached yet
+        chains = self._chain.follow(roots, before, shape.length)
+        return {user: _chain_of([root, *chains[user]]) for user, root in roots.items()}
+
+    def release(self) -> None:
+        if self._chain is not None:
+            self._chain.replay.release()
+
+
+def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
+    return TokenTree.chain(len(tokens)), list(tokens)
+
+
+class _ExactPass:
+    """An exact pass over forests of up to `nodes` nodes of each user; `replay` runs it and gives the likeliest tokens
+    behind each node, float32 [1, 1, users * nodes, 32], ORIGIN less the ids, likeliest first."""
+
+    def __init__(self, model: TtLlama, nodes: int, chooser: Chooser, width: int, eager: bool) -> None:
+        self.model, self.nodes, self.width, self._chooser = model, nodes, width, chooser
+        self._inputs = self._made({}, [], on_device=True)
+        self.replay = Replay(model.mesh, self._step, eager)
+
+    def follow(
+        self, forests: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]
+    ) -> dict[int, list[list[int]]]:
+        """Of the users in `forests` the `width` likeliest tokens behind each node, likeliest first. lengths: cached
+        tokens of all users; other users are skipped."""
+        overwrite(self._inputs, self._made(forests, lengths, on_device=False))
+        told = ORIGIN - read(self.replay())[..., : self.width]
+        rows = told.reshape(self.model.users, self.nodes, self.width).long().tolist()
+        return {user: rows[user][: len(tree)] for user, (tree, _) in forests.items()}
+
+    def _step(self) -> ttnn.Tensor:
+        return self._chooser.candidates(self.model.decode_tree(self._inputs, whole=False))[1]
+
+    def _made(
+        self,
+        forests: Mapping[int, tuple[TokenTree, Sequence[int]]],
+        lengths: Sequence[int],
+        on_device: bool,
+    ) -> TreeInputs:
+        users = range(self.model.users)
+        rows = torch.zeros(len(users), self.nodes, dtype=torch.int64)
+        trees = [TokenTree.chain(1)] * len(users)
+        for user, (tree, given) in forests.items():
+            trees[user], rows[user, : len(tree)] = tree, torch.tensor(list(given))
+        batch = TokenTreeBatch.stack(trees, self.nodes)
+        prefixes = [lengths[user] if user in forests else -1 for user in users]
+        return self.model.tree_inputs(rows, prefixes, batch.enter, batch.leave, on_device)

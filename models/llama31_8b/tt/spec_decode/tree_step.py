@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""One step over token trees on the chips: decode, verify, commit (FlashSpecInfer, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import ttnn
+
+from tt_kernels.speculative_sampling.op import (
+    Verified,
+    greedy_verification,
+    lossy_sigmoid_sampling,
+    speculative_sampling,
+)
+from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
+from tt_kernels.speculative_sampling.words import uniform_words
+
+from ...generation.sampling import SamplingParams, draw_uniforms
+from ...spec_decode.sigmoid import SigmoidApproximation
+from ...spec_decode.tree import TokenTree, TokenTreeBatch
+from ..model import TtLlama, overwrite
+from ..sampling.top_k import greedy
+
+ROOT = TokenTree.chain(1)
+
+
+class TreeStep:
+    """A step over trees of `nodes` nodes a user, its inputs on the device: what it reads is loaded, what it returns is
+    each user's accepted path and the token behind it.
+
+    sampling: greedy verification compares arg-maxima, at a temperature drafts are verified exactly, or by `lossy`.
+    inputs, tokens: what the model and verification read. laws: of each node the logits its children were drawn from,
+    bfloat16 [users, 1, vocab], ROW_MAJOR; None for drafts that are point masses. logits: of all nodes in the last step,
+    bfloat16 [1, 1, users * nodes, vocab] on every chip.
+    """
+
+    def __init__(
+        self, model: TtLlama, nodes: int, sampling: SamplingParams, lossy: SigmoidApproximation | None = None
+    ) -> None:
+        self.model, self.nodes, self.sampling, self.lossy = model, nodes, sampling, lossy
+        self.laws: Sequence[ttnn.Tensor] | None = None
+        nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
+        blank = torch.zeros(model.users, nodes, dtype=torch.int64)
+        skipped = [-1] * model.users
+        self.inputs = model.tree_inputs(blank, skipped, nobody.enter, nobody.leave)
+        self._parents = model.put_integers(nobody.parents, "int32")
+        self.tokens = model.put_integers(blank, "uint32")
+        self.logits: ttnn.Tensor | None = None
+        self._words = None if sampling.greedy else self._put_words(blank, on_device=True)
+
+    def load(
+        self,
+        drafts: Mapping[int, tuple[TokenTree, Sequence[int]]],
+        lengths: Sequence[int],
+        generators: Sequence[torch.Generator],
+    ) -> None:
+        """`load_trees`, and `draw` for their nodes."""
+        self.load_trees(drafts, lengths)
+        self.draw({user: len(tree) for user, (tree, _) in drafts.items()}, generators)
+
+    def load_trees(
+        self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]
+    ) -> None:
+        """Write the trees and tokens of some users to the device; the others are skipped. lengths: cached tokens of all
+        users.
+
+        Raises ValueError (tree_inputs) when a tree does not fit."""
+        model, users = self.model, self.model.users
+        trees = [drafts[user][0] if user in drafts else ROOT for user in range(users)]
+        batch = TokenTreeBatch.stack(trees, self.nodes)
+        tokens = torch.zeros(users, self.nodes, dtype=torch.int64)
+        for user, (tree, drafted) in drafts.items():
+            tokens[user, : len(tree)] = torch.tensor(list(drafted))
+        prefixes = [lengths[user] if user in drafts else -1 for user in range(users)]
+        overwrite(self.inputs, model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False))
+        rows = (batch.parents, "int32"), (tokens, "uint32")
+        overwrite((self._parents, self.tokens), (model.put_integers(*row, on_device=False) for row in rows))
+
+    def load_parents(self, trees: Mapping[int, TokenTree]) -> None:
+        """Other trees of the loaded nodes, cut short: which nodes verification knows. Where the nodes lie in the cache
+        and what they see stays."""
+        cut = [trees.get(user, ROOT) for user in range(self.model.users)]
+        parents = TokenTreeBatch.stack(cut, self.nodes).parents
+        overwrite([self._parents], [self.model.put_integers(parents, "int32", on_device=False)])
+
+    def draw(self, nodes: Mapping[int, int], generators: Sequence[torch.Generator]) -> None:
+        """The numbers that decide so many nodes of some users, written to the device; none where sampling is greedy.
+        generators: of all users; each draws for its own nodes only."""
+        if self._words is None:
+            return
+        uniforms = torch.zeros(self.model.users, self.nodes, dtype=torch.float64)
+        for user, count in nodes.items():
+            uniforms[user, :count] = draw_uniforms([generators[user]], count)[0]
+        overwrite([self._words], [self._put_words(uniform_words(uniforms), on_device=False)])
+
+    def __call__(self) -> Verified:
+        """Nothing is read and no address moves: it can be captured."""
+        model, nodes = self.model, self.nodes
+        self.logits = logits = model.decode_tree(self.inputs)
+        shape = (model.users, nodes)
+        if self.sampling.greedy:
+            choices = ttnn.reshape(greedy(logits), shape)
+            verified = greedy_verification(self.tokens, self._parents, choices, model.config.vocab_size)
+        else:
+            by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
+            drafted = (
+                self.tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])),
+                None if self.laws is None else ttnn.concat(list(self.laws), dim=1), self._words,
+            )  # fmt: skip
+            temperature = self.sampling.temperature
+            if self.lossy is None:
+                verified = speculative_sampling(*drafted, temperature=temperature)
+            else:
+                alpha, beta = self.lossy.alpha, self.lossy.beta
+                verified = lossy_sigmoid_sampling(*drafted, alpha=alpha, beta=beta, temperature=temperature)
+        model.cache.commit(self.inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
+        return verified
+
+    def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:
+        model, words = self.model, (words & 0xFFFFFFFF).to(torch.uint32)
+        return model.plan.put(model.mesh, words, "uint32", "ROW_MAJOR_LAYOUT", on_device=on_device)

@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m perf.footprint.decode_programs`: the programs of a decode step of Llama 3.1 8B by either plan, on mock
+meshes.
+
+For each op of a layer, and of what stands before and behind the layers: its cores, the bytes of a chip's DRAM that it
+reads, and the bytes that it only moves from one place to another. The whole step's reads stand beside the roofline's.
+Programs are the real ones, validated and compiled; nothing executes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from models.llama31_8b.command_line import OneLineParser
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt.device.dram_budget import MAX_USERS, budget
+from models.llama31_8b.tt.device.precision import PLANS, precision_plan
+from models.llama31_8b.tt.parallel.mesh import MeshError, MeshPlan
+from models.llama31_8b.tt.sharding.config import DECODE_PLANS, DecodePlanError, FastPlan
+from perf.lib.measuring_process import answered, measure_apart
+from runtime_patches import sgdc
+from runtime_patches.runtime_root import RuntimeRootError
+from runtime_patches.simulated_n150 import doctor
+from runtime_patches.simulated_n150.environment import mock_environment, process_environment
+
+from .mesh_memory import BUILD_TIMEOUT_S, MODEL
+from .roofline import MESHES
+
+Launch = Mapping[str, Any]
+
+
+def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
+    """Of a step of so many layers, from launches of its first (not its last, which has other formats) and of what
+    surrounds them. dram: bytes read; padding: of them, of banks; moved; ops."""
+    found = {}
+    for key in ("dram", "padding", "moved"):
+        found[key] = sum(launch[key] * (1 if launch["layer"] is None else layers) for launch in launches)
+    found["ops"] = sum(1 if launch["layer"] is None else layers for launch in launches)
+    return found
+
+
+def build(mesh: MeshPlan, asked: Mapping[str, Any]) -> list[Launch]:
+    """The launches of a step, in a process of its own; asked: plan, precision, users, context, layers.
+
+    Errors: RuntimeRootError when mock meshes cannot run here; SystemExit when the build fails.
+    """
+    environment = process_environment(mock_environment(mesh.shape, sgdc.overlays()))
+    given = {"mesh": str(mesh), "asked": dict(asked)}
+    return measure_apart("perf.footprint.decode_programs", given, environment, BUILD_TIMEOUT_S)
+
+
+def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
+    """On a mock mesh: the launches of a step at the last position, of a model of `layers`."""
+    from dataclasses import asdict
+
+    from .mesh_build import build_model
+    from .step_programs import record
+
+    users = asked["users"]
+    model = build_model(
+        mesh, asked["precision"], users, asked["context"], asked["layers"], layout=asked["plan"]
+    )
+    inputs = model.step_inputs([0] * users, [asked["context"] - 1] * users)
+    model.decode(inputs, whole=False)  # as it is: ttnn refuses what does not fit
+    return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, whole=False))]
+
+
+def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
+    import ttnn
+
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
+
+    plan, opening = MeshPlan.parse(mesh), {}
+    if real_sfpi() is None:
+        opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    device = plan.open(**opening)
+    try:
+        return launches(device, asked)
+    finally:
+        plan.close(device)
+
+
+def report(mesh: MeshPlan, asked: Mapping[str, Any], found: Sequence[Launch]) -> str:
+    """The table of one build: launches of the first layer and around, and the step beside the roofline."""
+    config = preset(MODEL)
+    precision = precision_plan(asked["precision"], config.num_hidden_layers)
+    lines = [
+        f"{MODEL} on {mesh}, {asked['plan']} plan, {precision.name} precision, {asked['users']} users x "
+        f"{asked['context']} positions",
+        f"{'':8} {'op':38} {'cores':>5} {'DRAM MB':>9} {'padding':>8} {'moved KB':>9}  programs",
+    ]
+    layer = [launch for launch in found if launch["layer"] == 0]
+    first = found.index(layer[0])
+    parts = [("before", [x for x in found[:first] if x["layer"] is None]), ("a layer", layer)]
+    parts.append(("behind", [x for x in found[first:] if x["layer"] is None]))
+    for part, group in parts:
+        for launch in group:
+            lines.append(
+                f"{part:8} {launch['op']:38} {launch['cores']:5} {launch['dram'] / 1e6:9.3f} "
+                f"{launch['padding'] / 1e6:8.3f} {launch['moved'] / 1e3:9.1f}  {', '.join(launch['programs'])}"
+            )
+    step = step_totals(mesh, asked, found)
+    lines.append(
+        f"{len(layer)} ops a layer, {step['ops']} a step; moved {step['moved'] / 1e6:.3f} MB; read "
+        f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of the plan "
+        f"{step['roofline'] / 1e6:.1f} MB: {step['dram'] / step['roofline'] - 1:+.2%}; of the numbers alone "
+        f"{step['numbers'] / 1e6:.1f} MB: {step['dram'] / step['numbers'] - 1:+.2%}"
+    )
+    return "\n".join(lines)
+
+
+def step_totals(mesh: MeshPlan, asked: Mapping[str, Any], found: Sequence[Launch]) -> dict[str, int]:
+    """`totals` of the whole model, with the bytes that the "roofline" counts of the plan, and of its "numbers" without
+    padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
+    config = preset(MODEL)
+    first, last = ([x for x in found if x["layer"] in wanted] for wanted in ((0, None), (1,)))
+    most = totals(first, config.num_hidden_layers - 1)
+    ending = totals(last, 1)
+    known = budget(
+        config,
+        mesh,
+        precision_plan(asked["precision"], config.num_hidden_layers),
+        asked["context"],
+        asked["users"],
+        asked["plan"],
+    )
+    counted = {"roofline": known.read_per_step, "numbers": known.numbers_per_step}
+    return {key: most[key] + ending[key] for key in most} | counted
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0; 1 when a build fails; 2 for values that make no sense."""
+    parser = OneLineParser(prog="python -m perf.footprint.decode_programs", description=__doc__, allow_abbrev=False,
+                           formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument(
+        "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
+    )
+    parser.add_argument("--plan", nargs="+", default=DECODE_PLANS, choices=DECODE_PLANS)
+    parser.add_argument("--precision", default="performance", choices=PLANS)
+    parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
+    parser.add_argument("--context", type=int, default=1024, help="cached positions a user (default 1024)")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    options = parser.parse_args(argv)
+    config = preset(MODEL)
+    if not 1 <= options.users <= MAX_USERS or options.context < 32 or options.context % 32:
+        parser.error(
+            f"--users must be 1 to {MAX_USERS} and --context a multiple of 32, got {options.users} and "
+            f"{options.context}"
+        )
+    try:
+        meshes = [MeshPlan.parse(text) for text in options.mesh]
+        for mesh in meshes:
+            if "fast" in options.plan:
+                FastPlan.of(config, mesh, options.users)
+    except (MeshError, DecodePlanError) as error:
+        parser.error(str(error))
+    if reason := doctor.why_not("mock mesh"):
+        parser.error(reason)
+    rows = []
+    for mesh in meshes:
+        for plan in options.plan:
+            asked = {"plan": plan, "precision": options.precision, "users": options.users,
+                     "context": options.context, "layers": 2}  # fmt: skip
+            try:
+                found = build(mesh, asked)
+            except RuntimeRootError as error:
+                print(f"{parser.prog}: error: {error}", file=sys.stderr)
+                return 1
+            rows.append(
+                {"mesh": str(mesh), **asked, "step": step_totals(mesh, asked, found), "launches": found}
+            )
+            if not options.json:
+                if plan == "fast":
+                    precision = precision_plan(options.precision, config.num_hidden_layers)
+                    print(FastPlan.of(config, mesh, options.users).describe(precision))
+                print(report(mesh, asked, found), flush=True)
+    if options.json:
+        print(json.dumps({"model": MODEL, "rows": rows}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

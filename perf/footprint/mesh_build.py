@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""All of Llama 3.1 8B on a mock mesh by its real modules: allocated and built, never executed, and what that
+took.
+
+`python -m perf.footprint.mesh_build` is the process that `python -m perf.footprint.mesh_memory` starts for a mesh, in
+whose environment ttnn has to be imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+
+import torch
+import ttnn
+
+from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
+from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.model import TtLlama
+from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan
+from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.weights.map import WeightMap
+from models.llama31_8b.tt.weights.store import WeightStore
+from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
+
+from .mesh_memory import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
+
+
+class BlankStore(WeightStore):
+    """Allocates a chip's part of every weight, and makes no numbers."""
+
+    def put(
+        self,
+        name: str,
+        make: Callable[[], torch.Tensor],
+        dtype: str,
+        split: int | None,
+        layout: str = "TILE_LAYOUT",
+        memory: ttnn.MemoryConfig | None = None,
+    ) -> ttnn.Tensor:
+        """As of WeightStore. Raises ValueError for a matrix that the columns cannot share."""
+        shape = list(make().shape)
+        if split is not None:
+            if shape[split] % self.plan.tp:
+                raise ValueError(
+                    f"{name}: dimension {split} of {shape} cannot be split over {self.plan.tp} chips"
+                )
+            shape[split] //= self.plan.tp
+        if layout == "TILE_LAYOUT":
+            shape = [1] * (4 - len(shape)) + shape
+        return ttnn.empty(
+            shape, getattr(ttnn, dtype), getattr(ttnn, layout), self.mesh, memory or ttnn.DRAM_MEMORY_CONFIG
+        )
+
+
+def build_model(
+    mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, layers: int | None = None,
+    chunk_size: int | None = None, *, model: str = MODEL, fuzzy: int | None = None, layout: str = "simple",
+) -> TtLlama:  # fmt: skip
+    """The model, or its first `layers`, its weights allocated on `mesh` but blank.
+
+    chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
+    fuzzy: layers that a draft model runs in parallel.
+    """
+    plan, config = MeshPlan(*mesh.shape), preset(model)
+    config = config if layers is None else config.with_layers(layers)
+    state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
+    attend = None
+    if chunk_size is not None:
+        attend = AttentionSpeculation(
+            mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size
+        )
+    return TtLlama(
+        mesh, plan, config, precision_plan(precision, config.num_hidden_layers),
+        WeightMap(config, state, plan), BlankStore(mesh, plan),
+        users=users, capacity=capacity, zeroed=False, attend=attend, layout=layout,
+        fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
+    )  # fmt: skip
+
+
+def measure(
+    mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int, *,
+    layers: int | None = None, chunk_size: int | None = None, layout: str = "simple",
+) -> MeshMemory:  # fmt: skip
+    """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
+    user.
+
+    capacity: cached positions a user; chunk: a power of two that divides it. layers, chunk_size, layout: as
+    of `build_model`. Drops the mesh's compiled programs, to count those of this model.
+    """
+    mesh.clear_program_cache()
+    empty = in_use(mesh)
+    model = build_model(mesh, precision, users, capacity, layers, chunk_size, layout=layout)
+    held = in_use(mesh)
+    decode, decoded = step_memory(
+        lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users))
+    )
+    prefill, prefilled = step_memory(
+        lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True)
+    )
+    dram, l1 = (ttnn.get_memory_view(mesh, kind) for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1))
+    return MeshMemory(
+        dram_held=held[0] - empty[0],
+        dram_size=dram.total_bytes_per_bank,
+        dram_banks=dram.num_banks,
+        l1_held=held[1] - empty[1],
+        l1_size=l1.total_bytes_per_bank,
+        decode=decode,
+        prefill=prefill,
+        programs=mesh.num_program_cache_entries(),
+        logits=(decoded, prefilled),
+    )
+
+
+def in_use(mesh: ttnn.MeshDevice) -> tuple[int, int]:
+    """Bytes of a DRAM bank, and of a core's L1."""
+    kinds = (ttnn.BufferType.DRAM, ttnn.BufferType.L1)
+    return tuple(ttnn.get_memory_view(mesh, kind).total_bytes_allocated_per_bank for kind in kinds)
+
+
+def step_memory(step: Callable[[], ttnn.Tensor]) -> tuple[StepMemory, tuple[int, ...]]:
+    """What `step` takes, and the shape of its result.
+
+    It runs twice: as it is, when ttnn refuses what does not fit beside what is allocated, and recorded
+    without dispatch, the only mode in which every program tells its buffers.
+    """
+    shape = tuple(step().shape)
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
+    try:
+        step()
+    finally:
+        graph = ttnn.graph.end_graph_capture()
+    usage = ttnn.graph.extract_resource_usage_per_core(graph)
+    size, operation = largest_program(graph)
+    return StepMemory(size, operation, usage.peak_l1, usage.peak_total, peak_per_bank(graph, "DRAM")), shape
+
+
+def main(arguments: list[str]) -> int:
+    """In a mock mesh's environment: measure, and print one JSON object as the last line."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("mesh", type=MeshPlan.parse)
+    parser.add_argument("precision")
+    for name in ("users", "capacity", "chunk"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("chunk_size", type=int, nargs="?", help="of attention-level speculation")
+    options = parser.parse_args(arguments)
+    opening = {}
+    if real_sfpi() is None:
+        opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    mesh = options.mesh.open(**opening)
+    try:
+        found = measure(
+            mesh,
+            options.precision,
+            options.users,
+            options.capacity,
+            options.chunk,
+            chunk_size=options.chunk_size,
+        )
+    finally:
+        options.mesh.close(mesh)
+    print(json.dumps(asdict(found)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

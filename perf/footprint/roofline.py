@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m perf.footprint.roofline`: what a chip must hold and a decode step read, and the speed that allows.
+
+Two counts of a step's bytes: of the numbers, and as a plan of decode steps lays them. Both are the same in the simple
+plan. The fast one has whole columns of tiles of every weight in each of 12 DRAM banks: reading takes the time of the
+fullest bank, so the padding of the others counts too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import product
+
+from models.llama31_8b.command_line import OneLineParser, reader_left
+from models.llama31_8b.config import PRESETS, preset
+from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
+from models.llama31_8b.tt.device.precision import PLANS, precision_plan
+from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshPlan
+from models.llama31_8b.tt.sharding.config import DECODE_PLANS
+from perf.projections.estimator.tables import read_rows
+
+MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
+CONTEXTS = (1024, 32768, 65536, 131072)
+
+
+def published(chips: int, precision: str, context: int) -> float | None:
+    """tokens/s/user that tt-metal publishes for Llama 3.1 8B, at batch 1 and this context (see the CSV)."""
+    for row in read_rows("published_decode.csv"):
+        if (int(row["chips"]), row["plan"], int(row["context"])) == (chips, precision, context):
+            return float(row["tokens_per_s"])
+    return None
+
+
+def rows(
+    model: str, meshes: Sequence[str], contexts: Sequence[int], precisions: Sequence[str], users: int, rate: float,
+    overrides: str | None = None, plans: Sequence[str] = ("simple",),
+) -> list[dict]:  # fmt: skip
+    """A dictionary for every combination; "refused" holds the reason where it does not fit, else None. plans: of
+    decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of banks."""
+    config, table = preset(model), []
+    for mesh_name in meshes:
+        mesh = MeshPlan.parse(mesh_name)
+        for name, plan in product(precisions, plans):
+            precision = precision_plan(name, config.num_hidden_layers, overrides)
+            for context in contexts:
+                found = budget(config, mesh, precision, context, users, plan)
+                what = f"{model} on {mesh} in {precision.name} with {users} x {context} positions"
+                if plan != "simple":
+                    what += f" by the {plan} plan"
+                try:
+                    found.check(what)
+                    refused = None
+                except DoesNotFit as error:
+                    refused = str(error)
+                comparable = model == "llama-3.1-8b" and users == 1 and mesh.sp == 1 and overrides is None
+                table.append(
+                    {
+                        "mesh": str(mesh),
+                        "sp": mesh.sp,
+                        "tp": mesh.tp,
+                        "precision": precision.name,
+                        "plan": plan,
+                    }
+                    | {"context": context, "users": users, **asdict(found)}
+                    | {"held": found.held, "needed": found.needed, "numbers_per_step": found.numbers_per_step}
+                    | {
+                        "bound_tokens_per_s": None if refused else found.tokens_per_s(rate),
+                        "refused": refused,
+                    }
+                    | {"published_tokens_per_s": published(mesh.chips, name, context) if comparable else None}
+                )
+    return table
+
+
+def _print(table: list[dict], rate: float) -> None:
+    print(f"GB (1e9 bytes) a chip; read: numbers and padding of DRAM banks, bound by it at {rate / 1e9:g} GB/s; "
+          "published: tt-metal PERF.md, see perf/data")  # fmt: skip
+    print(f"{'mesh':5} {'precision':22} {'plan':6} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} {'needed':>7} "
+          f"{'numbers':>7} {'read':>6} {'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip
+    for row in table:
+        bound, known = row["bound_tokens_per_s"], row["published_tokens_per_s"]
+        names = ("weights", "kv_cache", "held", "needed", "numbers_per_step", "read_per_step")
+        sizes = " ".join(
+            f"{gb(row[name]):>{width}}" for name, width in zip(names, (8, 6, 6, 7, 7, 6), strict=True)
+        )
+        print(
+            f"{row['mesh']:5} {row['precision']:22} {row['plan']:6} {row['context']:7} {sizes} "
+            f"{f'{bound:.1f}' if bound else 'refused':>11} {known or '-':>9} "
+            f"{f'{known / bound:.0%}' if known and bound else '-':>8}"
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0; 2 for values that make no sense, or when no asked combination fits."""
+    parser = OneLineParser(prog="python -m perf.footprint.roofline", description=__doc__, allow_abbrev=False,
+                           formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--model", default="llama-3.1-8b", choices=sorted(PRESETS))
+    parser.add_argument(
+        "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
+    )
+    parser.add_argument(
+        "--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions"
+    )
+    parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PLANS)
+    parser.add_argument(
+        "--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/device/precision.py"
+    )
+    parser.add_argument(
+        "--plan",
+        nargs="+",
+        default=("simple",),
+        choices=DECODE_PLANS,
+        help="of decode steps (default simple)",
+    )
+    parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
+    parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9)
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    options = parser.parse_args(argv)
+    rate = options.dram_gb_per_s * 1e9
+    if not 0 < rate < math.inf:
+        parser.error(f"--dram-gb-per-s must be finite and above 0, got {options.dram_gb_per_s:g}")
+    try:
+        table = rows(options.model, options.mesh, options.context, options.precision, options.users, rate,
+                     options.precision_overrides, options.plan)  # fmt: skip
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        _show(options, table, rate)
+    except BrokenPipeError:
+        return reader_left()
+    refused = [row["refused"] for row in table if row["refused"]]
+    for reason in refused:
+        print(f"refused: {reason}", file=sys.stderr)
+    return 2 if len(refused) == len(table) else 0
+
+
+def _show(options: argparse.Namespace, table: list[dict], rate: float) -> None:
+    if options.json:
+        print(json.dumps({"model": options.model, "dram_bytes": DRAM_BYTES, "reserve_bytes": RESERVE_BYTES,
+                          "dram_bytes_per_s": rate, "rows": table}, allow_nan=False))  # fmt: skip
+    else:
+        _print(table, rate)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of a decode step as they are launched: what each reads of DRAM, on how many cores, and what it only
+moves. Runs in a process on a mock mesh (perf/footprint/decode_programs.py), where nothing executes."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import ttnn
+from ttnn import decorators
+
+from models.llama31_8b.tt.decode_attention import exact as exact_attention
+from models.llama31_8b.tt.device.precision import TILE_BYTES
+from models.llama31_8b.tt.linear import dtype_name
+from models.llama31_8b.tt.parallel.mesh import TILE
+from models.llama31_8b.tt.sharding.config import FLASH_DECODE
+from perf.lib.launch_labels import around, in_layers
+
+# Ops that leave numbers as they are: what they write is only moved.
+MOVES = {
+    "interleaved_to_sharded", "sharded_to_interleaved", "to_memory_config", "to_layout", "transpose", "concat",
+    "slice", "copy",
+}  # fmt: skip
+# Ops on the cache that touch a tile of positions of each head, not all of it.
+UPDATES = {"paged_update_cache", "paged_fused_update_cache"}
+GENERIC = "generic_op"  # what launches programs of ours, named here by the function that calls it
+_VIEWS = {"unsqueeze_to_4D", "deallocate", "reshape"}
+_RANGE = re.compile(r"(\d+)\D+?(\d+)\D+?(\d+)\D+?(\d+)")
+
+
+@dataclass
+class Launch:
+    """One op of a step; layer: None outside the layers. Bytes of a chip: dram: read of DRAM; padding: of that, columns
+    past the weight's own; moved: written by an op that changes nothing but the place. cores: that have buffers in its
+    programs, for a product of the fast plan all that the multicast reaches, of which 12 read and multiply."""
+
+    op: str
+    layer: int | None
+    dram: int = 0
+    padding: int = 0
+    moved: int = 0
+    cores: int = 0
+    programs: list[str] = field(default_factory=list)
+
+
+def record(model, step: Callable[[], object]) -> list[Launch]:
+    """The launches of `step`, without dispatch; `model` tells their layers. Launches without a program are left out."""
+    found: list[tuple[str, Launch]] = []  # by the name of the ttnn op
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
+    try:
+        with _noted(model, found):
+            step()
+    finally:
+        graph = ttnn.graph.end_graph_capture()
+    calls = calls_of(graph)
+    for name, launch in found:
+        while calls and calls[0][0] != name:
+            calls.pop(0)
+        if not calls:
+            raise RuntimeError(f"the captured graph lacks {name} of {launch.op}")
+        _, launch.programs, launch.cores = calls.pop(0)
+    return [launch for _, launch in found if launch.programs]
+
+
+def calls_of(graph: list[dict]) -> list[tuple[str, list[str], int]]:
+    """Outermost calls of a captured graph: the op's last name, its device operations, and how many cores had circular
+    buffers in any of them."""
+    found: list[tuple[str, list[str], int]] = []
+    open_calls: list[str] = []
+    programs: list[str] = []
+    cores: set[tuple[int, int]] = set()
+    for node in graph:
+        kind, params = node["node_type"], node["params"] or {}
+        if kind == "function_start":
+            if not open_calls:
+                programs, cores = [], set()
+            open_calls.append(re.split(r"::|\.", params["name"])[-1])
+            if params["name"].endswith("DeviceOperation"):
+                programs.append(open_calls[-1].removesuffix("DeviceOperation"))
+        elif kind == "function_end":
+            name = open_calls.pop()
+            if not open_calls:
+                found.append((name, programs, len(cores)))
+        elif "core_range_set" in params:
+            cores |= cores_of(params["core_range_set"])
+    return found
+
+
+def cores_of(text: str) -> set[tuple[int, int]]:
+    """Of a set of core ranges as ttnn writes it, "{[0-0 - 7-3]}"."""
+    found = set()
+    for left, top, right, bottom in (map(int, match) for match in _RANGE.findall(str(text))):
+        found |= {(x, y) for x in range(left, right + 1) for y in range(top, bottom + 1)}
+    return found
+
+
+@contextlib.contextmanager
+def _noted(model, found: list[tuple[str, Launch]]) -> Iterator[None]:
+    """Note every op that is called from Python, with the layer and the part of it that calls. Errors: RuntimeError for
+    a program of ours other than flash decode: what it reads is not known here."""
+    now: dict = {"layer": None, "inside": False, "ours": None}
+    originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
+
+    def noting(original):
+        def call(self, *args, **kwargs):
+            name = self.python_fully_qualified_name.rpartition(".")[2]
+            if now["inside"]:
+                return original(self, *args, **kwargs)
+            given, op = [*args, *kwargs.values()], name
+            if name == GENERIC:
+                if now["ours"] is None:
+                    raise RuntimeError(f"{GENERIC} in a decode step: only {FLASH_DECODE} is known")
+                op, given = now["ours"], args[0][:-1]  # the last is the result
+            now["inside"] = True
+            try:
+                read = [_read(name, tensor) for tensor in given if _in_dram(tensor)]
+                out = original(self, *args, **kwargs)
+            finally:
+                now["inside"] = False
+            if name not in _VIEWS:
+                dram, padding = (sum(parts) for parts in zip(*read, strict=True)) if read else (0, 0)
+                if name == "embedding":  # rows that are looked up, of a table
+                    dram, padding = _bytes(out), 0
+                moved = _bytes(out) if name in MOVES else 0
+                found.append((name, Launch(op, now["layer"], dram, padding, moved)))
+            return out
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        for kind, original in originals.items():
+            stack.callback(setattr, kind, "__call__", original)
+            kind.__call__ = noting(original)
+        stack.enter_context(in_layers(model, now))
+        ours = (lambda value=value: now.update(ours=value) for value in (FLASH_DECODE, None))
+        stack.enter_context(around(exact_attention, FLASH_DECODE, *ours))
+        yield
+
+
+def _in_dram(value) -> bool:
+    return isinstance(value, ttnn.Tensor) and value.memory_config().buffer_type == ttnn.BufferType.DRAM
+
+
+def _read(op: str, tensor: ttnn.Tensor) -> tuple[int, int]:
+    """Bytes of a tensor in DRAM that an op reads, and how many of them are padding of its banks."""
+    if op in UPDATES:
+        users, heads, _, head_dim = tensor.shape if len(tensor.shape) == 4 else (0, 0, 0, 0)
+        return users * heads * head_dim // TILE * TILE_BYTES.get(dtype_name(tensor), 0), 0
+    own, shard = _bytes(tensor), tensor.memory_config().shard_spec
+    if shard is None:
+        return own, 0
+    rows, columns = shard.shape
+    banks = -(-tensor.padded_shape[3] // columns)
+    read = rows * columns * banks // TILE**2 * TILE_BYTES[dtype_name(tensor)]
+    return read, read - own
+
+
+def _bytes(tensor: ttnn.Tensor) -> int:
+    """Of a chip's part, padding of tiles included."""
+    numbers = math.prod(tensor.padded_shape)
+    dtype = dtype_name(tensor)
+    if dtype in TILE_BYTES and tensor.layout == ttnn.TILE_LAYOUT:
+        return numbers // TILE**2 * TILE_BYTES[dtype]
+    return numbers * tensor.element_size()

@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which ttnn call launched a program: names for what a timeline or a profiler knows by number.
+
+The runtime numbers programs in the order of launches. While labels are taken, every ttnn operation notes the number
+that its first program will have, its name, its tensors, and which part and layer of the model called it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from perf.steps.alspec_programs import ATTENTION, EXCHANGE, GATE
+
+if TYPE_CHECKING:
+    from models.llama31_8b.tt.model import TtLlama
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What a profiler tells of a tensor. shape and padded: of four dimensions; memory: as DRAM_INTERLEAVED."""
+
+    shape: tuple[int, ...]
+    padded: tuple[int, ...]
+    dtype: str
+    layout: str
+    memory: str
+
+    @classmethod
+    def of(cls, tensor: Any) -> Tensor:
+        memory = tensor.memory_config()
+        where = memory.buffer_type.name
+        return cls(
+            _four(tensor.shape),
+            _four(tensor.padded_shape),
+            tensor.dtype.name,
+            tensor.layout.name.removesuffix("_LAYOUT"),
+            f"{where}_{memory.memory_layout.name}",
+        )
+
+
+def _four(shape: Any) -> tuple[int, ...]:
+    sizes = [int(size) for size in shape]
+    return tuple([1] * (4 - len(sizes)) + sizes[-4:])
+
+
+@dataclass(frozen=True)
+class Label:
+    """A call. number: of its first program. layer, part: of the model, None outside; name: ttnn's own."""
+
+    number: int
+    name: str
+    layer: int | None
+    part: str | None
+    tensors: tuple[Tensor, ...] = ()
+    fidelity: str | None = None
+    output: Tensor | None = None
+
+
+class Labels:
+    """The calls of what ran inside `taken` or `of_model`, in their order."""
+
+    def __init__(self) -> None:
+        self.labels: list[Label] = []
+
+    def of(self, number: int) -> Label | None:
+        """The call that launched program `number`; None for one before all calls."""
+        at = bisect.bisect_right([label.number for label in self.labels], number)
+        return self.labels[at - 1] if at else None
+
+    @contextlib.contextmanager
+    def taken(self, now: dict | None = None) -> Iterator[None]:
+        """Note every ttnn operation. now: layer and part at the moment, changed by the caller."""
+        import ttnn
+        from ttnn import decorators
+
+        now = {"layer": None, "part": None} if now is None else now
+        originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
+
+        def noting(original):
+            def call(op, *args, **kwargs):
+                name = op.python_fully_qualified_name.rpartition(".")[2]
+                number = ttnn._ttnn.get_device_operation_id()
+                known = tuple(Tensor.of(t) for t in _tensors((args, kwargs)))
+                self.labels.append(
+                    Label(number, name, now["layer"], now["part"], known[:3], _fidelity(kwargs))
+                )
+                place = len(self.labels) - 1
+                result = original(op, *args, **kwargs)
+                first = next(_tensors(result), None)
+                if first is not None:
+                    self.labels[place] = replace(self.labels[place], output=Tensor.of(first))
+                return result
+
+            return call
+
+        with contextlib.ExitStack() as stack:
+            for kind, original in originals.items():
+                stack.callback(setattr, kind, "__call__", original)
+                kind.__call__ = noting(original)
+            yield
+
+    @contextlib.contextmanager
+    def of_model(self, model: TtLlama) -> Iterator[None]:
+        """`taken`, with the layer, and the part where it is attention, exchange or gate."""
+        from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
+
+        now: dict = {"layer": None, "part": None}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.taken(now))
+            stack.enter_context(in_layers(model, now))
+            attend = model.attend
+            stack.enter_context(_within(type(attend), "__call__", now, "part", ATTENTION))
+            if isinstance(attend, AttentionSpeculation):
+                stack.enter_context(_within(attend, "exchange", now, "part", EXCHANGE))
+                from tt_kernels.compute_gate import op as gate
+
+                stack.enter_context(_within(gate, "_launch", now, "part", GATE))
+            yield
+
+
+@contextlib.contextmanager
+def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
+    """Inside, now["layer"] is the number of the layer whose part of a decode step runs."""
+    with contextlib.ExitStack() as stack:
+        for index, layer in enumerate(model.layers):
+            for part in ("before_attention", "attended", "after_attention"):
+                stack.enter_context(_within(layer, part, now, "layer", index))
+        yield
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    """The device tensors among nested arguments, in order."""
+    import ttnn
+
+    if isinstance(value, ttnn.Tensor):
+        if value.storage_type() == ttnn.StorageType.DEVICE and value.is_allocated():
+            yield value
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _fidelity(kwargs: dict) -> str | None:
+    config = kwargs.get("compute_kernel_config")
+    return None if config is None else config.math_fidelity.name
+
+
+@contextlib.contextmanager
+def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
+    """While `owner.name` runs, now[key] is `value`."""
+    outer: list = []
+
+    def begin() -> None:
+        outer.append(now[key])
+        now[key] = value
+
+    def end() -> None:
+        now[key] = outer.pop()
+
+    with around(owner, name, begin, end):
+        yield
+
+
+@contextlib.contextmanager
+def around(owner, name: str, begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
+    """Inside, each call of `owner.name` has `begin` before and `end` behind it."""
+    original = getattr(owner, name)
+    own = name in vars(owner)
+
+    def call(*args, **kwargs):
+        begin()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            end()
+
+    setattr(owner, name, call)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""One simulated chip under fast dispatch that tells the cycles of every program, for benches of whole ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def timed_environment(grid: tuple[int, int]) -> dict[str, str]:
+    """Of a process that may open a `timed_chip` with (columns, rows) of cores."""
+    from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    variables = simulated_environment(grid, timeline_overlays(), dispatch="fast")
+    return process_environment(variables | TIMELINE_VARIABLES)
+
+
+@contextmanager
+def timed_chip() -> Iterator[tuple[Any, Any]]:
+    """(the open mesh device of one chip, its Timeline)."""
+    import ttnn
+
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from runtime_patches.profiling.timeline import Timeline
+    from runtime_patches.simulated_n150.dispatch import opening_options
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    plan = MeshPlan(1, 1)
+    device = plan.open(worker_l1_size=room, **opening_options("fast"))
+    try:
+        yield device, Timeline(device)
+    finally:
+        plan.close(device)
+
+
+def timed(timeline, launch: Callable[[], Any]) -> tuple[Any, list[int]]:
+    """What `launch` returns, a tensor, and the cycles of each program that it launched, from its go message until its
+    last core was done. Launched once before, which compiles."""
+    import ttnn
+
+    ttnn.deallocate(launch())
+    timeline.start()
+    output = launch()
+    return output, [program.end - program.start for program in timeline.stop()[0]]

@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What speculation costs the flash decode kernel, in cycles of the simulated N150: `python -m
+perf.ops.bench_flash_decode`.
+
+One head on a virtual pair: the sender's cycles against the exact variant of the same kernels on as many
+workers, the cycles until the guess has left for the peer, and the receiver's until it has arrived. With one
+worker a head, as where a chip has as many heads as cores, up to the seven of Llama's 8 heads on 64 cores. All
+cores start together (start_line.py).
+
+The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from loguru import logger
+
+from perf.lib.files import new_file
+from perf.lib.measuring_process import answered, measure_apart
+from perf.lib.start_line import common_start, held_at_start_line, signed
+
+GRID = "5x4"  # two rows a member
+MEMBER_GRID = (5, 2)
+CHUNKS_OF_TARGET = 8
+OVERHEAD_TARGET, GUESS_TARGET = 1.05, 0.40
+TIMEOUT_S = 3600
+
+
+@dataclass(frozen=True)
+class Point:
+    """A shape: cached tokens, tokens a chunk, and how it is run. last, whole_tail: of the predictor, by default
+    chunk_size tokens at either end."""
+
+    context: int
+    chunk_size: int
+    head_dim: int = 64
+    heads: int = 4
+    workers: int = 1
+    last: int | None = None
+    whole_tail: bool = False
+
+    @property
+    def guess(self) -> str:
+        """The tokens of the guess: of a chunk, or first + last; + where the tail is whole."""
+        sizes = f"{self.chunk_size}" if self.last is None else f"{self.chunk_size} + {self.last}"
+        return sizes + ("+" if self.whole_tail else "")
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.context // self.chunk_size)
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """From the moment all cores start: until the exact variant was done; the whole sender; its exchange core
+    with the guess; the receiver, which had it then; and until the guess alone, which leaves the rest of the cache
+    unread, was done. Errors: ValueError for what cannot have been measured."""
+
+    exact: int
+    sender: int
+    guess: int
+    receiver: int
+    guess_alone: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.guess <= self.sender or min(self.exact, self.receiver, self.guess_alone) <= 0:
+            raise ValueError(f"not measurable: {self} (the guess leaves after the start and before the end)")
+
+    @property
+    def overhead(self) -> float:
+        return self.sender / self.exact
+
+    @property
+    def guess_share(self) -> float:
+        return self.guess / self.sender
+
+
+# Around the target's 8 chunks, and Llama's default layout; the long form adds contexts, head_dim 128 and two workers.
+POINTS = [
+    *(Point(32 * chunks, 32) for chunks in (4, 8, 12)),
+    Point(512, 64),
+    Point(1024, 128),
+    Point(1024, 32, workers=7),
+]
+# Predictors at a context that ends just after a tile boundary, where the tail of the first holds the fewest tokens.
+PREDICTOR_POINTS = [
+    Point(1025, 128),
+    Point(1025, 128, whole_tail=True),
+    Point(1025, 64, last=192),
+    Point(1025, 192, last=64),
+]
+LONG_POINTS = [
+    *POINTS, Point(256, 64), Point(768, 64), Point(512, 64, head_dim=128),
+    Point(512, 64, workers=2), Point(1024, 64, workers=2), Point(1024, 32, workers=2), Point(1024, 32, workers=4),
+    Point(256, 32, workers=7), Point(2048, 32, workers=7), Point(1024, 128, workers=7), Point(5120, 128, workers=7),
+    *(Point(2048, 128, workers=workers) for workers in (2, 3, 7)),
+]  # fmt: skip
+
+
+def measure_point(device, point: Point) -> Cycles:
+    """Run all variants at one shape. What the host compiles meanwhile costs no cycles of the chip."""
+    import torch
+    import ttnn
+
+    from runtime_patches.profiling.cycles import measure
+    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.priority import ACCEPTED, MAX_USERS, REJECTED, priority_row
+    from tt_kernels.speculative_flash_decode.op import (
+        PairMember,
+        Peer,
+        Predictor,
+        ProgramConfig,
+        flash_decode,
+        guess_flash_decode,
+        speculative_flash_decode_pair,
+    )
+
+    torch.manual_seed(0)
+
+    def tile(*shape):
+        return ttnn.from_torch(
+            torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+        )
+
+    def words(values, dtype=ttnn.uint32):
+        return ttnn.from_torch(values, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+    q = tile(1, 1, point.heads, point.head_dim)
+    k, v = (tile(1, 1, -(-point.context // 32) * 32, point.head_dim) for _ in range(2))
+    at = words(torch.tensor([point.context - 1], dtype=torch.int32), ttnn.int32)
+    exchange = ((4, 1), (4, 3))
+    pairs = CorePair(device, exchange)
+    gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
+    gathered[0, 0, 0] = REJECTED
+    peer = Peer(pairs, [words(gathered) for _ in range(2)], timeout_s=1e-2)
+    configs = [ProgramConfig(MEMBER_GRID, (0, 2 * i), workers_a_head=point.workers) for i in range(2)]
+    members = [
+        PairMember(q, k, v, at, words(priority_row((REJECTED, ACCEPTED)[i])), config)
+        for i, config in enumerate(configs)
+    ]
+
+    def exact():
+        flash_decode(q, k, v, at, chunk_size=point.chunk_size, program_config=configs[0])
+
+    predictor = Predictor(point.chunk_size, point.last or point.chunk_size, point.whole_tail)
+
+    def guess():
+        guess_flash_decode(
+            q, k, v, at, chunk_size=point.chunk_size, predictor=predictor, program_config=configs[0]
+        )
+
+    def pair():
+        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, predictor=predictor, peer=peer)
+
+    def held(launch):
+        with held_at_start_line(device):
+            launch()
+
+    alone, guessed, both = (measure(device, partial(held, launch)) for launch in (exact, guess, pair))
+    pairs.check()
+    start = common_start(both)
+    sides = [[cores for (_, y), cores in both.items() if y // 2 == member] for member in range(2)]
+    return Cycles(
+        exact=_until(list(alone.values()), common_start(alone)),
+        sender=_until(sides[0], start),
+        guess=_until([both[exchange[0]]], start),
+        receiver=_until(sides[1], start),
+        guess_alone=_until(list(guessed.values()), common_start(guessed)),
+    )
+
+
+def _until(cores: list, start: int) -> int:
+    """Cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
+    return max(signed(span.end - start) for core in cores for span in core.kernels().values())
+
+
+def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
+    """The cycles of each point, measured in a process that holds a simulated chip."""
+    from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    variables = simulated_environment(GRID, cycle_overlays()) | CYCLE_VARIABLES
+    asked = {"points": [asdict(point) for point in points]}
+    measured = measure_apart("perf.ops.bench_flash_decode", asked, process_environment(variables), TIMEOUT_S)
+    return [(point, Cycles(**cycles)) for point, cycles in zip(points, measured, strict=True)]
+
+
+def _work(points: list[dict]) -> list[dict]:
+    import ttnn
+
+    device = ttnn.open_device(device_id=0)
+    try:
+        measured = []
+        for point in (Point(**point) for point in points):
+            measured.append(asdict(measure_point(device, point)))
+            logger.info(f"{point}: {measured[-1]}")
+        return measured
+    finally:
+        ttnn.close_device(device)
+
+
+def report(results: list[tuple[Point, Cycles]]) -> str:
+    """The table, and how the points with 8 chunks or more stand to the targets."""
+    lines = [
+        "| context | chunk | chunks | head_dim | workers | exact | sender | ratio | guess | share "
+        "| receiver | guess alone |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for point, cycles in results:
+        lines.append(
+            f"| {point.context} | {point.guess} | {point.chunks} | {point.head_dim} | {point.workers} | "
+            f"{cycles.exact} | {cycles.sender} | {cycles.overhead:.3f} | {cycles.guess} | "
+            f"{cycles.guess_share:.0%} | {cycles.receiver} | {cycles.guess_alone} |"
+        )
+    lines.append("")
+    for size, workers in sorted({(point.chunk_size, point.workers) for point, _ in results}):
+        alike = [(p, c) for p, c in results if (p.chunk_size, p.workers) == (size, workers)]
+        aimed = [cycles for point, cycles in alike if point.chunks >= CHUNKS_OF_TARGET]
+        if not aimed:
+            continue
+        worst, latest = max(c.overhead for c in aimed), max(c.guess_share for c in aimed)
+        lines.append(
+            f"Chunks of {size}, {workers} worker(s) a head, from {CHUNKS_OF_TARGET} chunks up: the sender "
+            f"costs at most {worst:.3f}x exact (target {OVERHEAD_TARGET}x: "
+            f"{_verdict(worst <= OVERHEAD_TARGET)}), the guess leaves after at most {latest:.0%} of its "
+            f"cycles (target {GUESS_TARGET:.0%}: {_verdict(latest <= GUESS_TARGET)})."
+        )
+    return "\n".join(lines)
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "missed"
+
+
+def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
+    """Cycles over chunks, a panel a chunk size, of the points with head_dim 64 and one worker; returns
+    `path`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    plain = [(p, c) for p, c in results if p.head_dim == Point.head_dim and p.workers == Point.workers]
+    sizes = sorted({point.chunk_size for point, _ in plain})
+    figure = Figure(figsize=(4 * len(sizes) + 0.5, 3.6), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    for panel, size in zip(figure.subplots(1, len(sizes), squeeze=False).flat, sizes, strict=True):
+        line = sorted(((p.chunks, c) for p, c in plain if p.chunk_size == size), key=lambda pair: pair[0])
+        for name, style in (("exact", "k--s"), ("sender", "C0-o"), ("receiver", "C2-^"), ("guess", "C1-v")):
+            panel.plot(
+                [n for n, _ in line], [getattr(c, name) for _, c in line], style, label=name, markersize=4
+            )
+        panel.set_title(f"chunks of {size} tokens", fontsize=10)
+        panel.set_xlabel("chunks")
+        panel.set_ylabel("cycles (simulated N150)")
+        panel.set_ylim(bottom=0)
+        panel.grid(alpha=0.3, linewidth=0.6)
+        panel.legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.ops.bench_flash_decode", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers a head"
+    )
+    parser.add_argument("--predictors", action="store_true", help="only the predictors, at one context")
+    parser.add_argument("--json", type=new_file, help="also write the results there")
+    parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
+    options = parser.parse_args(argv)
+    points = PREDICTOR_POINTS if options.predictors else LONG_POINTS if options.long else POINTS
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    results = run(points)
+    if options.json:
+        rows = [asdict(point) | asdict(cycles) for point, cycles in results]
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.plot:
+        save_plot(results, options.plot)
+    print(report(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

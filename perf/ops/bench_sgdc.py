@@ -1,0 +1,248 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the gate and the exchange cost, in cycles of the simulated N150: `python -m perf.ops.bench_sgdc`.
+
+- a skipped program against the same program run, with and without what the firmware spends on any launch,
+  and the program run from stock kernel stubs;
+- setting the gate from a priority, with and without the outcome log, and opening it again;
+- the exchange of a tensor over the virtual pair, by size;
+- figure 13 of the paper on the virtual pair: see `perf.ops.sgdc_layers`; and on two chips that run at once, beside it:
+  see `perf.ops.sgdc_chips`.
+
+The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from perf.lib.files import new_file
+from perf.lib.measuring_process import answered, measure_apart
+from perf.ops import sgdc_chips
+
+KERNEL_CYCLES = 10_000
+TARGET = 0.05
+DEPTH = 1024  # of the reference op, which takes about KERNEL_CYCLES with it
+EXCHANGE_TILES = (2, 8, 32, 128)
+PARTS = ("gate", "exchange", "layers", "chips")
+STOCK = "stock"  # the part that is measured on stock stubs, beside "gate"
+GRID = "4x2"
+
+
+def measure_gate(device, depth: int = DEPTH) -> dict:
+    """Cycles of the reference op run and skipped, and of the programs around it.
+
+    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the
+    longest of its kernels.
+    """
+    from runtime_patches.profiling.cycles import measure
+    from tt_kernels.common.priority import ACCEPTED, REJECTED
+    from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, set_compute_gate
+
+    closed, opened = _priority(device, ACCEPTED), _priority(device, REJECTED)
+    log = OutcomeLog(device, layers=1, users=1)
+    programs = {
+        "op, run": _reference_op(device, depth),
+        "set gate": lambda: set_compute_gate(opened, users=1),
+        "set gate and log": lambda: set_compute_gate(opened, users=1, log=log, layer=0),
+        "open gate": lambda: clear_compute_gate(device),
+    }
+    found = {}
+    for name, program in programs.items():
+        program()  # compiled before it is measured
+        found[name] = _spans(measure(device, program)[0, 0])
+    set_compute_gate(closed, users=1)
+    found["op, skipped"] = _spans(measure(device, programs["op, run"])[0, 0])
+    clear_compute_gate(device)
+    return found
+
+
+def measure_stock(device, depth: int = DEPTH) -> dict[str, int]:
+    """The reference op as `measure_gate` runs it, on a runtime whose stubs have no gate."""
+    from runtime_patches.profiling.cycles import measure
+
+    program = _reference_op(device, depth)
+    program()
+    return _spans(measure(device, program)[0, 0])
+
+
+def _reference_op(device, depth: int):
+    """A function that runs a matmul [32, depth] x [depth, 32], bf16.
+
+    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul
+    wait for each other, so that the spans of a larger one would hold the host's pace.
+    """
+    import torch
+    import ttnn
+
+    tensors = [
+        ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        for shape in ((32, depth), (depth, 32), (32, 32))
+    ]
+    return lambda: ttnn.matmul(tensors[0], tensors[1], optional_output_tensor=tensors[2])
+
+
+def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
+    """{tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
+    import torch
+    import ttnn
+
+    from perf.ops.sgdc_layers import measure_together, since_start
+    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.priority import RECEIVED, REJECTED
+    from tt_kernels.device_exchange.op import DeviceExchange
+
+    exchange = DeviceExchange(CorePair(device), users=1)
+    priorities = [_priority(device, REJECTED), _priority(device, RECEIVED)]
+    found = {}
+    for count in tiles:
+        tensors = [
+            ttnn.from_torch(
+                torch.randn(32, 32 * count), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+            )
+            for _ in range(2)
+        ]
+        cores = measure_together(device, lambda given=tensors: exchange(given, priorities))
+        found[count] = since_start(cores, set(cores))
+    exchange.check()
+    return found
+
+
+def report(results: dict) -> str:
+    """The results of `run` as text."""
+    from perf.ops.sgdc_chips import compare
+    from perf.ops.sgdc_layers import as_text
+
+    lines = []
+    if gate := results.get("gate"):
+        lines += _gate_report(gate)
+    if exchange := results.get("exchange"):
+        sizes = ", ".join(f"{count}: {cycles} cycles" for count, cycles in exchange.items())
+        lines.append(f"exchange over the NoC, bf16 tiles: {sizes}")
+    if layers := results.get("layers"):
+        lines.append(as_text(layers))
+    if chips := results.get("chips"):
+        lines += compare(results.get("layers", {}), chips)
+    return "\n".join(lines)
+
+
+def _gate_report(gate: dict) -> list[str]:
+    lines = [f"{'on core (0, 0) of the simulated N150, cycles':46}{'program':>9}{'kernels':>9}"]
+    lines += [f"  {name:44}{span['program']:>9}{span['kernel']:>9}" for name, span in gate.items()]
+    ran, skipped = gate["op, run"], gate["op, skipped"]
+    launches = [span["program"] - span["kernel"] for span in (ran, skipped)]
+    whole, kernels = (skipped[part] / KERNEL_CYCLES for part in ("program", "kernel"))
+    lines += [
+        f"a skipped program takes {skipped['program']} cycles, {whole:.1%} of a {KERNEL_CYCLES}-cycle kernel "
+        f"(target: under {TARGET:.0%}, {'met' if whole < TARGET else 'missed'})",
+        f"  its kernels take {skipped['kernel']} of them, {kernels:.1%} ({'met' if kernels < TARGET else 'missed'}); "
+        f"the firmware's launch {launches[1]}, where the op that runs spends {launches[0]} on it too",
+        f"  skipping saves {1 - skipped['program'] / ran['program']:.1%} of the {ran['program']}-cycle program",
+    ]
+    return lines
+
+
+def run(parts: list[str]) -> dict:
+    """Measure in processes of their own, each on a simulated chip."""
+    from runtime_patches import sgdc
+
+    results = _measured([part for part in parts if part != "chips"], sgdc.overlays())
+    if "chips" in parts:
+        results |= _measured(["chips"], sgdc.overlays())
+    if "gate" in parts:
+        stock = _measured([STOCK], {})[STOCK]
+        results["gate"] = {"op, run from stock stubs": stock} | results["gate"]
+    return results
+
+
+def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
+    from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    if not parts:
+        return {}
+    files = {**overlays, **cycle_overlays()}
+    if parts == ["chips"]:
+        variables = simulated_environment(sgdc_chips.GRID, files, mesh=sgdc_chips.MESH, dispatch="fast")
+    else:
+        variables = simulated_environment(GRID, files)
+    environment = process_environment(variables | CYCLE_VARIABLES)
+    return measure_apart("perf.ops.bench_sgdc", {"parts": parts}, environment)
+
+
+def _work(parts: list[str]) -> dict:
+    import ttnn
+
+    from perf.ops.sgdc_chips import measure_chips_patterns
+    from perf.ops.sgdc_layers import measure_patterns
+    from runtime_patches.simulated_n150.dispatch import opening_options
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+    if parts == ["chips"]:
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+        size = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+        options = opening_options("fast") | {"worker_l1_size": size}
+        device = ttnn.open_mesh_device(ttnn.MeshShape(*sgdc_chips.MESH), **options)
+    else:
+        device = ttnn.open_device(device_id=0)
+
+    if parts != [STOCK]:
+        from tt_kernels.compute_gate.op import clear_compute_gate
+
+        clear_compute_gate(device)
+    measures = {
+        "gate": measure_gate,
+        "exchange": measure_exchange,
+        "layers": measure_patterns,
+        "chips": measure_chips_patterns,
+        STOCK: measure_stock,
+    }
+    results = {part: measures[part](device) for part in parts}
+    if parts == ["chips"]:
+        ttnn.close_mesh_device(device)
+    else:
+        ttnn.close_device(device)
+    return results
+
+
+def _priority(device, value: int):
+    import ttnn
+
+    from tt_kernels.common.priority import priority_row
+
+    return ttnn.from_torch(
+        priority_row(value), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
+    )
+
+
+def _spans(core) -> dict[str, int]:
+    """Of a perf measurement of one core: its program and its longest kernel, in cycles."""
+    return {"program": core.program.cycles, "kernel": max(span.cycles for span in core.kernels().values())}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.ops.bench_sgdc", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--json", type=new_file, help="also write the results there")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=list(PARTS),
+        help="what to measure; the layers take minutes",
+    )
+    options = parser.parse_args(argv)
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    results = run(options.parts)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    print(report(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

@@ -1,0 +1,272 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What tree attention costs, in cycles of the simulated N150: `python -m perf.ops.bench_tree_attention`.
+
+One key/value head of four query heads, on as many cores for each: the tree; a chain of as many nodes; the stock decode
+attention with an explicit mask, the nodes' queries as so many heads of one user; and one plain flash decode, of which a
+tree of N nodes replaces N. The kernels of this repository start together on all cores (start_line.py); the stock op
+is run on one core only, as it is started.
+
+The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from loguru import logger
+
+from models.llama31_8b.spec_decode.tree import TokenTree
+from perf.lib.files import new_file
+from perf.lib.measuring_process import answered, measure_apart
+from perf.lib.start_line import common_start, held_at_start_line, signed
+
+GRID = "4x2"
+KEY_CHUNK = 128
+TARGET_NODES, TARGET_CONTEXT, DECODE_TARGET = 16, 2048, 1.5
+TIMEOUT_S = 7200
+SHAPES = ("chain", "balanced", "skewed")
+
+
+@dataclass(frozen=True)
+class Point:
+    """context: cached tokens with those of the tree, a multiple of 128 as the stock op wants it. shape: one of SHAPES.
+    workers: cores of the head."""
+
+    context: int
+    nodes: int
+    shape: str = "balanced"
+    head_dim: int = 64
+    heads: int = 4
+    workers: int = 1
+
+    @property
+    def prefix(self) -> int:
+        return self.context - self.nodes
+
+    @property
+    def interval_bytes(self) -> int:
+        """What the mask takes in device memory: two integers a node."""
+        return 2 * 4 * self.nodes
+
+    @property
+    def mask_bytes(self) -> int:
+        """What the stock op's takes: a bfloat16 for each query and position, in whole tiles."""
+        return 2 * -(-self.heads * self.nodes // 32) * 32 * self.context
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """Of the tree, of a chain of as many nodes, of the stock op with a mask (None where it is not measured) and of one
+    plain decode. Errors: ValueError for what cannot have been measured."""
+
+    tree: int
+    chain: int
+    stock: int | None
+    decode: int
+
+    def __post_init__(self) -> None:
+        if min(self.tree, self.chain, self.decode) <= 0 or (self.stock is not None and self.stock <= 0):
+            raise ValueError(f"not measurable: {self}")
+
+
+POINTS = [
+    Point(256, 4),
+    Point(256, 16),
+    Point(256, 16, "skewed"),
+    Point(256, 64),
+    Point(1024, 16),
+    Point(1024, 16, workers=4),
+]
+LONG_POINTS = [
+    *POINTS,
+    *(Point(context, nodes) for context in (1024, 2048, 4096) for nodes in (4, 16, 64)),
+    *(Point(context, nodes, "skewed") for context in (1024, 2048) for nodes in (4, 16, 64)),
+    Point(2048, 16, workers=8),
+    Point(2048, 64, workers=8),
+]
+
+
+def parents_of(shape: str, nodes: int) -> list[int]:
+    """chain; balanced: two children a node, level by level; skewed: a chain of half of the nodes, each of which has a
+    leaf beside it. Errors: ValueError."""
+    if shape == "chain":
+        return list(range(-1, nodes - 1))
+    if shape == "balanced":
+        return [-1] + [(node - 1) // 2 for node in range(1, nodes)]
+    if shape == "skewed":
+        return [-1] + [(node - 1) // 2 * 2 - (node > 2) if node > 2 else 0 for node in range(1, nodes)]
+    raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")
+
+
+def intervals_of(parents: list[int]) -> tuple[list[int], list[int]]:
+    """Enter and leave times of nodes whose parents come before them."""
+    tree = TokenTree.from_parents(parents)
+    return tree.enter.tolist(), tree.leave.tolist()
+
+
+def measure_point(device, point: Point) -> Cycles:
+    """Run all of them at one shape. What the host compiles meanwhile costs no cycles of the chip."""
+    import torch
+    import ttnn
+
+    from runtime_patches.profiling.cycles import measure
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig as DecodeConfig
+    from tt_kernels.speculative_flash_decode.op import flash_decode
+    from tt_kernels.tree_attention.op import ProgramConfig, check_intervals, check_room, tree_attention
+
+    torch.manual_seed(0)
+
+    def tile(*shape):
+        return ttnn.from_torch(
+            torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
+        )
+
+    def words(values):
+        values = torch.tensor(values, dtype=torch.int32)
+        return ttnn.from_torch(values, dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+
+    rows = point.heads * point.nodes
+    q = tile(1, point.heads, point.nodes, point.head_dim)
+    q_one, q_rows = tile(1, 1, point.heads, point.head_dim), tile(1, 1, rows, point.head_dim)
+    k, v = (tile(1, 1, point.context, point.head_dim) for _ in range(2))
+    grid = (point.workers, 1) if point.workers <= 4 else (4, 2)
+    prefix = words([point.prefix])
+    check_room([point.prefix], point.nodes, point.context)
+
+    def tree(shape):
+        enter, leave = intervals_of(parents_of(shape, point.nodes))
+        check_intervals(enter, leave)
+        intervals = words([[enter, leave]])
+        # All query tiles on the same cores: the keys are read once.
+        tiles = -(-rows // 32)
+        config = ProgramConfig(grid, workers_a_head=point.workers, query_tiles=tiles, key_chunk=KEY_CHUNK)
+        return partial(tree_attention, q, k, v, prefix, intervals, program_config=config)
+
+    at = words([point.context - 1])
+    decode = partial(
+        flash_decode, q_one, k, v, at, chunk_size=KEY_CHUNK,
+        program_config=DecodeConfig(grid, workers_a_head=point.workers),
+    )  # fmt: skip
+
+    def held(launch):
+        with held_at_start_line(device):
+            launch()
+
+    def cycles_of(launch):
+        counts = measure(device, partial(held, launch))
+        return _until(counts, common_start(counts))
+
+    stock = None
+    if point.workers == 1:
+        mask = tile(1, 1, rows, point.context)  # its values cost nothing
+        config = ttnn.SDPAProgramConfig(
+            compute_with_storage_grid_size=ttnn.CoreCoord(1, 1), q_chunk_size=32, k_chunk_size=KEY_CHUNK
+        )
+        attend = partial(
+            ttnn.transformer.scaled_dot_product_attention_decode,
+            q_rows, k, v, is_causal=False, attn_mask=mask, program_config=config,
+        )  # fmt: skip
+        counts = measure(device, attend)
+        stock = _until(
+            counts, min(span.start for core in counts.values() for span in core.kernels().values())
+        )
+    shaped, chained = tree(point.shape), tree("chain")
+    return Cycles(cycles_of(shaped), cycles_of(chained), stock, cycles_of(decode))
+
+
+def _until(counts: dict, start: int) -> int:
+    """Cycles from `start` to the end of the last kernel; the clock is the chip's."""
+    return max(signed(span.end - start) for core in counts.values() for span in core.kernels().values())
+
+
+def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
+    """The cycles of each point, measured in a process that holds a simulated chip."""
+    from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    variables = simulated_environment(GRID, cycle_overlays()) | CYCLE_VARIABLES
+    asked = {"points": [asdict(point) for point in points]}
+    measured = measure_apart(
+        "perf.ops.bench_tree_attention", asked, process_environment(variables), TIMEOUT_S
+    )
+    return [(point, Cycles(**cycles)) for point, cycles in zip(points, measured, strict=True)]
+
+
+def _work(points: list[dict]) -> list[dict]:
+    import ttnn
+
+    device = ttnn.open_device(device_id=0)
+    try:
+        measured = []
+        for point in (Point(**point) for point in points):
+            measured.append(asdict(measure_point(device, point)))
+            logger.info(f"{point}: {measured[-1]}")
+        return measured
+    finally:
+        ttnn.close_device(device)
+
+
+def report(results: list[tuple[Point, Cycles]]) -> str:
+    """The table, and how the points stand to the targets."""
+    lines = [
+        "| context | nodes | shape | workers | tree | / chain | stock, mask | / stock | decode | / decode "
+        "| / N decodes | interval bytes | mask bytes |",
+        "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for point, cycles in results:
+        stock = "-" if cycles.stock is None else str(cycles.stock)
+        of_stock = "-" if cycles.stock is None else f"{cycles.tree / cycles.stock:.2f}"
+        lines.append(
+            f"| {point.context} | {point.nodes} | {point.shape} | {point.workers} | {cycles.tree} | "
+            f"{cycles.tree / cycles.chain:.3f} | {stock} | {of_stock} | {cycles.decode} | "
+            f"{cycles.tree / cycles.decode:.2f} | {cycles.tree / cycles.decode / point.nodes:.2f} | "
+            f"{point.interval_bytes} | {point.mask_bytes} |"
+        )
+    lines.append("")
+    compared = [cycles.tree / cycles.stock for _, cycles in results if cycles.stock is not None]
+    if compared:
+        lines.append(
+            f"Against the stock op with a mask: at most {max(compared):.2f}x its cycles (target 1x: "
+            f"{_verdict(max(compared) <= 1)})."
+        )
+    for point, cycles in results:
+        if point.nodes == TARGET_NODES and point.context >= TARGET_CONTEXT:
+            ratio = cycles.tree / cycles.decode
+            lines.append(
+                f"{point.nodes} nodes at {point.context}, {point.workers} worker(s): {ratio:.2f}x a plain decode "
+                f"(target {DECODE_TARGET}x: {_verdict(ratio <= DECODE_TARGET)})."
+            )
+    return "\n".join(lines)
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "missed"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.ops.bench_tree_attention", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="also contexts of 2048 and 4096, 64 nodes, 8 workers"
+    )
+    parser.add_argument("--json", type=new_file, help="also write the results there")
+    options = parser.parse_args(argv)
+    points = LONG_POINTS if options.long else POINTS
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    results = run(points)
+    if options.json:
+        rows = [asdict(point) | asdict(cycles) for point, cycles in results]
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    print(report(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

@@ -1,0 +1,248 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a layer-parallel draft model would cost and gain on rows of N150 chips, from appendix F's tables of single ops.
+
+Llama 3.2 1B drafts for Llama 3.1 8B. Every assumption is in ASSUMPTIONS, which the bench prints with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from models.llama31_8b.config import LlamaConfig, preset
+from models.llama31_8b.spec_decode.layer_groups import layer_groups
+from models.llama31_8b.tt.device.precision import PrecisionPlan, bytes_of, precision_plan
+from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan, Stage
+from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from perf.projections.estimator.latency import estimate
+from perf.projections.estimator.tables import FLASH_DECODE_OP, chip_table
+
+DRAFT, TARGET = "llama-3.2-1b", "llama-3.1-8b"
+CONTEXT = 1024  # the tables'
+EASYSPEC_SPEEDUP, EASYSPEC_LOSS = 1.62, 0.07
+_MEASURED_HIDDEN = 4096  # of the tables' model
+ASSUMPTIONS = (
+    "batch 1, 1K context; times of single ops are appendix F's (tables 4 to 7: Llama 3.1 8B on 1, 2, 4, 8 N150), added "
+    "up one after another; nothing here ran on a board",
+    "a matrix product takes a fixed time and its weights' bytes at a fixed rate, a straight line through the tables' "
+    "products; the draft is in the performance precision (gate and up bfloat4_b, the rest bfloat8_b)",
+    "norms, heads, RoPE, cache writes, flash decode and element-wise ops of the draft take what the 8B's take on as "
+    "many chips, though its rows are half as wide",
+    "a gather or a sum over the row takes what the 8B's takes on as many chips; the sum that carries a stage's layers "
+    "takes longer in proportion to its columns where they are more than the 8B's 4096",
+    "layers on chips of their own take, but for the sums, what a row of as many chips as share one layer takes",
+    "a stage adds a masking and, for each layer, a slice: each as long as the residual's addition",
+    "calibration is an exact step of the row over all its tokens (up to 32 rows fill one tile), and in each stage the "
+    "choice of the layers' inputs, a norm, a query/key/value product, heads, a rotation and two cache writes more",
+    "the target's step over the drafted chain takes what its plain step takes; verification, commit, the choice of "
+    "drafted tokens, the host and its reads take nothing",
+    "each drafted token is accepted with the same chance, given those before it; drafting is of a fixed length",
+)
+
+
+@cache
+def product_line() -> tuple[float, float]:
+    """(ns, ns a byte) of a matrix product: least squares over the layers' products in tables 4 to 7, those of table 7
+    that are fused with a gather left out."""
+    config = preset(TARGET)
+    points: list[tuple[int, int]] = []
+    for chips in (1, 2, 4, 8):
+        sizes = _layer_bytes(config, chips, precision_plan("performance", 2), 0)
+        wanted = [sizes[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2") if chips < 8 or name != "wo"]
+        times = [op.ns for op in chip_table(chips).per_layer if op.name == "Matmul"]
+        points += zip(wanted, times, strict=True)
+    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+    return mean_y - slope * mean_x, slope
+
+
+def product_ns(size: int) -> float:
+    """A product whose weights take `size` bytes on a chip."""
+    fixed, rate = product_line()
+    return fixed + rate * size
+
+
+def _layer_bytes(config: LlamaConfig, chips: int, precision: PrecisionPlan, layer: int) -> dict[str, int]:
+    """Bytes of a layer's matrices on one of `chips` chips that share it."""
+    hidden, ffn, dim = config.hidden_size, config.intermediate_size, config.head_dim
+    heads, kv_heads, of = config.num_attention_heads, config.num_key_value_heads, precision.of_layer(layer)
+    return {
+        "qkv": bytes_of(hidden * (heads + 2 * kv_heads) * dim // chips, of.qkv),
+        "wo": bytes_of(hidden * heads * dim // chips, of.wo),
+        "ff1": bytes_of(hidden * ffn // chips, of.ff1),
+        "ff3": bytes_of(hidden * ffn // chips, of.ff3),
+        "ff2": bytes_of(hidden * ffn // chips, of.ff2),
+    }
+
+
+def op_ns(chips: int, name: str) -> float:
+    """The mean of an op's times within a layer of the tables' model on `chips` chips; 0 for one it has not there."""
+    times = [op.ns for op in chip_table(chips).per_layer if op.name == name]
+    return sum(times) / len(times) if times else 0.0
+
+
+# Between the two products of an attention; the flash decode is at 1K.
+_BETWEEN = (
+    "ShardedToInterleaved", "NLPCreateHeadsDecode", "InterleavedToSharded", "NLPConcatHeadsDecode", FLASH_DECODE_OP,
+)  # fmt: skip
+_TWICE = ("RotaryEmbeddingLlama", "PagedUpdateCache")
+
+
+def add_ns(chips: int) -> float:
+    """The addition to the residual: the last element-wise op of a layer."""
+    return [op.ns for op in chip_table(chips).per_layer if op.name == "Binary"][-1]
+
+
+@dataclass(frozen=True)
+class DraftCost:
+    """Times of the draft model's steps on a row, in nanoseconds. chips: of the row. size: layers in parallel."""
+
+    config: LlamaConfig
+    chips: int
+    size: int
+
+    @property
+    def plan(self) -> LayerParallelPlan:
+        return LayerParallelPlan.make(self.config, MeshPlan(1, self.chips), self.size)
+
+    @property
+    def precision(self) -> PrecisionPlan:
+        return precision_plan("performance", self.config.num_hidden_layers)
+
+    def attention_ns(self, share: int) -> float:
+        """From the norm to the output projection, on one of `share` chips with a layer's heads; no collectives."""
+        sizes = _layer_bytes(self.config, share, self.precision, 0)
+        between = sum(op_ns(share, name) for name in _BETWEEN) + 2 * sum(
+            op_ns(share, name) for name in _TWICE
+        )
+        return op_ns(share, "LayerNorm") + product_ns(sizes["qkv"]) + between + product_ns(sizes["wo"])
+
+    def gather_ns(self) -> float:
+        return op_ns(self.chips, "AllGather")
+
+    def sum_ns(self, layers: int = 1) -> float:
+        """Of `layers` layers at once."""
+        return op_ns(self.chips, "ReduceScatter") * max(
+            1.0, layers * self.config.hidden_size / _MEASURED_HIDDEN
+        )
+
+    def stage_ns(self, stage: Stage) -> float:
+        """The attentions of a stage behind the gathered input, up to what each adds to the residual."""
+        if stage.alone:
+            return self.attention_ns(self.chips) + self.sum_ns()
+        extra = (1 + len(stage.layers)) * add_ns(self.chips)
+        return self.attention_ns(stage.share) + self.sum_ns(len(stage.layers)) + extra
+
+    def rest_ns(self, layer: int) -> float:
+        """What follows a layer's attention: the addition, the MLP behind its gather and norm, sum and addition."""
+        chips, sizes = self.chips, _layer_bytes(self.config, self.chips, self.precision, layer)
+        products = sum(product_ns(sizes[name]) for name in ("ff1", "ff3", "ff2"))
+        gate = max(op.ns for op in chip_table(chips).per_layer if op.name == "Binary")
+        norm = op_ns(chips, "LayerNorm")
+        return 2 * add_ns(chips) + self.gather_ns() + norm + products + gate + self.sum_ns()
+
+    def fixed_ns(self) -> float:
+        """Embedding, final norm and the head's product, one for each of the tables'."""
+        others = [op for op in chip_table(self.chips).fixed if op.name != "Matmul"]
+        blocks = len(chip_table(self.chips).fixed) - len(others)
+        head = bytes_of(
+            self.config.hidden_size * self.config.vocab_size // self.chips, self.precision.lm_head
+        )
+        return sum(op.ns for op in others) + blocks * product_ns(head // blocks)
+
+    def step_ns(self) -> float:
+        """One drafted token."""
+        plan = self.plan
+        attentions = sum(
+            self.gather_ns() + sum(self.stage_ns(stage) for stage in plan.stages(group))
+            for group in plan.groups
+        )
+        return attentions + sum(map(self.rest_ns, range(self.config.num_hidden_layers))) + self.fixed_ns()
+
+    def calibration_ns(self) -> float:
+        """An exact step, and the keys and values of the chips' own layers."""
+        total = DraftCost(self.config, self.chips, 1).step_ns()
+        for stage in self.plan.parallel_stages:
+            share = stage.share
+            qkv = product_ns(_layer_bytes(self.config, share, self.precision, 0)["qkv"])
+            select = (2 * len(stage.layers) - 1) * add_ns(self.chips)
+            heads = op_ns(share, "NLPCreateHeadsDecode") + op_ns(share, "RotaryEmbeddingLlama")
+            total += select + op_ns(share, "LayerNorm") + qkv + heads + 2 * op_ns(share, "PagedUpdateCache")
+        return total
+
+    def drafting_ns(self, length: int) -> float:
+        """A round's drafting stage: calibration gives the first token, fuzzy steps the others (EasySpec, section 3.2).
+        Sequential drafts are calibrated too: the pass is how they take in the accepted tokens."""
+        return self.calibration_ns() + (length - 1) * self.step_ns()
+
+
+def tokens_a_round(acceptance: float, length: int) -> float:
+    """Accepted tokens and the one behind them, when each is accepted with the chance `acceptance`."""
+    if not 0 <= acceptance <= 1:
+        raise ValueError(f"an acceptance is 0 to 1, got {acceptance}")
+    return sum(acceptance**count for count in range(length + 1))
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round on a row of `chips` chips with drafts of `length` tokens, `size` layers in parallel; nanoseconds."""
+
+    chips: int
+    size: int
+    length: int
+
+    @property
+    def drafting_ns(self) -> float:
+        return DraftCost(preset(DRAFT), self.chips, self.size).drafting_ns(self.length)
+
+    @property
+    def plain_ns(self) -> float:
+        """A step of the target, plain or over the chain."""
+        return estimate(CONTEXT, None, self.chips, "tp").token_latency_ns
+
+    def tokens_per_s(self, acceptance: float) -> float:
+        """Of one user."""
+        return tokens_a_round(acceptance, self.length) * 1e9 / (self.drafting_ns + self.plain_ns)
+
+    def gain(self, acceptance: float) -> float:
+        """Over plain decoding on the same chips."""
+        return self.tokens_per_s(acceptance) * self.plain_ns / 1e9
+
+
+def report(rows: Sequence[int], size: int, length: int, acceptances: Sequence[float]) -> str:
+    """The projection as text, the assumptions first."""
+    config = preset(DRAFT)
+    layer_groups(config.num_hidden_layers, size)  # raises for a size that the draft has not
+    fixed, rate = product_line()
+    lines = [f"projection: {DRAFT} drafts {length} tokens a round for {TARGET}, assuming that"]
+    lines += [f"  - {text}" for text in ASSUMPTIONS]
+    lines.append(f"a product: {fixed / 1e3:.1f} us and {1 / rate:.0f} GB/s")
+    alone = DraftCost(config, 1, 1)
+    for chips in rows:
+        fuzzy, sequential = (DraftCost(config, chips, n) for n in (size, 1))
+        fuzzy_ns, row_ns, alone_ns = (cost.drafting_ns(length) for cost in (fuzzy, sequential, alone))
+        plain_ns = Round(chips, size, length).plain_ns
+        lines += [
+            f"1x{chips}: a draft step takes {sequential.step_ns() / 1e6:.2f} ms tensor parallel, "
+            f"{alone.step_ns() / 1e6:.2f} ms on one chip, {fuzzy.step_ns() / 1e6:.2f} ms with N = {size}; calibration "
+            f"{fuzzy.calibration_ns() / 1e6:.2f} ms; the target's step {plain_ns / 1e6:.2f} ms",
+            f"  drafting stage with N = {size}: {row_ns / fuzzy_ns:.2f}x as fast as the row's tensor-parallel one, "
+            f"{alone_ns / fuzzy_ns:.2f}x as one chip's, which is EasySpec's baseline (theirs: up to "
+            f"{EASYSPEC_SPEEDUP}x)",
+            f"  {'acceptance':>12}{'N = 1':>12}{f'N = {size}':>12}{'less 7 %':>12}   tokens/s/user (gain over plain "
+            f"{1e9 / plain_ns:.1f})",
+        ]
+        for acceptance in acceptances:
+            cells = [
+                (Round(chips, n, length), share)
+                for n, share in (
+                    (1, acceptance),
+                    (size, acceptance),
+                    (size, acceptance * (1 - EASYSPEC_LOSS)),
+                )
+            ]
+            shown = "".join(f"{f'{r.tokens_per_s(a):.1f} ({r.gain(a):.2f})':>14}" for r, a in cells)
+            lines.append(f"  {acceptance:>12.1f}{shown}")
+    return "\n".join(lines)

@@ -1,0 +1,8 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m perf.projections.estimator`."""
+
+from perf.projections.estimator.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`: tasks of the LM Evaluation
+Harness under an attention policy, each with its hit rate, as in table 1 of the ALSpec paper.
+
+Needs the extra: pip install -e '.[quality]'. Tasks and data come from the Hugging Face hub, unless --include-path names
+a folder with task files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from loguru import logger
+
+from models.llama31_8b.checkpoint.load import load_model
+from models.llama31_8b.demo.options import ATTENTIONS, AUTO, DemoOptions, UserError
+from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from perf.lib.files import new_file
+
+
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.quality.lm_eval", description=__doc__.split("\n\n")[0]
+    )
+    add = parser.add_argument
+    add(
+        "--tasks", nargs="+", required=True, metavar="NAME", help="tasks of lm-eval, such as gsm8k_cot ifeval"
+    )
+    add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
+    add("--attention", choices=ATTENTIONS, default="alspec", help="the policy (alspec)")
+    add("--threshold", type=float, default=0.10, help="of alspec (0.10)")
+    add(
+        "--chunk-size",
+        type=int,
+        default=128,
+        help="tokens the guess reads at either end (128, as in the paper)",
+    )
+    add("--tail-alignment", type=int, default=32, help="32 as on the device (default), 1 as in the paper")
+    add("--static-layers", help="layers of --attention static, such as 0,4,10-12")
+    add("--include-path", type=Path, metavar="FOLDER", help="take the tasks of this folder alone")
+    add("--num-fewshot", type=int, help="examples in the prompt (default: the task's)")
+    add("--limit", type=int, help="only the first documents of each task")
+    add("--chat", action="store_true", help="put prompts in the model's chat template")
+    add("--json", type=new_file, metavar="FILE", help="write the results there")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tasks and print their scores; 0, or 2 with one line for what cannot be done."""
+    args = parse_args(argv)
+    try:
+        results = run(args)
+    except (ImportError, UserError, ValueError, OSError, KeyError) as error:
+        print(f"perf.quality.lm_eval: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    for result in results:
+        rate = "no guess" if result["hit_rate"] is None else f"{result['hit_rate']:.1%}"
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in result["scores"].items())
+        print(f"{result['task']}: {scores}; hit rate {rate}")
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def run(args: argparse.Namespace) -> list[dict]:
+    """For each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
+
+    Raises ImportError without lm-eval, UserError and ValueError for options and tasks that make no sense.
+    """
+    try:
+        from lm_eval import simple_evaluate
+        from lm_eval.tasks import TaskManager
+    except ImportError as error:
+        raise ImportError(f"{error}: install lm-eval with pip install -e '.[quality]'") from error
+    from perf.quality.harness import PolicyLM
+
+    if (args.static_layers is None) == (args.attention == "static"):
+        raise UserError("--attention static and --static-layers go together")
+    check_threshold(args.threshold)
+    options = DemoOptions(
+        attention=args.attention,
+        threshold=args.threshold,
+        chunk_size=args.chunk_size,
+        tail_alignment=args.tail_alignment,
+        static_layers=args.static_layers or AUTO,
+    )
+    layers = options.static_layer_set() if args.static_layers else frozenset()
+    # lm-eval reads some thousand task files, which takes half a minute: not where the tasks are the user's own.
+    own = None if args.include_path is None else str(args.include_path)
+    manager = TaskManager(include_path=own, include_defaults=own is None)
+    unknown = [name for name in args.tasks if not manager.match_tasks([name])]
+    if unknown:
+        raise UserError(f"no task {', '.join(map(repr, unknown))} in {own or 'lm-eval'}")
+    loaded = load_model(args.model)
+    results = []
+    for task in args.tasks:
+        model = PolicyLM(loaded, options.policy(layers))
+        report = simple_evaluate(
+            model=model,
+            tasks=[task],
+            task_manager=manager,
+            num_fewshot=args.num_fewshot,
+            limit=args.limit,
+            apply_chat_template=args.chat,
+            log_samples=False,
+        )
+        for name, scores in report["results"].items():
+            results.append({"task": name, **_figures(scores, model)})
+        logger.info("{}: {} contexts cut", task, model.cut)
+    return results
+
+
+def _figures(scores: dict, model) -> dict:
+    """lm-eval's scores, and the counts of the policy (None for one without speculation)."""
+    statistics = model.policy.statistics
+    numbers = {
+        name: float(value)
+        for name, value in scores.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "sample_len"
+    }
+    counted = ("hits", "misses", "bypassed", "hit_rate")
+    return {"scores": numbers} | {
+        name: None if statistics is None else getattr(statistics, name) for name in counted
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

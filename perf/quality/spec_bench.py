@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m perf.quality.spec_bench --questions question.jsonl --answers answers.jsonl --draft ngram`: Spec-Bench's
+questions with token-level speculation, at will under attention-level speculation too.
+
+Reads and writes Spec-Bench's files, so that its own speed and equality scripts take the answers: one object a line with
+question_id, category, answer_id, model_id, tstamp and choices, of which there is one, with turns, decoding_steps,
+new_tokens and wall_time by turn, and accept_lengths: tokens of each target step, the bonus token counted. They are
+written in order of size; their mean is what Spec-Bench reads. A stopped run goes on behind its last answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from models.llama31_8b.checkpoint.load import LoadedModel, load_model
+from models.llama31_8b.demo.backends.cpu.drafting import make_drafter
+from models.llama31_8b.demo.backends.cpu.generation import generate_texts
+from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
+from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from models.llama31_8b.results import GenerationResult
+from models.llama31_8b.spec_decode.metrics import SpeculativeResult
+
+
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.quality.spec_bench", description=__doc__.split("\n\n")[0]
+    )
+    add = parser.add_argument
+    add("--questions", type=Path, required=True, metavar="FILE", help="Spec-Bench's question.jsonl")
+    add("--answers", type=Path, required=True, metavar="FILE", help="written, or continued")
+    add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
+    add("--model-id", help="name of the run in the answers (default: made of model and options)")
+    add("--categories", nargs="+", help="only these (default: all)")
+    add("--limit", type=int, help="only the first questions of each category")
+    add("--max-new-tokens", type=int, default=128, help="of each turn (128)")
+    add("--draft", default="none", help="none, self, ngram, or a draft model (none)")
+    add("--draft-length", type=int, help="tokens drafted ahead")
+    add("--tree", help="DEPTHxWIDTH, or auto")
+    add("--fuzzy", type=int, help="layers of the draft that run in parallel")
+    add(
+        "--attention",
+        choices=[name for name in ATTENTIONS if name != "static"],
+        default="exact",
+        help="(exact)",
+    )
+    add("--threshold", type=float, default=0.10, help="of --attention alspec (0.10)")
+    add("--chunk-size", type=int, default=128, help="tokens the guess reads at either end (128)")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer what is not answered yet and print the mean acceptance length; 0, or 2 with one line for an error."""
+    try:
+        return run(parse_args(argv))
+    except (UserError, ValueError, OSError) as error:
+        print(f"perf.quality.spec_bench: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def read_questions(path: Path, categories: Sequence[str] | None, limit: int | None) -> list[dict]:
+    """The questions of these categories, at most `limit` of each. Raises ValueError for a line that is none, and for a
+    category that no question has."""
+    found: dict[str, list[dict]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            try:
+                question = json.loads(line)
+                found.setdefault(question["category"], []).append(
+                    {name: question[name] for name in ("question_id", "category", "turns")}
+                )
+            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                raise ValueError(
+                    f"{path}, line {number}: no question with question_id, category, turns: {error}"
+                ) from error
+    unknown = [name for name in categories or () if name not in found]
+    if unknown:
+        raise ValueError(f"no question of category {', '.join(unknown)}; there are {', '.join(found)}")
+    return [q for name, group in found.items() if not categories or name in categories for q in group[:limit]]
+
+
+def run(args: argparse.Namespace) -> int:
+    check_threshold(args.threshold)
+    options = DemoOptions(
+        model=args.model,
+        attention=args.attention,
+        threshold=args.threshold,
+        chunk_size=args.chunk_size,
+        max_new_tokens=args.max_new_tokens,
+        draft=args.draft,
+        draft_length=args.draft_length,
+        tree=args.tree,
+        fuzzy=args.fuzzy,
+    )
+    questions = read_questions(args.questions, args.categories, args.limit)
+    answered = set()
+    if args.answers.exists():
+        lines = args.answers.read_text(encoding="utf-8").splitlines()
+        answered = {json.loads(line)["question_id"] for line in lines if line.strip()}
+    loaded = load_model(args.model)
+    name = args.model_id or f"{loaded.config.name}-{args.draft}-{args.attention}"
+    lengths: list[int] = []
+    todo = [question for question in questions if question["question_id"] not in answered]
+    for question in tqdm(todo, unit="question", disable=not sys.stderr.isatty()):
+        choice = answer(loaded, options, question["turns"])
+        lengths += choice["accept_lengths"]
+        line = {
+            "question_id": question["question_id"],
+            "category": question["category"],
+            "answer_id": uuid.uuid4().hex,
+            "model_id": name,
+            "choices": [choice],
+            "tstamp": time.time(),
+        }
+        with args.answers.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+    mean = f", {sum(lengths) / len(lengths):.2f} tokens a target step" if lengths else ""
+    print(f"{name}: {len(todo)} questions answered, {len(questions) - len(todo)} were there{mean}")
+    return 0
+
+
+def answer(loaded: LoadedModel, options: DemoOptions, turns: Sequence[str]) -> dict:
+    """One choice of Spec-Bench's answers: every turn in the conversation so far, greedily. A model without a chat
+    template continues the turns as plain text."""
+    choice: dict = {"index": 0, "turns": [], "decoding_steps": [], "new_tokens": [], "wall_time": []}
+    lengths: list[int] = []
+    messages: list[dict[str, str]] = []
+    for turn in turns:
+        messages.append({"role": "user", "content": turn})
+        start = time.perf_counter()
+        result = generate_texts(
+            loaded,
+            options,
+            options.policy(),
+            [_prompt(loaded, messages)],
+            on_token=lambda user, token: False,
+            drafter=make_drafter(loaded, options),
+        )
+        wall_time = time.perf_counter() - start
+        text = loaded.tokenizer.decode(result.token_ids[0]).strip()
+        messages.append({"role": "assistant", "content": text})
+        steps = accept_lengths(result)
+        lengths += steps
+        choice["turns"].append(text)
+        choice["decoding_steps"].append(len(steps))
+        choice["new_tokens"].append(len(result.token_ids[0]))
+        choice["wall_time"].append(wall_time)
+    return {**choice, "accept_lengths": lengths}
+
+
+def _prompt(loaded: LoadedModel, messages: list[dict[str, str]]) -> list[int]:
+    if loaded.tokenizer.chat_template:
+        return loaded.tokenizer.apply_chat_template(messages)
+    return loaded.tokenizer.encode("\n".join(message["content"] for message in messages) + "\n")
+
+
+def accept_lengths(result: GenerationResult) -> list[int]:
+    """Tokens that each target step verified, the bonus token counted, smallest first; without drafts 1 each. The first
+    token comes of the prefill and is not among them."""
+    if not isinstance(result, SpeculativeResult):
+        return [1] * result.decode_tokens
+    metrics = result.speculation
+    drafted = [taken + 1 for taken, count in enumerate(metrics.acceptance_histogram) for _ in range(count)]
+    return [1] * (metrics.num_target_steps - metrics.num_drafts) + drafted
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decode steps of a few Llama layers on a pair of simulated chips, replayed from traces, every program timed.
+
+Runs in a process whose runtime notes programs (runtime_patches/profiling/timeline.py), under fast dispatch, where the
+chips run on their own as on silicon. The caches hold random numbers, so that no prompt has to be read; outcomes are
+forced, a threshold a layer. `measure` is the only entry; perf/steps/bench_alspec.py starts it and makes sense of what
+it returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+import ttnn
+
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.tt.attention import DecodeAttention
+from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
+from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.model import TtLlama
+from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.weights.map import WeightMap
+from models.llama31_8b.tt.weights.store import WeightStore
+from perf.lib.launch_labels import Labels
+from perf.steps.alspec_programs import EXACT, OWN, hit_pattern
+from runtime_patches.profiling.timeline import Timeline
+from tt_kernels.common.priority import ACCEPTED
+from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the layers, and of the step: context: cached positions with the new token's. workers: cores a key/value head
+    for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more."""
+
+    layers: int = 2
+    hidden: int = 64
+    intermediate: int = 96
+    heads: int = 2
+    kv_heads: int = 1
+    head_dim: int = 64
+    vocab: int = 96
+    context: int = 512
+    chunk_size: int = 64
+    workers: int | None = None
+
+    def program(self) -> ProgramConfig:
+        return ProgramConfig(workers_a_head=self.workers)
+
+    def config(self) -> LlamaConfig:
+        return LlamaConfig(
+            vocab_size=self.vocab,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            max_position_embeddings=-(-self.context // 32) * 32,
+            name="bench",
+        )
+
+
+class ExactFlashDecode(DecodeAttention):
+    """The exact variant of the speculative op's kernels, on every chip alone."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.chunk_size, self.program = shape.chunk_size, shape.program()
+
+    def __call__(self, layer, q, keys, values, positions):
+        return flash_decode(
+            q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program
+        )
+
+
+class ForcedSpeculation(AttentionSpeculation):
+    """A threshold a layer: infinite for a hit, 0 for a miss; without `hits` its own."""
+
+    hits: Sequence[bool] = ()
+
+    def __call__(self, layer, q, keys, values, positions):
+        if self.hits:
+            self.threshold = math.inf if self.hits[layer] else 0.0
+        return super().__call__(layer, q, keys, values, positions)
+
+
+def measure(
+    mesh, shape: Shape, rates: Sequence[float], own: float | None = None, seed: int = 0
+) -> dict:  # fmt: skip
+    """Steps with exact attention on each row alone, with speculation at each hit rate, and at the threshold `own` with
+    the layers' own decisions; on a mesh of one row, the step with exact attention and tensor parallelism.
+
+    Returns {"exact": step, "0.5": step, ..., "own": step}; a step is {"chips": a list a chip of {"name", "layer",
+    "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0, as the chips decided}.
+    Errors: RuntimeError when the chips' outcomes are not the forced ones.
+    """
+    plan, config = MeshPlan(*mesh.shape), shape.config()
+    capacity = config.max_position_embeddings
+    exact = ExactFlashDecode(shape)
+    speculation = None
+    if plan.sp == 2:
+        speculation = ForcedSpeculation(
+            mesh, plan, config, users=1, capacity=capacity, chunk_size=shape.chunk_size, timeout_s=0.02,
+            program=shape.program(),
+        )  # fmt: skip
+    weights = WeightMap(config, random_state_dict(config, seed), plan)
+    model = TtLlama(
+        mesh, plan, config, precision_plan("bfloat16", shape.layers), weights, WeightStore(mesh, plan),
+        capacity=capacity, attend=speculation or exact,
+    )  # fmt: skip
+    fill(model, seed)
+    timeline = Timeline(mesh)
+    found = {EXACT: _step(model, exact, timeline, shape)}
+    if speculation is None:
+        return found
+    for rate in rates:
+        speculation.hits = hit_pattern(shape.layers, rate)
+        found[f"{rate:g}"] = step = _speculative_step(model, speculation, timeline, shape)
+        if step["hits"] != [int(hit) for hit in speculation.hits]:
+            raise RuntimeError(f"forced hits {speculation.hits}, the chips decided {step['hits']}")
+    if own is not None:
+        speculation.hits, speculation.threshold = (), own
+        found[OWN] = _speculative_step(model, speculation, timeline, shape) | {"threshold": own}
+    return found
+
+
+def _speculative_step(
+    model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape
+) -> dict:
+    step = _step(model, speculation, timeline, shape)
+    speculation.check()
+    rows = speculation.last_priorities()
+    hits = [any(layer[0] == ACCEPTED for layer in layers) for layers in zip(*rows, strict=True)]
+    return step | {"hits": [int(hit) for hit in hits]}
+
+
+def fill(model: TtLlama, seed: int) -> None:
+    """Random keys and values in the whole cache, the same on both rows."""
+    generator = torch.Generator().manual_seed(seed)
+    for tensors in (model.cache.keys, model.cache.values):
+        for tensor in tensors:
+            values = torch.randn(tuple(tensor.shape), generator=generator)
+            host = ttnn.from_torch(
+                values, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT,
+                mesh_mapper=ttnn.ReplicateTensorToMesh(model.mesh),
+            )  # fmt: skip
+            ttnn.copy_host_to_device_tensor(host, tensor)
+
+
+def _step(model: TtLlama, attend: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
+    """One step that compiles, at the shortest context that speculates, then one captured, replayed and timed."""
+    model.attend = attend
+    for layer in model.layers:
+        layer.attention.attend = attend
+    model.decode(model.step_inputs([5], [2 * shape.chunk_size - 1]), whole=False)
+    inputs = model.step_inputs([5], [shape.context - 1])
+    labels = Labels()
+    trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
+    with labels.of_model(model):
+        model.decode(inputs, whole=False)
+    ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
+    timeline.start()
+    ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=True)
+    chips = timeline.stop()
+    ttnn.release_trace(model.mesh, trace)
+    return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
+
+
+def _named(span: dict, labels: Labels) -> dict:
+    """A span with the name and layer of the launch it belongs to."""
+    label = labels.of(span["number"])
+    found = (
+        {"name": "other", "layer": None}
+        if label is None
+        else {"name": label.part or label.name, "layer": label.layer}
+    )
+    return found | span

@@ -1,0 +1,347 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The gain of attention-level speculation as it runs: `python -m perf.steps.bench_alspec`.
+
+A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
+with exact attention on one row alone, with speculation between the rows at forced hit rates, and with `--own THRESHOLD`
+at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to its last
+on both chips, and compared with
+
+- one row alone with exact attention, whose cycles the guess shall save;
+- appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
+- with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
+
+The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perf.lib.files import new_file
+from perf.lib.measuring_process import answered, measure_apart
+from perf.projections.estimator.latency import token_latency
+from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN
+from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
+
+RATES = (0.0, 0.5, 1.0)
+GRID = "4x1"
+TENSOR_PARALLEL_GRID = (
+    "4x2"  # of both meshes that are compared: reduce_scatter over two links wants eight cores
+)
+MAX_WORKERS = 2  # on that grid, beside the output and the exchange core
+FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
+Span = Mapping[str, Any]
+Step = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Cycles that appendix F takes, as these steps had them. fixed: outside the layers. per_layer: a layer without
+    its attention. exact: attention alone. sender, receiver: speculative attention of the chip that guesses, and
+    until the other has the guess."""
+
+    fixed: float
+    per_layer: float
+    exact: float
+    sender: float
+    receiver: float
+
+    def formula(self, layers: int, rate: float) -> float:
+        """A step by appendix F."""
+        return token_latency(
+            self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
+        )
+
+
+def cycles(step: Step) -> int:
+    """From the first program's start to the last one's end, over all chips."""
+    spans = [span for chip in step["chips"] for span in chip]
+    return max(span["end"] for span in spans) - min(span["start"] for span in spans)
+
+
+def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
+    """From the exact step and all speculative ones. Errors: ValueError without a speculative step."""
+    exact = steps[EXACT]["chips"][0]
+    whole = cycles({"chips": [exact]})
+    attention = _mean(_length(span) for span in exact if span["name"] == ATTENTION)
+    inside = [span for span in exact if span["layer"] is not None]
+    in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
+    senders, receivers = [], []
+    for name, step in steps.items():
+        for layer in range(layers if name != EXACT else 0):
+            found = [_attention(chip, layer) for chip in step["chips"]]
+            begin = max(span["start"] for span in found)  # neither goes on before both are there
+            ends = sorted(span["end"] - begin for span in found)
+            receivers.append(ends[0])
+            senders.append(ends[1])
+    if not senders:
+        raise ValueError("no step with speculation to take the parts from")
+    per_layer = in_layers / layers - attention
+    return Parts(whole - in_layers, per_layer, attention, _mean(senders), _mean(receivers))
+
+
+def _attention(chip: Iterable[Span], layer: int) -> Span:
+    (found,) = [span for span in chip if span["name"] == ATTENTION and span["layer"] == layer]
+    return found
+
+
+def _length(span: Span) -> int:
+    return span["end"] - span["start"]
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
+    """A line a hit rate: cycles as it ran, of one row with exact attention, by appendix F, and the share of the gain
+    that appendix F promises which was seen (None where it promises none)."""
+    parts, alone = parts_of(steps, layers), cycles({"chips": [steps[EXACT]["chips"][0]]})
+    found = []
+    for name, step in steps.items():
+        if name == EXACT:
+            continue
+        rate = sum(step["hits"]) / layers
+        took, formula = cycles(step), parts.formula(layers, rate)
+        promised = alone - formula
+        found.append(
+            {
+                "own": name == OWN,
+                "hit_rate": rate,
+                "cycles": took,
+                "exact": alone,
+                "formula": round(formula),
+                "difference": took / formula - 1,
+                "speedup": alone / took,
+                "share_of_gain": (alone - took) / promised if promised > 0 else None,
+            }
+        )
+    return found
+
+
+def title(name: str, step: Step) -> str:
+    """What a step is called where it is shown."""
+    if name == EXACT:
+        return "exact attention"
+    if name == OWN:
+        return f"own decisions at threshold {step['threshold']:g}, {sum(step['hits'])} of {len(step['hits'])} hit"
+    return f"{float(name):.0%} hits"
+
+
+def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None) -> str:
+    """The table as text, with what appendix F was given; tensor_parallel: the step split over the same chips."""
+    layers = shape["layers"]
+    parts = parts_of(steps, layers)
+    lines = [
+        f"{layers} layers, hidden {shape['hidden']}, MLP {shape['intermediate']}, {shape['context']} cached tokens, "
+        f"chunks of {shape['chunk_size']}, workers {shape['workers'] or 'by shapes'}; cycles of the simulated pair, "
+        "fast dispatch, from a trace",
+        f"a layer without attention {parts.per_layer:.0f}, exact attention {parts.exact:.0f}, sender "
+        f"{parts.sender:.0f}, receiver {parts.receiver:.0f}; outside the layers {parts.fixed:.0f}",
+        f"{'hits':>9}{'step':>9}{'one row, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
+    ]
+    for row in rows(steps, layers):
+        gain = "-" if row["share_of_gain"] is None else f"{row['share_of_gain']:.0%}"
+        lines.append(
+            f"{'own ' if row['own'] else ''}{row['hit_rate']:.0%}".rjust(9)
+            + f"{row['cycles']:>9}{row['exact']:>16}{row['speedup']:>8.3f}x"
+            f"{row['formula']:>12}{row['difference']:>+8.1%}{gain:>13}"
+        )
+    if OWN in steps:
+        lines.append(title(OWN, steps[OWN]))
+    if tensor_parallel is not None:
+        alone, split = cycles({"chips": [steps[EXACT]["chips"][0]]}), cycles(tensor_parallel)
+        lines.append(
+            f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one row alone"
+        )
+    return "\n".join(lines)
+
+
+def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
+    """All steps as a Chrome / Perfetto trace: a process a step, a track a chip; one microsecond is one cycle."""
+    events: list[dict[str, Any]] = []
+    for process, (name, step) in enumerate(steps.items()):
+        shown = {"name": title(name, step)}
+        events.append({"ph": "M", "pid": process, "name": "process_name", "args": shown})
+        for chip, spans in enumerate(step["chips"]):
+            track = {"pid": process, "tid": chip}
+            events.append({"ph": "M", **track, "name": "thread_name", "args": {"name": f"chip {chip}"}})
+            for span in spans:
+                what = {"layer": span["layer"], "program": span["number"], "cores": span["cores"]}
+                timing = {"ts": span["start"], "dur": _length(span)}
+                events.append({"ph": "X", **track, "name": span["name"], **timing, "args": what})
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """(start, length) of each program of a chip, from the end of those before it: a program's first cores begin to
+    wait for their work while others are still at the one before."""
+    found, end = [], 0
+    for span in spans:
+        start = min(max(span["start"], end), span["end"])
+        found.append((start, span["end"] - start))
+        end = max(end, span["end"])
+    return found
+
+
+def plot(steps: Mapping[str, Step], path: Path) -> None:
+    """Each step as two bars of programs in time, like the paper's figure 6."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.patches import Patch
+
+    colours = {ATTENTION: "#d1495b", EXCHANGE: "#edae49", GATE: "#8d96a3"}
+    other = "#00798c"
+    figure, axes = pyplot.subplots(len(steps), 1, sharex=True, figsize=(11, 1.6 * len(steps)), squeeze=False)
+    for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
+        for chip, spans in enumerate(step["chips"]):
+            axis.broken_barh(
+                one_after_the_other(spans),
+                (chip - 0.4, 0.8),
+                facecolors=[colours.get(span["name"], other) for span in spans],
+                edgecolor="white",
+                linewidth=0.2,
+            )
+        axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
+        axis.invert_yaxis()
+        alone = " on each chip alone" if name == EXACT else ""
+        axis.set_title(title(name, step) + alone, fontsize=9, loc="left")
+    axes[-1, 0].set_xlabel("cycles of the simulated chips")
+    labels = {**colours, "other programs": other}
+    figure.legend(
+        handles=[Patch(color=colour, label=label) for label, colour in labels.items()],
+        loc="upper right",
+        ncols=len(labels),
+        fontsize=8,
+    )
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def run(
+    shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] = (2, 1), grid: str = GRID,
+    own: float | None = None,
+) -> dict[str, Step]:  # fmt: skip
+    """Measure in a process of its own: see `alspec_step.measure`. Errors: SystemExit with what went wrong there."""
+    from runtime_patches import sgdc
+    from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    overlays = {**sgdc.overlays(), **timeline_overlays()}
+    variables = simulated_environment(grid, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
+    asked = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh), "own": own}
+    return measure_apart("perf.steps.bench_alspec", asked, process_environment(variables))
+
+
+def _work(
+    shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None
+) -> dict[str, Step]:  # fmt: skip
+    import ttnn
+
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from perf.steps.alspec_step import Shape, measure
+    from runtime_patches.simulated_n150.dispatch import opening_options
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    plan = MeshPlan(*mesh)
+    device = plan.open(worker_l1_size=room, **opening_options("fast"))
+    steps = measure(device, Shape(**shape), rates, own)
+    plan.close(device)
+    return steps
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.steps.bench_alspec", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--context", type=int, default=512, help="cached tokens (default 512)")
+    parser.add_argument("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
+    parser.add_argument("--intermediate", type=int, default=96, help="width of the MLP (default 96)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        help="cores a key/value head, of exact and speculative attention (default: by shapes)",
+    )
+    parser.add_argument(
+        "--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each"
+    )
+    parser.add_argument(
+        "--tensor-parallel",
+        action="store_true",
+        help="also run the step with exact attention, its heads and columns split over both chips",
+    )
+    parser.add_argument("--hits", type=float, nargs="+", default=list(RATES), help="hit rates, 0 to 1")
+    parser.add_argument(
+        "--own",
+        type=float,
+        metavar="THRESHOLD",
+        help="also a step in which the layers decide, by this threshold",
+    )
+    parser.add_argument("--json", type=new_file, help="also write table and programs there")
+    parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
+    parser.add_argument("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
+    options = parser.parse_args(argv)
+    if options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits):
+        parser.error(
+            f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}"
+        )
+    if options.own is not None and not 0 <= options.own <= MAX_THRESHOLD:
+        parser.error(f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {options.own:g}")
+    workers = options.kv_heads * (1 if options.workers is None else options.workers)
+    if not 1 <= workers <= MAX_WORKERS:
+        parser.error(
+            f"--workers times --kv-heads must be 1 to {MAX_WORKERS}, the cores of the grid {GRID} less two of the "
+            f"pair's own; got {workers}"
+        )
+    if options.chunk_size < 32 or options.chunk_size % 32 or options.context < 2 * options.chunk_size:
+        parser.error(
+            f"--chunk-size must be a multiple of 32 and --context at least twice it, got {options.chunk_size} and "
+            f"{options.context}"
+        )
+    if options.tensor_parallel and options.kv_heads % 2:
+        parser.error(
+            f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}"
+        )
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    shape = {
+        "layers": options.layers, "hidden": 64, "intermediate": options.intermediate,
+        "heads": 2 * options.kv_heads, "kv_heads": options.kv_heads,
+        "context": options.context, "chunk_size": options.chunk_size, "workers": options.workers,
+    }  # fmt: skip
+    split, grid = None, GRID
+    if options.tensor_parallel:
+        grid = TENSOR_PARALLEL_GRID
+        split = run(shape, (), (1, 2), grid)[EXACT]
+    steps = run(shape, options.hits, grid=grid, own=options.own)
+    if options.json:
+        found = {
+            "shape": shape,
+            "rows": rows(steps, options.layers),
+            "steps": steps,
+            "tensor_parallel": split,
+        }
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.trace:
+        options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
+    if options.plot:
+        plot(steps, options.plot)
+    print(report(steps, shape, split))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of a round with a layer-parallel draft model cost: `python -m perf.steps.bench_device_speculation`.
+
+First, cycles of the parts on rows of simulated chips at tiny shapes, from traces: a draft step with the attentions of
+all its layers at once against one layer after another, calibration, the target's step with verification and commit.
+Then a projection for Llama 3.2 1B drafting for Llama 3.1 8B from published times of single ops, every assumption
+printed. The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perf.lib.files import new_file
+from perf.lib.measuring_process import answered, measure_apart
+from perf.projections.draft_projection import report as projection
+
+GRID = "4x2"  # sums over a row take eight cores
+ROWS, SIMULATED = (4, 8), (1, 2)
+ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
+WORKER = "--worker"  # how the measuring process is started: with a file for its answer, the row and the shape
+Parts = Mapping[str, Mapping[str, int]]
+
+
+def run(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Measure in a process of its own. Errors: SystemExit with what went wrong there."""
+    from runtime_patches import sgdc
+    from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
+    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+
+    overlays = {**sgdc.overlays(), **timeline_overlays()}
+    mesh = (1, chips) if chips > 1 else None
+    variables = simulated_environment(GRID, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
+    asked = {"chips": chips, "shape": dict(shape)}
+    return measure_apart("perf.steps.bench_device_speculation", asked, process_environment(variables))
+
+
+def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    import ttnn
+
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from perf.steps.device_speculation_step import Shape, measure
+    from runtime_patches.simulated_n150.dispatch import opening_options
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    plan = MeshPlan(1, chips)
+    mesh = plan.open(worker_l1_size=room, **opening_options("fast"))
+    parts = measure(mesh, Shape(**shape))
+    plan.close(mesh)
+    return parts
+
+
+def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
+    """By row the cycles of each part, and the layer-parallel draft step against the sequential one."""
+    lines = [
+        f"a draft of {shape['layers']} layers in one group, {shape['heads']} heads of 64, hidden "
+        f"{32 * shape['heads']}; {shape['drafted']} drafted tokens behind {shape['context']} cached ones",
+        f"{'cycles (programs), fast dispatch, from traces':46}"
+        + "".join(f"{f'1x{chips}':>16}" for chips in found),
+    ]
+    for name in next(iter(found.values())):
+        cells = (f"{parts[name]['cycles']} ({parts[name]['programs']})" for parts in found.values())
+        lines.append(f"{name:46}" + "".join(f"{cell:>16}" for cell in cells))
+    lines.append(
+        f"{'layer-parallel over sequential draft step':46}"
+        + "".join(f"{f'{speedup(parts):.2f}x':>16}" for parts in found.values())
+    )
+    return "\n".join(lines)
+
+
+def speedup(parts: Parts) -> float:
+    """Of the draft step. Errors: ValueError for a part that took no time, which cannot have been measured."""
+    by_kind = {name.rpartition(", ")[2]: part["cycles"] for name, part in parts.items() if ", " in name}
+    if min(by_kind.values()) <= 0:
+        raise ValueError(f"not measurable: {dict(parts)}")
+    return by_kind["sequential"] / by_kind["layer-parallel"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0; 2 for values that make no sense, before any work."""
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.steps.bench_device_speculation", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--simulate", type=int, nargs="*", default=list(SIMULATED), choices=(1, 2, 4), metavar="CHIPS",
+        help="rows to simulate: 1, 2, 4; none: the projection alone (default 1 2, minutes each)",
+    )  # fmt: skip
+    parser.add_argument("--layers", type=int, default=2, help="of the simulated draft, one group (default 2)")
+    parser.add_argument(
+        "--size", type=int, default=4, help="layers in parallel of the projection (default 4)"
+    )
+    parser.add_argument("--length", type=int, default=4, help="drafted tokens of the projection (default 4)")
+    parser.add_argument("--json", type=new_file, help="also write the cycles there")
+    options = parser.parse_args(argv)
+    if not 2 <= options.layers <= 4 or options.length < 1:
+        parser.error(
+            f"--layers must be 2 to 4 and --length at least 1, got {options.layers} and {options.length}"
+        )
+    try:
+        text = projection(ROWS, options.size, options.length, ACCEPTANCES)
+    except ValueError as error:
+        parser.error(f"--size: {error}")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    shape: dict[str, Any] = {
+        "layers": options.layers, "heads": max([2, *options.simulate]), "drafted": 3, "context": 64
+    }  # fmt: skip
+    found = {chips: run(chips, shape) for chips in options.simulate}
+    if options.json:
+        options.json.write_text(json.dumps({"shape": shape, "rows": found}, indent=1) + "\n")
+    if found:
+        print(report(found, shape))
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

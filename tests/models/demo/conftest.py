@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A machine with boards for the demo, and a terminal that a chat reads."""
+
+import io
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def boards(monkeypatch, tmp_path):
+    """As if this machine had two N150 and all they need; opening them would fail. A machines.Boards."""
+    from models.llama31_8b.tt.device import boards as cards
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from runtime_patches import boards as driver
+    from runtime_patches.simulated_n150 import doctor
+    from tests.support.machines import Boards, set_ttnn_version
+
+    found = Boards(tmp_path)
+    monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
+    monkeypatch.setattr(driver, "BOARDS", found.devices)
+    monkeypatch.setattr(cards, "SYSFS", found.sysfs)
+    monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: pytest.fail("a board was opened"))
+    monkeypatch.delenv("TT_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    set_ttnn_version(monkeypatch, "1")
+    for number in range(2):
+        found.set(number, "n150")
+    return found
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Standard input as a terminal on which these lines are typed."""
+
+    def type_lines(*lines):
+        stdin = io.StringIO("".join(f"{line}\n" for line in lines))
+        stdin.isatty = lambda: True
+        monkeypatch.setattr(sys, "stdin", stdin)
+
+    return type_lines

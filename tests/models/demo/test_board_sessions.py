@@ -1,0 +1,301 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Texts side by side and conversations on boards: the whole run but for the chips, whose model is the reference."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+
+import pytest
+
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends.n150 import backend as n150
+from models.llama31_8b.demo.chat import Conversation
+from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
+from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from tests.support.gguf_files import untied, write_hf_folder
+from tests.support.machines import refused
+from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
+
+PROMPTS = ["the and the in 12 " * 12, "the end", "12 and the in " * 5]
+BLOCK = 32
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tiny")
+    write_hf_folder(path, untied())
+    return str(path)
+
+
+@pytest.fixture
+def chips(monkeypatch, boards, folder) -> list[ReferenceChips]:
+    """The models that runs on boards were given."""
+    stand_in_for_ttnn(monkeypatch, pytest.importorskip("ttnn"))
+    monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
+    monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
+    made: list[ReferenceChips] = []
+
+    def load(device, plan, loaded, options):
+        policy = options.policy() if options.attention == "alspec" else None
+        model = weights.load_model(folder).model
+        made.append(ReferenceChips(model, plan.users, plan.capacity, BLOCK, policy))
+        return made[-1]
+
+    monkeypatch.setattr(n150, "_load_model", load)
+    return made
+
+
+CPU, BOARDS = ["--device", "cpu"], ["--device", "n150", "--mesh", "2x1", "--sample-on", "host"]
+
+
+def run_json(capsys, folder, *arguments) -> dict:
+    assert cli.main(["--model", folder, "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("more", [["--attention", "exact"], ["--threshold", "0.6"]], ids=["exact", "alspec"])
+def test_texts_side_by_side_are_those_of_each_prompt_alone(capsys, folder, chips, more):
+    """On the CPU and on boards, with the same hits, ends and figures. One user ends by --stop, the others go on."""
+    common = ["--raw", "--chunk-size", "32", "--max-new-tokens", "9", *more]
+    asked = [word for prompt in PROMPTS for word in ("--prompt", prompt)]
+    unstopped = run_json(capsys, folder, *CPU, *asked, *common)
+    # What the second text says early and no other does.
+    stop = next(
+        text
+        for text in (unstopped["texts"][1]["text"][i : i + 2] for i in range(4))
+        if not any(text in unstopped["texts"][other]["text"] for other in (0, 2))
+    )
+    cpu, board = (run_json(capsys, folder, *on, *asked, *common, "--stop", stop) for on in (CPU, BOARDS))
+    assert cpu["texts"] == board["texts"] and len(cpu["texts"]) == 3 and "text" not in cpu
+    assert [text["finish_reason"] for text in cpu["texts"]].count("stop") == 1
+    for number, prompt in enumerate(PROMPTS):
+        alone = run_json(capsys, folder, *CPU, "--prompt", prompt, *common, "--stop", stop)
+        assert {name: alone[name] for name in ("text", "token_ids", "finish_reason")} == cpu["texts"][number]
+        assert "texts" not in alone
+    for name in ("hits", "misses", "bypassed", "hit_rate_per_layer", "prefill_tokens", "decode_tokens"):
+        assert cpu[name] == board[name]
+    assert (cpu["hits"] > 0) == ("exact" not in more) and cpu["options"]["prompt"] == PROMPTS
+    # All three users decode in the step that compiles; the second has ended in the next one or later.
+    assert board["warm_up_tokens"] == 3 and [model.users for model in chips] == [3]
+
+
+def test_several_texts_are_shown_whole_under_their_numbers(capsys, folder, chips, tmp_path):
+    files = []
+    for number, prompt in enumerate(PROMPTS[:2]):
+        (tmp_path / str(number)).write_text(prompt)
+        files += ["--prompt-file", str(tmp_path / str(number))]
+    common = ["--model", folder, "--raw", "--max-new-tokens", "5"]
+    assert cli.main([*common, *files, "--json", "--device", "cpu"]) == 0
+    texts = [text["text"] for text in json.loads(capsys.readouterr().out)["texts"]]
+    for device in (CPU, BOARDS):
+        assert cli.main([*common, *files, *device]) == 0
+        out = capsys.readouterr().out
+        shown, report = out.split("\nreport ──")
+        assert shown == "".join(
+            f"── text {number} of 2 ──\n{text}" + "\n" * (not text.endswith("\n"))
+            for number, text in enumerate(texts, 1)
+        )
+        assert re.search(r"decode .* tokens of 2 users", report)
+
+
+def test_ctrl_c_ends_every_text_and_says_which_it_ended(capsys, folder, chips, monkeypatch):
+    """The second text has come to its end a token before."""
+    exact = ["--raw", "--attention", "exact"]
+    first = [*CPU, *exact, "--prompt", PROMPTS[0]]
+    stop = run_json(capsys, folder, *first, "--max-new-tokens", "3")["text"]
+    alone = run_json(capsys, folder, *first, "--max-new-tokens", "30", "--stop", stop)
+    count = len(alone["token_ids"])
+    assert alone["finish_reason"] == "stop"
+    produced = []
+
+    def push(self, user, token):
+        produced.append(user)
+        if len(produced) == 2 * count + 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(TextsPrinter, "push", push)
+    for device in (CPU, BOARDS):
+        produced.clear()
+        asked = ["--prompt", PROMPTS[1], "--prompt", PROMPTS[0], "--stop", stop, *device]
+        assert cli.main(["--model", folder, "--json", *exact, *asked]) == 130
+        found = json.loads(capsys.readouterr().out)["texts"]
+        assert [text["finish_reason"] for text in found] == ["interrupted", "stop"]
+        assert [len(text["token_ids"]) for text in found] == [count + 1, count]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--prompt", "a"] * 9, "up to 8 prompts are continued side by side, got 9"),
+        (["--prompt", "a", "--prompt", " "], "prompt 2 is empty"),
+        (["--prompt", "a", "--prompt", "x" * 2000, "--raw", "--device", "cpu"], "prompt 2 has 20"),
+        (
+            ["--prompt", "a", "--prompt", "b", "--device", "cpu", "--html", "page.html"],
+            "--html with more than one prompt does not go with --device cpu: a page shows one text",
+        ),
+        (
+            ["--prompt", "a", "--prompt", "b", "--device", "sim"],
+            "more than one prompt does not go with --device sim: a few steps",
+        ),
+        (["--prompt", "a", "--prompt-file", "b"], "not allowed with argument --prompt"),
+    ],
+)
+def test_prompts_that_do_not_go_together(capsys, folder, arguments, words):
+    try:
+        assert words in refused(capsys, "--model", folder, *arguments, prompt=None)
+    except SystemExit as left:  # of argparse
+        assert left.code == 2 and words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [["--attention", "exact"], ["--threshold", "0.6"]], ids=["exact", "alspec"])
+def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, terminal, more):
+    """Replies, refusals and the counts of all turns; later turns prefill whole blocks less than the conversation."""
+    said = [
+        "the 12 and the end " * 3,
+        "and then?",
+        "/report",
+        "x" * 2000,
+        "the in " * 9,
+        "/reset",
+        "the end",
+        "/exit",
+    ]
+    told = []
+    for device in (CPU, BOARDS):
+        terminal(*said)
+        asked = [*device, "--chunk-size", "32", "--max-new-tokens", "7", *more]
+        assert cli.main(["--model", folder, *asked]) == 0
+        told.append(capsys.readouterr())
+    cpu, board = [re.split(r"\nreport ─+\n", shown.out) for shown in told]
+    assert len(cpu) == len(board) == 3, "one report asked for, one at the end"
+    assert cpu[0].split("\n", 1)[1] == board[0].split("\n", 1)[1], "the replies of the first two turns"
+    for part in (1, 2):
+        counts = [re.findall(r"\(\d+ hits, \d+ misses\)|\d+ positions", text[part]) for text in (cpu, board)]
+        assert counts[0] == counts[1] and bool(counts[0]) == ("exact" not in more)
+        decoded = [re.search(r"decode .*\((\d+) tokens", text[part])[1] for text in (cpu, board)]
+        assert int(decoded[0]) == int(decoded[1]) + 1, "the step that compiles is left out, once"
+    assert cpu[1].split("> ", 1)[1] == board[1].split("> ", 1)[1], "the replies of the other turns"
+    assert all("the limit is 1024; /reset starts anew" in shown.err for shown in told)
+    (model,) = chips
+    starts = [start for _, start, _ in model.prefilled]
+    assert starts[0] == 0 < starts[1] < starts[2] and starts[3:] == [0]
+    assert all(start % BLOCK == 0 for start in starts)
+
+
+def test_a_conversation_is_refused_before_a_board_is_opened(capsys, boards, terminal, tmp_path):
+    """Opening one would fail this test."""
+    write_hf_folder(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text("{}")
+    terminal("hello")
+    asked = ["--device", "n150", "--model", str(tmp_path / "model")]
+    assert "has no chat template to chat with; give --prompt" in refused(capsys, *asked, prompt=None)
+    terminal("hello")
+    words = "--html shows one text: give --prompt or --prompt-file, or pipe one in"
+    assert words in refused(capsys, "--html", str(tmp_path / "page.html"), "--device", "cpu", prompt=None)
+
+
+def conversation(folder, chips_of=1024, **options) -> Conversation:
+    """On boards of one chip, whose cache has so many positions."""
+    from models.llama31_8b.demo.backends.n150.session import BoardSession
+    from models.llama31_8b.tt.generator import Generator
+
+    loaded = weights.load_model(folder)
+    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
+    model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
+    generator = Generator(model, choose="host", keep_trace=True)
+    return Conversation(BoardSession(loaded, chosen, generator, limit=1000), chosen)
+
+
+@pytest.fixture
+def host_ttnn(monkeypatch):
+    stand_in_for_ttnn(monkeypatch, pytest.importorskip("ttnn"))
+
+
+class Interrupting(TextPrinter):
+    """Ctrl-C at a token, twice or once."""
+
+    def __init__(self, checkpoint, at: int, signals: bool) -> None:
+        super().__init__(checkpoint, None)
+        self.left, self.signals = at, signals
+
+    def push(self, token):
+        self.left -= 1
+        if self.left == 0 and self.signals:
+            os.kill(os.getpid(), signal.SIGINT)
+        elif self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("signals", [True, False], ids=["at its next token", "at once"])
+def test_an_interrupted_reply_on_boards_keeps_what_was_said(host_ttnn, folder, signals):
+    talk = conversation(folder)
+    loaded, generator = talk.session.checkpoint, talk.session.generator
+    talk.reply("the end and the 12 " * 3, Interrupting(loaded, 3, signals))
+    held = generator.cached_ids(0)
+    assert talk.cached_ids == held and len(talk.results) == int(signals)
+    asked = len(loaded.tokenizer.apply_chat_template(talk.messages[:1]))
+    assert len(held) == asked + 2, "of three tokens, the last is not in the cache"
+    second = talk.reply("go on", TextPrinter(loaded, None))
+    ids = loaded.tokenizer.apply_chat_template(talk.messages[:3])
+    fresh = generate(loaded.model, [ids], max_new_tokens=6, eos_token_ids=loaded.tokenizer.eos_token_ids)
+    assert loaded.tokenizer.decode(fresh.token_ids[0]) == second
+    assert generator.model.prefilled[-1][1] == len(held[:asked]) // BLOCK * BLOCK > 0
+
+
+def test_an_interrupted_prefill_leaves_what_was_kept(host_ttnn, folder, monkeypatch):
+    """A message cut short while it is cached: its chunk may have overwritten anything behind the kept blocks."""
+    talk = conversation(folder)
+    loaded, model = talk.session.checkpoint, talk.session.generator.model
+    talk.reply("the end and the 12 " * 3, TextPrinter(loaded, None))
+    prefill = model.prefill
+
+    def cut_short(*arguments, **named):
+        prefill(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model, "prefill", cut_short)
+    talk.reply("and then?", TextPrinter(loaded, None))
+    monkeypatch.undo()
+    kept = model.prefilled[-1][1]
+    assert kept > 0 and len(talk.cached_ids) == talk.session.cached == kept
+    stand_in = pytest.MonkeyPatch()
+    stand_in_for_ttnn(stand_in, pytest.importorskip("ttnn"))
+    last = talk.reply("go on", TextPrinter(loaded, None))
+    stand_in.undo()
+    ids = loaded.tokenizer.apply_chat_template(talk.messages[:-1])
+    fresh = generate(loaded.model, [ids], max_new_tokens=6, eos_token_ids=loaded.tokenizer.eos_token_ids)
+    assert loaded.tokenizer.decode(fresh.token_ids[0]) == last
+
+
+def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
+    """At the limit asked for, or where the cache is full."""
+    for chips_of, limit in ((1024, 1000), (96, 96)):
+        talk = conversation(folder, chips_of)
+        loaded = talk.session.checkpoint
+        assert talk.session.capacity == limit
+        with pytest.raises(ContextLengthError, match=f"the limit is {limit}"):
+            talk.reply("x" * limit, TextPrinter(loaded, None))
+        assert talk.messages == []
+    start = len(loaded.tokenizer.apply_chat_template([{"role": "user", "content": ""}]))
+    talk.reply("x" * (limit - start - 2), TextPrinter(loaded, None))
+    assert talk.results[0].finish_reason == ["context"] and len(talk.results[0].token_ids[0]) == 3
+
+
+def test_readings_of_a_pair_add_up():
+    pytest.importorskip("ttnn")
+    from models.llama31_8b.tt.decode_attention.alspec import LayerCounts, Outcomes
+
+    first = Outcomes((LayerCounts(1, 2, 3), LayerCounts(4, 0, 3)), 1, (5, 6), ())
+    second = Outcomes((LayerCounts(10, 0, 0), LayerCounts(0, 10, 0)), 0, (1, 2), ("attention: silent",))
+    both = Outcomes.merged([first, second])
+    assert both.layers == (LayerCounts(11, 2, 3), LayerCounts(4, 10, 3))
+    assert (both.ties, both.sent, both.failures) == (1, (6, 8), ("attention: silent",))
+    assert (both.hits, both.bypassed_positions, Outcomes.merged([first])) == (15, 3, first)

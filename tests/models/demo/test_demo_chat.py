@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Interactive chat: turns share one cache and still say what a fresh run over all messages says."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
+from models.llama31_8b.demo.chat import Conversation
+from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.text import TextPrinter
+from models.llama31_8b.reference.generate import generate
+from tests.support.gguf_files import write_hf_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tiny")
+    write_hf_folder(path)
+    return path
+
+
+def conversation(folder, **options) -> Conversation:
+    loaded = weights.load_model(folder)
+    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
+    return Conversation(ReferenceSession(loaded, chosen, chosen.policy(), chat=True), chosen)
+
+
+def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
+    talk = conversation(folder, attention="exact")
+    printer = TextPrinter(talk.session.loaded, None)
+    first = talk.reply("the 12 and the end", printer)
+    second = talk.reply("and then?", printer)
+    messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
+    assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3][
+        "content"
+    ] == second
+    ids = talk.session.loaded.tokenizer.apply_chat_template(messages)
+    # The reply's random bytes may be tokenized otherwise when rendered again; the first prompt never is.
+    already = talk.results[0].prefill_tokens
+    assert talk.results[1].prefill_tokens <= len(ids) - already, (
+        "the second turn prefilled the first prompt again"
+    )
+    fresh = generate(
+        talk.session.loaded.model,
+        [ids],
+        max_new_tokens=6,
+        eos_token_ids=talk.session.loaded.tokenizer.eos_token_ids,
+    )
+    assert talk.session.loaded.tokenizer.decode(fresh.token_ids[0]) == second
+    assert talk.cached_ids == (ids + fresh.token_ids[0])[: int(talk.session.cache.lengths[0])]
+
+
+def test_reset_forgets(folder):
+    talk = conversation(folder)
+    printer = TextPrinter(talk.session.loaded, None)
+    first = talk.reply("the end", printer)
+    talk.reply("more", printer)
+    talk.reset()
+    assert talk.reply("the end", printer) == first and len(talk.messages) == 2
+    assert len(talk.results) == 3
+
+
+def test_a_message_too_long_is_not_part_of_the_conversation(folder):
+    talk = conversation(folder, max_context=1024)
+    printer = TextPrinter(talk.session.loaded, None)
+    talk.reply("the end", printer)
+    with pytest.raises(ContextLengthError, match="the conversation has 20.. tokens, the limit is 1024"):
+        talk.reply("x" * 2000, printer)
+    assert len(talk.messages) == 2
+    talk.reply("on", printer)
+    assert len(talk.messages) == 4
+
+
+def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
+    talk = conversation(folder)
+    said = []
+
+    class Interrupting(TextPrinter):
+        def push(self, token):
+            said.append(token)
+            if len(said) == 3:
+                raise KeyboardInterrupt
+
+    talk.reply("the end", Interrupting(talk.session.loaded, None))
+    assert talk.messages[1]["content"] == talk.session.loaded.tokenizer.decode(said) and not talk.results
+    assert talk.session.policy.statistics.step_count == 0, "what has no result counts nowhere"
+    assert len(talk.cached_ids) == int(talk.session.cache.lengths[0])
+    talk.reply("go on", TextPrinter(talk.session.loaded, None))
+    assert len(talk.messages) == 4 and len(talk.results) == 1
+
+
+def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
+    """It ends at its next token: hits, misses and speeds are of the same tokens."""
+    talk, before = conversation(folder), signal.getsignal(signal.SIGINT)
+
+    class Stopping(TextPrinter):
+        def push(self, token):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    talk.reply("the 12 and the end " * 10, Stopping(talk.session.loaded, None))
+    (result,) = talk.results
+    assert (
+        len(result.token_ids[0]) == 1
+        and talk.session.policy.statistics.step_count == result.decode_tokens == 0
+    )
+    assert signal.getsignal(signal.SIGINT) is before
+    talk.reply("go on", TextPrinter(talk.session.loaded, None))
+    assert talk.session.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
+
+
+def test_the_report_of_a_session_without_a_reply(folder, terminal, capsys):
+    terminal("/report", "/exit")
+    assert cli.main(["--model", str(folder)]) == 0
+    assert capsys.readouterr().out.count("nothing to report: no reply yet") == 1
+
+
+def test_the_whole_session(folder, terminal, capsys):
+    terminal("the 12", "/help", "", "and?", "/report", "/reset", "again", "/exit")
+    assert cli.main(["--model", str(folder), "--chunk-size", "32", "--max-new-tokens", "6"]) == 0
+    out = capsys.readouterr().out
+    assert "with alspec attention" in out and "forgotten" in out
+    assert out.count("/exit ends") == 2, "greeting and /help"
+    assert out.count("report ──") == 2, "one asked for, one at the end"
+    assert f"({3 * 5} tokens)" in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
+
+
+def test_the_greeting_is_one_line_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    source = tmp_path / ("a [long] name " * 8)
+    source.mkdir()
+    write_hf_folder(source)
+    terminal("/exit")
+    assert cli.main(["--model", str(source)]) == 0
+    greeting = next(line for line in capsys.readouterr().out.splitlines() if "with alspec attention" in line)
+    assert str(source) in greeting and "/exit ends" in greeting and "Ctrl-C stops a reply" in greeting
+
+
+def test_end_of_input_ends_the_session(folder, terminal, capsys):
+    terminal()
+    assert cli.main(["--model", str(folder)]) == 0
+    assert "report" not in capsys.readouterr().out.split("/report", 1)[1]
+
+
+def test_long_messages_are_refused_in_the_session(folder, terminal, capsys):
+    terminal("x" * 2000, "the end", "/exit")
+    assert cli.main(["--model", str(folder), "--max-new-tokens", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "the limit is 1024; /reset starts anew" in shown.err and "report ──" in shown.out
+
+
+def test_chat_needs_a_template(tmp_path, terminal, capsys):
+    write_hf_folder(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    terminal("hello")
+    assert cli.main(["--model", str(tmp_path)]) == 2
+    assert "has no chat template to chat with; give --prompt" in capsys.readouterr().err

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The report's figures and bars."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from models.llama31_8b.demo.report import RunReport, bar, predictions, print_report
+from perf.projections.estimator.latency import estimate
+
+REPORT = RunReport(
+    model="m",
+    attention="alspec",
+    chunk_size=256,
+    speculates=True,
+    context=40000,
+    prefill_tokens=100,
+    prefill_seconds=0.5,
+    decode_tokens=30,
+    decode_seconds=2.0,
+    hits=60,
+    misses=20,
+    bypassed=12,
+    bypassed_positions=3,
+    hit_rate=0.75,
+    hit_rate_per_layer=[1.0, 0.5, None, 0.0],
+)
+
+
+def shown(report: RunReport, width: int = 80) -> str:
+    stream = io.StringIO()
+    print_report(report, Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+def test_rates():
+    assert REPORT.prefill_tokens_per_s == 200 and REPORT.decode_tokens_per_s == 15
+    none = replace(REPORT, decode_tokens=0, decode_seconds=0.0)
+    assert none.decode_tokens_per_s is None and "no token" in shown(none)
+
+
+@pytest.mark.parametrize(
+    "rate, text", [(0, "····"), (1, "████"), (0.5, "██··"), (0.53125, "██▏·"), (0.97, "███▉"), (0.01, "····")]
+)
+def test_bars(rate, text):
+    assert bar(rate, 4) == text
+
+
+def test_predictions_are_the_estimators():
+    rows = predictions(REPORT)
+    assert [(row["context"], row["chips"]) for row in rows] == [
+        (c, n) for c in (40000, 131072) for n in (2, 4, 8)
+    ]
+    for row in rows:
+        full = estimate(row["context"], None, row["chips"], "tp", chunk_size=256)
+        half = estimate(row["context"], 0.75, row["chips"], "sp+tp", chunk_size=256)
+        assert row["tp_tokens_per_s"] == full.tokens_per_s_per_user
+        assert row["sp_tp_tokens_per_s"] == half.tokens_per_s_per_user
+        assert row["speedup"] == pytest.approx(full.token_latency_ns / half.token_latency_ns)
+
+
+def test_what_the_tables_lack_is_moved_and_said():
+    short = replace(REPORT, context=300, chunk_size=32)
+    rows = predictions(short)
+    assert rows[0]["context"] == 1024 and rows[0]["chunk_size"] == 128
+    assert "1,024 (for 300)" in shown(short) and "S = 128" in shown(short)
+    long = predictions(replace(REPORT, context=131072))
+    assert len(long) == 3
+
+
+def test_report_text():
+    text = shown(REPORT)
+    assert "200.0 tokens/s  (100 tokens)" in text and "15.0 tokens/s  (30 tokens)" in text
+    assert "75.0%  (60 hits, 20 misses)" in text and "3 positions" in text
+    for line in (
+        "  0 ████████████████████ 100%",
+        "  1 ██████████··········  50%",
+        "  2 not verified",
+        "  3 ····················   0%",
+    ):
+        assert line in text
+    assert f"{predictions(REPORT)[2]['sp_tp_tokens_per_s']:.2f}" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_steps_that_compile_are_left_out_of_the_rate_and_said():
+    """30 tokens in 2 s, of which 2 took 1.6 s: 28 in 0.4 s."""
+    board = replace(REPORT, first_token_seconds=12.3, warm_up_tokens=2, warm_up_seconds=1.6)
+    assert board.decode_tokens_per_s == pytest.approx(70)
+    text = shown(board, width=120)
+    assert "70.0 tokens/s  (28 tokens; the first 2, which compile, left out: 1.60 s)" in text
+    assert "200.0 tokens/s  (100 tokens, compilation included)" in text
+    assert "after 12.30 s, compilation included" in text
+    told = board.to_dict()
+    assert (told["decode_tokens"], told["warm_up_tokens"], told["warm_up_s"]) == (30, 2, 1.6)
+    assert told["time_to_first_token_s"] == 12.3 and told["decode_tokens_per_s"] == board.decode_tokens_per_s
+    only = replace(board, decode_tokens=2, decode_seconds=1.6)
+    assert only.decode_tokens_per_s is None and "no token  (0 tokens; the first 2" in shown(only, width=120)
+
+
+def test_a_run_that_compiles_nothing_leaves_nothing_out():
+    text = shown(replace(REPORT, first_token_seconds=0.5))
+    assert "after 0.50 s" in text and "compil" not in text
+    assert "first token" not in shown(REPORT), "several turns have no one first token"
+    told = REPORT.to_dict()
+    assert (told["warm_up_tokens"], told["warm_up_s"], told["time_to_first_token_s"]) == (0, 0.0, None)
+
+
+def test_without_speculation_or_verification():
+    assert "exact attention verifies nothing" in shown(
+        replace(REPORT, attention="exact", speculates=False, hit_rate=None)
+    )
+    bypassed = shown(replace(REPORT, hit_rate=None, hits=0, misses=0, hit_rate_per_layer=[None] * 4))
+    assert "speculation starts at 512 cached tokens" in bypassed and "none verified" in bypassed
+    assert predictions(replace(REPORT, hit_rate=None)) == []

@@ -1,0 +1,306 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's runs: streamed text, the JSON object, seeds, policies, piped prompts, and the trained model."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends.cpu.static_layers import SAMPLE_PROMPT
+from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.text import TextPrinter
+from tests.support.gguf_files import untied, write_hf_folder
+
+PROMPT = "the and the in 12 " * 12
+# Speculation starts at 64 tokens with this chunk size.
+SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "8")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    # No id ends a text, so that every run has its full length.
+    write_hf_folder(folder, untied(eos_token_ids=()))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["eos_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return str(folder)
+
+
+def run_json(capsys, model: str, *arguments: str) -> dict:
+    assert cli.main(["--model", model, "--json", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("}\n") and out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_json_schema(model, capsys):
+    got = run_json(capsys, model, *SMALL, "--threshold", "0.9")
+    assert set(got) == {
+        "model",
+        "text",
+        "token_ids",
+        "finish_reason",
+        "prefill_tokens",
+        "prefill_tokens_per_s",
+        "time_to_first_token_s",
+        "decode_tokens",
+        "decode_tokens_per_s",
+        "warm_up_tokens",
+        "warm_up_s",
+        "hit_rate",
+        "hit_rate_per_layer",
+        "hits",
+        "misses",
+        "bypassed",
+        "bypassed_positions",
+        "exchange",
+        "speculation",
+        "estimate",
+        "options",
+    }
+    tokenizer = weights.load_model(model).tokenizer
+    assert got["model"] == model and got["finish_reason"] == "length"
+    assert len(got["token_ids"]) == 8 and got["decode_tokens"] == 7
+    assert got["text"] == tokenizer.decode(got["token_ids"])
+    assert got["prefill_tokens"] == len(tokenizer.encode(PROMPT)) > 64
+    assert got["prefill_tokens_per_s"] > 0 and got["decode_tokens_per_s"] > 0
+    assert got["time_to_first_token_s"] > 0 and got["warm_up_tokens"] == got["warm_up_s"] == 0
+    # Two layers, seven decode steps, all past 2S tokens.
+    assert got["hits"] + got["misses"] == 14 and got["bypassed"] == got["bypassed_positions"] == 0
+    assert got["hit_rate"] == pytest.approx(got["hits"] / 14)
+    assert (
+        got["hit_rate"] == pytest.approx(sum(got["hit_rate_per_layer"]) / 2)
+        and len(got["hit_rate_per_layer"]) == 2
+    )
+    assert got["options"] == {
+        **DemoOptions().to_dict(),
+        "device": "cpu",
+        "attention": "alspec",
+        "model": model,
+        "json": True,
+        "chunk_size": 32,
+        "threshold": 0.9,
+        "prompt": PROMPT,
+        "chat_template": False,
+        "max_new_tokens": 8,
+    }
+    assert [(row["context"], row["chips"]) for row in got["estimate"]] == [
+        (c, n) for c in (1024, 131072) for n in (2, 4, 8)
+    ]
+    for row in got["estimate"]:
+        assert row["speedup"] == pytest.approx(row["sp_tp_tokens_per_s"] / row["tp_tokens_per_s"])
+
+
+def test_text_is_streamed_before_the_report(model, capsys):
+    expected = run_json(capsys, model, *SMALL)["text"]
+    assert cli.main(["--model", model, *SMALL]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(expected)
+    report = out[len(expected) :]
+    for word in ("prefill", "decode", "hit rate by layer", "bypassed", "SP + TP", "131,072", "1,024 (for "):
+        assert word in report, word
+
+
+def test_infinite_threshold_accepts_everything_and_is_written_as_text(model, capsys):
+    got = run_json(capsys, model, *SMALL, "--threshold", "inf")
+    assert got["hit_rate"] == 1.0 and got["hit_rate_per_layer"] == [1.0, 1.0] and got["misses"] == 0
+    assert got["options"]["threshold"] == "inf"
+    assert run_json(capsys, model, *SMALL, "--attention", "sink")["token_ids"] == got["token_ids"]
+
+
+def test_zero_threshold_is_exact(model, capsys):
+    exact = run_json(capsys, model, *SMALL, "--attention", "exact")
+    assert exact["hit_rate"] is None and exact["estimate"] == [] and exact["hit_rate_per_layer"] == []
+    zero = run_json(capsys, model, *SMALL, "--threshold", "0")
+    assert zero["hit_rate"] == 0.0 and zero["token_ids"] == exact["token_ids"]
+
+
+def test_short_contexts_are_bypassed(model, capsys):
+    got = run_json(capsys, model, "--prompt", "the end", "--max-new-tokens", "5")
+    # Two layers of four positions: hits, misses and bypassed count alike.
+    assert got["bypassed"] == 8 and got["bypassed_positions"] == 4
+    assert got["hit_rate"] is None and got["hits"] == 0
+    assert cli.main(["--model", model, "--prompt", "the end", "--max-new-tokens", "5"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    reached = got["prefill_tokens"] + 5
+    assert f"speculation starts at 256 cached tokens, 2S; this text reached {reached}." in said
+
+
+def test_static_layers(model, capsys):
+    exact = run_json(capsys, model, *SMALL, "--attention", "exact")["token_ids"]
+    sink = run_json(capsys, model, *SMALL, "--attention", "sink")["token_ids"]
+    static = ("--attention", "static", "--static-layers")
+    assert run_json(capsys, model, *SMALL, *static, "0-1")["token_ids"] == sink
+    # No guess is within nothing, every guess is within infinity: calibration then names no layer, or all of
+    # them.
+    assert run_json(capsys, model, *SMALL, *static, "auto", "--threshold", "0")["token_ids"] == exact
+    # The sample is longer than this model's context: calibration cuts it.
+    assert run_json(capsys, model, *SMALL, *static, "auto", "--threshold", "inf")["token_ids"] == sink
+    assert sink != exact
+
+
+def test_seeds(model, capsys):
+    sampled = (*SMALL, "--temperature", "1.0", "--max-new-tokens", "16")
+    first = run_json(capsys, model, *sampled, "--seed", "1")["token_ids"]
+    assert run_json(capsys, model, *sampled, "--seed", "1")["token_ids"] == first
+    assert run_json(capsys, model, *sampled, "--seed", "2")["token_ids"] != first
+    greedy = run_json(capsys, model, *SMALL)["token_ids"]
+    assert run_json(capsys, model, *SMALL, "--temperature", "5", "--top-k", "1")["token_ids"] == greedy
+    assert run_json(capsys, model, *SMALL, "--temperature", "5", "--top-p", "1e-9")["token_ids"] == greedy
+
+
+def test_prompt_from_a_pipe_and_from_a_file_are_the_same(model, capsys, monkeypatch, tmp_path):
+    (tmp_path / "prompt.txt").write_text("the 🎉 end", encoding="utf-8")
+    rest = ("--max-new-tokens", "4")
+    from_file = run_json(capsys, model, "--prompt-file", str(tmp_path / "prompt.txt"), *rest)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the 🎉 end"))
+    assert run_json(capsys, model, *rest)["token_ids"] == from_file["token_ids"]
+    # In the chat template unless --raw is given.
+    raw = run_json(capsys, model, "--prompt", "the 🎉 end", "--raw", *rest)
+    tokenizer = weights.load_model(model).tokenizer
+    assert raw["prefill_tokens"] == len(tokenizer.encode("the 🎉 end"))
+    chat = tokenizer.apply_chat_template([{"role": "user", "content": "the 🎉 end"}])
+    assert from_file["prefill_tokens"] == len(chat) > raw["prefill_tokens"]
+
+
+def test_end_of_turn_and_full_context(model, capsys, tmp_path):
+    token = run_json(capsys, model, *SMALL)["token_ids"][2]
+    (tmp_path / "m").mkdir()
+    write_hf_folder(tmp_path / "m", untied(eos_token_ids=(token,)))
+    ended = run_json(capsys, str(tmp_path / "m"), *SMALL)
+    assert (
+        ended["finish_reason"] == "eos" and ended["token_ids"][-1] == token and len(ended["token_ids"]) <= 3
+    )
+    limit = str(len(weights.load_model(model).tokenizer.encode(PROMPT)) + 2)
+    full = run_json(capsys, model, *SMALL, "--max-context", limit)
+    assert full["finish_reason"] == "context" and len(full["token_ids"]) == 3
+
+
+def test_a_model_without_a_template_gets_plain_text(tmp_path, capsys):
+    write_hf_folder(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    del config["chat_template"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert cli.main(["--model", str(tmp_path), "--json", "--prompt", "the end", "--max-new-tokens", "2"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["prefill_tokens"] == 5
+    assert "has no chat template: continuing the prompt as plain text" in shown.err
+
+
+class _Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_printer_shows_whole_characters_and_no_escape_sequences(model, terminal):
+    loaded = weights.load_model(model)
+    stream = _Stream(terminal)
+    printer, writes = TextPrinter(loaded, stream), []
+    for token in loaded.tokenizer.encode("a🎉\x1b[2Jé👩‍🚀\n\tz"):
+        before = len(stream.getvalue())
+        printer.push(token)
+        writes.append(stream.getvalue()[before:])
+    printer.finish()
+    assert not any("\ufffd" in piece for piece in writes) and "🎉" in writes
+    escape = "" if terminal else "\x1b"
+    assert stream.getvalue() == f"a🎉{escape}[2Jé👩‍🚀\n\tz\n"
+
+
+def test_output_that_cannot_show_every_character(model, monkeypatch):
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", plain)
+    assert cli.main(["--model", model, *SMALL, "--threshold", "inf"]) == 0
+    plain.flush()
+    shown = plain.buffer.getvalue().decode("ascii")
+    assert "100.0%" in shown and "  0 ????????????????????" in shown
+
+
+def test_ctrl_c_in_a_text_still_gives_its_report(model, capsys, monkeypatch):
+    def interrupt(self, token):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(TextPrinter, "push", interrupt)
+    assert cli.main(["--model", model, "--json", *SMALL]) == 130
+    got = json.loads(capsys.readouterr().out)
+    assert got["finish_reason"] == "interrupted" and len(got["token_ids"]) == 1
+    assert cli.main(["--model", model, *SMALL]) == 130
+    assert "report ──" in capsys.readouterr().out
+
+
+def test_a_second_ctrl_c_ends_at_once_and_quietly(model):
+    """In a process of its own: the handlers of Python's end count too."""
+    script = f"""
+import os, signal, sys
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.text import TextPrinter
+def twice(self, token):
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+TextPrinter.push = twice
+code = cli.main({["--model", model, *SMALL]!r})
+os.kill(os.getpid(), signal.SIGINT)
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 130 and "Traceback" not in done.stderr
+    assert done.stderr.endswith("interrupted\n")
+
+
+def test_ctrl_c_while_modules_are_read():
+    script = "import builtins, sys\nfrom models.llama31_8b.demo.__main__ import main\n" + (
+        "real = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'loguru':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = interrupted\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(model):
+    command = [sys.executable, "-m", "models.llama31_8b.demo", "--model", model, *SMALL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(300) == 0 and "Traceback" not in errors
+
+
+def test_interrupt_ends_with_130(model, monkeypatch, capsys):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("models.llama31_8b.reference.generate.generate", interrupted)
+    assert cli.main(["--model", model, *SMALL]) == 130
+    assert capsys.readouterr().err.endswith("interrupted\n")
+
+
+@pytest.mark.model
+def test_the_default_run_speculates(capsys, monkeypatch):
+    """The sample prompt on the trained model: two chunks long, hits in some layers, misses in others."""
+    monkeypatch.delenv("HF_MODEL", raising=False)
+    assert cli.main(["--prompt-file", str(SAMPLE_PROMPT), "--json", "--max-new-tokens", "12"]) == 0
+    got = json.loads(capsys.readouterr().out)
+    assert got["model"] == weights.DEFAULT_MODEL_NAME
+    assert 700 <= got["prefill_tokens"] <= 950 and got["bypassed"] == 0
+    assert 0.05 < got["hit_rate"] < 0.95 and len(got["hit_rate_per_layer"]) == 30
+    assert max(got["hit_rate_per_layer"]) > 0.5 and math.isclose(got["hits"] + got["misses"], 30 * 11)
+    assert got["text"].isprintable() and len(got["text"].split()) > 3

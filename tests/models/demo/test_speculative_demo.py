@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Token-level speculation from the demo's command line: same text, metrics, clear refusals."""
+
+import json
+import re
+
+import pytest
+
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession, make_policy
+from models.llama31_8b.demo.chat import Conversation
+from models.llama31_8b.demo.cli import parse
+from models.llama31_8b.demo.options import DemoOptions, UserError
+from models.llama31_8b.demo.text import TextPrinter
+from tests.support.gguf_files import untied, write_hf_folder
+
+PROMPT = "the and the in 12 " * 12
+SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "20")
+
+
+def tiny(folder):
+    """A tiny model whose texts never end by themselves."""
+    write_hf_folder(folder, untied(eos_token_ids=()))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["eos_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def run_json(capsys, model, *arguments):
+    threshold = () if "exact" in arguments else ("--threshold", "0.5")
+    assert cli.main(["--model", model, "--json", *SMALL, *threshold, *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+DRAFTS = {
+    "self": ["--draft", "self", "--draft-window", "32", "--no-adapt"],
+    "self by default": ["--draft", "--draft-window", "32", "--no-adapt", "--draft-length", "3"],
+    "self implied": ["--tree", "3x2", "--draft-window", "32", "--no-adapt"],
+    "grown": ["--tree", "auto", "--draft-window", "32", "--no-adapt"],
+    "ngram": ["--draft", "ngram", "--no-adapt"],
+    "ngram tree": ["--draft", "ngram", "--tree", "4x2", "--no-adapt"],
+    "adaptive": ["--draft", "ngram", "--draft-length", "6"],
+}
+
+
+@pytest.mark.parametrize("attention", ["exact", "alspec"])
+@pytest.mark.parametrize("name", DRAFTS)
+def test_the_text_is_the_plain_one(model, capsys, attention, name):
+    plain = run_json(capsys, model, "--attention", attention)
+    drafted = run_json(capsys, model, "--attention", attention, *DRAFTS[name])
+    assert drafted["token_ids"] == plain["token_ids"]
+    assert plain["speculation"] is None
+    figures = drafted["speculation"]
+    assert figures["drafter"] == ("ngram" if "ngram" in DRAFTS[name] else "self") and figures["lossless"]
+    assert figures["num_output_tokens"] == 19
+    if name != "adaptive":
+        assert figures["num_drafts"] > 0 and figures["mean_acceptance_length"] >= 1
+        assert sum(figures["acceptance_histogram"]) == figures["num_drafts"]
+    if attention == "alspec":
+        assert drafted["hits"] + drafted["misses"] == plain["hits"] + plain["misses"] > 0
+
+
+@pytest.mark.parametrize("name", ["self", "grown", "ngram tree", "adaptive"])
+def test_texts_side_by_side_are_the_plain_ones(model, capsys, name):
+    """Of prompts of three lengths, with attention that speculates too."""
+    more = ("--prompt", "the end " * 9, "--prompt", "12 in")
+    plain, drafted = (run_json(capsys, model, *more, *drafts) for drafts in ([], DRAFTS[name]))
+    assert drafted["texts"] == plain["texts"] and len(plain["texts"]) == 3
+    assert drafted["speculation"]["num_output_tokens"] == 3 * 19
+    counts = ("hits", "misses", "bypassed_positions")
+    assert [drafted[count] for count in counts] == [plain[count] for count in counts] and plain["hits"] > 0
+
+
+def test_a_draft_model_by_path(model, capsys):
+    exact = ("--attention", "exact")
+    plain = run_json(capsys, model, *exact)
+    drafted = run_json(capsys, model, *exact, "--draft", model, "--draft-length", "3", "--no-adapt")
+    assert drafted["token_ids"] == plain["token_ids"]
+    figures = drafted["speculation"]
+    assert figures["draft_acceptance_rate"] > 0.9, "the draft model is the target itself"
+    assert 0 < figures["calibration_seconds"] < figures["draft_seconds"]
+
+
+def test_a_draft_model_with_another_vocabulary_is_refused(model, tmp_path, capsys):
+    other = tiny(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    data = json.loads(path.read_text())
+    vocabulary = data["model"]["vocab"]
+    a, b = sorted(vocabulary)[-2:]
+    vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
+    path.write_text(json.dumps(data))
+    assert cli.main(["--model", model, *SMALL, "--draft", other]) == 2
+    error = capsys.readouterr().err
+    assert "vocabularies differ" in error and "Traceback" not in error
+
+
+def test_the_report_shows_the_figures(model, capsys):
+    assert cli.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt"]) == 0
+    out = capsys.readouterr().out
+    assert "mean acceptance length" in out and "tokens a step" in out and "LOSSY" not in out
+    assert re.search(r"time of a step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
+
+
+def test_the_lossy_verification_says_so(model, capsys):
+    arguments = ["--temperature", "1", "--verify", "sigmoid", "--draft-window", "32", "--no-adapt"]
+    assert cli.main(["--model", model, *SMALL, *arguments]) == 0
+    captured = capsys.readouterr()
+    assert "LOSSY" in captured.out and "LOSSY" in captured.err
+    assert run_json(capsys, model, *arguments)["speculation"]["lossless"] is False
+
+
+def test_sampled_runs_repeat(model, capsys):
+    arguments = ["--temperature", "0.8", "--top-p", "0.9", "--seed", "3", *DRAFTS["ngram"]]
+    assert (
+        run_json(capsys, model, *arguments)["token_ids"] == run_json(capsys, model, *arguments)["token_ids"]
+    )
+
+
+def test_stop_strings_end_plain_and_drafted_texts_alike(model, capsys):
+    mixed, stop = ("--threshold", "0.1"), "pad45>"  # a piece of a token of this text
+    assert stop in run_json(capsys, model, *mixed)["text"]
+    plain = run_json(capsys, model, *mixed, "--stop", stop)
+    drafted = run_json(capsys, model, *mixed, "--stop", stop, *DRAFTS["self"])
+    assert plain["finish_reason"] == drafted["finish_reason"] == "stop"
+    assert plain["token_ids"] == drafted["token_ids"] and stop in plain["text"]
+    assert len(plain["token_ids"]) < 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--draft", "none", "--tree", "4x2"], "--tree needs a drafter"),
+        (["--draft", "none", "--verify", "sigmoid"], "--verify sigmoid needs a drafter"),
+        (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),
+        (["--draft", "ngram", "--tree", "auto"], "--draft ngram has none"),
+        (["--draft", "ngram", "--verify", "sigmoid", "--temperature", "1"], "needs a draft model's logits"),
+        (["--verify", "sigmoid"], "needs --temperature above 0"),
+        (["--verify", "hope"], "no verification 'hope'"),
+        (["--tree", "4by2"], "DEPTHxWIDTH"),
+        (["--tree", "4x2", "--draft-length", "3"], "depth 4, but the draft length is given as 3"),
+        (["--tree", "40x2"], "budget of at least 41 rows, got 32"),
+        (["--draft-length", "-1"], "draft length must be"),
+        (["--draft-window", "33", "--draft"], "multiple of 32, got 33"),
+        (["--fuzzy", "0"], "--fuzzy takes"),
+        (["--stop", ""], "--stop takes"),
+    ],
+)
+def test_bad_requests_are_refused(arguments, words):
+    with pytest.raises(UserError) as error:
+        parse(["--prompt", "x", *arguments])
+    assert words in str(error.value)
+
+
+def test_fuzzy_beyond_the_models_layers_is_refused(model, capsys):
+    assert cli.main(["--model", model, *SMALL, "--fuzzy", "40"]) == 2
+    assert "got 40" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("draft", ["ngram", "self", "model"])
+def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
+    folder = tmp_path / "chatty"
+    folder.mkdir()
+    write_hf_folder(folder, untied())
+    loaded = weights.load_model(str(folder))
+    if not loaded.tokenizer.chat_template:
+        pytest.fail("the tiny model needs a chat template for this test")
+    replies = {}
+    for kind in (None, str(folder) if draft == "model" else draft):
+        options = DemoOptions(
+            model=str(folder),
+            chunk_size=32,
+            max_new_tokens=12,
+            draft=kind,
+            adapt=kind is None,
+            **({"draft_window": 32} if kind == "self" else {}),
+        )
+        session = ReferenceSession(loaded, options, make_policy(loaded, options), chat=True)
+        talk = Conversation(session, options)
+        replies[kind] = [
+            talk.reply(text, TextPrinter(loaded, None)) for text in ("the in", "and 12 the", "in")
+        ]
+        if kind is not None:
+            assert sum(result.speculation.num_drafts for result in talk.results) > 0
+    first, second = replies.values()
+    assert first == second
+
+
+@pytest.mark.model
+def test_the_trained_model_gains_from_look_up(capsys, monkeypatch):
+    """A text that repeats its context: fewer target steps than tokens, and the text of plain decoding."""
+    monkeypatch.delenv("HF_MODEL", raising=False)
+    lines = "The ferry leaves Ansell at seven. The ferry leaves Halloran at nine. "
+    arguments = ["--prompt", lines * 4, "--raw", "--json", "--max-new-tokens", "16"]
+    assert cli.main(arguments) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert cli.main([*arguments, "--draft", "ngram", "--no-adapt"]) == 0
+    drafted = json.loads(capsys.readouterr().out)
+    assert drafted["token_ids"] == plain["token_ids"]
+    assert drafted["speculation"]["tokens_per_target_step"] > 1.2

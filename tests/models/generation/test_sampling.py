@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Warpers against plain loops, draws against their distribution, seeds against the batch around them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from models.llama31_8b.generation.sampling import (
+    SamplingParams,
+    draw_uniforms,
+    filter_logits,
+    inverse_cdf,
+    make_generators,
+    sample,
+    sample_without_replacement,
+    warp_logits,
+)
+
+
+def plain_warp(logits: list[float], params: SamplingParams) -> list[float]:
+    """Oracle for one row, in plain Python floats."""
+    order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))
+    if params.temperature == 0:
+        return [float(i == order[0]) for i in range(len(logits))]
+    kept = order[: params.top_k] if params.top_k else order
+    weight = {i: math.exp((logits[i] - logits[order[0]]) / params.temperature) for i in kept}
+    total, mass, nucleus = sum(weight.values()), 0.0, []
+    for i in kept:
+        nucleus.append(i)
+        mass += weight[i] / total
+        if mass >= params.top_p:
+            break
+    total = sum(weight[i] for i in nucleus)
+    return [weight[i] / total if i in nucleus else 0.0 for i in range(len(logits))]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(-6, 6), min_size=1, max_size=12),
+    st.sampled_from([0.0, 0.3, 0.7, 1.0, 2.0]),
+    st.sampled_from([0, 1, 3, 50]),
+    st.sampled_from([0.05, 0.37, 0.83, 1.0]),
+)
+def test_warpers_match_plain_loops(logits, temperature, top_k, top_p):
+    # Distinct fractions keep the nucleus boundary away from exact ties of mass; equal logits stay frequent.
+    params = SamplingParams(temperature, top_k, top_p)
+    values = [v * 0.731 for v in logits]
+    got = warp_logits(torch.tensor([values, values]), params)
+    expected = torch.tensor(plain_warp(values, params))
+    torch.testing.assert_close(got, expected.expand(2, -1), atol=1e-6, rtol=1e-5)
+
+
+def test_greedy_takes_the_lowest_of_equal_logits():
+    assert warp_logits(torch.tensor([1.0, 3.0, 3.0]), SamplingParams()).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"temperature": -0.5}, "temperature.*-0.5"),
+        ({"temperature": math.nan}, "temperature.*nan"),
+        ({"temperature": math.inf}, "temperature.*inf"),
+        ({"top_k": -1}, "top_k.*-1"),
+        ({"top_k": 2.5}, "top_k.*2.5"),
+        ({"top_p": 0.0}, "top_p.*0.0"),
+        ({"top_p": 1.5}, "top_p.*1.5"),
+        ({"seed": -3}, "seed.*-3"),
+    ],
+)
+def test_bad_parameters_are_refused(fields, words):
+    with pytest.raises(ValueError, match=words):
+        SamplingParams(**fields)
+
+
+def test_bad_tensors_are_refused():
+    with pytest.raises(ValueError, match="NaN in 1 of 2 rows"):
+        warp_logits(torch.tensor([[1.0, math.nan], [0.0, 1.0]]), SamplingParams())
+    with pytest.raises(ValueError, match="temperature above 0"):
+        filter_logits(torch.zeros(3), SamplingParams())
+    with pytest.raises(ValueError, match=r"rows \[1\]"):
+        inverse_cdf(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([0.5, 0.5]))
+    with pytest.raises(ValueError, match="2 generators"):
+        sample(torch.ones(3, 4), make_generators(SamplingParams(), 2))
+    with pytest.raises(ValueError, match="batch"):
+        make_generators(SamplingParams(), 0)
+
+
+def test_tokens_without_mass_are_never_drawn():
+    weights = torch.tensor([[0.0, 0.2, 0.0, 0.8, 0.0]])
+    edges = torch.tensor([0.0, 0.2, 0.2 - 1e-17, 0.5, 1.0 - 2.0**-53], dtype=torch.float64)
+    drawn = inverse_cdf(weights.expand(5, -1), edges)
+    assert set(drawn.tolist()) <= {1, 3} and drawn[0] == 1 and drawn[-1] == 3
+
+
+def test_draws_follow_the_distribution():
+    n = 200_000
+    p = torch.tensor([0.4, 0.0, 0.05, 0.3, 0.01, 0.24])
+    drawn = inverse_cdf(p.expand(n, -1), torch.rand(n, generator=torch.Generator().manual_seed(1)))
+    counts = torch.bincount(drawn, minlength=6)
+    assert counts[1] == 0
+    kept = p > 0
+    assert chisquare(counts[kept], p[kept].double() / p.sum() * n).pvalue > 1e-3
+
+
+def test_a_users_draws_do_not_depend_on_its_neighbours():
+    params = SamplingParams(temperature=1.0, seed=11)
+    p = torch.rand(4, 50, generator=torch.Generator().manual_seed(2))
+    together = make_generators(params, 4)
+    first = torch.stack([sample(p, together) for _ in range(5)])
+    for user in range(4):
+        alone = [torch.Generator().manual_seed(11 + user)]
+        assert torch.equal(torch.cat([sample(p[user : user + 1], alone) for _ in range(5)]), first[:, user])
+    reversed_users = make_generators(params, 4)[::-1]
+    again = torch.stack([sample(p.flip(0), reversed_users) for _ in range(5)])
+    assert torch.equal(again.flip(1), first)
+
+
+def test_uniforms_come_from_each_users_own_generator():
+    u = draw_uniforms(make_generators(SamplingParams(seed=5), 3), 7)
+    assert u.shape == (3, 7) and u.dtype == torch.float64 and bool(((u >= 0) & (u < 1)).all())
+    assert torch.equal(u[2], torch.rand(7, generator=torch.Generator().manual_seed(7), dtype=torch.float64))
+
+
+def test_draws_without_replacement_have_the_sequential_law():
+    n = 200_000
+    p = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    uniforms = torch.rand(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    pairs = sample_without_replacement(p.expand(n, -1), uniforms)
+    counts = torch.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16).reshape(4, 4)
+    expected = torch.tensor(
+        [[p[i] * p[j] / (1 - p[i]) if i != j else 0.0 for j in range(4)] for i in range(4)]
+    )
+    assert counts.diagonal().sum() == 0
+    off = ~torch.eye(4, dtype=torch.bool)
+    law = expected[off].double()
+    assert chisquare(counts[off], law / law.sum() * n).pvalue > 1e-3
+
+
+def test_draws_without_replacement_stop_when_the_support_is_used_up():
+    p = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
+    drawn = sample_without_replacement(p, torch.full((2, 3), 0.3, dtype=torch.float64))
+    assert drawn.tolist() == [[1, -1, -1], [0, 1, -1]]

@@ -1,0 +1,300 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cache, chunked prefill, batches, token trees and layer groups of the reference model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention, SinkAttention
+from models.llama31_8b.reference.model import step as step_module
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import DecodeStep
+from tests.support.attention_cases import path_to, random_tokens, tiny_config, tree_of
+
+TOLERANCE = 2e-5  # of logits of order 1, float32, different shapes of the same products
+
+
+@pytest.fixture(scope="module")
+def model() -> ReferenceLlama:
+    return ReferenceLlama.random(tiny_config(), seed=1)
+
+
+def filled(model: ReferenceLlama, *lengths: int, capacity: int = 200) -> KVCache:
+    cache = model.new_cache(len(lengths), capacity)
+    model.prefill([random_tokens(n, seed=10 + i) for i, n in enumerate(lengths)], cache)
+    return cache
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 150])
+def test_prefill_in_chunks_equals_prefill_at_once(model: ReferenceLlama, chunk: int) -> None:
+    prompt = random_tokens(150)
+    once, pieces = model.new_cache(1), model.new_cache(1)
+    seen = []
+    expected = model.prefill([prompt], once, chunk_size=150)
+    logits = model.prefill(
+        [prompt], pieces, chunk_size=chunk, progress=lambda done, total: seen.append((done, total))
+    )
+    torch.testing.assert_close(logits, expected, rtol=0, atol=TOLERANCE)
+    for a, b in zip(pieces.keys + pieces.values, once.keys + once.values):
+        torch.testing.assert_close(a[:, :, :150], b[:, :, :150], rtol=0, atol=TOLERANCE)
+    assert seen[-1] == (150, 150) and len(seen) == -(-150 // chunk)
+
+
+def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = torch.tensor([random_tokens(23, seed=5)])
+    parents = [-1, 0, 0, 1, 1, 2, 5, 5, 3] + [8] * 14
+    for policy, tree in ((None, None), (None, tree_of(parents)), (SinkAttention(16, 4), tree_of(parents))):
+        expected = model.forward(tokens, filled(model, 60), policy=policy, tree=tree, logits="all")
+        with monkeypatch.context() as patch:
+            patch.setattr(step_module, "QUERY_BLOCK", 5)
+            blocked = model.forward(tokens, filled(model, 60), policy=policy, tree=tree, logits="all")
+        torch.testing.assert_close(blocked, expected, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "policy", [None, ExactAttention(16, 4), SinkAttention(16, 4)], ids=["dense", "exact", "sink"]
+)
+def test_a_batch_equals_its_users_one_by_one(model: ReferenceLlama, policy) -> None:
+    lengths = [50, 50, 3, 90, 31, 32]
+    cache = filled(model, *lengths)
+    tokens = torch.tensor([random_tokens(4, seed=30 + i) for i in range(len(lengths))])
+    singles = [cache.user(user).clone() for user in range(len(lengths))]
+    for width in (1, 3):  # a decode step, then three tokens at once
+        part, tokens = tokens[:, :width], tokens[:, width:]
+        together = model.forward(part, cache, policy=policy, logits="all")
+        for user, single in enumerate(singles):
+            alone = model.forward(part[user : user + 1], single, policy=policy, logits="all")
+            torch.testing.assert_close(together[user : user + 1], alone, rtol=0, atol=TOLERANCE)
+    assert cache.lengths.tolist() == [n + 4 for n in lengths]
+
+
+def test_prefill_of_a_batch_equals_its_users_bit_for_bit(model: ReferenceLlama) -> None:
+    prompts = [random_tokens(n, seed=n) for n in (5, 77, 130)]
+    together = model.prefill(prompts, model.new_cache(3), chunk_size=40)
+    alone = [model.prefill([prompt], model.new_cache(1), chunk_size=40) for prompt in prompts]
+    assert torch.equal(together, torch.cat(alone))
+
+
+PARENTS = [-1, 0, 0, 1, 1, 2, -1, 6, 5, 5, 3]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [None, ExactAttention(16, 4), SinkAttention(16, 4), SinkAttention(32, 1)],
+    ids=["dense", "exact", "sink", "paper"],
+)
+def test_tree_nodes_equal_their_paths_decoded_one_by_one(model: ReferenceLlama, policy) -> None:
+    cache = filled(model, 70, 41)
+    nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
+    logits = model.forward(
+        nodes, cache.clone(), policy=policy, tree=tree_of(PARENTS), logits="all", commit=False
+    )
+    for user in range(2):
+        for node in range(len(PARENTS)):
+            single = cache.user(user).clone()
+            for ancestor in path_to(PARENTS, node):
+                alone = model.forward(nodes[user, ancestor].view(1, 1), single, policy=policy)
+            torch.testing.assert_close(logits[user, node], alone[0, 0], rtol=0, atol=TOLERANCE)
+
+
+def test_tree_mask_equals_the_dense_ancestor_matrix() -> None:
+    tree = tree_of(PARENTS)
+    step = DecodeStep([9], [0], len(PARENTS), tree)
+    dense = torch.zeros(len(PARENTS), 9 + len(PARENTS), dtype=torch.bool)
+    dense[:, :9] = True
+    for node in range(len(PARENTS)):
+        dense[node, [9 + ancestor for ancestor in path_to(PARENTS, node)]] = True
+    (block,) = step.blocks()
+    assert torch.equal(step.visible(0, block), dense)
+    assert step.positions[0].tolist() == [9 + len(path_to(PARENTS, node)) - 1 for node in range(len(PARENTS))]
+
+
+def test_each_user_may_have_a_tree_of_its_own(model: ReferenceLlama) -> None:
+    cache = filled(model, 20, 33)
+    first, second = tree_of([-1, 0, 0, 1]), tree_of([-1, 0, 1, 2])
+    both = tree_of([-1])
+    for name in ("enter", "leave", "depth"):
+        setattr(both, name, torch.stack([getattr(first, name), getattr(second, name)]))
+    nodes = torch.tensor([random_tokens(4, seed=1), random_tokens(4, seed=2)])
+    logits = model.forward(nodes, cache.clone(), tree=both, logits="all")
+    for user, tree in enumerate((first, second)):
+        alone = model.forward(nodes[user : user + 1], cache.user(user).clone(), tree=tree, logits="all")
+        torch.testing.assert_close(logits[user], alone[0], rtol=0, atol=TOLERANCE)
+
+
+def test_keep_commits_an_accepted_path_in_order(model: ReferenceLlama) -> None:
+    cache = filled(model, 70, 41)
+    before = cache.user(0).clone()
+    nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
+    model.forward(nodes, cache, tree=tree_of(PARENTS), commit=False, logits="none")
+    assert cache.lengths.tolist() == [70, 41]
+    path = path_to(PARENTS, 9)
+    cache.keep(0, path)
+    cache.keep(1, [])
+    assert cache.lengths.tolist() == [74, 41]
+    for node in path:
+        model.forward(nodes[0, node].view(1, 1), before)
+    for kept, chain in zip(cache.keys + cache.values, before.keys + before.values):
+        torch.testing.assert_close(kept[:1, :, :74], chain[:, :, :74], rtol=0, atol=TOLERANCE)
+    with pytest.raises(ValueError, match=r"below the 0 written ones, got \[0\]"):
+        cache.keep(1, [0])
+
+
+def test_truncate_then_decode_equals_never_having_decoded(model: ReferenceLlama) -> None:
+    cache, fresh = filled(model, 30, 30), filled(model, 30, 30)
+    model.forward(torch.tensor([[1, 2, 3], [4, 5, 6]]), cache)
+    cache.truncate([30, 30])
+    token = torch.tensor([[7], [8]])
+    assert torch.equal(model.forward(token, cache), model.forward(token, fresh))
+    cache.truncate(5)
+    assert cache.lengths.tolist() == [5, 5]
+    with pytest.raises(ValueError, match=r"cannot truncate committed lengths \[5, 5\] to \[6, 5\]"):
+        cache.truncate([6, 5])
+
+
+def test_views_share_storage_and_lengths(model: ReferenceLlama) -> None:
+    cache = filled(model, 12, 30, 7)
+    view = cache.view([2, 0])
+    assert view.lengths.tolist() == [7, 12]
+    model.forward(torch.tensor([[1], [2]]), view, policy=ExactAttention(4, 1))
+    assert cache.lengths.tolist() == [13, 30, 8]
+    copy = view.clone()
+    copy.truncate(1)
+    assert cache.lengths.tolist() == [13, 30, 8] and copy.lengths.tolist() == [1, 1]
+    swapped = cache.view([2, 1, 0])
+    assert swapped.lengths.tolist() == [8, 30, 13]
+    expected = model.forward(torch.tensor([[5]]), cache.user(2).clone())
+    torch.testing.assert_close(
+        model.forward(torch.tensor([[5], [6], [7]]), swapped)[:1], expected, rtol=0, atol=TOLERANCE
+    )
+    with pytest.raises(IndexError, match="user 3 is outside this cache of 3 users"):
+        cache.user(3)
+    with pytest.raises(ValueError, match="distinct users"):
+        cache.view([1, 1])
+
+
+def test_groups_of_one_layer_equal_sequential_execution(model: ReferenceLlama) -> None:
+    tokens = torch.tensor([random_tokens(5)])
+    cache = filled(model, 40)
+    plain = model.forward(tokens, cache.clone(), logits="all")
+    assert torch.equal(
+        model.forward(tokens, cache.clone(), layer_groups=[[0], [1], [2]], logits="all"), plain
+    )
+    assert not torch.allclose(
+        model.forward(tokens, cache.clone(), layer_groups=[[0], [1, 2]], logits="all"), plain
+    )
+
+
+def test_a_group_feeds_its_first_hidden_state_to_all_its_attentions() -> None:
+    """EasySpec's algorithm 2 on two layers, from the model's own parts at one position (attention = its
+    value)."""
+    config = tiny_config(num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2)
+    model = ReferenceLlama.random(config, seed=9)
+    _, hidden = model.forward(
+        torch.tensor([[5]]), model.new_cache(), layer_groups=[[0, 1]], logits="none", hidden=True
+    )
+
+    def norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return x / (x.pow(2).mean() + config.rms_norm_eps).sqrt() * weight
+
+    start = x = model.embedding[5]
+    rows = config.num_key_value_heads * config.head_dim
+    for layer in model.layers:  # one cached token: softmax weight 1, so attention returns the token's value
+        value = layer.qkv.weight[-rows:] @ norm(start, layer.attention_norm)
+        x = x + layer.o.weight @ value
+        gate, up = (layer.gate_up.weight @ norm(x, layer.mlp_norm)).chunk(2)
+        x = x + layer.down.weight @ (torch.nn.functional.silu(gate) * up)
+    torch.testing.assert_close(hidden[0, 0], norm(x, model.norm), rtol=0, atol=TOLERANCE)
+
+
+BAD_CALLS = {
+    "id too high": (dict(tokens=[[89]]), ValueError, "token id 89 is outside the vocabulary of 89 ids"),
+    "id negative": (dict(tokens=[[-1]]), ValueError, "token id -1 is outside"),
+    "wrong batch": (dict(tokens=[[1], [2]]), ValueError, r"tokens have shape \[2, 1\]; expected \[1, T\]"),
+    "no tokens": (dict(tokens=[[]]), ValueError, r"shape \[1, 0\]"),
+    "logits option": (dict(tokens=[[1]], logits="some"), ValueError, "got 'some'"),
+    "layer missing": (
+        dict(tokens=[[1]], layer_groups=[[0], [2]]),
+        ValueError,
+        r"layers 0 to 2 once.*\[\[0\], \[2\]\]",
+    ),
+    "layers swapped": (dict(tokens=[[1]], layer_groups=[[1, 0], [2]]), ValueError, "in order"),
+    "tree too short": (dict(tokens=[[1, 2]], tree=tree_of([-1])), ValueError, r"tree.enter has shape \[1\]"),
+    "cache full": (
+        dict(tokens=[[1] * 11]),
+        ContextLengthError,
+        "90 cached \\+ 11 new tokens exceed the cache capacity of 100",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_forward_arguments_are_named_and_change_nothing(model: ReferenceLlama, name: str) -> None:
+    arguments, error, message = BAD_CALLS[name]
+    cache = filled(model, 90, capacity=100)
+    arguments = dict(arguments, tokens=torch.tensor(arguments["tokens"], dtype=torch.int64))
+    with pytest.raises(error, match=message):
+        model.forward(cache=cache, **arguments)
+    assert cache.lengths.tolist() == [90]
+
+
+def test_bad_prompts_are_named_before_any_work(model: ReferenceLlama) -> None:
+    cache = model.new_cache(2, 50)
+    with pytest.raises(ContextLengthError, match="user 1 has 51 tokens; the limit is 50"):
+        model.prefill([[1], [2] * 51], cache)
+    with pytest.raises(ValueError, match="prompt of user 1 is empty"):
+        model.prefill([[1], []], cache)
+    with pytest.raises(ValueError, match="token id 100 is outside"):
+        model.prefill([[1], [100]], cache)
+    with pytest.raises(ValueError, match="1 prompts for a cache of 2 users"):
+        model.prefill([[1]], cache)
+    with pytest.raises(ValueError, match="chunk_size must be at least 1, got 0"):
+        model.prefill([[1], [1]], cache, chunk_size=0)
+    assert cache.lengths.tolist() == [0, 0]
+
+
+def test_bad_caches_are_named(model: ReferenceLlama) -> None:
+    with pytest.raises(ContextLengthError, match="cache capacity 257 exceeds the context of tiny: 256"):
+        model.new_cache(1, 257)
+    with pytest.raises(ValueError, match="got batch 0 and capacity 256"):
+        model.new_cache(0)
+    with pytest.raises(ValueError, match="got batch 1 and capacity 0"):
+        model.new_cache(1, 0)
+    with pytest.raises(ValueError, match=r"lengths would be \[1\], written are \[0\]"):
+        model.new_cache(1).commit(1)
+
+
+def test_missing_misshapen_and_foreign_tensors_are_named() -> None:
+    from models.llama31_8b.reference.model.random_weights import random_state_dict
+
+    config = tiny_config()
+    good = random_state_dict(config)
+    name = "model.layers.1.mlp.up_proj.weight"
+    for change, message in (
+        ({name: None}, f"{name} is missing"),
+        ({name: torch.zeros(3, 4)}, rf"{name} has shape \[3, 4\].*\[56, 32\]"),
+        (
+            {"model.layers.0.self_attn.q_proj.bias": torch.zeros(4)},
+            "unexpected tensor model.layers.0.self_attn.q_proj.bias",
+        ),
+    ):
+        weights = {key: value for key, value in {**good, **change}.items() if value is not None}
+        with pytest.raises(ValueError, match=message):
+            ReferenceLlama.from_state_dict(config, weights)
+
+
+def test_bfloat16_follows_float32(model: ReferenceLlama) -> None:
+    half = ReferenceLlama.random(tiny_config(), seed=1, dtype=torch.bfloat16)
+    prompt = random_tokens(120)
+    cache = half.new_cache(1)
+    half.prefill([prompt], cache)
+    logits = half.forward(torch.tensor([[3]]), cache, policy=ALSpecAttention(0.1, 32))
+    reference = model.new_cache(1)
+    model.prefill([prompt], reference)
+    expected = model.forward(torch.tensor([[3]]), reference)
+    assert cache.keys[0].dtype == torch.bfloat16 and logits.dtype == torch.float32
+    assert torch.corrcoef(torch.stack([logits.flatten(), expected.flatten()]))[0, 1] > 0.99

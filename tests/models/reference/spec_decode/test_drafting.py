@@ -1,0 +1,268 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Draft shapes, vocabulary checks, n-gram look-up, layer-parallel strategies, and how far to draft."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loguru import logger
+
+from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.generation.sampling import SamplingParams
+from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter, SelfDrafter
+from models.llama31_8b.reference.spec_decode.ngram_drafter import NGramDrafter
+from models.llama31_8b.spec_decode import layer_groups as fuzzy
+from models.llama31_8b.spec_decode.draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
+from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.ngram import NGramIndex
+from models.llama31_8b.spec_decode.vocabulary import VocabularyMismatchError
+from tests.support import speculation_models as small
+
+
+def spans(groups):
+    return [f"{g[0]}-{g[-1]}" if len(g) > 1 else str(g[0]) for g in groups]
+
+
+@pytest.mark.parametrize(
+    ("layers", "size", "strategy"),
+    [
+        (32, 2, "0 1-2 3-4 5-6 7-8 9-10 11-12 13-14 15-16 17-18 19-20 21-22 23-24 25-26 27-28 29-30 31"),
+        (32, 3, "0 1-3 4-6 7-9 10-12 13-15 16-18 19-21 22-24 25-27 28-30 31"),
+        (32, 4, "0 1-3 4-7 8-11 12-15 16-19 20-23 24-27 28-30 31"),
+        (32, 5, "0 1-3 4-8 9-13 14-18 19-23 24-28 29-30 31"),
+        (28, 4, "0 1-3 4-7 8-11 12-15 16-19 20-23 24-26 27"),
+    ],
+)
+def test_strategies_of_table_6(layers, size, strategy):
+    groups = fuzzy.layer_groups(layers, size)
+    assert spans(groups) == strategy.split()
+    assert fuzzy.attention_stages(groups) == len(strategy.split())
+
+
+@given(st.integers(1, 80), st.integers(1, 8))
+def test_strategies_cover_every_layer_once(layers, size):
+    if size > max(1, layers - 2):
+        with pytest.raises(ValueError, match=f"model of {layers} layers, got {size}"):
+            fuzzy.layer_groups(layers, size)
+        return
+    groups = fuzzy.layer_groups(layers, size)
+    assert [layer for group in groups for layer in group] == list(range(layers))
+    assert len(groups[0]) == 1 and len(groups[-1]) == 1 and max(map(len, groups)) <= size
+
+
+@pytest.mark.parametrize("groups", [[[0], [2], [1]], [[0, 1]], [[0], [], [1, 2]], [[0], [1], [1, 2]]])
+def test_bad_custom_strategies_are_refused(groups):
+    with pytest.raises(ValueError, match="layers 0 to 2 once, in order"):
+        fuzzy.check_groups(3, groups)
+
+
+def test_sequential_strategies_mean_no_groups():
+    assert fuzzy.resolve(6, None) is None and fuzzy.resolve(6, 1) is None
+    assert fuzzy.resolve(3, [[0], [1], [2]]) is None
+    assert fuzzy.resolve(4, [[0, 1], [2, 3]]) == [[0, 1], [2, 3]]
+    for bad in (0, -1, 5, True):
+        with pytest.raises(ValueError, match="layer-parallel size"):
+            fuzzy.resolve(6, bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "expected"),
+    [
+        (None, None, DraftShape(4)),
+        (None, 7, DraftShape(7)),
+        (None, 0, DraftShape(0)),
+        ("5x3", None, DraftShape(5, 3)),
+        ("5x3", 5, DraftShape(5, 3)),
+        ("4x1", None, DraftShape(4, 1)),
+        ("auto", None, DraftShape(5, 4, True)),
+        ("auto", 6, DraftShape(6, 4, True)),
+    ],
+)
+def test_tree_options(text, length, expected):
+    assert DraftShape.parse(text, length) == expected
+
+
+@pytest.mark.parametrize("text", ["4", "4x", "x4", "0x2", "2x0", "4x2x2", "-1x2", "Auto", "4 x 2"])
+def test_bad_tree_options_are_refused(text):
+    with pytest.raises(ValueError, match=text.replace("-", ".")):
+        DraftShape.parse(text)
+
+
+def test_bad_shapes_are_refused():
+    with pytest.raises(ValueError, match="tree 4x2 has depth 4, but the draft length is given as 5"):
+        DraftShape.parse("4x2", 5)
+    with pytest.raises(ValueError, match="length 40 needs a budget of at least 41 rows, got 32"):
+        DraftShape.parse("40x2")
+    for fields in ({"length": -1}, {"width": 0}, {"budget": 1}, {"length": 2.5}):
+        with pytest.raises(ValueError, match="draft .* must be an integer"):
+            DraftShape(**fields)
+    with pytest.raises(ValueError, match="sampled=True"):
+        ModelDrafter(small.target(), DraftShape.parse("auto"), sampled=True)
+
+
+def test_shapes_fit_into_what_room_there_is():
+    shape = DraftShape(6, 3, budget=20)
+    assert shape.within(3, 100) == DraftShape(3, 3, budget=20)
+    assert shape.within(6, 5) == DraftShape(4, 3, budget=5)
+    assert shape.within(6, 2) == DraftShape(1, 3, budget=2)
+
+
+def test_vocabularies_must_match():
+    target, prompts = small.CONFIG, [[1, 2]]
+    with pytest.raises(VocabularyMismatchError, match="80 token ids.*64"):
+        ModelDrafter(small.resembling(0.1, vocab_size=80)).check(target, prompts, 4)
+    draft = small.resembling(0.1)
+    with pytest.raises(VocabularyMismatchError, match="vocabularies differ.*aaaa.*bbbb"):
+        ModelDrafter(draft, fingerprint="aaaa", target_fingerprint="bbbb").check(target, prompts, 4)
+    ModelDrafter(draft, fingerprint="aaaa", target_fingerprint="aaaa").check(target, prompts, 4)
+
+
+def test_contexts_must_suffice():
+    short = small.resembling(0.1, max_position_embeddings=32)
+    with pytest.raises(
+        ContextLengthError, match=r"context of 32 tokens; the longest prompt \(20\) and 13 new"
+    ):
+        ModelDrafter(short).check(small.CONFIG, [[1] * 20], 13)
+    with pytest.raises(
+        ContextLengthError, match="draft length 9 behind a prompt of 250 tokens exceeds .* 256"
+    ):
+        NGramDrafter(DraftShape(9)).check(small.CONFIG, [[1] * 250], 4)
+    with pytest.raises(ContextLengthError, match="draft length 9 .*draft model's context of 32"):
+        ModelDrafter(short, DraftShape(9)).check(small.CONFIG, [[1] * 25], 2)
+    with pytest.raises(ValueError, match="width 65 exceeds the vocabulary of 64"):
+        SelfDrafter(small.target(), DraftShape(2, 65, budget=99)).check(small.CONFIG, [[1]], 4)
+
+
+def test_estimated_costs_count_what_a_step_reads():
+    """Weights of the small models by hand, embedding aside: 6 layers, 64 ids of 32 values."""
+    target = small.target()
+    layer = 32 * 8 * 2 * (4 + 2) + 3 * 32 * 48
+    weights, entry = 6 * layer + 64 * 32, 2 * 6 * 2 * 8
+    drafter = SelfDrafter(target, window=32)
+    drafter.check(small.CONFIG, [[1] * 200, [1] * 20], 4)
+    assert drafter.step_cost == pytest.approx((weights + 64 * entry) / (weights + 200 * entry))
+    drafter.check(small.CONFIG, [[1] * 60], 4)
+    assert drafter.step_cost == 1.0
+    half = ModelDrafter(small.resembling(0.1, num_hidden_layers=3))
+    half.check(small.CONFIG, [[1] * 60], 4)
+    assert half.step_cost == pytest.approx((3 * layer + 64 * 32) / weights)
+    assert NGramDrafter().step_cost == 0.0
+
+
+def brute_force_continuations(tokens, sizes, count, length):
+    found = []
+    for size in sizes:
+        if size > len(tokens):
+            continue
+        for end in range(len(tokens) - 1, size - 1, -1):
+            following = tokens[end : end + length]
+            if tokens[end - size : end] == tokens[-size:] and following not in found:
+                found.append(following)
+    return found[:count]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 5))
+def test_ngram_look_up_against_brute_force(tokens, count, length):
+    index = NGramIndex(1, 3)
+    index.extend(tokens[: len(tokens) // 2])
+    index.extend(tokens[len(tokens) // 2 :])
+    assert index.continuations(count, length) == brute_force_continuations(tokens, (3, 2, 1), count, length)
+
+
+def start(drafter, prompts):
+    drafter.start(prompts, None, SamplingParams(), [], 64)
+    return drafter
+
+
+def test_ngram_drafts_chains_and_merged_trees():
+    prompts = [[7, 1, 2, 3, 9, 1, 2, 4, 9, 1], [5, 6, 7]]
+    chain = start(NGramDrafter(DraftShape(3), smallest=1), prompts)
+    draft = chain.draft([0, 1], [[2], [8]], chain.shape)
+    assert draft.tokens[0].tolist() == [2, 4, 9, 1] and draft.trees.parents[0].tolist() == [-1, 0, 1, 2]
+    assert draft.trees.counts.tolist() == [4, 1] and draft.probabilities is None
+    tree = start(NGramDrafter(DraftShape(3, 2), smallest=1), prompts)
+    draft = tree.draft([0], [[2]], tree.shape)
+    assert draft.tokens[0].tolist() == [2, 4, 9, 1, 3, 9, 1]
+    assert draft.trees.parents[0].tolist() == [-1, 0, 1, 2, 0, 4, 5]
+    draft = tree.draft([0], [[4, 9, 1, 2]], DraftShape(3, 2, budget=5))
+    assert draft.trees.width == 5, "the budget cuts the last sequence"
+
+
+def test_ngram_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="no confidence"):
+        NGramDrafter(DraftShape.parse("auto"))
+    with pytest.raises(ValueError, match="got 3 and 2"):
+        NGramDrafter(smallest=3, largest=2)
+
+
+def run(rule, rounds, rate, seed=0, clock=None):
+    """Feeds a length rule with drafts whose every token is accepted with `rate`; returns the lengths it asked
+    for."""
+    generator, lengths = torch.Generator().manual_seed(seed), []
+    for _ in range(rounds):
+        k = rule.next_length()
+        lengths.append(k)
+        taken = 0
+        while taken < k and float(torch.rand(1, generator=generator)) < rate:
+            taken += 1
+        draft, target = clock(k) if clock else (0.0, 1.0)
+        rule.observe(k, k + 1, [(k, taken)] if k else [], (draft, target))
+    return lengths
+
+
+def test_adaptive_length_follows_acceptance():
+    good = run(AdaptiveDraftLength(8, StepCosts(0.1)), 200, 0.95)
+    poor = run(AdaptiveDraftLength(8, StepCosts(0.1)), 200, 0.35)
+    assert min(good[50:]) >= 5 and 1 <= max(poor[50:]) <= 3
+
+
+def test_times_that_are_no_steps_alone_are_left_out():
+    """As of rounds on chips, whose first ones compile and capture: until one is timed the longest drafts are tried."""
+    rule = AdaptiveDraftLength(4, StepCosts(0.1), rows_per_level=0.0, measured=True, first=4)
+    for _ in range(3):
+        assert rule.next_length() == 4
+        rule.observe(4, 1, [(4, 0)], None)
+    rule.observe(4, 1, [(4, 0)], (4.0, 1.0))
+    assert rule.costs.draft_level == 1.0 and rule.next_length() == 0, "a level takes as long as a step"
+
+
+def test_drafting_that_does_not_pay_is_turned_off_and_says_so():
+    messages = []
+    sink = logger.add(messages.append, level="INFO", format="{message}")
+    rule = AdaptiveDraftLength(4, StepCosts(0.5), probe_every=16)
+    lengths = run(rule, 200, 0.1)
+    logger.remove(sink)
+    assert lengths[60:].count(0) >= 125 and set(lengths[60:]) <= {0, 1}
+    assert 1 in lengths[60:], "it must look now and then whether things have changed"
+    assert rule.turned_off >= 1 and any("drafting is off" in m and "0.50 target steps" in m for m in messages)
+
+
+def test_drafting_comes_back_when_it_pays():
+    rule = AdaptiveDraftLength(4, StepCosts(0.1), probe_every=4)
+    assert 0 in run(rule, 300, 0.0)[-20:]
+    assert min(run(rule, 300, 1.0)[-20:]) >= 3
+
+
+def test_drafting_that_can_never_pay_is_not_even_probed():
+    rule = AdaptiveDraftLength(4, StepCosts(1.2), probe_every=8)
+    assert run(rule, 100, 1.0) == [0] * 100
+
+
+@pytest.mark.parametrize(("level", "expected_on"), [(0.05, True), (1.5, False)])
+def test_measured_costs_decide(level, expected_on):
+    """The clock says what a level costs, whatever was estimated."""
+    rule = AdaptiveDraftLength(6, StepCosts(0.4), measured=True)
+    lengths = run(rule, 100, 0.8, clock=lambda k: (2.0 * level * k, 2.0 + 0.02 * k))
+    assert lengths[0] == 0, "the first step is plain: it is the unit"
+    assert (lengths[-1] > 0) == expected_on
+    assert rule.costs.draft_level == pytest.approx(level, rel=0.1)
+    if expected_on:
+        assert rule.costs.verify_row == pytest.approx(0.01, rel=0.2)
+
+
+def test_fixed_length_is_fixed():
+    assert run(FixedDraftLength(3), 5, 0.0) == [3] * 5
+    with pytest.raises(ValueError, match="got 0"):
+        AdaptiveDraftLength(0, StepCosts(0.1))

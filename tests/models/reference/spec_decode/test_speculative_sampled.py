@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sampled speculative output has the target's distribution: real models of eight tokens, chi-squared tests.
+
+The exact law of the next two tokens is computed from the model over all 64 pairs. At 100,000 draws the trees
+are drawn in bulk from the draft model's laws; the whole generation loop, cache and all, is tested on fewer
+draws.
+"""
+
+from functools import lru_cache
+
+import pytest
+import torch
+from loguru import logger
+from scipy.stats import chisquare
+
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.generation.sampling import (
+    SamplingParams,
+    inverse_cdf,
+    sample_without_replacement,
+    warp_logits,
+)
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.reference.spec_decode import draft_verification as verification
+from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact
+from models.llama31_8b.reference.spec_decode.generate import speculative_generate
+from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter
+from models.llama31_8b.reference.spec_decode.ngram_drafter import NGramDrafter
+from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.layer_groups import layer_groups
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
+
+VOCAB, DRAWS, PROMPT = 8, 100_000, [3, 1, 4, 1, 5, 2, 6, 5]
+CONFIG = LlamaConfig(VOCAB, 16, 24, 4, 2, 1, 8, 64)
+SETTINGS = {
+    "t1": SamplingParams(1.0),
+    "t0.7": SamplingParams(0.7),
+    "t0.9-p0.8": SamplingParams(0.9, top_p=0.8),
+    "t1.4-p0.95-k6": SamplingParams(1.4, top_k=6, top_p=0.95),
+}
+SHAPES = {"chain": TokenTree.chain(3), "tree": TokenTree.from_parents([-1, 0, 0, 0, 1, 1, 2])}
+
+
+@lru_cache
+def model(name: str) -> ReferenceLlama:
+    weights = random_state_dict(CONFIG, 0)
+    if name == "draft":
+        generator = torch.Generator().manual_seed(1)
+        weights = {k: v * (1 + 0.12 * torch.randn(v.shape, generator=generator)) for k, v in weights.items()}
+    return ReferenceLlama.from_state_dict(CONFIG, weights)
+
+
+@lru_cache
+def path_logits(name: str, fuzzy: int = 1) -> list[torch.Tensor]:
+    """Logits after the prompt and every path of 0, 1 and 2 tokens: [1, V], [V, V], [V * V, V]; path digits in
+    base V. With fuzzy > 1 the paths are passed layer-parallel, the prompt exactly."""
+    llama, levels = model(name), []
+    for depth in range(3):
+        paths = torch.cartesian_prod(*[torch.arange(VOCAB)] * depth).reshape(-1, depth) if depth else None
+        batch = 1 if paths is None else len(paths)
+        cache = llama.new_cache(batch)
+        logits = llama.prefill([PROMPT] * batch, cache)
+        if paths is not None:
+            groups = layer_groups(CONFIG.num_hidden_layers, fuzzy)
+            logits = llama.forward(paths, cache, layer_groups=groups)[:, 0]
+        levels.append(logits)
+    return levels
+
+
+def laws(name: str, params: SamplingParams, fuzzy: int = 1) -> list[torch.Tensor]:
+    return [warp_logits(logits, params) for logits in path_logits(name, fuzzy)]
+
+
+def rand(*shape, seed):
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def node_laws(law: list[torch.Tensor], shape: TokenTree, tokens: torch.Tensor) -> torch.Tensor:
+    """[draws, N, V]: the law after the path to every node."""
+    rows = []
+    for node in range(len(shape)):
+        code = torch.zeros(len(tokens), dtype=torch.int64)
+        for step in shape.path(node)[1:]:
+            code = code * VOCAB + tokens[:, step]
+        rows.append(law[int(shape.depth[node])][code])
+    return torch.stack(rows, dim=1)
+
+
+def draw_trees(shape: TokenTree, q: list[torch.Tensor], sampled: bool) -> torch.Tensor:
+    tokens = torch.zeros(DRAWS, len(shape), dtype=torch.int64)
+    for node in range(len(shape)):
+        children = (shape.parents == node).nonzero().flatten()
+        if not len(children):
+            continue
+        law = node_laws(q, shape, tokens)[:, node]
+        if sampled:
+            tokens[:, children] = sample_without_replacement(
+                law, rand(DRAWS, len(children), seed=node)
+            ).clamp(min=0)
+        else:
+            tokens[:, children] = law.topk(len(children), dim=-1).indices
+    return tokens
+
+
+def p_value(cells: torch.Tensor, law: torch.Tensor) -> float:
+    expected = law.double().flatten()
+    observed = torch.bincount(cells, minlength=len(expected))
+    if bool((observed[expected == 0] > 0).any()):
+        return 0.0
+    expected = expected / expected.sum() * len(cells)
+    rare = expected < 8
+    observed = torch.cat([observed[~rare], observed[rare].sum().reshape(1)])
+    expected = torch.cat([expected[~rare], expected[rare].sum().reshape(1)])
+    kept = expected > 0
+    return float(chisquare(observed[kept], expected[kept]).pvalue)
+
+
+def pair_test(form, params, sampled, fuzzy=1):
+    p, q = laws("target", params), laws("draft", params, fuzzy)
+    shape = SHAPES[form]
+    tokens = draw_trees(shape, q, sampled)
+    trees = TokenTreeBatch.shared(shape, DRAWS)
+    draft = node_laws(q, shape, tokens) if sampled else None
+    verified = verify_exact(
+        trees, tokens, node_laws(p, shape, tokens), draft, rand(DRAWS, len(shape), seed=90)
+    )
+    rows = torch.arange(DRAWS)
+    output = torch.cat([tokens.gather(1, verified.path.clamp(min=0)), verified.bonus.unsqueeze(1)], dim=1)
+    output[rows, verified.lengths] = verified.bonus
+    # A second token the step did not yield comes from the target, as the next step would draw it.
+    second = torch.where(
+        verified.lengths > 0, output[:, 1], inverse_cdf(p[1][output[:, 0]], rand(DRAWS, seed=91))
+    )
+    value = p_value(output[:, 0] * VOCAB + second, p[0][0].unsqueeze(1) * p[1])
+    return value, 1 + float(verified.lengths.double().mean())
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("sampled", [True, False], ids=["drawn", "most-probable"])
+@pytest.mark.parametrize("form", SHAPES)
+def test_distribution_over_100000_draws(form, sampled, setting):
+    value, length = pair_test(form, SETTINGS[setting], sampled)
+    kind = "drawn" if sampled else "top"
+    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens a step", form, kind, setting, value, length)
+    assert value > 1e-3 and length > 1.05
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_fuzzy_draft_changes_no_distribution(form):
+    assert pair_test(form, SETTINGS["t1"], True, fuzzy=2)[0] > 1e-3
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_wrong_verifier_fails_the_same_test(form, monkeypatch):
+    """It draws from p after a rejection, not from norm(max(0, p - q))."""
+    monkeypatch.setattr(verification, "_normalise", lambda weights, otherwise: otherwise)
+    assert pair_test(form, SETTINGS["t1"], True)[0] < 1e-9
+
+
+LOOPS = {
+    "chain-fuzzy": (700, lambda: ModelDrafter(model("draft"), DraftShape(2), fuzzy=2)),
+    "drawn-tree": (700, lambda: ModelDrafter(model("draft"), DraftShape(2, 2, budget=7), sampled=True)),
+    "grown": (700, lambda: ModelDrafter(model("draft"), DraftShape(2, 3, grown=True, budget=6))),
+    "ngram": (1200, lambda: NGramDrafter(DraftShape(2, 2), smallest=1)),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_whole_loop_keeps_the_distribution(name):
+    """Three tokens a text: the first from prefill, the others from speculation; law of (first, second) and of
+    (second, third)."""
+    params = SamplingParams(1.0, top_p=0.95, seed=17)
+    users, drafter = LOOPS[name][0], LOOPS[name][1]()
+    result = speculative_generate(
+        model("target"),
+        [PROMPT] * users,
+        drafter,
+        max_new_tokens=3,
+        sampling=params,
+        adaptive=False,
+        eos_token_ids=(),
+    )
+    texts = torch.tensor(result.token_ids)
+    p = laws("target", params)
+    first_second = p[0][0].unsqueeze(1) * p[1]
+    triples = first_second.unsqueeze(2) * p[2].view(VOCAB, VOCAB, VOCAB)
+    values = (
+        p_value(texts[:, 0] * VOCAB + texts[:, 1], first_second),
+        p_value(texts[:, 1] * VOCAB + texts[:, 2], triples.sum(0)),
+    )
+    metrics = result.speculation
+    logger.info("{}: p = {}, mean acceptance length {:.2f}", name, values, metrics.mean_acceptance_length)
+    assert metrics.num_accepted_tokens > 0.1 * metrics.num_drafts
+    assert min(values) > 1e-3

@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The plain generation loop: batches, endings, streaming, sampling, limits."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.generation.sampling import SamplingParams, choose_tokens, make_generators
+from models.llama31_8b.generation.sequences import UserStream
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
+from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from tests.support.attention_cases import random_tokens, tiny_config
+
+
+@pytest.fixture(scope="module")
+def model() -> ReferenceLlama:
+    return ReferenceLlama.random(tiny_config(), seed=4)
+
+
+PROMPTS = [random_tokens(40, seed=1), random_tokens(7, seed=2), random_tokens(90, seed=3)]
+
+
+def by_full_forwards(model: ReferenceLlama, prompt: list[int], count: int) -> list[int]:
+    """Greedy tokens without any cached decoding: the whole text again for every token."""
+    text = list(prompt)
+    for _ in range(count):
+        logits = model.forward(torch.tensor([text]), model.new_cache(1, len(text)))
+        text.append(int(logits[0, -1].argmax()))
+    return text[len(prompt) :]
+
+
+def test_a_batch_of_different_prompts_decodes_as_full_forwards_do(model: ReferenceLlama) -> None:
+    result = generate(model, PROMPTS, max_new_tokens=20)
+    assert result.token_ids == [by_full_forwards(model, prompt, 20) for prompt in PROMPTS]
+    assert result.finish_reason == ["length"] * 3
+    assert result.prefill_tokens == 137 and result.decode_tokens == 57
+    assert result.prefill_tokens_per_second > 0 and result.decode_tokens_per_second > 0
+    assert result.statistics is None
+
+
+def test_texts_end_at_eos_and_stop_ids_while_others_go_on(model: ReferenceLlama) -> None:
+    plain = generate(model, PROMPTS, max_new_tokens=20).token_ids
+    eos, stop = plain[0][5], plain[1][9]
+    result = generate(model, PROMPTS, max_new_tokens=20, eos_token_ids=[eos], stop_token_ids=[stop])
+    for user, (tokens, reason) in enumerate(zip(result.token_ids, result.finish_reason)):
+        ends = [i for i, token in enumerate(plain[user]) if token in (eos, stop)]
+        if not ends:
+            assert tokens == plain[user] and reason == "length"
+            continue
+        assert tokens == plain[user][: ends[0] + 1]
+        assert reason == ("eos" if tokens[-1] == eos else "stop")
+    assert result.finish_reason[0] == "eos" and len(set(result.finish_reason)) > 1
+
+
+def test_the_config_names_the_default_eos() -> None:
+    plain = ReferenceLlama.random(tiny_config(), seed=4)
+    token = generate(plain, [PROMPTS[0]], max_new_tokens=8).token_ids[0][3]
+    model = ReferenceLlama.random(tiny_config(eos_token_ids=(token,)), seed=4)
+    assert generate(model, [PROMPTS[0]], max_new_tokens=8).finish_reason == ["eos"]
+    assert generate(model, [PROMPTS[0]], max_new_tokens=8, eos_token_ids=()).finish_reason == ["length"]
+
+
+def test_tokens_stream_in_order_and_a_callback_may_end_a_text(model: ReferenceLlama) -> None:
+    streamed: dict[int, list[int]] = {0: [], 1: [], 2: []}
+
+    def on_token(user: int, token: int) -> bool:
+        streamed[user].append(token)
+        return user == 1 and len(streamed[user]) == 3
+
+    prefill = []
+    result = generate(
+        model,
+        PROMPTS,
+        max_new_tokens=6,
+        on_token=on_token,
+        on_prefill=lambda *counts: prefill.append(counts),
+        prefill_chunk=32,
+    )
+    assert [streamed[user] for user in range(3)] == result.token_ids
+    assert result.finish_reason == ["length", "callback", "length"] and len(result.token_ids[1]) == 3
+    assert prefill == [(32, 137), (40, 137), (47, 137), (79, 137), (111, 137), (137, 137)]
+
+
+def test_a_full_context_ends_the_text(model: ReferenceLlama) -> None:
+    result = generate(model, [random_tokens(250), random_tokens(256), random_tokens(5)], max_new_tokens=9)
+    assert result.finish_reason == ["context", "context", "length"]
+    assert [len(tokens) for tokens in result.token_ids] == [7, 1, 9]
+    assert result.token_ids[0] == by_full_forwards(model, random_tokens(250), 7)
+
+
+def test_speculation_statistics_come_with_the_result(model: ReferenceLlama) -> None:
+    policy = ALSpecAttention(0.5, 16, 4)
+    result = generate(model, PROMPTS, max_new_tokens=30, policy=policy)
+    assert result.statistics is policy.statistics
+    totals = result.statistics.totals_per_user()
+    assert {user: sum(counts) for user, counts in totals.items()} == {user: 29 * 3 for user in range(3)}
+    # User 1 starts with 7 tokens: steps with 8 to 31 cached tokens are bypassed.
+    assert [totals[user][2] for user in range(3)] == [0, 24 * 3, 0]
+
+
+def test_sampling_is_seeded_by_user_and_free_of_its_neighbours(model: ReferenceLlama) -> None:
+    sampling = SamplingParams(temperature=1.0, top_k=40, top_p=0.95, seed=3)
+    together = generate(model, PROMPTS, max_new_tokens=12, sampling=sampling).token_ids
+    assert generate(model, PROMPTS, max_new_tokens=12, sampling=sampling).token_ids == together
+    alone = generate(model, PROMPTS[:1], max_new_tokens=12, sampling=sampling).token_ids
+    assert alone[0] == together[0]
+    assert (
+        generate(
+            model, PROMPTS, max_new_tokens=12, sampling=SamplingParams(temperature=1.0, seed=9)
+        ).token_ids
+        != together
+    )
+
+
+def test_exact_chunk_size_changes_no_greedy_token(model: ReferenceLlama) -> None:
+    texts = [
+        generate(model, PROMPTS, max_new_tokens=16, policy=ExactAttention(s, 4)).token_ids
+        for s in (4, 16, 64)
+    ]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_bad_requests_are_named(model: ReferenceLlama) -> None:
+    with pytest.raises(ValueError, match="no prompts"):
+        generate(model, [])
+    with pytest.raises(ValueError, match="prompt of user 1 is empty"):
+        generate(model, [[1], []])
+    with pytest.raises(ContextLengthError, match="user 0 has 257 tokens; the limit is 256"):
+        generate(model, [[1] * 257])
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        generate(model, [[1]], max_new_tokens=0)
+    with pytest.raises(ValueError, match="got 2.5"):
+        generate(model, [[1]], max_new_tokens=2.5)
+    with pytest.raises(ValueError, match="token id 500 is outside"):
+        generate(model, [[500]])
+
+
+def test_nan_logits_and_finished_streams_raise() -> None:
+    logits = torch.zeros(2, 5)
+    logits[1, 3] = math.nan
+    for sampling in (SamplingParams(), SamplingParams(temperature=1.0)):
+        with pytest.raises(ValueError, match="NaN in .*1"):
+            choose_tokens(logits, sampling, make_generators(sampling, 2))
+    stream = UserStream(0, max_new_tokens=1, room=9, eos_token_ids=())
+    assert not stream.push(3) and stream.finish_reason == "length"
+    with pytest.raises(RuntimeError, match="user 0 has ended"):
+        stream.push(4)

@@ -1,0 +1,193 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens chosen on the device of a worker (see sim_worker.py), from given logits and in whole texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.support.tt_programs import TINY, build
+
+
+def make_chooser(mesh, params, vocab: int, **options):
+    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.sampling.top_k import Chooser
+
+    return Chooser(mesh, MeshPlan(*mesh.shape), replace(TINY, vocab_size=vocab), params, **options)
+
+
+def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
+    """bfloat16 logits [rows, vocab], followed by the LM head's padding, in blocks of `block_tiles` tiles; cases:
+    pairs of parameters and uniform numbers, float64 [draws, rows].
+
+    Returns the arg-max of each row; the candidates' values and keys; for each
+    case the distribution its tokens are drawn from, as of `Chooser.borders`, and the tokens [draws, rows].
+    """
+    import torch
+    import torch.nn.functional as F
+    import ttnn
+
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.tt.model import read
+
+    rows, vocab = logits.shape
+    greedy = make_chooser(mesh, SamplingParams(), vocab, block_tiles=block_tiles)
+    # What the head makes of the padding must not be chosen, even where it is larger than all logits.
+    padded = F.pad(logits, (0, sum(greedy.blocks) - vocab), value=float(logits.max()) + 1)
+    given = ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    values, keys = greedy.candidates(given)
+    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
+    draws = []
+    for params, numbers in cases:
+        chooser = make_chooser(mesh, params, vocab, block_tiles=block_tiles)
+        borders, picked = chooser.borders(values, keys), []
+        for row in numbers:
+            chooser.pick(*borders, chooser.uniforms(row.tolist()), output)
+            picked.append(read(output)[0])
+        draws.append(
+            {"borders": [read(part)[0, 0] for part in borders], "tokens": torch.stack(picked).long()}
+        )
+    return {
+        "argmax": read(greedy(given))[0].long(),
+        "values": read(values)[0, 0],
+        "keys": read(keys)[0, 0],
+        "draws": draws,
+    }
+
+
+def pick_among(mesh, ids, numbers) -> list[int]:
+    """Tokens drawn by uniform `numbers` [rows] from equally probable, ascending `ids` [rows, 32] of Llama 3.1's."""
+    import torch
+
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.sampling.top_k import ORIGIN
+
+    chooser = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
+    up_to = torch.arange(1.0, 33.0).repeat(len(ids), 1)
+    parts = [
+        chooser._put(part, "float32")
+        for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))
+    ]
+    return read(chooser.pick(*parts, chooser.uniforms(numbers)))[0].tolist()
+
+
+def host_side(mesh) -> dict:
+    """The message about a number that is no uniform one. First ids of blocks."""
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.tt.sampling.top_k import block_starts
+
+    told = {"starts": block_starts([96, 64], 3)}
+    try:
+        make_chooser(mesh, SamplingParams(0.7, top_k=5), 128256).uniforms([0.5, 1.0])
+    except ValueError as error:
+        told["one"] = str(error)
+    return told
+
+
+def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
+    """Texts drawn by the host and on the device, and on the device of the last user alone with its own seed; the
+    host's distributions and numbers. Of the first text the first token drawn from the whole vocabulary, on the device
+    and by the host, and the distribution."""
+    import torch
+
+    from models.llama31_8b.generation.sampling import draw_uniforms, make_generators, warp_logits
+    from models.llama31_8b.tt.generator import Generator
+
+    model, _ = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=64)
+    masses: list[list[torch.Tensor]] = [[] for _ in prompts]
+
+    def texts(choose, prompts, params, **options):
+        generator = Generator(model, choose=choose, prefill_chunk=32)
+        found = generator.generate(
+            prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options
+        )
+        return found.token_ids
+
+    own = replace(params, seed=params.seed + len(prompts) - 1)
+    told = {
+        "host": texts(
+            "host", prompts, params, on_logits=lambda user, row: masses[user].append(warp_logits(row, params))
+        ),
+        "device": texts("device", prompts, params),
+        "alone": texts("device", prompts[-1:], own),
+        "masses": [torch.stack(rows) for rows in masses],
+        "numbers": draw_uniforms(make_generators(params, len(prompts)), new_tokens),
+    }
+    unlimited, whole = replace(params, top_k=0), []
+    first = {"on_token": lambda user, token: True}
+    return told | {
+        "device from all": texts("device", prompts[:1], unlimited, **first),
+        "host from all": texts(
+            "host", prompts[:1], unlimited, on_logits=lambda user, row: whole.append(row), **first
+        ),
+        "all": warp_logits(whole[0][None], unlimited),
+    }
+
+
+def build_steps(mesh, users: int) -> dict[str, dict]:
+    """Llama 3.1 8B with the generator's decode step, greedy and sampled: what choosing alone takes, the shape of the
+    tokens, and the transfers from or to the host in a step and in giving it new numbers. Nothing executes."""
+    from dataclasses import asdict
+
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.tt.generator import _step, _TokenSource
+    from models.llama31_8b.tt.sampling.top_k import Chooser
+    from perf.footprint.mesh_build import build_model, step_memory
+
+    model = build_model(mesh, "performance", users, 1024)
+    inputs = model.step_inputs([0] * users, [0] * users)
+    logits = model.decode(inputs, whole=False)
+    found = {}
+    for name, params in (
+        ("greedy", SamplingParams()),
+        ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9)),
+        ("from many", SamplingParams(0.7, top_k=40, top_p=0.9)),
+    ):
+        chooser = Chooser(mesh, model.plan, model.config, params)
+        source = _TokenSource(model, params, users, chooser, None)
+        # The first run also writes what programs keep on the device.
+        _step(model, inputs, source)
+        memory, ids = step_memory(
+            lambda chooser=chooser, source=source: chooser(logits, source.uniforms, inputs.tokens)
+        )
+        found[name] = asdict(memory) | {
+            "ids": ids,
+            "blocks": chooser.blocks,
+            "step": transfers(lambda source=source: _step(model, inputs, source)),
+            "draw": transfers(lambda source=source: source.draw(range(users))),
+        }
+    return found
+
+
+def transfers(work) -> list[str]:
+    """Names of what moves tensors between host and device while `work` is recorded."""
+    import ttnn
+
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
+    try:
+        work()
+    finally:
+        graph = ttnn.graph.end_graph_capture()
+    names = [node["params"]["name"] for node in graph if node["node_type"] == "function_start"]
+    return [name for name in names if name.endswith(("to_device", "to_host", "from_device", "cpu"))]
+
+
+def likeliest(mesh, logits) -> list:
+    """bfloat16 logits [rows, vocab], split over the chips of a row -> the token that each chip chooses for each row."""
+    import torch.nn.functional as F
+    import ttnn
+
+    from models.llama31_8b.generation.sampling import SamplingParams
+
+    rows, vocab = logits.shape
+    chooser = make_chooser(mesh, SamplingParams(), vocab)
+    width = sum(chooser.blocks) * mesh.shape[1]
+    padded = F.pad(logits, (0, width - vocab), value=float(logits.max()) + 1)
+    given = ttnn.from_torch(
+        padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh,
+        mesh_mapper=chooser.plan.mapper(mesh, -1),
+    )  # fmt: skip
+    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
+    chooser(given, None, output)
+    return [ttnn.to_torch(part)[0].tolist() for part in ttnn.get_device_tensors(output)]

@@ -1,0 +1,184 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where nodes of trees stand, and what generators of trees refuse before any work; no device."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.generation.sampling import SamplingParams
+from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.spec_decode.tree_shapes import fixed_shape
+
+CONFIG = preset("llama-3.2-1b")
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch):
+    pytest.importorskip("ttnn")
+    monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
+
+
+def llama(
+    users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None = None, parallel: int | None = None
+):
+    """A TtLlama as far as checks look at it; parallel: layers that it drafts with at once."""
+
+    def check_trees():
+        if refuse is not None:
+            raise ValueError(refuse)
+
+    attend = SimpleNamespace(check_trees=check_trees)
+    groups = None if parallel is None else SimpleNamespace(plan=SimpleNamespace(size=parallel))
+    return SimpleNamespace(
+        users=users, capacity=capacity, config=config, attend=attend, mesh=None, groups=groups
+    )
+
+
+def test_positions_are_those_of_each_nodes_path():
+    from models.llama31_8b.tt.spec_decode.tree_inputs import node_positions
+
+    generator = torch.Generator().manual_seed(0)
+    trees = [TokenTree.chain(20), TokenTree.from_parents([-1] + [0] * 19)]
+    for _ in range(30):
+        parents = [-1] + [int(torch.randint(-1, node, (1,), generator=generator)) for node in range(1, 20)]
+        trees.append(TokenTree.from_parents(parents))
+    batch = TokenTreeBatch.stack(trees, 24)
+    prefixes = [-1 if user % 5 == 4 else 7 * user for user in range(len(trees))]
+    found = node_positions(prefixes, batch.enter, batch.leave)
+    for user, (tree, prefix) in enumerate(zip(trees, prefixes, strict=True)):
+        expected = [0 if prefix < 0 else prefix + len(tree.path(node)) - 1 for node in range(20)]
+        assert found[user].tolist() == expected + [max(prefix, 0)] * 4
+
+
+@pytest.mark.parametrize(
+    "model, shape, words",
+    [
+        (llama(refuse="guesses only"), DraftShape(3), "guesses only"),
+        (llama(), DraftShape(0), "a draft length of 0"),
+        (llama(), DraftShape(20, 2, budget=40), "up to 32 nodes.*has 40"),
+        (llama(users=9), DraftShape(3), "up to 8 users.*has 9"),
+        (llama(capacity=32), DraftShape(31), "32 positions has no room for trees of 32 nodes"),
+        (llama(), DraftShape(5, 4, grown=True), "no confidence to grow a tree by"),
+    ],
+)
+def test_what_no_step_over_trees_does(model, shape, words):
+    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+
+    with pytest.raises(ValueError, match=words):
+        TreeGenerator(model, shape)
+
+
+def test_a_request_is_checked_before_its_drafter_starts():
+    """A draft model's start caches the prompts: work that a wrong prompt must not cause."""
+    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+
+    generator = TreeGenerator(llama(), DraftShape(3))
+    started = []
+    generator.drafter.start = started.append
+    for prompts, words in (
+        ([[]], "empty"),
+        ([[1], [2]], "2 prompts for a model of 1"),
+        ([[10**6]], "1000000"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            generator.generate(prompts, max_new_tokens=4)
+    assert started == []
+
+
+def test_what_a_generator_of_trees_does_not_sample():
+    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+
+    generator = TreeGenerator(llama(), DraftShape(3))
+    for params in (SamplingParams(1.0, top_k=5), SamplingParams(1.0, top_p=0.5)):
+        with pytest.raises(
+            ValueError, match=f"top_k {params.top_k} and top_p {params.top_p} are for decoding"
+        ):
+            generator.generate([[1, 2]], max_new_tokens=4, sampling=params)
+    with pytest.raises(ValueError, match="on_logits"):
+        generator.generate([[1, 2]], max_new_tokens=4, on_logits=lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "draft, shape, words",
+    [
+        (llama(), DraftShape(5, 4, grown=True), "trees of a fixed shape, none grown"),
+        (llama(parallel=2), DraftShape(3, 2), "exact passes alone: 2 layers in parallel"),
+        (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates a node, .* has 33"),
+        (llama(config=preset("smollm2-135m")), DraftShape(3), "49152 token ids and the target .* has 128256"),
+        (llama(capacity=128), DraftShape(3), "1 users of 128 positions, the target 1 of 256"),
+        (llama(users=2), DraftShape(3), "2 users of 256 positions, the target 1"),
+        (llama(refuse="guesses only"), DraftShape(3), "guesses only"),
+        (llama(parallel=4), DraftShape(1), "exact passes alone: 4 layers in parallel"),
+    ],
+)
+def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
+    from models.llama31_8b.tt.spec_decode import model_drafters
+
+    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    draft.plan = None
+    with pytest.raises(ValueError, match=words):
+        model_drafters.ModelDrafter(draft).check(shape, llama())
+
+
+def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
+    from models.llama31_8b.tt.spec_decode import model_drafters
+
+    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    draft = llama(users=8)
+    draft.plan = None
+    model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
+    with pytest.raises(
+        ValueError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows"
+    ):
+        model_drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
+
+
+def test_the_nodes_of_a_draft_models_passes():
+    """Of a chain as many as a round decides, of a tree those with children, for every shorter draft too."""
+    from models.llama31_8b.tt.spec_decode.draft_rows import pass_nodes
+
+    assert pass_nodes(DraftShape(4), 6) == 5
+    shape = DraftShape(4, 2)
+    nodes = pass_nodes(shape, 1)
+    for length in range(1, 5):
+        form = fixed_shape(length, 2, shape.most_nodes)
+        parents = set(form.tree.parents.tolist()) - {-1, 0}
+        assert set(form.inner) == parents and len(parents) <= nodes
+        if form.forest is not None:
+            depths = [int(form.tree.depth[node]) - 1 for node in form.inner]
+            assert form.forest.depth.tolist() == depths
+
+
+@pytest.mark.parametrize(
+    "target, window, words",
+    [
+        (llama(), 48, "window must be a multiple of 32 up to the cache's capacity of 256, got 48"),
+        (llama(), 288, "window must be .* got 288"),
+        (llama(users=9), 64, "1 to 8 users draft for themselves, got 9"),
+    ],
+)
+def test_what_no_model_drafts_for_itself(target, window, words):
+    from models.llama31_8b.tt.spec_decode.model_drafters import SelfDrafter
+
+    with pytest.raises(ValueError, match=words):
+        SelfDrafter(target, window)
+
+
+def test_a_model_drafts_chains_for_itself_alone(monkeypatch):
+    from models.llama31_8b.tt.spec_decode import model_drafters
+
+    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    target = llama()
+    target.plan, target.attending = None, lambda attend: target
+    drafter = model_drafters.SelfDrafter(target, 64)
+    drafter.check(DraftShape(3), target)
+    with pytest.raises(ValueError, match="drafts for itself, not for another"):
+        drafter.check(DraftShape(3), llama())
+    with pytest.raises(ValueError, match="drafts chains, not .*width=2"):
+        drafter.check(DraftShape(3, 2), target)

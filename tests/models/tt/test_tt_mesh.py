@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""All 32 layers of Llama 3.1 8B on mock meshes: a decode step and a prefill chunk build, and fit.
+
+Nothing executes; what is allocated, and every program's circular buffers, are the real ones.
+"""
+
+import json
+import re
+from dataclasses import asdict
+
+import pytest
+from loguru import logger
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
+from models.llama31_8b.tt.device.dram_budget import RESERVE_BYTES, budget
+from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshPlan
+from perf.footprint import mesh_memory
+from perf.footprint.mesh_memory import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
+
+LLAMA = preset("llama-3.1-8b")
+L1_BYTES = 1464 * 1024  # of a Wormhole core, firmware and kernels included
+SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
+
+
+def measured(mesh, precision: str, users: int, capacity: int) -> dict:
+    """In the worker: what the model and its steps take."""
+    from perf.footprint.mesh_build import measure
+
+    return asdict(measure(mesh, precision, users, capacity, CHUNK))
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.parametrize("precision", ["performance", "accuracy"])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape):
+    check(mock_mesh(shape), MeshPlan(*shape), precision, USERS, CAPACITY)
+
+
+@pytest.mark.mock_mesh
+def test_a_context_of_128k_builds_and_fits_on_two_chips(mock_mesh):
+    check(mock_mesh((1, 2)), MeshPlan(1, 2), "performance", 1, LLAMA.max_position_embeddings)
+
+
+def check(worker, plan: MeshPlan, precision: str, users: int, capacity: int) -> None:
+    """Build on a worker's mesh; what it takes agrees with the budget and fits."""
+    found = MeshMemory.of_dict(worker.run(measured, precision, users, capacity, timeout=1500))
+    logger.info("{} x {}: {}", users, capacity, mesh_memory.row(plan, precision, found))
+    assert found.logits == ((1, 1, users, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
+    assert found.programs > 30
+    expected, banks = budget(LLAMA, plan, precision_plan(precision, 32), capacity, users), found.dram_banks
+    # Buffers are spread over the banks in whole pages.
+    assert expected.held <= found.dram_held * banks < expected.held * 1.01
+    assert found.dram_peak * banks + TRACE_REGION_BYTES <= found.dram_size * banks <= DRAM_BYTES
+    activations = max(found.decode.dram_peak, found.prefill.dram_peak) * banks
+    assert 0 < activations <= RESERVE_BYTES - TRACE_REGION_BYTES, "the reserve of the budget covers a step"
+    # Residual and products of a decode step stay in L1, beside the circular buffers of each program.
+    assert 0 < found.l1_held and 0 < found.decode.l1_tensors < found.decode.l1_peak
+    for step in (found.decode, found.prefill):
+        assert L1_BYTES // 8 < step.largest_program <= found.l1_size and step.largest_op
+    assert found.l1_peak <= found.l1_size < L1_BYTES
+
+
+def groups(mesh) -> list:
+    """In the worker: shape and chips of each submesh, and all chips."""
+    found = [
+        (tuple(group.shape), list(group.get_device_ids())) for group in MeshPlan(*mesh.shape).submeshes(mesh)
+    ]
+    return [found, list(mesh.get_device_ids())]
+
+
+@pytest.mark.mock_mesh
+def test_submeshes_are_the_rows(mock_mesh):
+    found, chips = mock_mesh((2, 4)).run(groups)
+    assert found == [((1, 4), chips[:4]), ((1, 4), chips[4:])] and len(set(chips)) == 8
+
+
+def node(kind: str, **params) -> dict:
+    return {"node_type": kind, "params": params}
+
+
+def test_the_largest_program_of_a_captured_graph():
+    """A matmul of 30 + 40 bytes, whose third buffer is a tensor's own memory, and an addition of 50 + 8."""
+    graph = [
+        node("capture_start"), node("function_start", name="ttnn.linear"),
+        node("function_start", name="MatmulDeviceOperation"),
+        node("function_start", name="tt::tt_metal::create_device_tensor"),
+        node("circular_buffer_deallocate_all"),
+        node("dataflow_buffer_allocate", size=30, borrows_memory="0"),
+        node("dataflow_buffer_allocate", size=900, borrows_memory="1"),
+        node("circular_buffer_allocate", size=40, globally_allocated="0"),
+        node("circular_buffer_allocate", size=900, globally_allocated="1"),
+        *[node("function_end")] * 3, node("function_start", name="ttnn.add"),
+        node("circular_buffer_deallocate_all"),
+        node("circular_buffer_allocate", size=50, globally_allocated="0"),
+        node("scratchpad_allocate", size=8), node("function_end"), node("capture_end"),
+    ]  # fmt: skip
+    assert largest_program(graph) == (70, "MatmulDeviceOperation")
+    assert largest_program([]) == (0, "")
+
+
+def test_the_peak_of_a_bank_in_a_captured_graph():
+    """10 and 5 bytes, then 10 less and 7 more: 15 at once; L1 is counted apart."""
+    sizes = [("DRAM", 10), ("L1", 99), ("DRAM", 5), ("DRAM", -10), ("DRAM", 7)]
+    graph = [
+        node("buffer_allocate" if size > 0 else "buffer_deallocate", type=kind, max_size_per_bank=abs(size))
+        for kind, size in sizes
+    ]
+    assert peak_per_bank(graph, "DRAM") == 15 and peak_per_bank(graph, "L1") == 99
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--mesh", "3x3"], "no mesh 3x3"),
+        (["--chunk", "96"], "power of two of at least 32 that divides --context, got 96 and 1024"),
+        (["--context", "2000"], "got 512 and 2000"),
+        (["--users", "33"], "users must be 1 to 32, got 33"),
+        (
+            ["--speculate", "128", "--users", "1", "--mesh", "1x2"],
+            "needs a mesh of two rows, such as 2x1; 1x2",
+        ),
+        (["--speculate", "128", "--mesh", "2x1"], "1 to 8 users together, got 32"),
+        (["--mesh", "1x1", "--context", "131072", "--users", "1"], "needs 16.* bytes a chip"),
+    ],
+)
+def test_the_command_refuses_before_it_builds(arguments, words, capsys, monkeypatch):
+    monkeypatch.setattr(mesh_memory, "build", lambda *_: pytest.fail("a mesh was built"))
+    with pytest.raises(SystemExit) as ended:
+        mesh_memory.main(arguments)
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2 and not out
+    assert re.search(words, err)
+
+
+@pytest.mark.mock_mesh
+def test_the_command_prints_a_line_a_build(capsys):
+    assert mesh_memory.main(["--mesh", "1x2", "--json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["rows"]
+    assert line["mesh"] == "1x2" and 0 < line["largest_program"] < line["l1_prefill"] <= line["l1_size"]
+    assert line["dram_held"] < line["dram_peak"] < line["dram_size"]

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Turns of a conversation on the device, in a worker (see sim_worker.py)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from unittest import mock
+
+from tests.models.tt.trace_programs import SMALLEST
+from tests.support.tt_programs import build
+
+
+def turns(mesh, first: list[int], more: list[int], new_tokens: int) -> dict:
+    """Greedy texts of two turns, the second behind what the cache holds of the first, and that of one whole prefill by
+    another generator; where the prefills began, and the cached keys and values of both ways."""
+    from models.llama31_8b.tt.generator import Generator
+
+    # Blocks of 32 positions, so that a short context has a whole one to keep.
+    model, _ = build(mesh, SMALLEST, capacity=96)
+    request = {"max_new_tokens": new_tokens, "eos_token_ids": ()}
+    generator, starts = Generator(model, prefill_chunk=32), []
+    with mock.patch.object(model, "prefill", _seen(model.prefill, starts)):
+        texts = generator.generate([first], **request).token_ids
+        held = generator.cached_ids(0)
+        texts += generator.generate([more], context=[held], **request).token_ids
+    caches = [_cached(model, len(generator.cached_ids(0)))]
+    texts += Generator(model, prefill_chunk=32).generate([[*held, *more]], **request).token_ids
+    caches.append(_cached(model, len(generator.cached_ids(0))))
+    return {"texts": texts, "held": held, "starts": starts, "caches": caches}
+
+
+def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_model: bool) -> dict:
+    """Greedy texts of two turns by drafts, looked up or of the model itself, the second behind the cached first; that
+    of one whole prefill without drafts; by turn the drafts accepted and rejected, and where prefills of the target and
+    of the draft model began."""
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.tt.generator import Generator
+    from models.llama31_8b.tt.spec_decode.drafters import LookUpDrafter
+    from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter
+    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+
+    def made():
+        model, _ = build(mesh, SMALLEST, capacity=96)
+        return model
+
+    request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
+    models = [made(), made()] if by_model else [made()]
+    drafter = ModelDrafter(models[1], prefill_chunk=32) if by_model else LookUpDrafter()
+    generator = TreeGenerator(models[0], DraftShape(2), drafter, prefill_chunk=32)
+    told: dict = {"texts": [], "counts": [], "starts": [], "draft lengths": []}
+    for prompt in (first, more):
+        held = generator.cached_ids(0)
+        begun: list[list[int]] = [[] for _ in models]
+        with ExitStack() as stack:
+            for model, starts in zip(models, begun, strict=True):
+                stack.enter_context(mock.patch.object(model, "prefill", _seen(model.prefill, starts)))
+            result = generator.generate([prompt], context=[held], **request)
+        told["texts"].append(result.token_ids[0])
+        counts = result.speculation
+        told["counts"].append((counts.num_accepted_tokens, counts.num_draft_tokens))
+        told["starts"].append(begun)
+        told["draft lengths"].append(drafter.lengths if by_model else None)
+    whole = Generator(models[0], prefill_chunk=32).generate([[*held, *more]], **request)
+    return told | {"held": held, "whole": whole.token_ids[0]}
+
+
+def speculated_turns(
+    mesh, config, state, first: list[int], more: list[int], new_tokens: tuple[int, int], threshold: float
+) -> dict:
+    """Greedy texts of two turns that speculate between the rows of a pair, with a short tail, the second behind the
+    cached first; hits, misses and bypassed positions by turn and of both together; where the second's prefill began;
+    whether both rows hold the same keys and values at the end."""
+    import torch
+    import ttnn
+
+    from models.llama31_8b.tt.decode_attention.alspec import Outcomes
+    from models.llama31_8b.tt.generator import Generator
+    from tests.models.tt.decode_attention.speculation_programs import build_pair
+
+    model, _ = build_pair(mesh, config, state, capacity=96, chunk_size=32, threshold=threshold, ends=(32, 32))
+    generator = Generator(model, prefill_chunk=64)
+    told: dict = {"texts": [], "counts": [], "starts": []}
+    found = []
+    with mock.patch.object(model, "prefill", _seen(model.prefill, told["starts"])):
+        for prompt, tokens in zip((first, more), new_tokens, strict=True):
+            held = generator.cached_ids(0)
+            result = generator.generate([prompt], max_new_tokens=tokens, eos_token_ids=(), context=[held])
+            told["texts"].append(result.token_ids[0])
+            found.append(result.statistics)
+    for counts in (*found, Outcomes.merged(found)):
+        told["counts"].append((counts.hits, counts.misses, counts.bypassed_positions))
+    cached = len(generator.cached_ids(0))
+    told["rows agree"] = all(
+        torch.equal(*(ttnn.to_torch(part)[0, :, :cached] for part in ttnn.get_device_tensors(tensor)))
+        for tensor in (*model.cache.keys, *model.cache.values)
+    )
+    return told | {"held": held, "failures": Outcomes.merged(found).failures}
+
+
+def _seen(prefill, starts: list[int]):
+    def call(tokens, user, start=0, **named):
+        starts.append(start)
+        return prefill(tokens, user, start, **named)
+
+    return call
+
+
+def _cached(model, length: int) -> list:
+    """The first layer's keys and values of the first tokens of user 0."""
+    import ttnn
+
+    return [ttnn.to_torch(tensor)[0, :, :length] for tensor in (model.cache.keys[0], model.cache.values[0])]

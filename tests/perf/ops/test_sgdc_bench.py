@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the bench of SGDC (static graph, dynamic concurrency) measures, in simulated cycles, and how it puts measured
+programs on a timeline."""
+
+from __future__ import annotations
+
+import pytest
+
+from perf.ops.bench_sgdc import KERNEL_CYCLES, TARGET, main, measure_exchange, measure_gate, report
+from perf.ops.sgdc_chips import MARK_CORE, compare, overlap, spread
+from perf.ops.sgdc_layers import (
+    LayerCycles,
+    MemberCycles,
+    as_text,
+    check_outcome,
+    predict,
+    since_start,
+    synchronisation,
+    timeline,
+)
+from runtime_patches import sgdc
+from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
+from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
+
+SENDER, RECEIVER, SKIPPED, MLP = 1000, 300, 20, 500
+
+
+def layer(hit: bool, sender: int = 0) -> LayerCycles:
+    """A layer without exchange and gate, whose formula and timeline must agree."""
+    mine = MemberCycles(SENDER, 0, SKIPPED if hit else MLP)
+    theirs = MemberCycles(RECEIVER, 0, MLP)
+    return LayerCycles(hit, sender, 0, (mine, theirs) if sender == 0 else (theirs, mine))
+
+
+def test_timeline_and_formula_agree_on_the_ends():
+    misses, hits = [layer(False)] * 4, [layer(True, number % 2) for number in range(4)]
+    assert timeline(misses)["total"] == predict(misses) == 4 * (SENDER + MLP)
+    assert timeline(hits)["total"] == 4 * (SENDER + SKIPPED)
+    assert predict(hits) == 4 * (RECEIVER + max(SENDER - RECEIVER, MLP))
+
+
+def test_overlap_is_the_receivers_mlp_beside_the_senders_attention():
+    assert timeline([layer(True)])["overlap"] == MLP
+    assert timeline([layer(False)])["overlap"] == 0
+    long_mlp = LayerCycles(True, 0, 0, (MemberCycles(SENDER, 0, SKIPPED), MemberCycles(RECEIVER, 0, 5000)))
+    assert timeline([long_mlp])["overlap"] == SENDER - RECEIVER
+
+
+def test_members_meet_at_the_exchange():
+    ahead = LayerCycles(False, 0, 50, (MemberCycles(10, 5, 5), MemberCycles(100, 5, 5)))
+    found = timeline([ahead, ahead])
+    assert found["total"] == 2 * (50 + 110)
+    assert found["member 0"] == 2 * (50 + 20) and found["member 1"] == 2 * (50 + 110)
+    assert synchronisation([ahead, ahead]) == 2 * (50 + 5)
+
+
+def test_the_table_says_whether_the_target_is_met():
+    found = {"total": 100, "member 0": 90, "member 1": 80, "overlap": 10, "predicted": 95.0, "layers": [1, 2]}
+    found |= {"error": -0.05, "error with exchange and gate": 0.0}
+    assert "within 5.0% (target: 10%, met)" in as_text({"0%": found})
+    assert "within 12.0% (target: 10%, missed)" in as_text({"0%": found, "100%": found | {"error": -0.12}})
+
+
+@pytest.mark.parametrize("start", [1000, 0xFFFFFFFF, 0xFFFFFF90, 0xFFFFFC00])
+def test_the_clock_may_wrap_between_start_and_end(start):
+    """Three cores start together, and end 900, 800 and 700 cycles later."""
+    counts = {}
+    for column, cycles in enumerate((900, 800, 700)):
+        kernel = Span(cycles, 1, start, (start + cycles) & 0xFFFFFFFF)
+        counts[column, 0] = CoreCycles(None, kernel, *[None] * 4)
+    assert since_start(counts, set(counts)) == 900
+    assert since_start(counts, {(1, 0), (2, 0), (5, 5)}) == 800
+
+
+def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():
+    check_outcome(True, 0, [ACCEPTED, RECEIVED])
+    check_outcome(False, 1, [RECEIVED, REJECTED])
+    with pytest.raises(
+        RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"
+    ):
+        check_outcome(True, 0, [REJECTED, RECEIVED])
+
+
+def span(start: int, end: int) -> Span:
+    return Span(end - start, 1, start % (1 << 32), end % (1 << 32))
+
+
+@pytest.mark.parametrize("origin", [1000, 0xFFFFFFC0])
+def test_chips_on_one_clock(origin):
+    """A hit: chip 1 marks its start 10 cycles after chip 0, its MLP runs from 300 to 800, and chip 0, the sender, is at
+    its attention until 700."""
+
+    def counts(mark: int, attention: int, mlp: tuple[int, int], end: int) -> dict:
+        program = span(origin + end - 5, origin + end)
+        work = {
+            (x, 0): CoreCycles(program, None, None, None, span(origin, origin + attention), None)
+            for x in range(1, 4)
+        }
+        work[0, 0] = CoreCycles(program, None, None, None, span(origin + mlp[0], origin + mlp[1]), None)
+        work[MARK_CORE] = CoreCycles(program, None, span(origin + mark, origin + mark + 2), None, None, None)
+        return work
+
+    sender, receiver = counts(0, 700, (710, 715), 720), counts(10, 290, (300, 800), 820)
+    assert spread([sender, receiver]) == {"total": 820, "chip 0": 720, "chip 1": 820}
+    assert spread([receiver, sender]) == {"total": 820, "chip 0": 820, "chip 1": 720}
+    assert overlap(sender, receiver) == 400
+    assert overlap(counts(0, 250, (260, 265), 270), receiver) == 0
+    assert overlap(counts(0, 5000, (5010, 5015), 5020), receiver) == 500
+
+
+def test_two_chips_stand_beside_what_was_composed():
+    found = {"total": 1100, "chip 0": 900, "chip 1": 1100, "overlap": 400, "layers": 1}
+    *_, beside, alone = compare({"0%": {"total": 1000}}, {"0%": found, "100%": found | {"overlap": None}})
+    assert beside == "| 0% | 1100 | 900 | 1100 | 400 | 1000 | +10.0% |"
+    assert alone == "| 100% | 1100 | 900 | 1100 | - | - | - |"
+
+
+@pytest.mark.parametrize(("place", "why"), [("", "a folder"), ("missing/found.json", "does not exist")])
+def test_results_that_cannot_be_written_are_refused_before_measuring(tmp_path, capsys, place, why):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--json", str(tmp_path / place)])
+    assert why in capsys.readouterr().err
+
+
+def gate_body(device):
+    return measure_gate(device, depth=64), measure_exchange(device, tiles=(1, 16))
+
+
+@pytest.mark.sim
+def test_a_skipped_kernel_costs_next_to_nothing(sim_device):
+    overlays = {**sgdc.overlays(), **cycle_overlays()}
+    gate, exchange = sim_device("2x1", overlays=overlays, variables=CYCLE_VARIABLES).run(gate_body)
+    run, skipped = gate["op, run"], gate["op, skipped"]
+    assert 0 < skipped["kernel"] < TARGET * KERNEL_CYCLES / 10
+    assert run["kernel"] > 50 * skipped["kernel"]
+    assert skipped["program"] < run["program"] - run["kernel"] + 100, "a skip costs no more than any launch"
+    assert gate["open gate"]["kernel"] < gate["set gate"]["kernel"] < gate["set gate and log"]["kernel"]
+    assert 0 < exchange[1] < exchange[16] < 16 * exchange[1]
+    text = report({"gate": gate, "exchange": exchange})
+    assert "10000-cycle kernel (target: under 5%, missed)" in text and "0.2% (met)" in text

@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the bench of speculative steps makes of measured programs, on steps written by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from perf.steps import bench_alspec
+from perf.steps.alspec_programs import ATTENTION, EXCHANGE, hit_pattern
+from perf.steps.bench_alspec import chrome_trace, cycles, parts_of, report, rows
+from runtime_patches.profiling.timeline import ProgramSpan, spans_of
+
+SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64, "workers": None}
+
+
+def span(name: str, start: int, end: int, layer: int | None = None) -> dict:
+    return {"name": name, "layer": layer, "number": start, "start": start, "end": end, "cores": 1}
+
+
+def steps() -> dict:
+    """One layer: 100 cycles before it, then 40 of its own, attention of 300, 260 of its own; 50 behind it. As a hit
+    the guess arrives after 80, and the exchange of 10 stands before and behind the layer."""
+    exact = [
+        span("embedding", 0, 100), span("norm", 100, 140, 0), span(ATTENTION, 140, 440, 0), span("mlp", 440, 700, 0),
+        span("head", 700, 750),
+    ]  # fmt: skip
+    before = [span("embedding", 0, 100), span(EXCHANGE, 100, 110, 0), span("norm", 110, 150, 0)]
+    sender = [*before, span(ATTENTION, 150, 460, 0), span(EXCHANGE, 460, 500), span("head", 500, 550)]
+    receiver = [
+        *before, span(ATTENTION, 150, 230, 0), span("mlp", 230, 490, 0), span(EXCHANGE, 490, 500),
+        span("head", 500, 550),
+    ]  # fmt: skip
+    return {"exact": {"chips": [exact, exact]}, "1": {"chips": [sender, receiver], "hits": [1]}}
+
+
+def test_the_parts_of_appendix_f_are_taken_from_the_steps():
+    parts = parts_of(steps(), 1)
+    assert (parts.fixed, parts.per_layer, parts.exact) == (150, 300, 300)
+    assert (parts.sender, parts.receiver) == (310, 80)
+    assert parts.formula(1, 1.0) == 150 + 80 + max(310 - 80, 300)
+
+
+def test_the_gain_is_measured_against_one_row_and_the_formula():
+    (row,) = rows(steps(), 1)
+    assert (row["cycles"], row["exact"], row["formula"]) == (550, 750, 530)
+    assert row["difference"] == pytest.approx(550 / 530 - 1) and row["speedup"] == pytest.approx(750 / 550)
+    assert row["share_of_gain"] == pytest.approx((750 - 550) / (750 - 530))
+    assert cycles(steps()["exact"]) == 750
+    with pytest.raises(ValueError, match="no step with speculation"):
+        parts_of({"exact": steps()["exact"]}, 1)
+
+
+def test_no_gain_is_claimed_where_appendix_f_promises_none():
+    slow = steps()
+    for chip in slow["1"]["chips"]:
+        for part in chip:
+            if part["name"] == ATTENTION:
+                part["end"] += 1000
+    (row,) = rows(slow, 1)
+    assert row["share_of_gain"] is None
+    assert report(slow, SHAPE).splitlines()[-1].endswith("-")
+
+
+def test_the_layers_own_decisions_are_held_against_the_rate_that_they_gave():
+    own = steps()
+    own["own"] = own.pop("1") | {"threshold": 0.25}
+    (row,) = rows(own, 1)
+    assert (row["hit_rate"], row["formula"]) == (1.0, 530)
+    assert row["own"] and "own 100%" in report(own, SHAPE)
+    own["own"]["hits"] = [0]
+    (row,) = rows(own, 1)
+    assert row["hit_rate"] == 0.0 and row["formula"] == 150 + 310 + 300
+    assert "own decisions at threshold 0.25, 0 of 1 hit" in report(own, SHAPE)
+    names = [
+        event["args"]["name"] for event in chrome_trace(own)["traceEvents"] if event["name"] == "process_name"
+    ]
+    assert names == ["exact attention", "own decisions at threshold 0.25, 0 of 1 hit"]
+
+
+def test_tensor_parallelism_over_the_same_chips_is_held_against_one_row():
+    line = report(steps(), SHAPE, steps()["1"]).splitlines()[-1]
+    assert line == "tensor parallelism over the same two chips: 550 cycles, 1.364x one row alone"
+
+
+def test_the_table_and_the_trace_hold_every_program():
+    text = report(steps(), SHAPE)
+    assert "100%" in text and "1.364x" in text and "91%" in text
+    events = chrome_trace(steps())["traceEvents"]
+    ran = [event for event in events if event["ph"] == "X"]
+    assert len(ran) == 5 + 5 + 6 + 7
+    assert {(event["pid"], event["tid"]) for event in ran} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    attention = next(
+        event for event in ran if event["pid"] == 1 and event["tid"] == 1 and event["name"] == ATTENTION
+    )
+    assert (attention["ts"], attention["dur"], attention["args"]["layer"]) == (150, 80, 0)
+
+
+def test_hits_are_spread_and_counted_as_appendix_f_does():
+    assert hit_pattern(4, 0.5) == [False, True, False, True]
+    assert hit_pattern(3, 0.5) == [False, False, True]
+    assert hit_pattern(2, 0.0) == [False] * 2 and hit_pattern(2, 1.0) == [True] * 2
+
+
+def test_words_of_cores_become_spans_of_programs():
+    """Two chips of two cores; the arming program 9 is first everywhere, program 5 runs twice, 7 on one core."""
+    arming = [9, 90, 95, 0]
+    core = [arming, [5, 100, 110, 0], [5, 130, 140, 0], [0, 0, 0, 0]]
+    other = [arming, [5, 104, 120, 0], [5, 131, 139, 0], [7, 150, 160, 0]]
+    late = [arming, [5, 2**31 + 5 - 2**32, 2**31 + 9 - 2**32, 0]]  # as int32, in which words are read
+    first, second = spans_of([[core, other], [late, [arming]]])
+    assert first == [ProgramSpan(5, 0, 20, 2), ProgramSpan(5, 30, 40, 2), ProgramSpan(7, 50, 60, 1)]
+    assert second == [ProgramSpan(5, 2**31 + 5 - 100, 2**31 + 9 - 100, 1)]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--hits", "1.5"], "hit rates 0 to 1"),
+        (["--own", "-1"], "--own must be a threshold from 0 to 1e+06, got -1"),
+        (["--own", "nan"], "got nan"),
+        (["--chunk-size", "48"], "multiple of 32"),
+        (["--context", "100"], "at least twice it, got 64 and 100"),
+        (["--workers", "3"], "must be 1 to 2, the cores of the grid 4x1 less two of the pair's own; got 3"),
+        (["--kv-heads", "2", "--workers", "2"], "must be 1 to 2"),
+        (["--tensor-parallel"], "an even number of --kv-heads over two chips, got 1"),
+        (["--trace", "/nowhere/trace.json"], "does not exist"),
+    ],
+)
+def test_the_command_refuses_before_it_measures(arguments, words, capsys, monkeypatch):
+    monkeypatch.setattr(bench_alspec, "run", lambda *_: pytest.fail("measured"))
+    with pytest.raises(SystemExit) as ended:
+        bench_alspec.main(arguments)
+    assert ended.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_programs_are_drawn_one_after_the_other():
+    spans = [{"start": start, "end": end} for start, end in ((0, 10), (4, 12), (5, 9), (20, 30))]
+    assert bench_alspec.one_after_the_other(spans) == [(0, 10), (10, 2), (9, 0), (20, 10)]
+
+
+def test_plot_and_files_are_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench_alspec, "run", lambda *_, **__: steps())
+    files = [str(tmp_path / name) for name in ("table.json", "trace.json", "picture.png")]
+    assert (
+        bench_alspec.main(["--layers", "1", "--json", files[0], "--trace", files[1], "--plot", files[2]]) == 0
+    )
+    assert all((tmp_path / name).stat().st_size > 100 for name in ("table.json", "trace.json", "picture.png"))
+    assert "appendix F" in capsys.readouterr().out

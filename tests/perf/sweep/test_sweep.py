@@ -1,0 +1,381 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps without a device: suites and filters, rows of the decode model, a CSV that outlives a kill, failing
+configurations, comparisons, pictures. Workers are small programs of the test's own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from perf.projections.decode_model.fit import fit
+from perf.projections.decode_model.plans import Step
+from perf.projections.decode_model.prediction import predict
+from perf.sweep import cli
+from perf.sweep.compare import compare
+from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, product, suites
+from perf.sweep.groups import FIRST, MID, TAIL, group_of, merged, ns_of, table
+from perf.sweep.plots import step_ns
+from perf.sweep.runner import grid_of, sweep
+from perf.sweep.table import (
+    FAILED,
+    GROUP,
+    HEADER,
+    HUNG,
+    KERNEL_NS,
+    NOT_RUN,
+    PASS,
+    REASON,
+    Outcome,
+    TableError,
+    block_text,
+    opened,
+    read,
+)
+from runtime_patches.runtime_root import find_ttnn_dir
+
+WO = Configuration.make("matmul")
+DECODE = ["--suite", "decode", "--source", "model"]
+
+
+def run(arguments, capsys) -> tuple[int, str]:
+    code = cli.main([str(argument) for argument in arguments])
+    return code, capsys.readouterr().out
+
+
+def refused(arguments, capsys) -> str:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(argument) for argument in arguments])
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def answering(rows, status=PASS, reason=""):
+    """A worker that answers at once."""
+    told = json.dumps({"status": status, "reason": reason, "rows": rows})
+
+    def start(configuration, answer):
+        return [sys.executable, "-c", f"open({str(answer)!r}, 'w').write({told!r})"], os.environ
+
+    return start
+
+
+def saying(program: str):
+    """A worker that runs `program` and gives no answer."""
+    return lambda configuration, answer: ([sys.executable, "-c", program], os.environ)
+
+
+def one(start, path, timeout_s=60.0, configurations=(WO,)):
+    with opened(path) as rows:
+        return sweep(configurations, "sim", rows, timeout_s=timeout_s, start=start, say=lambda text: None)
+
+
+ROW = {"OP CODE": "MatmulDeviceOperation", "DEVICE ID": 0, KERNEL_NS: 1000.0, GROUP: "op"}
+
+
+def test_the_header_is_that_of_the_wheel():
+    """OPS_CSV_HEADER of tracy/process_ops_logs.py, in its order, its tensors spread out; ours behind them."""
+    source = (find_ttnn_dir().parent / "tracy" / "process_ops_logs.py").read_text()
+    theirs = next(
+        ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "OPS_CSV_HEADER"
+    )
+    cut = theirs.index("INPUTS")
+    assert theirs[cut : cut + 2] == ["INPUTS", "OUTPUTS"]
+    places = [HEADER.index(column) for column in theirs if column not in ("INPUTS", "OUTPUTS")]
+    assert places == sorted(places) and HEADER[:cut] == tuple(theirs[:cut])
+    assert (
+        HEADER[cut] == "INPUT_0_W_PAD[LOGICAL]"
+        and HEADER.index("METAL TRACE ID") == theirs.index("METAL TRACE ID") - 2 + 4 * 7
+    )
+
+
+def test_suites_hold_what_they_should():
+    named = suites()
+    assert set(named) == {"ops", "decode", "tiny"}
+    assert {c.family for c in named["ops"] + named["decode"]} == set(FAMILIES)
+    assert {c.family for c in named["tiny"]} == set(FAMILIES)
+    assert {str(c.mesh) for c in named["decode"]} == {"1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4"}
+    few = chosen(named["ops"], ["flash_decode", "context<=4096", "variant=stock", "users=1"])
+    assert {(c["context"], c["chunk_size"]) for c in few} == {
+        (n, s) for n in (1024, 4096) for s in (128, 256)
+    }
+    tiny = {c.family: grid_of(c) for c in named["tiny"]}
+    assert tiny["gate"] == tiny["matmul"] == tiny["tree_attention"] == "1x1" and tiny["collective"] == "4x2"
+    flash = product("flash_decode", variant=["exact", "speculative"], heads=4, kv_heads=1, workers=[1, 3])
+    assert [grid_of(c) for c in flash] == ["1x1", "4x1", "4x2", "8x2"]
+
+
+def test_suites_from_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("matmul:\n- {k: [64, 128], n: 64}\ngate:\n- {part: [close, open]}\n")
+    assert from_file(path) == product("matmul", k=[64, 128], n=64) + product("gate", part=["close", "open"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("matmul: 3", "must map families"),
+        ("matmul: [3]", "matmul holds 3, not a mapping"),
+        ("conv: [{}]", "no family 'conv'"),
+        ("matmul: [{kk: 3}]", "matmul has no option 'kk'"),
+        ("matmul: [{k: x}]", "matmul.k must be int, got 'x'"),
+        ("matmul: [{k: 0}]", "matmul.k must be at least 1, got 0"),
+        ("matmul: [{k: true}]", "matmul.k must be int, got True"),
+        ("gate: [{part: half}]", "gate.part must be one of close, skipped, open, got 'half'"),
+        ("exchange: [{mesh: 3x3}]", "no mesh 3x3"),
+        ("matmul: [{role: 'a b'}]", "matmul.role must be one word"),
+        ("{}", "no configuration"),
+        ("{a", "mine.yaml"),
+    ],
+)
+def test_suite_files_that_make_no_sense(tmp_path, text, says):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=says):
+        from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give --suite or --suite-file"),
+        (["--suite", "ops"], "a sweep needs --csv FILE and --source"),
+        (["--suite", "ops", "--only", "colour=red"], "cannot read the filter 'colour=red'"),
+        (["--suite", "ops", "--only", "context=7"], "no filter matches"),
+        (["--suite", "ops", "--tolerance", "0.1"], "--tolerance is of --compare"),
+        (["--suite", "ops", "--timeout", "0"], "--timeout must be above 0"),
+        (["--suite-file", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["--compare", "/a.csv", "/b.csv"], "cannot read /a.csv"),
+        (["--compare", "/a.csv", "/b.csv", "--suite", "ops"], "--suite does not go with --compare"),
+        (["--compare", "/a.csv", "/b.csv", "--tolerance", "-1"], "--tolerance must be at least 0"),
+    ],
+)
+def test_options_that_make_no_sense(capsys, arguments, says):
+    assert says in refused(arguments, capsys)
+
+
+def test_a_list_runs_nothing(capsys):
+    code, text = run(["--suite", "tiny", "--list", "--only", "gate"], capsys)
+    assert code == 0 and text.splitlines() == ["gate part=close", "gate part=skipped", "gate part=open"]
+
+
+def test_decode_steps_by_the_model(tmp_path, capsys):
+    """Rows in the model's order, groups of tt_transformers, times that add up to the prediction."""
+    csv = tmp_path / "a.csv"
+    code, text = run(
+        [*DECODE, "--csv", csv, "--only", "plan=fast", "context=1024", "mesh=1x2", "--plots", tmp_path,
+         "--measurements", tmp_path / "m.json"], capsys,
+    )  # fmt: skip
+    assert code == 0 and "decoder-mid" in text and "1 of 1 configurations passed" in text
+    (block,) = read(csv)
+    told = predict(Step(Configuration.make("decode", mesh="1x2").mesh, 1024), fit())
+    timed = [*told.before, *told.layers[0], *told.layers[1], *told.after]
+    assert [row["OP CODE"] for row in merged(block)] == [one.op.name for one in timed]
+    assert [ns_of(row) for row in merged(block)] == pytest.approx([one.ns for one in timed])
+    groups = [row[GROUP] for row in merged(block)]
+    counts = [len(told.before) + len(told.layers[0]), len(told.layers[1]), len(told.after)]
+    assert [groups.count(group) for group in (FIRST, MID, TAIL)] == counts
+    assert {row["DEVICE ID"] for row in block.rows} == {"0", "1"} and block.source == "model"
+    assert step_ns(block) == pytest.approx(sum(one.ns for one in timed))
+    exported = json.loads((tmp_path / "m.json").read_text())[f"{block.name} (model)"]
+    assert exported[MID]["Matmul"]["calls"] == 5 and exported[MID]["AllGather"]["calls"] == 2
+    assert (tmp_path / "ops_of_a_layer.png").stat().st_size > 10_000
+
+
+def test_a_pair_by_the_model(tmp_path, capsys):
+    csv = tmp_path / "a.csv"
+    run([*DECODE, "--csv", csv, "--only", "mesh=2x1", "context=32768", "chunk_size=256"], capsys)
+    (block,) = read(csv)
+    chips = [[row for row in block.rows if row["DEVICE ID"] == chip] for chip in "01"]
+    attention = [
+        [float(row[KERNEL_NS]) for row in rows if row["SWEEP ROLE"] == "attention"] for rows in chips
+    ]
+    assert attention[0][0] > attention[1][0] and attention[0][1] < attention[1][1], "roles alternate on hits"
+    assert len(chips[0]) == len(chips[1])
+    plain = predict(Step(context=32768, plan="simple"))
+    alone = sum(t.ns for part in (plain.before, *plain.layers[:2], plain.after) for t in part)
+    assert step_ns(block) < alone, "two hits at 32K are faster than one chip"
+
+
+def test_what_the_model_does_not_know_is_a_row(tmp_path, capsys):
+    csv = tmp_path / "a.csv"
+    arguments = ["--suite", "ops", "--source", "model", "--csv", csv, "--only", "gate", "part=close"]
+    code, text = run(arguments, capsys)
+    (block,) = read(csv)
+    assert code == 1 and block.status == NOT_RUN and not block.rows
+    assert "no time of it on N150 is published" in block.signpost[REASON] and "NOT_RUN" in text
+    code, text = run(["--csv", csv], capsys)
+    assert code == 0 and "no time of it on N150 is published" in text
+
+
+def test_a_sweep_that_is_over_runs_nothing_again(tmp_path, capsys):
+    csv = tmp_path / "a.csv"
+    arguments = ["--suite", "ops", "--source", "model", "--csv", csv, "--only", "collective", "op=all_gather"]
+    run(arguments, capsys)
+    before = csv.read_bytes()
+    _, text = run(arguments, capsys)
+    assert "3 of 3 configurations are in" in text and csv.read_bytes() == before
+    run([*arguments[:-1], "op=reduce_scatter"], capsys)
+    assert csv.read_bytes().startswith(before) and len(read(csv)) == 6
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from perf.sweep.configurations import Configuration
+from perf.sweep.runner import sweep
+from perf.sweep.table import opened
+from tests.perf import sweep_workers
+
+with opened(Path(sys.argv[1])) as rows:
+    sweep(sweep_workers.CONFIGURATIONS, "sim", rows, timeout_s=600, start=sweep_workers.third_hangs)
+"""
+
+
+def test_a_killed_sweep_goes_on(tmp_path):
+    """SIGKILL in the third configuration, and half a configuration at the end: the others stay, the rest runs."""
+    from tests.perf.sweep import sweep_workers
+
+    csv = tmp_path / "a.csv"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", KILLED, str(csv)], stdout=subprocess.PIPE, text=True
+    )
+    for _ in range(2):
+        assert process.stdout.readline().startswith("[")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = csv.read_bytes()
+    assert [block.name for block in read(csv)] == [c.name for c in sweep_workers.CONFIGURATIONS[:2]]
+    half = block_text(Outcome(sweep_workers.CONFIGURATIONS[2].name, "sim", PASS, "", [ROW, ROW]), 7)
+    for cut in (5, len(half) - 3, half.index("\n") + 1, len(half) - 1):
+        csv.write_bytes(kept + half[:cut].encode())
+        ran = one(answering([ROW]), csv, configurations=sweep_workers.CONFIGURATIONS)
+        assert [o.name for o in ran] == [c.name for c in sweep_workers.CONFIGURATIONS[2:]]
+        assert csv.read_bytes().startswith(kept)
+        blocks = read(csv)
+        assert [b.name for b in blocks] == [c.name for c in sweep_workers.CONFIGURATIONS]
+        numbers = [int(r["GLOBAL CALL COUNT"]) for b in blocks for r in (b.signpost, *b.rows)]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize(
+    ("start", "status", "says"),
+    [
+        (saying("import os; os.abort()"), HUNG, "ended by SIGABRT"),
+        (saying("raise RuntimeError('TT_FATAL, of')"), FAILED, "ended with status 1: RuntimeError: TT_FATAL; of"),
+        (saying("import time; time.sleep(600)"), HUNG, "no answer within 1 s"),
+        (answering([], FAILED, "RuntimeError: out of L1"), FAILED, "RuntimeError: out of L1"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_fails_is_a_row(tmp_path, start, status, says):
+    """And the next one runs; --retry-failed runs it again, and only it."""
+    csv, other = tmp_path / "a.csv", Configuration.make("gate")
+    (found,) = one(start, csv, timeout_s=1.0 if "within" in says else 60.0)
+    assert found.status == status
+    one(answering([ROW]), csv, configurations=[WO, other])
+    failed, passed = read(csv)
+    assert failed.signpost[REASON].startswith(says) and passed.name == other.name and passed.status == PASS
+    with opened(csv, retry_failed=True) as rows:
+        assert [block.name for block in rows.blocks] == [other.name]
+        sweep([WO, other], "sim", rows, timeout_s=60, start=answering([ROW]), say=lambda text: None)
+    assert [(b.name, b.status) for b in read(csv)] == [(other.name, PASS), (WO.name, PASS)]
+
+
+def test_a_broken_configuration_leaves_no_process(tmp_path):
+    """The simulators are children of the worker."""
+    child = tmp_path / "child"
+    program = (
+        "import os, subprocess, sys; c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        f"open({str(child)!r}, 'w').write(str(c.pid)); os.abort()"
+    )
+    one(saying(program), tmp_path / "a.csv")
+    pid = int(child.read_text())
+    for _ in range(100):
+        try:
+            state = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            break
+        if state == "Z":
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail(f"process {pid} still runs")
+
+
+def test_boards_that_are_not_there_are_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr("runtime_patches.boards.visible_boards", lambda: [0])
+    configurations = [Configuration.make("decode", mesh="1x2")]
+    with opened(tmp_path / "a.csv") as rows:
+        (found,) = sweep(configurations, "n150", rows, timeout_s=9, say=lambda text: None)
+    assert (found.status, found.reason) == (NOT_RUN, "MeshError: mesh 1x2 needs 2 chips, this machine has 1")
+
+
+def test_files_that_are_no_sweep(tmp_path):
+    csv = tmp_path / "a.csv"
+    csv.write_text("OP CODE,OP TYPE\n")
+    for reading in (lambda: read(csv), lambda: opened(csv).__enter__()):
+        with pytest.raises(TableError, match="not a sweep of this version"):
+            reading()
+    assert csv.read_text() == "OP CODE,OP TYPE\n"
+    with opened(tmp_path / "b.csv"), pytest.raises(TableError, match="another sweep writes"):
+        with opened(tmp_path / "b.csv"):
+            pass
+
+
+def test_a_slowdown_is_found_both_ways(tmp_path, capsys):
+    files = {}
+    for name, first in (("old", 1000.0), ("same", 1040.0), ("slow", 1100.0), ("fast", 900.0)):
+        files[name] = tmp_path / f"{name}.csv"
+        rows = [ROW | {KERNEL_NS: first}, ROW | {"OP CODE": "SdpaDecodeDeviceOperation", KERNEL_NS: 500.0}]
+        one(answering(rows), files[name])
+    code, text = run(["--compare", files["old"], files["same"]], capsys)
+    assert code == 0 and "0 of 2 ops differ by more than 5.0%" in text
+    code, text = run(["--compare", files["old"], files["slow"]], capsys)
+    assert code == 1 and "+10.0% slower: 1000 -> 1100 ns  MatmulDeviceOperation [op]" in text
+    assert "1 of 2 ops differ" in text and "Sdpa" not in text
+    code, text = run(["--compare", files["old"], files["fast"]], capsys)
+    assert code == 1 and "-10.0% faster: 1000 -> 900 ns" in text
+    assert run(["--compare", files["old"], files["slow"], "--tolerance", "0.2"], capsys)[0] == 0
+    one(answering([], FAILED, "no"), tmp_path / "broken.csv")
+    code, text = run(["--compare", files["old"], tmp_path / "broken.csv"], capsys)
+    assert code == 1 and text.count("only before") == 2
+    other = tmp_path / "other.csv"
+    one(answering([ROW]), other, configurations=[Configuration.make("gate")])
+    assert "no configuration of the same time source in common" in refused(
+        ["--compare", files["old"], other], capsys
+    )
+    (block,) = read(files["old"])
+    moved = replace(block, signpost=block.signpost | {"TIME SOURCE": "n150"})
+    with pytest.raises(ValueError, match="same time source"):
+        compare([block], [moved])
+
+
+def test_chips_are_merged_as_tt_metal_does(tmp_path):
+    rows = [
+        ROW | {"DEVICE ID": chip, "OP CODE": op, KERNEL_NS: ns}
+        for chip, times in enumerate(((100.0, 10.0), (300.0, 30.0)))
+        for op, ns in zip(("MatmulDeviceOperation", "AllGatherAsync"), times, strict=True)
+    ]
+    one(answering(rows), tmp_path / "a.csv")
+    (block,) = read(tmp_path / "a.csv")
+    ops = table(block)["op"]
+    assert (
+        ops["MatmulDeviceOperation"]["kernel_duration"] == 300
+        and ops["AllGatherAsync"]["kernel_duration"] == 20
+    )
+
+
+def test_groups():
+    assert [group_of(None, False), group_of(0, True), group_of(1, True), group_of(None, True)] == [
+        FIRST, FIRST, MID, TAIL,
+    ]  # fmt: skip

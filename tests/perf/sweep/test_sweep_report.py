@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The real tt-perf-report reads sweeps: one of the decode model, and the golden one of simulated chips."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from perf.sweep import cli
+from perf.sweep.configurations import suites
+from perf.sweep.groups import GROUPS, MID, ns_of, table
+from perf.sweep.table import KERNEL_NS, NOT_RUN, PASS, REASON, Block, read
+from tests.support import tt_perf_report
+
+# `python -m perf.sweep --suite tiny --source sim --csv tests/perf/sweep/golden_sweep.csv`
+# in several goes; kernel durations and gaps of the first 17 derived, by the rule of rows_of, from recorded cycles.
+GOLDEN = Path(__file__).with_name("golden_sweep.csv")
+
+
+@pytest.fixture(scope="module")
+def report():
+    try:
+        tt_perf_report.program()
+    except tt_perf_report.NotInstalled as error:
+        pytest.skip(f"tt-perf-report {tt_perf_report.VERSION} cannot be installed here: {error}")
+    return tt_perf_report.read
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def programs(blocks: list[Block]) -> list[dict[str, str]]:
+    return [row for block in blocks for row in block.rows]
+
+
+def test_a_decode_step_of_the_model(report, tmp_path):
+    """Times, gaps, shapes, and its own verdict on DRAM: that of a matmul is near the model's."""
+    sweep, answer = tmp_path / "a.csv", tmp_path / "table.csv"
+    cli.main(["--suite", "decode", "--source", "model", "--csv", str(sweep), "--only", "plan=fast", "context=1024",
+              "mesh=1x1"])  # fmt: skip
+    printed = report(sweep, answer, "--no-summary")
+    told, ours = rows_of(answer), programs(read(sweep))
+    assert "wormhole" in printed and len(told) == len(ours)
+    for theirs, row in zip(told, ours, strict=True):
+        assert theirs["OP Code"].split()[0] == row["OP CODE"]
+        assert float(theirs["Device Time"]) == pytest.approx(ns_of(row) / 1000, rel=1e-3)
+    wo = next(row for row in told if row["OP Code"] == "Matmul 32 x 4096 x 4096")
+    assert wo["DRAM Sharded"] == "True" and wo["Cores"] == "12" and wo["Inner Dim Block Size"] == "4"
+    assert "HiFi2" in wo["Math Fidelity"] and "BFP8" in wo["Math Fidelity"]
+    # It counts no columns that pad a bank, and no exponents: 16.8 of 18.4 MB.
+    assert 210 < float(wo["DRAM"]) < 240
+
+
+def test_the_golden_sweep(report, tmp_path):
+    """All programs of one chip, and by signposts one configuration of several chips."""
+    blocks = read(GOLDEN)
+    alone = [block for block in blocks if block.options().get("mesh", "1x1") == "1x1"]
+    # It merges what has several devices: those go one by one.
+    several = [block for block in blocks if block not in alone and block.rows]
+    with GOLDEN.open(newline="") as file:
+        header, *lines = file.read().splitlines(keepends=True)
+    first = tmp_path / "one_chip.csv"
+    kept, at = [header], 0
+    for block in blocks:
+        kept += lines[at : at + 1 + len(block.rows)] if block in alone else []
+        at += 1 + len(block.rows)
+    first.write_text("".join(kept))
+    answer = tmp_path / "table.csv"
+    report(first, answer, "--ignore-signposts", "--no-summary")
+    times = [float(row["Device Time"]) for row in rows_of(answer) if row["Device Time"]]
+    assert times == pytest.approx([ns_of(row) / 1000 for row in programs(alone)], rel=1e-3)
+    codes = " ".join(row["OP Code"] for row in rows_of(answer))
+    assert "MatmulDeviceOperation 32 x 64 x 128" in codes and "SpeculativeFlashDecodePair" in codes
+    last = several[-1]
+    after = blocks[blocks.index(last) + 1 :]
+    end = ["--end-signpost", after[0].name] if after else []
+    report(GOLDEN, answer, "--start-signpost", last.name, *end, "--no-merge-devices", "--no-summary")
+    told = [row for row in rows_of(answer) if row["Device Time"]]
+    assert {row["Device"] for row in told} == {row["DEVICE ID"] for row in last.rows} == {"0", "1"}
+    assert sum(float(row["Device Time"]) for row in told) == pytest.approx(
+        sum(map(ns_of, last.rows)) / 1000, rel=1e-3
+    )
+
+
+def test_what_the_golden_sweep_holds():
+    """Every configuration of the suite, each named, timed, and grouped."""
+    blocks = read(GOLDEN)
+    # A step of a pair has not been swept yet: minutes of compiling for a mesh.
+    wanted = {c.name for c in suites()["tiny"] if not (c.family == "decode" and c.mesh.sp == 2)}
+    assert {block.name for block in blocks} == wanted and len(blocks) == len(wanted)
+    assert {block.source for block in blocks} == {"sim"}
+    for block in blocks:
+        assert block.status == PASS or (block.status == NOT_RUN and block.signpost[REASON]), block.name
+        assert all(0 <= ns_of(row) < 1e6 and row[KERNEL_NS] for row in block.rows)
+    by_name = {block.name: block for block in blocks}
+    steps = [block for block in blocks if block.options()["family"] == "decode" and block.status == PASS]
+    assert len(steps) >= 4 and all(set(table(block)) == set(GROUPS) for block in steps)
+    for block in steps:
+        ops = table(block)[MID]
+        assert ops["MatmulDeviceOperation"]["calls"] == 5 and ops["LayerNormDeviceOperation"]["calls"] == 2
+    flash = {
+        (block.options()["variant"], block.options()["context"]): ns_of(block.rows[0])
+        for block in by_name.values()
+        if block.options()["family"] == "flash_decode" and block.rows
+    }
+    assert all(flash[variant, "128"] < flash[variant, "256"] for variant, _ in flash)
+    skipped, closed = (ns_of(by_name[f"gate part={part}"].rows[0]) for part in ("skipped", "close"))
+    assert skipped < closed

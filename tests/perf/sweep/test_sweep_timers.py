@@ -1,0 +1,244 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a sweep makes of timed programs and of the real-time profiler's records, without either."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from perf.lib.launch_labels import Label, Labels, Tensor
+from perf.sweep import runner, tracy_csv
+from perf.sweep.configurations import Configuration
+from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
+from perf.sweep.launch import Launch
+from perf.sweep.table import (
+    FAILED,
+    FIRMWARE_NS,
+    GAP_NS,
+    GROUP,
+    KERNEL_NS,
+    LAYER,
+    PASS,
+    ROLE,
+    Outcome,
+    as_block,
+    opened,
+)
+from perf.sweep.timers import NoProfiler, Ran, attributes, by_chip, op_code, plain, realtime_timer, rows_of
+
+X = Tensor((1, 1, 1, 64), (1, 1, 32, 64), "BFLOAT16", "TILE", "L1_WIDTH_SHARDED")
+WEIGHT = Tensor((1, 1, 64, 96), (1, 1, 64, 96), "BFLOAT8_B", "TILE", "DRAM_WIDTH_SHARDED")
+OUT = Tensor((1, 1, 1, 96), (1, 1, 32, 96), "BFLOAT16", "TILE", "L1_INTERLEAVED")
+
+
+def record(chip, program, start, end, frequency=1.0):
+    return SimpleNamespace(
+        chip_id=chip, runtime_id=program, start_timestamp=start, end_timestamp=end, frequency=frequency
+    )
+
+
+def labels(*given: Label) -> Labels:
+    made = Labels()
+    made.labels += given
+    return made
+
+
+def test_programs_get_the_names_of_their_calls():
+    """A call of two programs, one that ttnn has no name for, one before all calls."""
+    found = labels(
+        Label(5, "rms_norm", None, None), Label(7, "generic_op", 1, "attention"), Label(8, "some_op", 1, None)
+    )
+    chip = [
+        Ran(4, 0, 10, 2),
+        Ran(5, 10, 30, 4),
+        Ran(6, 35, 40, 4),
+        Ran(7, 40, 140, 1),
+        Ran(8, 150, 151, None),
+    ]
+    launch = Launch(run=lambda: None, model=object())
+    rows = rows_of([chip], found, launch, Configuration.make("decode"), 64)
+    codes = [
+        "Unknown",
+        "LayerNormDeviceOperation",
+        "LayerNormDeviceOperation",
+        "FlashDecode",
+        "SomeOpDeviceOperation",
+    ]
+    assert [row["OP CODE"] for row in rows] == codes
+    assert [row[KERNEL_NS] for row in rows] == [10, 20, 5, 100, 1]
+    assert [row[GAP_NS] for row in rows] == [None, 0, 5, 0, 10]
+    assert [row["CORE COUNT"] for row in rows] == [2, 4, 4, 1, 64]
+    assert rows[3][ROLE] == "attention" and rows[3][LAYER] == 1
+    with pytest.raises(NoProfiler, match="no program was seen"):
+        rows_of([[]], found, launch, Configuration.make("decode"), 64)
+
+
+def test_a_program_counts_from_the_end_of_those_before_it():
+    """Its first cores wait there while others are still at work; all of it then adds up to the chip's time."""
+    found = labels(*(Label(n, "add", None, None) for n in range(4)))
+    chip = [Ran(0, 0, 100, 1), Ran(1, 40, 130, 1), Ran(2, 50, 120, 1), Ran(3, 150, 160, 1)]
+    rows = rows_of([chip], found, Launch(run=lambda: None), Configuration.make("gate"), 1)
+    assert [row[KERNEL_NS] for row in rows] == [100, 30, 0, 10] and [row[FIRMWARE_NS] for row in rows] == [
+        100,
+        90,
+        70,
+        10,
+    ]
+    assert [row[GAP_NS] for row in rows] == [None, 0, 0, 20]
+    assert sum(row[KERNEL_NS] + (row[GAP_NS] or 0) for row in rows) == 160
+
+
+def test_layers_are_grouped_and_ops_are_not():
+    found = labels(*(Label(n, "add", layer, None) for n, layer in enumerate((None, 0, 1, 2, None))))
+    chip = [Ran(n, n, n + 1, 1) for n in range(5)]
+    step, op = Launch(run=lambda: None, model=object()), Launch(run=lambda: None)
+    groups = [
+        [row[GROUP] for row in rows_of([chip], found, launch, Configuration.make("decode"), 1)]
+        for launch in (step, op)
+    ]
+    assert groups == [[FIRST, FIRST, MID, MID, TAIL], [OP_GROUP] * 5]
+
+
+def test_tensors_are_written_as_tt_perf_report_reads_them():
+    label = Label(1, "linear", None, None, (X, WEIGHT), "HiFi2", OUT)
+    configuration = Configuration.make("matmul", k=64, n=96, cores=2)
+    (row,) = rows_of([[Ran(1, 0, 9, 12)]], labels(label), Launch(run=lambda: None), configuration, 64)
+    (written,) = as_block(Outcome(configuration.name, "n150", PASS, "", [row])).rows
+    assert written["INPUT_0_Y_PAD[LOGICAL]"] == "32[1]" and written["INPUT_1_X_PAD[LOGICAL]"] == "96[96]"
+    assert (
+        written["INPUT_1_DATATYPE"] == "BFLOAT8_B" and written["INPUT_1_MEMORY"] == "DEV_0_DRAM_WIDTH_SHARDED"
+    )
+    assert written["OUTPUT_0_MEMORY"] == "DEV_0_L1_INTERLEAVED" and written["MATH FIDELITY"] == "HiFi2"
+    assert "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig" in attributes(configuration)
+    third = Label(1, "linear", None, None, (X, WEIGHT), "HiFi3", OUT)
+    (row,) = rows_of([[Ran(1, 0, 9, 12)]], labels(third), Launch(run=lambda: None), configuration, 64)
+    assert "MATH FIDELITY" not in row, "tt-perf-report ends at HiFi3"
+    assert op_code(Label(1, "generic_op", None, None), "TreeAttention") == "TreeAttention"
+
+
+def test_records_of_the_real_time_profiler():
+    """Ticks by their own frequency, chips in order whatever the order of arrival."""
+    records = [
+        record(3, 8, 3000, 3600, 1.2),
+        record(0, 8, 500, 700),
+        record(0, 7, 100, 400),
+        record(3, 7, 1200, 2400, 1.2),
+    ]
+    chips = by_chip(plain(records))
+    assert chips[0] == [Ran(7, 100, 400, None), Ran(8, 500, 700, None)]
+    assert [(ran.number, ran.end - ran.start) for ran in chips[1]] == [
+        (7, pytest.approx(1000)),
+        (8, pytest.approx(500)),
+    ]
+    with pytest.raises(NoProfiler, match="gave no record"):
+        by_chip([])
+
+
+class Profiler:
+    """ttnn's, which calls back with `batches` at once."""
+
+    def __init__(self, active=True, batches=()):
+        self.batches, self.registered = batches, []
+        self.device = SimpleNamespace(
+            IsProgramRealtimeProfilerActive=lambda: active,
+            RegisterProgramRealtimeProfilerCallback=self.register,
+            UnregisterProgramRealtimeProfilerCallback=self.registered.remove,
+        )
+        self.synchronize_device = lambda mesh: None
+
+    def register(self, callback) -> int:
+        self.registered.append(1)
+        for records, dropped in self.batches:
+            callback(SimpleNamespace(records=records, dropped=dropped))
+        return 1
+
+
+def test_the_real_time_profiler_is_asked(monkeypatch):
+    ran = []
+    ttnn = Profiler(batches=[([record(0, 7, 0, 5)], 0), ([record(0, 8, 6, 9)], 0)])
+    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+    assert realtime_timer(None)(lambda: ran.append(1)) == [[Ran(7, 0, 5, None), Ran(8, 6, 9, None)]]
+    assert ran == [1] and ttnn.registered == [], "the callback is taken back"
+    monkeypatch.setitem(sys.modules, "ttnn", Profiler(batches=[([record(0, 7, 0, 5)], 2)]))
+    with pytest.raises(NoProfiler, match="dropped 2 records"):
+        realtime_timer(None)(lambda: None)
+    monkeypatch.setitem(sys.modules, "ttnn", Profiler(active=False))
+    with pytest.raises(NoProfiler, match="real-time profiler is not active"):
+        realtime_timer(None)
+
+
+def test_rows_of_a_tracy_build(tmp_path):
+    """Between the signposts, by layers, without columns that are not the sweep's; the newest report counts."""
+    header = "OP CODE,OP TYPE,DEVICE ID,HOST START TS,DEVICE KERNEL DURATION [ns],DEVICE FW DURATION [ns]"
+    header += ",ATTRIBUTES,NEW"
+    lines = [header]
+    posts = ["Early", "*start", "Embeddings", "*layer 0", "Matmul", "*layer 1", "Matmul", "Add", "*layers over", "Head",
+             "*stop", "Late"]  # fmt: skip
+    for at, code in enumerate(posts):
+        kind = "signpost" if code[0] == "*" else "tt_dnn_device"
+        lines += [f"{code.strip('*')},{kind},{chip},{at},{100 + at},{200 + at},a=1,x" for chip in (4, 2)]
+    folder = tmp_path / "reports" / "now"
+    folder.mkdir(parents=True)
+    (folder / "ops_perf_results_now.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    found = tracy_csv.rows(tmp_path, Configuration.make("decode"))
+    of_one = [row for row in found if row["DEVICE ID"] == 0]
+    assert len(found) == 2 * len(of_one) and {row["DEVICE ID"] for row in found} == {0, 1}
+    wanted = ["Embeddings", "Matmul", "Matmul", "Add", "Head"]
+    assert [row["OP CODE"] for row in of_one] == wanted
+    assert [row[GROUP] for row in of_one] == [FIRST, FIRST, MID, MID, TAIL]
+    block = as_block(Outcome("decode", "n150", PASS, "", found))
+    assert block.rows[0][KERNEL_NS] == "102" and block.rows[0]["ATTRIBUTES"] == "a=1; profiler=tracy"
+    with pytest.raises(ValueError, match="left no ops_perf_results"):
+        tracy_csv.rows(tmp_path / "none", Configuration.make("decode"))
+    (folder / "ops_perf_results_now.csv").write_text(header + "\n")
+    with pytest.raises(ValueError, match="no device op between"):
+        tracy_csv.rows(tmp_path, Configuration.make("decode"))
+
+
+def test_signposts_of_a_run(monkeypatch):
+    """Compiled before the first; a layer's before its ops."""
+    posts = []
+    monkeypatch.setitem(sys.modules, "tracy", SimpleNamespace(signpost=posts.append))
+
+    class Layer:
+        def before_attention(self):
+            posts.append("norm")
+
+        def after_attention(self):
+            posts.append("mlp")
+
+    model = SimpleNamespace(layers=[Layer(), Layer()])
+
+    def step():
+        for layer in model.layers:
+            layer.before_attention()
+            layer.after_attention()
+        posts.append("head")
+
+    tracy_csv.run(Launch(run=step, model=model))
+    compiled = ["norm", "mlp", "norm", "mlp", "head"]
+    timed = ["layer 0", "norm", "mlp", "layer 1", "norm", "mlp", "layers over", "head"]
+    assert posts == [*compiled, "start", *timed, "stop"]
+
+
+def test_a_wheel_without_tracy_says_so(tmp_path, monkeypatch):
+    """The stock wheel's own `python -m tracy`."""
+    home = {"TT_METAL_HOME": str(tmp_path)}  # where the wheel's tracy makes folders when it is imported
+    monkeypatch.setattr(runner, "on_boards", lambda configuration, answer: ([], os.environ | home))
+    with opened(tmp_path / "a.csv") as table:
+        (found,) = runner.sweep(
+            [Configuration.make("gate")],
+            "n150",
+            table,
+            timeout_s=120,
+            start=runner.with_tracy,
+            say=lambda text: None,
+        )
+    assert found.status == FAILED and "ended with status" in found.reason, found.reason
+    # What it needs first, that there is no Tracy, or a module of its own that the wheel does not ask for.
+    assert re.search("Tracy|No module named", found.reason), found.reason

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the steps of a round tell each other, integer by integer: the oracle by hand, the ops on the simulated N150."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.tt_kernels.draft_round.draft_round_programs import Round, rounds
+from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.draft_round.reference import (
+    Decided,
+    append_token_reference,
+    begin_chain_reference,
+    take_outcome_reference,
+)
+
+LIMIT_S = 600
+
+
+def by_hand() -> Round:
+    """A user that was decided three tokens, one that is skipped, and one decided one token whose verification fails."""
+    path = [-1] * 5
+    return Round(
+        Decided(
+            torch.tensor([[11, 12, 13, 0, 0] + [0] * 5 + [31, 0, 0, 0, 0]]),
+            torch.tensor([40, -1, 7]),
+            torch.full((1, 15), 66),
+            torch.tensor([2, 0, 0]),
+            torch.tensor([[2, 5, 10]]),
+        ),
+        torch.arange(100, 115)[None],
+        [torch.tensor([tokens]) for tokens in ([201, 202, 203], [301, 302, 303], [401, 402, 403])],
+        torch.tensor(
+            [
+                [0, 2, 62, 3] + [1, 2, -1, -1, -1] + [102, 201, 62, -1, -1],
+                [0, 0, 0, 1] + path + [5, -1, -1, -1, -1],
+                [2, 0, 0, 0] + path + path,
+            ]
+        ),
+    )
+
+
+def drawn(seed: int, users: int, nodes: int) -> Round:
+    random = torch.Generator().manual_seed(seed)
+
+    def integers(low: int, high: int, *shape: int) -> torch.Tensor:
+        return torch.randint(low, high, shape, generator=random)
+
+    outcome = integers(0, 99, users, 4 + 2 * nodes)
+    outcome[:, 3] = integers(0, nodes + 1, users)
+    decided = Decided(
+        integers(0, 9999, 1, users * nodes), integers(-1, 3, users) * integers(1, 900, users).clamp(max=900),
+        integers(0, 99, 1, users * nodes), integers(0, nodes, users),
+        integers(0, 99, 1, users),
+    )  # fmt: skip
+    decided = decided._replace(cached=decided.cached.clamp(min=-1))
+    chosen = [integers(0, 9999, 1, users) for _ in range(nodes - 2)]
+    return Round(decided, integers(0, 9999, 1, users * nodes), chosen, outcome)
+
+
+def expected(case: Round) -> tuple:
+    step, chain = begin_chain_reference(case.decided, case.choices, len(case.chosen) + 2)
+    for node, tokens in enumerate(case.chosen, start=2):
+        chain = append_token_reference(tokens, node, chain)
+    return step, chain, take_outcome_reference(case.outcome, case.decided)
+
+
+def test_the_oracle_by_hand():
+    step, chain, decided = expected(by_hand())
+    found = [values.tolist() for values in step]
+    assert found == [[[102, 0, 110]], [43, -1, 8], [[43, 0, 8]]]
+    rows = [[13, 102, 201, 301, 401], [0] * 5, [31, 110, 203, 303, 403]]
+    assert [values.tolist() for values in chain] == [
+        [sum(rows, [])],
+        [42, -1, 7],
+        [[42, 43, 44, 45, 46] + [0] * 5 + [7, 8, 9, 10, 11]],
+        rows,
+    ]
+    assert [values.tolist() for values in decided] == [
+        [[102, 201, 62, 0, 0] + [0] * 5 + [31, 0, 0, 0, 0]],
+        [43, -1, 7],
+        [[43, 44, 45, 46, 47] + [66] * 10],
+        [2, 0, 0],
+        [[2, 5, 10]],
+    ]
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(LIMIT_S)
+def test_what_one_step_decides_is_what_the_next_one_reads(sim_device):
+    """Rows shorter and longer than what one transfer aligns to, one user and eight, a chain of one drafted token."""
+    cases = [by_hand(), drawn(1, 1, 2), drawn(2, 8, 4), drawn(3, 2, 16)]
+    assert any((case.decided.cached < 0).any() for case in cases[1:])
+    for case, told in zip(cases, sim_device("2x1").run(rounds, cases, timeout=LIMIT_S), strict=True):
+        for ours, theirs in zip(told, expected(case), strict=True):
+            for name, values in zip(theirs._fields, ours, strict=True):
+                assert torch.equal(values, getattr(theirs, name)), (type(theirs).__name__, name)
+
+
+def test_what_is_no_chain_is_refused():
+    pytest.importorskip("ttnn")
+    from tt_kernels.draft_round.op import Chain, append_token
+
+    rows = torch.zeros(1, 4)
+    with pytest.raises(UnsupportedError, match="chain.rows must be a ttnn.Tensor on the device, not Tensor"):
+        append_token(torch.zeros(1, 1), 2, Chain(rows, rows, rows, rows))

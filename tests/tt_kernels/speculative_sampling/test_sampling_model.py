@@ -1,0 +1,412 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The torch model of the op's arithmetic against the reference's verifiers, and the distribution of its tokens."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from loguru import logger
+from scipy.stats import chi2
+
+from models.llama31_8b.reference.spec_decode.draft_verification import verify_greedy
+from tests.tt_kernels.speculative_sampling.borders import walk
+from tests.tt_kernels.speculative_sampling.sampling_cases import (
+    KINDS,
+    PARTS,
+    part_of_two_thousand,
+    random_batch,
+)
+from tests.tt_kernels.speculative_sampling.sampling_checks import (
+    Tally,
+    check_rows,
+    outcome_rows,
+    reference_decisions,
+    trees_of,
+)
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.speculative_sampling.checks import (
+    Problem,
+    check_problem,
+    check_sigmoid,
+    check_temperature,
+    check_warpers,
+)
+from tt_kernels.speculative_sampling.layout import Slice, choose_layout
+from tt_kernels.speculative_sampling.reference import (
+    BAD_DRAFT,
+    BAD_TARGET,
+    BAD_TREE,
+    FINE_STATUS,
+    SigmoidModel,
+    UserModel,
+    greedy_reference,
+    scale_of,
+    speculative_sampling_reference,
+)
+from tt_kernels.speculative_sampling.words import uniform_words
+
+ROOT = Path(__file__).parents[3]
+ROUNDS = 100_000
+FEW = 20_000  # where a wrong sampler is to be found out
+# A right sampler fails with this probability, once and for all: the seeds are fixed.
+CHANCE = 1e-4
+
+
+@pytest.mark.parametrize("with_replacement", (False, True))
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_decision_is_the_references_away_from_borders(kind, with_replacement):
+    users, near = 0, 0
+    shapes = ((1, 32), (2, 33), (4, 100), (9, 1025), (8, 50))
+    for seed, (nodes, vocab) in enumerate(shapes):
+        temperature = (1.0, 0.6, 1.7)[seed % 3]
+        options = {
+            "temperature": temperature,
+            "draft_temperature": temperature * (1.0, 1.3)[seed % 2],
+            "with_replacement": with_replacement,
+        }
+        batch = random_batch(100 * seed, 12, nodes, vocab, kind, with_replacement)
+        expected = reference_decisions(batch, options)
+        outcomes = speculative_sampling_reference(
+            batch.tokens, batch.parents, batch.target, batch.draft, batch.words, **options
+        )
+        for user, outcome in enumerate(outcomes):
+            path, bonus, nearest = walk(batch, user, **options)
+            users += 1
+            near += nearest < 1
+            assert nearest < 1 or (path, bonus) == expected[user]
+            assert nearest < 1 or (outcome.status, list(outcome.path), outcome.bonus) == (
+                FINE_STATUS,
+                path,
+                bonus,
+            )
+    logger.info(f"{kind}: {near} of {users} verifications came to a border")
+    assert near < users / 10
+
+
+def test_the_two_thousand_cases_of_the_chip():
+    """Those of test_sampling_random.py, without the chip."""
+    total = Tally()
+    for part in range(PARTS):
+        for call in part_of_two_thousand(part):
+            expected = reference_decisions(call.batch, call.options, call.op)
+            rows = outcome_rows(call.batch, call.options, call.op)
+            total += check_rows(call.batch, rows, call.options, call.op, expected)
+    logger.info(f"the model: {total}")
+    assert total.verified == 2000 and total.near < total.verified / 20
+
+
+def test_greedy_is_the_references():
+    generator = torch.Generator().manual_seed(3)
+    batch = random_batch(5, 40, 8, 40, "flat", with_replacement=True)
+    choices = torch.randint(0, 3, (40, 8), generator=generator)
+    tokens = batch.tokens % 3
+    found = verify_greedy(trees_of(batch.parents), tokens, choices)
+    for user, outcome in enumerate(greedy_reference(tokens, batch.parents, choices)):
+        assert (list(outcome.path), outcome.bonus) == (found.nodes(user), int(found.bonus[user]))
+
+
+@pytest.mark.parametrize("value", (math.nan, -math.nan, math.inf))
+def test_logits_that_are_no_numbers_end_in_a_status(value):
+    batch = random_batch(0, 1, 2, 40, "flat")
+    for logits, status in ((batch.target, BAD_TARGET), (batch.draft, BAD_DRAFT)):
+        kept = logits[0, 0, 7].clone()
+        logits[0, 0, 7] = value
+        outcome = speculative_sampling_reference(
+            batch.tokens, batch.parents, batch.target, batch.draft, batch.words
+        )[0]
+        assert (outcome.status, outcome.path, outcome.bonus) == (status, (), 0)
+        logits[0, 0, 7] = kept
+
+
+@pytest.mark.parametrize(
+    "parents, tokens",
+    [([0, 0], [1, 1]), ([-1, 1], [1, 1]), ([-1, -2], [1, 1]), ([-1, 0], [1, 40]), ([-1, 0], [1, -1])],
+)
+def test_trees_that_are_none_end_in_a_status(parents, tokens):
+    batch = random_batch(0, 1, 2, 40, "flat")
+    assert UserModel(parents, batch.target[0], batch.draft[0]).verify(tokens, [1, 1]).status == BAD_TREE
+
+
+def test_uniforms_are_rounded_down():
+    words = uniform_words(torch.tensor([0.0, 1 - 2.0**-53, 0.5], dtype=torch.float64))
+    assert words.tolist() == [0, 2**32 - 1, 2**31]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
+def test_wide_numbers_of_the_kernel(tmp_path):
+    """wide.hpp against Python's integers, borders included."""
+    sums = [1, 2, 3, 2**31 - 1, 2**31, 2**31 + 1, 2**47 + 12345, 2**48 - 1, 987654321987]
+    words = [0, 1, 2**16, 2**31, 2**32 - 1, 123456789]
+    cases = [(u, q, p, s, t) for u in words for q in words for p in words for s in sums for t in sums[::2]]
+    (tmp_path / "cases.txt").write_text("\n".join(" ".join(map(str, case)) for case in cases))
+    source = tmp_path / "wide.cpp"
+    source.write_text(
+        """
+        #include <cstdio>
+        #include "tt_kernels/speculative_sampling/kernels/wide.hpp"
+        int main() {
+            unsigned long long u, q, p, s, t;
+            while (scanf("%llu %llu %llu %llu %llu", &u, &q, &p, &s, &t) == 5) {
+                const auto draft = wide::scaled_draft(u, q, s), target = wide::scaled_target(p, t);
+                printf("%d %llu %u\\n", wide::less(draft, target),
+                    (unsigned long long)wide::share(u, s), wide::reciprocal(s));
+            }
+        }
+        """
+    )
+    program = tmp_path / "wide"
+    subprocess.run(["g++", "-std=c++20", f"-I{ROOT}", str(source), "-o", str(program)], check=True)
+    with open(tmp_path / "cases.txt") as cases_file:
+        lines = subprocess.run(
+            [program], stdin=cases_file, capture_output=True, text=True, check=True
+        ).stdout.split("\n")
+    for (u, q, p, s, t), line in zip(cases, lines, strict=False):
+        less, share, bits = map(int, line.split())
+        draft, target = u * q * s, p * t << 32
+        scale = torch.tensor(scale_of(s)).view(torch.int32).item()
+        assert (less, share, bits) == (draft < target, u * s >> 32, scale)
+
+
+# ------------------------------------------------------------------------------ distribution
+
+
+def chi_squared(counts: torch.Tensor, expected: torch.Tensor) -> float:
+    """The probability that a right sampler deviates at least so far. Cells of which less than 5 are expected count
+    together; a count where nothing is possible is impossible."""
+    if counts[expected == 0].sum() > 0:
+        return 0.0
+    rare = expected < 5
+    cells = [(counts[i].item(), expected[i].item()) for i in range(len(counts)) if not rare[i]]
+    if expected[rare].sum() >= 5:
+        cells.append((counts[rare].sum().item(), expected[rare].sum().item()))
+    return float(chi2.sf(sum((found - wanted) ** 2 / wanted for found, wanted in cells), len(cells) - 1))
+
+
+def two_tokens(
+    model: UserModel,
+    parents,
+    vocab: int,
+    drawn_at: float,
+    seed: int,
+    coarse: int | None = None,
+    rounds=ROUNDS,
+):
+    """Rows of nodes below the root are those of the root, so a second token has the distribution of the first.
+
+    Counts of the first two tokens of `rounds` verifications, [vocab, vocab + 1] flattened; the last column is where
+    the second was not decided. Tokens are drawn from the model's draft at `drawn_at`."""
+    generator = torch.Generator().manual_seed(seed)
+    nodes = len(parents)
+    tokens = torch.zeros(rounds, nodes, dtype=torch.int64)
+    for node in range(nodes):
+        children = [child for child, parent in enumerate(parents) if parent == node]
+        if children:
+            mass = torch.softmax(model.draft[node].double() / drawn_at, 0).expand(rounds, -1)
+            tokens[:, children] = torch.multinomial(
+                mass, len(children), model.with_replacement, generator=generator
+            )
+    words = torch.randint(0, 2**32, (rounds, nodes), generator=generator)
+    if coarse is not None:  # of the children, not of the bonus
+        words[:, 1:] = words[:, 1:] >> (32 - coarse) << (32 - coarse)
+    cells = []
+    for row, uniforms in zip(tokens.tolist(), words.tolist(), strict=True):
+        outcome = model.verify(row, uniforms)
+        new = [row[node] for node in outcome.path] + [outcome.bonus]
+        cells.append(new[0] * (vocab + 1) + (new[1] if len(new) > 1 else vocab))
+    return torch.bincount(torch.tensor(cells), minlength=vocab * (vocab + 1)).view(vocab, vocab + 1).float()
+
+
+def first_token_fits(model: UserModel, parents, seed: int, **options) -> float:
+    """The chi-squared probability of the first token of FEW verifications."""
+    vocab = model.target.shape[-1]
+    drawn_at = options.pop("drawn_at", model.draft_temperature)
+    counts = two_tokens(model, parents, vocab, drawn_at, seed, rounds=FEW, **options)
+    target = torch.softmax(model.target[0].double() / model.temperature, 0)
+    return chi_squared(counts.sum(1), FEW * target)
+
+
+def rows(seed: int, nodes: int, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(1, vocab, generator=generator).bfloat16().expand(nodes, -1) for _ in range(2))
+
+
+CHAIN, TREE = [-1, 0, 1], [-1, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("parents, with_replacement", [(CHAIN, False), (TREE, False), (TREE, True)])
+def test_tokens_have_the_targets_distribution(parents, with_replacement):
+    target, draft = rows(1, len(parents), 12)
+    model = UserModel(parents, target, draft, 0.8, 1.1, with_replacement)
+    counts = two_tokens(model, parents, 12, 1.1, seed=2)
+    expected = torch.softmax(target[0].double() / 0.8, 0)
+    first, second = counts.sum(1), counts[:, :-1].sum(0)
+    chances = [chi_squared(first, ROUNDS * expected), chi_squared(second, second.sum() * expected)]
+    logger.info(f"chi-squared of the first and the second token: {chances}")
+    assert min(chances) > CHANCE
+
+
+class ClosedComparison(UserModel):
+    """Accepts at equality, and so tokens without mass where the uniform is 0."""
+
+    def accepts(self, uniform, q, q_sum, p, p_sum):
+        return uniform * q * p_sum <= p * q_sum << 32
+
+
+class ResidualNotRenormalised(UserModel):
+    """Tries the next sibling against max(0, p - q) as it is, of sum below 1."""
+
+    def accepts(self, uniform, q, q_sum, p, p_sum):
+        return super().accepts(uniform, q, q_sum, p, max(p_sum, 2**31))
+
+
+def masked_rows(nodes: int):
+    """A target that lacks half of the draft's tokens and has more of the others."""
+    target = torch.tensor([[0.0, 0, 0, 0] + 4 * [-math.inf]]).bfloat16().expand(nodes, -1)
+    return target, torch.zeros(nodes, 8).bfloat16()
+
+
+def test_a_closed_comparison_is_rejected():
+    """With uniforms of 4 bits, of which one in 16 is 0; every right decision here is the same for all of them."""
+    chances = [
+        first_token_fits(kind([-1, 0], *masked_rows(2)), [-1, 0], seed=4, coarse=4)
+        for kind in (UserModel, ClosedComparison)
+    ]
+    assert chances[0] > CHANCE > chances[1]
+
+
+def test_a_residual_that_is_not_renormalised_is_rejected():
+    target, draft = rows(7, len(TREE), 12)
+    chances = [
+        first_token_fits(kind(TREE, target, draft), TREE, seed=5)
+        for kind in (UserModel, ResidualNotRenormalised)
+    ]
+    assert chances[0] > CHANCE > chances[1]
+
+
+def test_draft_probabilities_of_another_temperature_are_rejected():
+    target, draft = rows(8, len(CHAIN), 12)
+    model = UserModel(CHAIN, target, draft, 1.0, 1.0)
+    chances = [first_token_fits(model, CHAIN, seed=6, drawn_at=drawn_at) for drawn_at in (1.0, 1.5)]
+    assert chances[0] > CHANCE > chances[1]
+
+
+def test_point_masses_keep_the_distribution():
+    """Children that were chosen, not drawn: all pairs of tokens of a small vocabulary in turn."""
+    target, _ = rows(9, 3, 6)
+    generator = torch.Generator().manual_seed(1)
+    expected = torch.softmax(target[0].double(), 0)
+    model = UserModel([-1, 0, 0], target, None)
+    for pair in itertools.islice(itertools.permutations(range(6), 2), 3):
+        words = torch.randint(0, 2**32, (3000, 3), generator=generator)
+        counts = torch.zeros(6)
+        for uniforms in words.tolist():
+            outcome = model.verify([0, *pair], uniforms)
+            counts[pair[outcome.path[0] - 1] if outcome.path else outcome.bonus] += 1
+        assert chi_squared(counts, 3000 * expected) > CHANCE
+
+
+# ------------------------------------------------------------------------------ what the op refuses
+
+
+def facts(**changed) -> list:
+    given = {
+        "tokens": TensorFacts((2, 3), "UINT32", "ROW_MAJOR"),
+        "parents": TensorFacts((2, 3), "INT32", "ROW_MAJOR"),
+        "target": TensorFacts((2, 3, 50), "BFLOAT16", "TILE"),
+        "draft": TensorFacts((2, 3, 50), "BFLOAT16", "TILE"),
+        "uniforms": TensorFacts((2, 3), "UINT32", "ROW_MAJOR"),
+    }
+    return list((given | changed).values())
+
+
+def test_shapes_are_read_from_tensors():
+    assert check_problem(*facts()) == Problem(2, 3, 50, True, True)
+    assert check_problem(*facts(draft=None)) == Problem(2, 3, 50, False, True)
+
+
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"tokens": TensorFacts((2, 4), "UINT32", "ROW_MAJOR")}, r"tokens must be UINT32 \[2, 3\].*\[2, 4\]"),
+        ({"parents": TensorFacts((2, 3), "UINT32", "ROW_MAJOR")}, "parents must be INT32.*UINT32"),
+        ({"draft": TensorFacts((2, 3, 50), "BFLOAT16", "ROW_MAJOR")}, "must be alike"),
+        ({"draft": TensorFacts((2, 3, 50), "FLOAT32", "TILE")}, "draft_logits must be bfloat16.*FLOAT32"),
+        ({"target": TensorFacts((3, 50), "BFLOAT16", "TILE"), "draft": None}, r"\(3, 50\)"),
+        (
+            {"target": TensorFacts((2, 33, 50), "BFLOAT16", "TILE"), "draft": None},
+            "nodes must be from 1 to 32, got 33",
+        ),
+        (
+            {"uniforms": TensorFacts((2, 3), "UINT32", "ROW_MAJOR", on_device=False)},
+            "uniforms must be interleaved",
+        ),
+    ],
+)
+def test_refused_tensors(changed, said):
+    with pytest.raises(UnsupportedError, match=said):
+        check_problem(*facts(**changed))
+
+
+def test_a_layout_of_users_and_cores():
+    cores = [(x, y) for y in range(8) for x in range(8)]
+    alone = choose_layout(cores, 3, 4000, None, None, 1)
+    assert (alone.groups, alone.slices, alone.hub) == (
+        (((0, 0),), ((1, 0),), ((2, 0),)),
+        (Slice(0, 4000),),
+        None,
+    )
+    whole = choose_layout(cores, 8, 128256, None, None, 1)
+    assert whole.hub == (7, 7) and [len(group) for group in whole.groups] == 8 * [7]
+    assert sum(part.count for part in whole.slices) == 128256
+    assert all(part.first % 1024 == 0 and part.count > 0 for part in whole.slices)
+    row = choose_layout(cores[:2], 5, 100, None, (0, 0), 2)
+    assert (row.groups, row.slices, row.hub) == ((((1, 0),),), (Slice(0, 100),), (0, 0))
+
+
+def test_refused_layouts():
+    cores = [(0, 0), (1, 0)]
+    for wanted in (0, 3, True, 1.0):
+        with pytest.raises(UnsupportedError, match="cores_a_user must be from 1 to 2"):
+            choose_layout(cores, 1, 2000, wanted, None, 1)
+    with pytest.raises(UnsupportedError, match="2 cores a user needs these and a hub"):
+        choose_layout(cores, 1, 2000, 2, None, 1)
+    with pytest.raises(UnsupportedError, match=r"a hub, \(5, 5\)"):
+        choose_layout(cores, 1, 2000, 1, (5, 5), 2)
+
+
+def test_refused_sigmoids():
+    for alpha, beta in ((0.0, 1.0), (-1.0, 0.0), (1.0, 2.0), (-1e6, 1.0), (-1.0, 1e6)):
+        with pytest.raises(UnsupportedError, match="alpha < 0 < beta <= 100000"):
+            check_sigmoid(alpha, beta)
+    for value in (math.nan, -math.inf, "1", True):
+        with pytest.raises(UnsupportedError, match="alpha must be a finite number"):
+            check_sigmoid(value, 1.0)
+    assert check_sigmoid(-1e3, 1e3) == (-1e3, 1e3)
+
+
+@pytest.mark.parametrize("value", (math.nan, math.inf))
+def test_sigmoids_of_logits_that_are_no_numbers_end_in_a_status(value):
+    batch = random_batch(0, 1, 2, 40, "flat")
+    batch.tokens[0, 1] = 7
+    for logits, status in ((batch.target, BAD_TARGET), (batch.draft, BAD_DRAFT)):
+        kept = logits[0, 0, 7].clone()
+        logits[0, 0, 7] = value
+        outcome = SigmoidModel([-1, 0], batch.target[0], batch.draft[0]).verify([0, 7], [1, 1])
+        assert (outcome.status, outcome.path, outcome.bonus) == (status, (), 0)
+        logits[0, 0, 7] = kept
+
+
+def test_refused_numbers():
+    for value in (0.0, -1.0, math.nan, math.inf, "1", True):
+        with pytest.raises(UnsupportedError, match="temperature"):
+            check_temperature("temperature", value)
+    for warpers in ((40, 1.0), (0, 0.9)):
+        with pytest.raises(UnsupportedError, match="top_[kp]="):
+            check_warpers(*warpers)
