@@ -13,9 +13,7 @@ setup(
     python_requires=">=3.10,<3.13",
     # models/ has no __init__.py: tt-metal ships a namespace of the same name.
     packages=find_namespace_packages(include=["models.*"])
-    + find_packages(
-        include=["perf", "perf.*", "tt_kernels", "tt_kernels.*", "runtime_patches", "runtime_patches.*"]
-    ),
+    + find_packages(include=["perf", "perf.*", "tt_kernels", "tt_kernels.*", "runtime_patches", "runtime_patches.*"]),
     include_package_data=True,
     install_requires=[
         "torch>=2.6",

@@ -25,10 +25,7 @@ def main() -> dict[str, tuple[str, float | None]]:
         rate = None if policy.statistics is None else policy.statistics.hit_rate
         name = f"{policy.name} {getattr(policy, 'threshold', '')}".strip()
         found[name] = loaded.tokenizer.decode(result.token_ids[0]), rate
-        print(
-            f"{name}: {found[name][0]!r}"
-            + (f", {rate:.0%} of the guesses accepted" if rate is not None else "")
-        )
+        print(f"{name}: {found[name][0]!r}" + (f", {rate:.0%} of the guesses accepted" if rate is not None else ""))
     return found
 
 

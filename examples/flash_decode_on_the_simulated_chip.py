@@ -20,8 +20,7 @@ def decode(device) -> dict[str, float]:
     q = torch.randn(1, 1, 4, 64)
     k, v = torch.randn(1, 1, 256, 64), torch.randn(1, 1, 256, 64)
     query, keys, values = (
-        ttnn.from_torch(part, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-        for part in (q, k, v)
+        ttnn.from_torch(part, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device) for part in (q, k, v)
     )
     position = ttnn.from_torch(torch.tensor([200], dtype=torch.int32), device=device)
     found = speculative_flash_decode(
@@ -37,9 +36,7 @@ def decode(device) -> dict[str, float]:
     expected = torch.nn.functional.scaled_dot_product_attention(
         q.transpose(1, 2), k[:, :, :201].expand(-1, 4, -1, -1), v[:, :, :201].expand(-1, 4, -1, -1)
     ).transpose(1, 2)
-    distance, norm = (
-        ttnn.to_torch(part).flatten()[0].sqrt().item() for part in (found.distance_sq, found.norm_sq)
-    )
+    distance, norm = (ttnn.to_torch(part).flatten()[0].sqrt().item() for part in (found.distance_sq, found.norm_sq))
     pcc = torch.corrcoef(torch.stack([exact.flatten(), expected.flatten()]))[0, 1].item()
     return {"pcc of exact against torch": pcc, "relative distance of the guess": distance / norm}
 

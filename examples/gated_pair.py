@@ -23,9 +23,7 @@ def negate(device) -> list[float]:
 
     clear_compute_gate(device)
     tiles, members = [], []
-    for number, priority in enumerate(
-        (ACCEPTED, RECEIVED)
-    ):  # 0: the sender, whose guess was accepted, may skip
+    for number, priority in enumerate((ACCEPTED, RECEIVED)):  # 0: the sender, whose guess was accepted, may skip
         core = core_set((number, 0))
         shard = ttnn.ShardSpec(core, [32, 32], ttnn.ShardOrientation.ROW_MAJOR)
         memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)

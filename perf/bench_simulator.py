@@ -28,9 +28,7 @@ WORKER = "--worker"  # how the measuring process is started: with the number of 
 
 def rates(cycles: int, seconds: float, processor_seconds: float) -> str:
     """A line of the table; seconds of 0, which a clock of 10 ms may give, print no rate."""
-    each = [
-        f"{cycles / spent:>10,.0f}" if spent > 0 else f"{'-':>10}" for spent in (seconds, processor_seconds)
-    ]
+    each = [f"{cycles / spent:>10,.0f}" if spent > 0 else f"{'-':>10}" for spent in (seconds, processor_seconds)]
     return f"{cycles:>10,} {seconds:>9.2f} {each[0]} {each[1]}"
 
 
@@ -126,9 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--repeats", type=int, default=20, metavar="N", help="runs of each program (default 20)"
-    )
+    parser.add_argument("--repeats", type=int, default=20, metavar="N", help="runs of each program (default 20)")
     given = parser.parse_args(arguments)
     if given.repeats < 1:
         parser.error(f"--repeats must be at least 1, got {given.repeats}")
@@ -138,9 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"a mesh of {MESH[0]}x{MESH[1]} chips of {GRID} cores", flush=True)
     for repeats in (0, given.repeats):
         command = [sys.executable, "-m", "perf.bench_simulator", WORKER, str(repeats)]
-        ended = subprocess.run(
-            command, env=variables, stderr=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS, check=False
-        )
+        ended = subprocess.run(command, env=variables, stderr=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS, check=False)
         if ended.returncode:
             print(f"the measuring process ended with {ended.returncode}", file=sys.stderr)
             return 1

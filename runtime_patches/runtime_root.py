@@ -52,9 +52,7 @@ def find_ttnn_dir() -> Path:
     """
     spec = importlib.util.find_spec("ttnn")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeRootError(
-            "ttnn is not installed for this Python: pip install ttnn==" + SUPPORTED_VERSIONS[0]
-        )
+        raise RuntimeRootError("ttnn is not installed for this Python: pip install ttnn==" + SUPPORTED_VERSIONS[0])
     return Path(next(iter(spec.submodule_search_locations))).resolve()
 
 
@@ -76,9 +74,7 @@ def ttnn_version(ttnn_dir: Path | None = None) -> str:
     where = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir).resolve()
     for found in importlib.metadata.distributions(name="ttnn", path=[str(where.parent)]):
         return found.version
-    raise RuntimeRootError(
-        f"no metadata of a ttnn distribution stands beside {where}: its version is not known"
-    )
+    raise RuntimeRootError(f"no metadata of a ttnn distribution stands beside {where}: its version is not known")
 
 
 def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | bytes]:
@@ -162,9 +158,7 @@ def build_runtime_root(
     if found and not damaged:
         return root
     if home.is_relative_to(source):
-        raise RuntimeRootError(
-            f"the cache folder {home} lies inside the ttnn package {source}, which stays untouched"
-        )
+        raise RuntimeRootError(f"the cache folder {home} lies inside the ttnn package {source}, which stays untouched")
     try:
         home.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=home))

@@ -216,9 +216,7 @@ def sim_device(
 
 
 @pytest.fixture(scope="session")
-def sim_mesh(
-    _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
-) -> Callable[..., MeshWorker]:
+def sim_mesh(_workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]) -> Callable[..., MeshWorker]:
     """``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by Ethernet.
 
     The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.

@@ -35,12 +35,9 @@ OUTCOMES = [
 ]
 
 
-def text(
-    x: float, y: float, words: str, size: int = 13, anchor: str = "start", weight: str = "normal"
-) -> str:
+def text(x: float, y: float, words: str, size: int = 13, anchor: str = "start", weight: str = "normal") -> str:
     return (
-        f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}">'
-        f"{escape(words)}</text>"
+        f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}">{escape(words)}</text>'
     )
 
 

@@ -33,13 +33,10 @@ class RopeScaling:
     def __post_init__(self) -> None:
         if self.rope_type not in SUPPORTED_ROPE_TYPES:
             raise UnsupportedModelError(
-                f"RoPE scaling type {self.rope_type!r} is not supported; supported: "
-                f"{', '.join(SUPPORTED_ROPE_TYPES)}"
+                f"RoPE scaling type {self.rope_type!r} is not supported; supported: {', '.join(SUPPORTED_ROPE_TYPES)}"
             )
         if not 1.0 <= self.factor < math.inf:
-            raise UnsupportedModelError(
-                f"RoPE scaling factor must be finite and at least 1, got {self.factor}"
-            )
+            raise UnsupportedModelError(f"RoPE scaling factor must be finite and at least 1, got {self.factor}")
         if self.rope_type == "llama3" and not self.low_freq_factor > 0:
             raise UnsupportedModelError(f"low_freq_factor must be above 0, got {self.low_freq_factor}")
         if self.original_max_position_embeddings < 1:
@@ -136,9 +133,7 @@ class LlamaConfig:
             if data.get(flag):
                 raise UnsupportedModelError(f"{flag}={data[flag]} is not supported: Llama has no biases")
         if data.get("hidden_act", "silu") != "silu":
-            raise UnsupportedModelError(
-                f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'"
-            )
+            raise UnsupportedModelError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
         required = (
             "vocab_size",
             "hidden_size",
@@ -287,9 +282,7 @@ _LLAMA3 = dict(
 )
 
 
-def _llama3(
-    name: str, hidden: int, ffn: int, layers: int, heads: int, head_dim: int, **extra: Any
-) -> LlamaConfig:
+def _llama3(name: str, hidden: int, ffn: int, layers: int, heads: int, head_dim: int, **extra: Any) -> LlamaConfig:
     return LlamaConfig(
         hidden_size=hidden,
         intermediate_size=ffn,

@@ -23,9 +23,7 @@ def inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
     if scaling.rope_type == "linear":
         return frequencies / scaling.factor
     if scaling.rope_type == "llama3":
-        turns = (
-            scaling.original_max_position_embeddings * frequencies / (2 * math.pi)
-        )  # rotations in the old context
+        turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)  # rotations in the old context
         blend = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
         blend = blend.clamp(0.0, 1.0)
         return (1 - blend) * frequencies / scaling.factor + blend * frequencies

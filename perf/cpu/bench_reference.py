@@ -73,9 +73,7 @@ class _TokenClock:
         """Part of the streamer protocol; nothing is buffered here."""
 
 
-def bench_transformers(
-    loaded: LoadedModel, source: str | None, prompt: list[int], tokens: int, rounds: int
-) -> dict:
+def bench_transformers(loaded: LoadedModel, source: str | None, prompt: list[int], tokens: int, rounds: int) -> dict:
     """Reference against transformers: decode seconds per token, their ratio, and whether the tokens agree."""
     from transformers import AutoModelForCausalLM
 
@@ -120,9 +118,7 @@ def bench_transformers(
     }
 
 
-def bench_policies(
-    model: ReferenceLlama, prompt: list[int], tokens: int, chunk_size: int, threshold: float
-) -> dict:
+def bench_policies(model: ReferenceLlama, prompt: list[int], tokens: int, chunk_size: int, threshold: float) -> dict:
     """ALSpec and sink against exact attention behind `prompt`, one token a turn: speeds and ratios."""
     prefilled = model.new_cache(1, len(prompt) + tokens + WARM_UP)
     first = model.prefill([prompt], prefilled).argmax(-1, keepdim=True)
@@ -168,24 +164,12 @@ def _positive(text: str) -> int:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.cpu.bench_reference", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument(
-        "--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)"
-    )
-    parser.add_argument(
-        "--text", type=Path, help="file whose text is the prompt (default: a paragraph, repeated)"
-    )
-    parser.add_argument(
-        "--new-tokens", type=_positive, default=64, help="tokens a turn against transformers (64)"
-    )
-    parser.add_argument(
-        "--prompt-tokens", type=_positive, default=64, help="prompt length against transformers (64)"
-    )
-    parser.add_argument(
-        "--cached-tokens", type=_positive, default=2048, help="context of the policies (2048)"
-    )
+    parser = argparse.ArgumentParser(prog="python -m perf.cpu.bench_reference", description=__doc__.split("\n")[0])
+    parser.add_argument("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
+    parser.add_argument("--text", type=Path, help="file whose text is the prompt (default: a paragraph, repeated)")
+    parser.add_argument("--new-tokens", type=_positive, default=64, help="tokens a turn against transformers (64)")
+    parser.add_argument("--prompt-tokens", type=_positive, default=64, help="prompt length against transformers (64)")
+    parser.add_argument("--cached-tokens", type=_positive, default=2048, help="context of the policies (2048)")
     parser.add_argument("--policy-tokens", type=_positive, default=96, help="turns of each policy (96)")
     parser.add_argument("--rounds", type=_positive, default=9, help="turns against transformers (9)")
     parser.add_argument("--chunk-size", type=_positive, default=128, help="S, keys read at either end (128)")
@@ -217,9 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         report["transformers"] = bench_transformers(loaded, args.model, prompt, args.new_tokens, args.rounds)
     logger.info("attention policies turn by turn behind {} cached tokens", args.cached_tokens)
     prompt = prompt_ids(loaded, args.text, args.cached_tokens)
-    report["policies"] = bench_policies(
-        loaded.model, prompt, args.policy_tokens, args.chunk_size, args.threshold
-    )
+    report["policies"] = bench_policies(loaded.model, prompt, args.policy_tokens, args.chunk_size, args.threshold)
     if args.json:
         print(json.dumps(report))
     else:
@@ -243,10 +225,7 @@ def print_report(report: dict) -> None:
         print(f"  greedy tokens {'agree' if r['greedy_tokens_agree'] else 'DIFFER'}")
     r = report["policies"]
     rate = "nothing verified" if r["hit_rate"] is None else f"{r['hit_rate']:.1%} hits"
-    print(
-        f"decode at {r['cached_tokens']} cached tokens, S {r['chunk_size']}, "
-        f"threshold {r['threshold']} ({rate}):"
-    )
+    print(f"decode at {r['cached_tokens']} cached tokens, S {r['chunk_size']}, threshold {r['threshold']} ({rate}):")
     for name in ("exact", "alspec", "sink"):
         print(f"  {name:12s} {r[f'{name}_tokens_per_s']:7.2f} tokens/s")
     cost = r["alspec_time_over_exact"]

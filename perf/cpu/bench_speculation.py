@@ -169,9 +169,7 @@ def bench(
                     timer = _DecodeCpu()
                     if drafted:
                         drafter = makers[result.name]()
-                        run = speculative_generate(
-                            model, [ids], drafter, adaptive=False, on_token=timer, **request
-                        )
+                        run = speculative_generate(model, [ids], drafter, adaptive=False, on_token=timer, **request)
                     else:
                         run = generate(model, [ids], on_token=timer, **request)
                     runs[drafted] = run, timer.seconds()
@@ -192,9 +190,7 @@ def bench(
     return results
 
 
-def rows_cost(
-    model: ReferenceLlama, prompt: list[int], rows: Sequence[int] = (1, 2, 4, 8, 16, 32)
-) -> dict[int, float]:
+def rows_cost(model: ReferenceLlama, prompt: list[int], rows: Sequence[int] = (1, 2, 4, 8, 16, 32)) -> dict[int, float]:
     """Time of a target pass over this many rows, one row being 1: what verification costs here. Median of
     five."""
     cache = model.new_cache(1, min(len(prompt) + max(rows), model.config.max_position_embeddings))
@@ -256,19 +252,13 @@ def device_table(results: Sequence[Measured]) -> list[dict]:
         if drafter not in ("ngram", "self"):
             continue
         for context in DEVICE_CONTEXTS:
-            projected = project(
-                drafter, result.levels_per_step, result.tokens_per_step, context, DEVICE_CHIPS
-            )
-            rows.append(
-                {"drafter": result.name, "context": context, "chips": DEVICE_CHIPS, "gain": projected.gain}
-            )
+            projected = project(drafter, result.levels_per_step, result.tokens_per_step, context, DEVICE_CHIPS)
+            rows.append({"drafter": result.name, "context": context, "chips": DEVICE_CHIPS, "gain": projected.gain})
     return rows
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="target (default: as the demo)")
     parser.add_argument("--draft-model", help="a smaller checkpoint with the same vocabulary")
     parser.add_argument("--tokens", type=int, default=48, help="new tokens a prompt (default: 48)")
@@ -276,9 +266,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--window", type=int, default=32, help="positions at either end that self drafts see (default: 32)"
     )
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="drafters to measure, by the start of their names"
-    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="drafters to measure, by the start of their names")
     parser.add_argument("--kinds", nargs="+", choices=list(PROMPTS), help="kinds of prompts (default: all)")
     parser.add_argument(
         "--prompt-file", type=Path, help="JSON object {kind: text} to use instead of the built-in prompts"
@@ -287,16 +275,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     options = parser.parse_args(argv)
     if options.tokens < 2 or options.rounds < 1:
-        parser.error(
-            f"--tokens must be at least 2, got {options.tokens}; --rounds at least 1, got {options.rounds}"
-        )
+        parser.error(f"--tokens must be at least 2, got {options.tokens}; --rounds at least 1, got {options.rounds}")
     loaded = load_model(options.model)
     draft = load_model(options.draft_model) if options.draft_model else loaded
-    texts = (
-        PROMPTS
-        if options.prompt_file is None
-        else json.loads(options.prompt_file.read_text(encoding="utf-8"))
-    )
+    texts = PROMPTS if options.prompt_file is None else json.loads(options.prompt_file.read_text(encoding="utf-8"))
     texts = {kind: text for kind, text in texts.items() if not options.kinds or kind in options.kinds}
     tokenizer = loaded.tokenizer
     prompts = {
@@ -338,9 +320,7 @@ def main(argv: list[str] | None = None) -> int:
 def print_report(report: dict, console: Console) -> None:
     """Tables of one run, and what they do not show."""
     kinds = list(report["prompt_tokens"])
-    table = Table(
-        title=f"{report['model']}, greedy, {report['tokens']} tokens a prompt", title_justify="left"
-    )
+    table = Table(title=f"{report['model']}, greedy, {report['tokens']} tokens a prompt", title_justify="left")
     headings = ("tokens a step", "accepted / depth", "ms a level", "by clock", "by CPU", "same text", *kinds)
     table.add_column("drafter", no_wrap=True)
     for heading in headings:

@@ -82,9 +82,7 @@ def measure(nodes: int, batch: int) -> dict[str, float | int]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[64, 256, 1024, 4096], help="tree sizes")
     parser.add_argument("--batch", type=int, default=128, help="sequences")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

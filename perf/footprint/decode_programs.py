@@ -62,9 +62,7 @@ def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
     from .step_programs import record
 
     users = asked["users"]
-    model = build_model(
-        mesh, asked["precision"], users, asked["context"], asked["layers"], layout=asked["plan"]
-    )
+    model = build_model(mesh, asked["precision"], users, asked["context"], asked["layers"], layout=asked["plan"])
     inputs = model.step_inputs([0] * users, [asked["context"] - 1] * users)
     model.decode(inputs, whole=False)  # as it is: ttnn refuses what does not fit
     return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, whole=False))]
@@ -135,11 +133,13 @@ def step_totals(mesh: MeshPlan, asked: Mapping[str, Any], found: Sequence[Launch
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 when a build fails; 2 for values that make no sense."""
-    parser = OneLineParser(prog="python -m perf.footprint.decode_programs", description=__doc__, allow_abbrev=False,
-                           formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument(
-        "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
+    parser = OneLineParser(
+        prog="python -m perf.footprint.decode_programs",
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
     parser.add_argument("--plan", nargs="+", default=DECODE_PLANS, choices=DECODE_PLANS)
     parser.add_argument("--precision", default="performance", choices=PLANS)
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
@@ -164,16 +164,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = []
     for mesh in meshes:
         for plan in options.plan:
-            asked = {"plan": plan, "precision": options.precision, "users": options.users,
-                     "context": options.context, "layers": 2}  # fmt: skip
+            asked = {
+                "plan": plan,
+                "precision": options.precision,
+                "users": options.users,
+                "context": options.context,
+                "layers": 2,
+            }
             try:
                 found = build(mesh, asked)
             except RuntimeRootError as error:
                 print(f"{parser.prog}: error: {error}", file=sys.stderr)
                 return 1
-            rows.append(
-                {"mesh": str(mesh), **asked, "step": step_totals(mesh, asked, found), "launches": found}
-            )
+            rows.append({"mesh": str(mesh), **asked, "step": step_totals(mesh, asked, found), "launches": found})
             if not options.json:
                 if plan == "fast":
                     precision = precision_plan(options.precision, config.num_hidden_layers)

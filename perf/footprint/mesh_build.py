@@ -48,9 +48,7 @@ class BlankStore(WeightStore):
         shape = list(make().shape)
         if split is not None:
             if shape[split] % self.plan.tp:
-                raise ValueError(
-                    f"{name}: dimension {split} of {shape} cannot be split over {self.plan.tp} chips"
-                )
+                raise ValueError(f"{name}: dimension {split} of {shape} cannot be split over {self.plan.tp} chips")
             shape[split] //= self.plan.tp
         if layout == "TILE_LAYOUT":
             shape = [1] * (4 - len(shape)) + shape
@@ -60,9 +58,17 @@ class BlankStore(WeightStore):
 
 
 def build_model(
-    mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, layers: int | None = None,
-    chunk_size: int | None = None, *, model: str = MODEL, fuzzy: int | None = None, layout: str = "simple",
-) -> TtLlama:  # fmt: skip
+    mesh: ttnn.MeshDevice,
+    precision: str,
+    users: int,
+    capacity: int,
+    layers: int | None = None,
+    chunk_size: int | None = None,
+    *,
+    model: str = MODEL,
+    fuzzy: int | None = None,
+    layout: str = "simple",
+) -> TtLlama:
     """The model, or its first `layers`, its weights allocated on `mesh` but blank.
 
     chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
@@ -73,21 +79,34 @@ def build_model(
     state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
     attend = None
     if chunk_size is not None:
-        attend = AttentionSpeculation(
-            mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size
-        )
+        attend = AttentionSpeculation(mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size)
     return TtLlama(
-        mesh, plan, config, precision_plan(precision, config.num_hidden_layers),
-        WeightMap(config, state, plan), BlankStore(mesh, plan),
-        users=users, capacity=capacity, zeroed=False, attend=attend, layout=layout,
+        mesh,
+        plan,
+        config,
+        precision_plan(precision, config.num_hidden_layers),
+        WeightMap(config, state, plan),
+        BlankStore(mesh, plan),
+        users=users,
+        capacity=capacity,
+        zeroed=False,
+        attend=attend,
+        layout=layout,
         fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
-    )  # fmt: skip
+    )
 
 
 def measure(
-    mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int, *,
-    layers: int | None = None, chunk_size: int | None = None, layout: str = "simple",
-) -> MeshMemory:  # fmt: skip
+    mesh: ttnn.MeshDevice,
+    precision: str,
+    users: int,
+    capacity: int,
+    chunk: int,
+    *,
+    layers: int | None = None,
+    chunk_size: int | None = None,
+    layout: str = "simple",
+) -> MeshMemory:
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
     user.
 
@@ -98,12 +117,8 @@ def measure(
     empty = in_use(mesh)
     model = build_model(mesh, precision, users, capacity, layers, chunk_size, layout=layout)
     held = in_use(mesh)
-    decode, decoded = step_memory(
-        lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users))
-    )
-    prefill, prefilled = step_memory(
-        lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True)
-    )
+    decode, decoded = step_memory(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
+    prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))
     dram, l1 = (ttnn.get_memory_view(mesh, kind) for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1))
     return MeshMemory(
         dram_held=held[0] - empty[0],

@@ -193,22 +193,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m perf.footprint.mesh_memory", description=__doc__, allow_abbrev=False
     )
-    parser.add_argument(
-        "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
-    )
+    parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
     parser.add_argument("--precision", nargs="+", default=("performance",), choices=PLANS)
     parser.add_argument("--users", type=int, default=USERS, help=f"users decoded together (default {USERS})")
     parser.add_argument(
-        "--context", type=int, default=CAPACITY, metavar="N",
+        "--context",
+        type=int,
+        default=CAPACITY,
+        metavar="N",
         help=f"cached positions a user, a multiple of --chunk (default {CAPACITY})",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--chunk", type=int, default=CHUNK, metavar="N", help=f"tokens of a prefill chunk (default {CHUNK})"
     )
     parser.add_argument(
-        "--speculate", type=int, metavar="S",
+        "--speculate",
+        type=int,
+        metavar="S",
         help="decode with attention-level speculation between the rows, S tokens at either end (default: exact)",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(argv)
     if options.chunk < 32 or options.chunk & (options.chunk - 1) or options.context % options.chunk:
@@ -252,8 +255,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not options.json:
                 _print_row(lines[-1])
     if options.json:
-        print(json.dumps({"model": MODEL, "users": options.users, "context": options.context,
-                          "chunk": options.chunk, "rows": lines}))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "model": MODEL,
+                    "users": options.users,
+                    "context": options.context,
+                    "chunk": options.chunk,
+                    "rows": lines,
+                }
+            )
+        )
     return 0
 
 

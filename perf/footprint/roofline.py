@@ -86,9 +86,7 @@ def _print(table: list[dict], rate: float) -> None:
     for row in table:
         bound, known = row["bound_tokens_per_s"], row["published_tokens_per_s"]
         names = ("weights", "kv_cache", "held", "needed", "numbers_per_step", "read_per_step")
-        sizes = " ".join(
-            f"{gb(row[name]):>{width}}" for name, width in zip(names, (8, 6, 6, 7, 7, 6), strict=True)
-        )
+        sizes = " ".join(f"{gb(row[name]):>{width}}" for name, width in zip(names, (8, 6, 6, 7, 7, 6), strict=True))
         print(
             f"{row['mesh']:5} {row['precision']:22} {row['plan']:6} {row['context']:7} {sizes} "
             f"{f'{bound:.1f}' if bound else 'refused':>11} {known or '-':>9} "
@@ -101,12 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = OneLineParser(prog="python -m perf.footprint.roofline", description=__doc__, allow_abbrev=False,
                            formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--model", default="llama-3.1-8b", choices=sorted(PRESETS))
-    parser.add_argument(
-        "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
-    )
-    parser.add_argument(
-        "--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions"
-    )
+    parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
+    parser.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
     parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PLANS)
     parser.add_argument(
         "--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/device/precision.py"

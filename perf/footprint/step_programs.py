@@ -23,9 +23,15 @@ from perf.lib.launch_labels import around, in_layers
 
 # Ops that leave numbers as they are: what they write is only moved.
 MOVES = {
-    "interleaved_to_sharded", "sharded_to_interleaved", "to_memory_config", "to_layout", "transpose", "concat",
-    "slice", "copy",
-}  # fmt: skip
+    "interleaved_to_sharded",
+    "sharded_to_interleaved",
+    "to_memory_config",
+    "to_layout",
+    "transpose",
+    "concat",
+    "slice",
+    "copy",
+}
 # Ops on the cache that touch a tile of positions of each head, not all of it.
 UPDATES = {"paged_update_cache", "paged_fused_update_cache"}
 GENERIC = "generic_op"  # what launches programs of ours, named here by the function that calls it

@@ -86,9 +86,7 @@ class Labels:
                 name = op.python_fully_qualified_name.rpartition(".")[2]
                 number = ttnn._ttnn.get_device_operation_id()
                 known = tuple(Tensor.of(t) for t in _tensors((args, kwargs)))
-                self.labels.append(
-                    Label(number, name, now["layer"], now["part"], known[:3], _fidelity(kwargs))
-                )
+                self.labels.append(Label(number, name, now["layer"], now["part"], known[:3], _fidelity(kwargs)))
                 place = len(self.labels) - 1
                 result = original(op, *args, **kwargs)
                 first = next(_tensors(result), None)

@@ -31,7 +31,7 @@ def measure_apart(
         try:
             done = subprocess.run(
                 command, env=dict(environment), cwd=_ROOT, stdout=subprocess.DEVNULL, timeout=timeout_s, check=False
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired as error:
             raise SystemExit(f"the process of {module} took longer than {timeout_s:g} s") from error
         if done.returncode or not answer.exists():

@@ -75,9 +75,7 @@ def _words(device):
     shard = ttnn.ShardSpec(cores, [1, _LINE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
     memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
     zeros = torch.zeros(1, 1, cores.num_cores(), _LINE_WORDS, dtype=torch.int32)
-    return ttnn.from_torch(
-        zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device, memory_config=memory
-    )
+    return ttnn.from_torch(zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device, memory_config=memory)
 
 
 def _held(device, program, words: int):
@@ -85,9 +83,7 @@ def _held(device, program, words: int):
     import ttnn
 
     kernels = list(program.kernels)
-    moving = [
-        k for k in kernels if isinstance(k.config, (ttnn.ReaderConfigDescriptor, ttnn.WriterConfigDescriptor))
-    ]
+    moving = [k for k in kernels if isinstance(k.config, (ttnn.ReaderConfigDescriptor, ttnn.WriterConfigDescriptor))]
     # The first core must have a kernel on BRISC, which lets the others go.
     writer = next(k for k in moving if isinstance(k.config, ttnn.WriterConfigDescriptor))
     first = core_list(writer.core_ranges)[0]

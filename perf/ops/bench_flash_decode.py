@@ -98,11 +98,20 @@ PREDICTOR_POINTS = [
     Point(1025, 192, last=64),
 ]
 LONG_POINTS = [
-    *POINTS, Point(256, 64), Point(768, 64), Point(512, 64, head_dim=128),
-    Point(512, 64, workers=2), Point(1024, 64, workers=2), Point(1024, 32, workers=2), Point(1024, 32, workers=4),
-    Point(256, 32, workers=7), Point(2048, 32, workers=7), Point(1024, 128, workers=7), Point(5120, 128, workers=7),
+    *POINTS,
+    Point(256, 64),
+    Point(768, 64),
+    Point(512, 64, head_dim=128),
+    Point(512, 64, workers=2),
+    Point(1024, 64, workers=2),
+    Point(1024, 32, workers=2),
+    Point(1024, 32, workers=4),
+    Point(256, 32, workers=7),
+    Point(2048, 32, workers=7),
+    Point(1024, 128, workers=7),
+    Point(5120, 128, workers=7),
     *(Point(2048, 128, workers=workers) for workers in (2, 3, 7)),
-]  # fmt: skip
+]
 
 
 def measure_point(device, point: Point) -> Cycles:
@@ -126,9 +135,7 @@ def measure_point(device, point: Point) -> Cycles:
     torch.manual_seed(0)
 
     def tile(*shape):
-        return ttnn.from_torch(
-            torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
-        )
+        return ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
 
     def words(values, dtype=ttnn.uint32):
         return ttnn.from_torch(values, dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
@@ -153,9 +160,7 @@ def measure_point(device, point: Point) -> Cycles:
     predictor = Predictor(point.chunk_size, point.last or point.chunk_size, point.whole_tail)
 
     def guess():
-        guess_flash_decode(
-            q, k, v, at, chunk_size=point.chunk_size, predictor=predictor, program_config=configs[0]
-        )
+        guess_flash_decode(q, k, v, at, chunk_size=point.chunk_size, predictor=predictor, program_config=configs[0])
 
     def pair():
         speculative_flash_decode_pair(members, chunk_size=point.chunk_size, predictor=predictor, peer=peer)
@@ -253,9 +258,7 @@ def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
     for panel, size in zip(figure.subplots(1, len(sizes), squeeze=False).flat, sizes, strict=True):
         line = sorted(((p.chunks, c) for p, c in plain if p.chunk_size == size), key=lambda pair: pair[0])
         for name, style in (("exact", "k--s"), ("sender", "C0-o"), ("receiver", "C2-^"), ("guess", "C1-v")):
-            panel.plot(
-                [n for n, _ in line], [getattr(c, name) for _, c in line], style, label=name, markersize=4
-            )
+            panel.plot([n for n, _ in line], [getattr(c, name) for _, c in line], style, label=name, markersize=4)
         panel.set_title(f"chunks of {size} tokens", fontsize=10)
         panel.set_xlabel("chunks")
         panel.set_ylabel("cycles (simulated N150)")
@@ -268,9 +271,7 @@ def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.ops.bench_flash_decode", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_flash_decode", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers a head"
     )

@@ -82,15 +82,19 @@ def measure_point(device, timeline, point: Point) -> Measured:
     torch.manual_seed(0)
     hidden = point.heads * point.head_dim
     config = LlamaConfig(
-        vocab_size=TILE, hidden_size=hidden, intermediate_size=hidden, num_hidden_layers=1,
-        num_attention_heads=point.heads, num_key_value_heads=point.kv_heads, head_dim=point.head_dim,
-        max_position_embeddings=point.context, name="bench",
-    )  # fmt: skip
+        vocab_size=TILE,
+        hidden_size=hidden,
+        intermediate_size=hidden,
+        num_hidden_layers=1,
+        num_attention_heads=point.heads,
+        num_key_value_heads=point.kv_heads,
+        head_dim=point.head_dim,
+        max_position_embeddings=point.context,
+        name="bench",
+    )
 
     def tile(*shape: int, dtype: str = "bfloat16"):
-        return ttnn.from_torch(
-            torch.randn(shape), dtype=getattr(ttnn, dtype), layout=ttnn.TILE_LAYOUT, device=device
-        )
+        return ttnn.from_torch(torch.randn(shape), dtype=getattr(ttnn, dtype), layout=ttnn.TILE_LAYOUT, device=device)
 
     q = tile(1, point.users, point.heads, point.head_dim)
     q = ttnn.to_memory_config(q, user_shards(device, point.users, TILE, point.head_dim))
@@ -98,7 +102,7 @@ def measure_point(device, timeline, point: Point) -> Measured:
     k, v = (tile(*shape, dtype=point.dtype) for _ in range(2))
     at = ttnn.from_torch(
         torch.tensor([point.context - 1] * point.users, dtype=torch.int32), layout=ttnn.ROW_MAJOR_LAYOUT, device=device
-    )  # fmt: skip
+    )
     ways = {
         "stock": (StockDecodeAttention(device, config, cache_block(point.context)), False),
         "ours": (FlashDecodeAttention(config, point.context), True),

@@ -100,9 +100,7 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
     found = {}
     for count in tiles:
         tensors = [
-            ttnn.from_torch(
-                torch.randn(32, 32 * count), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
-            )
+            ttnn.from_torch(torch.randn(32, 32 * count), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
             for _ in range(2)
         ]
         cores = measure_together(device, lambda given=tensors: exchange(given, priorities))
@@ -213,9 +211,7 @@ def _priority(device, value: int):
 
     from tt_kernels.common.priority import priority_row
 
-    return ttnn.from_torch(
-        priority_row(value), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
-    )
+    return ttnn.from_torch(priority_row(value), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
 
 
 def _spans(core) -> dict[str, int]:
@@ -224,9 +220,7 @@ def _spans(core) -> dict[str, int]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.ops.bench_sgdc", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_sgdc", description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=new_file, help="also write the results there")
     parser.add_argument(
         "--parts",

@@ -76,9 +76,15 @@ def _tensor_bytes(tensor) -> int:
 
 
 def measure_case(
-    device, users: int, drafted: int, vocab: int, *, ways: Sequence[str] = WAYS, cores: int | None = None,
+    device,
+    users: int,
+    drafted: int,
+    vocab: int,
+    *,
+    ways: Sequence[str] = WAYS,
+    cores: int | None = None,
     executed: bool = True,
-) -> dict[str, dict]:  # fmt: skip
+) -> dict[str, dict]:
     """Of each of `ways` `cycles` (of the slowest core, summed over its programs), `peak` and `moved` bytes. executed:
     False where programs are built only. cores: a user's."""
     from runtime_patches.profiling.cycles import measure
@@ -150,9 +156,7 @@ def sampling_inputs(device, tokens, target, draft, uniform: int) -> dict:
         "parents": (torch.arange(-1, nodes - 1, dtype=torch.int32).expand(users, -1).contiguous(), "int32"),
         "uniforms": (torch.full((users, nodes), uniform).to(torch.uint32), "uint32"),
     }
-    held = {
-        name: _upload(device, values, dtype, "ROW_MAJOR_LAYOUT") for name, (values, dtype) in words.items()
-    }
+    held = {name: _upload(device, values, dtype, "ROW_MAJOR_LAYOUT") for name, (values, dtype) in words.items()}
     logits = {"target_logits": target, "draft_logits": draft}
     return held | {name: _upload(device, values, "bfloat16") for name, values in logits.items()}
 
@@ -203,9 +207,7 @@ def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
     return {name: users * count for name, count in one_user.items()}
 
 
-def total_variation(
-    target: Sequence[float], draft: Sequence[float], alpha: float, beta: float
-) -> dict[str, float]:
+def total_variation(target: Sequence[float], draft: Sequence[float], alpha: float, beta: float) -> dict[str, float]:
     """How far the next token of a chain of one drafted token is from the target's distribution, in float64: with the
     sigmoid approximation, and with the draft alone. target, draft: logits [vocab]."""
     import torch
@@ -227,9 +229,7 @@ def total_variation(
 
 def report(results: list[dict]) -> str:
     """The results of `run` as text."""
-    lines = [
-        "users drafted  vocab  way                     cycles  of stock      bytes moved  peak DRAM bytes"
-    ]
+    lines = ["users drafted  vocab  way                     cycles  of stock      bytes moved  peak DRAM bytes"]
     for case in results:
         sizes = tuple(case[name] for name in ("users", "drafted", "vocab"))
         ways = case["ways"]
@@ -244,9 +244,7 @@ def report(results: list[dict]) -> str:
                 f"  {way['peak']:>15}"
             )
         host = bytes_moved(*sizes)["host"]
-        lines.append(
-            f"{sizes[0]:>5} {sizes[1]:>7} {sizes[2]:>6}  {'to the host':<18} {'-':>11}  {'-':>9} {host:>15}"
-        )
+        lines.append(f"{sizes[0]:>5} {sizes[1]:>7} {sizes[2]:>6}  {'to the host':<18} {'-':>11}  {'-':>9} {host:>15}")
     targets = ", ".join(f"{name} at most {share}" for name, share in TARGETS.items())
     return "\n".join([*lines, f"Targets, of stock: {targets}."])
 
@@ -256,9 +254,7 @@ def variation_report(vocab: int = 2048) -> str:
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    lines = [
-        "logits of target and draft     alpha, beta   TV of sigmoid  TV of draft alone  accepted (exact rule)"
-    ]
+    lines = ["logits of target and draft     alpha, beta   TV of sigmoid  TV of draft alone  accepted (exact rule)"]
     for name, scale, apart in (("flat", 1.5, 0.5), ("sharp", 4.0, 1.0), ("unrelated", 2.0, None)):
         target = scale * torch.randn(vocab, generator=generator)
         noise = torch.randn(vocab, generator=generator)
@@ -322,17 +318,13 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m perf.ops.bench_speculative_sampling", description=__doc__.splitlines()[0]
     )
-    parser.add_argument(
-        "--vocab", type=int, nargs="+", default=[2048], help="up to 32768, which takes half an hour"
-    )
+    parser.add_argument("--vocab", type=int, nargs="+", default=[2048], help="up to 32768, which takes half an hour")
     parser.add_argument("--users", type=int, nargs="+", default=[1])
     parser.add_argument("--drafted", type=int, nargs="+", default=[4])
     parser.add_argument("--grid", default="1x1", help="columns x rows of cores of the simulated chip")
     parser.add_argument("--cores-a-user", type=int, help="default: as the op chooses")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument(
-        "--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip"
-    )
+    parser.add_argument("--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip")
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     vocabularies = [FULL_VOCAB] if options.mock else options.vocab

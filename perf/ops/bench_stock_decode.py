@@ -101,16 +101,23 @@ def measure_point(device, timeline, point: Point) -> dict[str, Measured]:
 
     def stock(exact: bool):
         return ttnn.transformer.scaled_dot_product_attention_decode(
-            q, k, v, cur_pos_tensor=at,
+            q,
+            k,
+            v,
+            cur_pos_tensor=at,
             program_config=ttnn.SDPAProgramConfig(
-                compute_with_storage_grid_size=ttnn.CoreCoord(*GRID), q_chunk_size=32, k_chunk_size=point.chunk,
+                compute_with_storage_grid_size=ttnn.CoreCoord(*GRID),
+                q_chunk_size=32,
+                k_chunk_size=point.chunk,
                 exp_approx_mode=not exact,
             ),
             compute_kernel_config=ttnn.WormholeComputeKernelConfig(
                 math_fidelity=ttnn.MathFidelity.HiFi4 if exact else ttnn.MathFidelity.HiFi2,
-                math_approx_mode=not exact, fp32_dest_acc_en=False, packer_l1_acc=False,
+                math_approx_mode=not exact,
+                fp32_dest_acc_en=False,
+                packer_l1_acc=False,
             ),
-        )  # fmt: skip
+        )
 
     def ours(fidelity: str):
         config = ProgramConfig(GRID, math_fidelity=fidelity)
@@ -189,20 +196,15 @@ def report(results: list[tuple[Point, dict[str, Measured]]], default: str) -> st
 def main(argv: list[str] | None = None) -> int:
     from tt_kernels.speculative_flash_decode.launch import ProgramConfig
 
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.ops.bench_stock_decode", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument(
-        "--long", action="store_true", help="also 2048 to 8192 tokens of head_dim 128, bfloat8_b"
-    )
+    parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_stock_decode", description=__doc__.splitlines()[0])
+    parser.add_argument("--long", action="store_true", help="also 2048 to 8192 tokens of head_dim 128, bfloat8_b")
     parser.add_argument("--json", type=new_file, help="also write the results there")
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(LONG_POINTS if options.long else POINTS)
     if options.json:
         rows = [
-            asdict(point) | {"ways": {name: asdict(one) for name, one in found.items()}}
-            for point, found in results
+            asdict(point) | {"ways": {name: asdict(one) for name, one in found.items()}} for point, found in results
         ]
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     print(report(results, ProgramConfig().math_fidelity))

@@ -123,9 +123,7 @@ def measure_point(device, point: Point) -> Cycles:
     torch.manual_seed(0)
 
     def tile(*shape):
-        return ttnn.from_torch(
-            torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device
-        )
+        return ttnn.from_torch(torch.randn(shape), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
 
     def words(values):
         values = torch.tensor(values, dtype=torch.int32)
@@ -150,9 +148,14 @@ def measure_point(device, point: Point) -> Cycles:
 
     at = words([point.context - 1])
     decode = partial(
-        flash_decode, q_one, k, v, at, chunk_size=KEY_CHUNK,
+        flash_decode,
+        q_one,
+        k,
+        v,
+        at,
+        chunk_size=KEY_CHUNK,
         program_config=DecodeConfig(grid, workers_a_head=point.workers),
-    )  # fmt: skip
+    )
 
     def held(launch):
         with held_at_start_line(device):
@@ -170,12 +173,15 @@ def measure_point(device, point: Point) -> Cycles:
         )
         attend = partial(
             ttnn.transformer.scaled_dot_product_attention_decode,
-            q_rows, k, v, is_causal=False, attn_mask=mask, program_config=config,
-        )  # fmt: skip
-        counts = measure(device, attend)
-        stock = _until(
-            counts, min(span.start for core in counts.values() for span in core.kernels().values())
+            q_rows,
+            k,
+            v,
+            is_causal=False,
+            attn_mask=mask,
+            program_config=config,
         )
+        counts = measure(device, attend)
+        stock = _until(counts, min(span.start for core in counts.values() for span in core.kernels().values()))
     shaped, chained = tree(point.shape), tree("chain")
     return Cycles(cycles_of(shaped), cycles_of(chained), stock, cycles_of(decode))
 
@@ -192,9 +198,7 @@ def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
 
     variables = simulated_environment(GRID, cycle_overlays()) | CYCLE_VARIABLES
     asked = {"points": [asdict(point) for point in points]}
-    measured = measure_apart(
-        "perf.ops.bench_tree_attention", asked, process_environment(variables), TIMEOUT_S
-    )
+    measured = measure_apart("perf.ops.bench_tree_attention", asked, process_environment(variables), TIMEOUT_S)
     return [(point, Cycles(**cycles)) for point, cycles in zip(points, measured, strict=True)]
 
 
@@ -253,9 +257,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m perf.ops.bench_tree_attention", description=__doc__.splitlines()[0]
     )
-    parser.add_argument(
-        "--long", action="store_true", help="also contexts of 2048 and 4096, 64 nodes, 8 workers"
-    )
+    parser.add_argument("--long", action="store_true", help="also contexts of 2048 and 4096, 64 nodes, 8 workers")
     parser.add_argument("--json", type=new_file, help="also write the results there")
     options = parser.parse_args(argv)
     points = LONG_POINTS if options.long else POINTS

@@ -174,9 +174,7 @@ class _Chips:
         self.launch(hits)
         ttnn.end_trace_capture(self.mesh, trace, cq_id=0)
         ttnn.copy_host_to_device_tensor(self._initial(), self.priority)
-        chips = measure_chips(
-            [self.mesh], lambda: ttnn.execute_trace(self.mesh, trace, cq_id=0, blocking=False)
-        )
+        chips = measure_chips([self.mesh], lambda: ttnn.execute_trace(self.mesh, trace, cq_id=0, blocking=False))
         ttnn.release_trace(self.mesh, trace)
         self.exchange.check()
         self.peer.pairs.check()

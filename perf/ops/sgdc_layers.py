@@ -186,9 +186,7 @@ class _Pair:
         from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, set_compute_gate
         from tt_kernels.speculative_flash_decode.op import PairMember, speculative_flash_decode_pair
 
-        rows = [
-            ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, y), ttnn.CoreCoord(3, y))]) for y in range(2)
-        ]
+        rows = [ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, y), ttnn.CoreCoord(3, y))]) for y in range(2)]
         gates = [GateMember(priority, row) for priority, row in zip(self.priorities, rows, strict=True)]
         members = [
             PairMember(self.q, self.k, self.v, self.at, priority, config)
@@ -253,9 +251,7 @@ def launch_mlp(places: dict, weights) -> None:
             accessors={"activations": inputs[0], "weights": weights},
             per_core=reads,
         ),
-        kernel_descriptor(
-            KERNELS / "mlp_compute.cpp", ttnn.ComputeConfigDescriptor(), cores=cores, constants=sizes
-        ),
+        kernel_descriptor(KERNELS / "mlp_compute.cpp", ttnn.ComputeConfigDescriptor(), cores=cores, constants=sizes),
         kernel_descriptor(
             KERNELS / "mlp_writer.cpp",
             ttnn.WriterConfigDescriptor(),

@@ -85,8 +85,12 @@ def op_ns(chips: int, name: str) -> float:
 
 # Between the two products of an attention; the flash decode is at 1K.
 _BETWEEN = (
-    "ShardedToInterleaved", "NLPCreateHeadsDecode", "InterleavedToSharded", "NLPConcatHeadsDecode", FLASH_DECODE_OP,
-)  # fmt: skip
+    "ShardedToInterleaved",
+    "NLPCreateHeadsDecode",
+    "InterleavedToSharded",
+    "NLPConcatHeadsDecode",
+    FLASH_DECODE_OP,
+)
 _TWICE = ("RotaryEmbeddingLlama", "PagedUpdateCache")
 
 
@@ -114,9 +118,7 @@ class DraftCost:
     def attention_ns(self, share: int) -> float:
         """From the norm to the output projection, on one of `share` chips with a layer's heads; no collectives."""
         sizes = _layer_bytes(self.config, share, self.precision, 0)
-        between = sum(op_ns(share, name) for name in _BETWEEN) + 2 * sum(
-            op_ns(share, name) for name in _TWICE
-        )
+        between = sum(op_ns(share, name) for name in _BETWEEN) + 2 * sum(op_ns(share, name) for name in _TWICE)
         return op_ns(share, "LayerNorm") + product_ns(sizes["qkv"]) + between + product_ns(sizes["wo"])
 
     def gather_ns(self) -> float:
@@ -124,9 +126,7 @@ class DraftCost:
 
     def sum_ns(self, layers: int = 1) -> float:
         """Of `layers` layers at once."""
-        return op_ns(self.chips, "ReduceScatter") * max(
-            1.0, layers * self.config.hidden_size / _MEASURED_HIDDEN
-        )
+        return op_ns(self.chips, "ReduceScatter") * max(1.0, layers * self.config.hidden_size / _MEASURED_HIDDEN)
 
     def stage_ns(self, stage: Stage) -> float:
         """The attentions of a stage behind the gathered input, up to what each adds to the residual."""
@@ -147,17 +147,14 @@ class DraftCost:
         """Embedding, final norm and the head's product, one for each of the tables'."""
         others = [op for op in chip_table(self.chips).fixed if op.name != "Matmul"]
         blocks = len(chip_table(self.chips).fixed) - len(others)
-        head = bytes_of(
-            self.config.hidden_size * self.config.vocab_size // self.chips, self.precision.lm_head
-        )
+        head = bytes_of(self.config.hidden_size * self.config.vocab_size // self.chips, self.precision.lm_head)
         return sum(op.ns for op in others) + blocks * product_ns(head // blocks)
 
     def step_ns(self) -> float:
         """One drafted token."""
         plan = self.plan
         attentions = sum(
-            self.gather_ns() + sum(self.stage_ns(stage) for stage in plan.stages(group))
-            for group in plan.groups
+            self.gather_ns() + sum(self.stage_ns(stage) for stage in plan.stages(group)) for group in plan.groups
         )
         return attentions + sum(map(self.rest_ns, range(self.config.num_hidden_layers))) + self.fixed_ns()
 

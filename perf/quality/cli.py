@@ -169,9 +169,7 @@ def run(args: argparse.Namespace) -> int:
 
         measured = {path.stem: path for path in settings.out.glob("*.csv")}
         tables = {
-            name: Table(measured[name], part.KEY, part.VALUES)
-            for name, part in PARTS.items()
-            if name in measured
+            name: Table(measured[name], part.KEY, part.VALUES) for name, part in PARTS.items() if name in measured
         }
         for file in draw(study, tables):
             logger.info("drawn: {}", file)
@@ -182,6 +180,4 @@ def summarise(table: Table, settings: Settings) -> None:
     """accuracy.csv anew: the questions measured so far, with their intervals."""
     path = settings.out / "accuracy.csv"
     path.unlink(missing_ok=True)
-    Table(path, questions.ACCURACY, questions.INTERVALS).append(
-        questions.accuracy(table.rows(), settings.seed)
-    )
+    Table(path, questions.ACCURACY, questions.INTERVALS).append(questions.accuracy(table.rows(), settings.seed))

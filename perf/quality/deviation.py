@@ -75,9 +75,7 @@ def recorded_pass(model: ReferenceLlama, ids: list[int], policy: ALSpecAttention
     """The residual stream of a text's pass, put together from what attention and MLP add in each layer."""
     added: dict[str, list[list[torch.Tensor]]] = {name: [[] for _ in model.layers] for name in ("o", "down")}
     handles = [
-        getattr(layer, name).register_forward_hook(
-            lambda _, __, out, kept=added[name][index]: kept.append(out)
-        )
+        getattr(layer, name).register_forward_hook(lambda _, __, out, kept=added[name][index]: kept.append(out))
         for index, layer in enumerate(model.layers)
         for name in added
     ]
@@ -113,14 +111,11 @@ def measured(
     stream = recorded_pass(model, ids, policy)
     with torch.inference_mode():
         added = [
-            layer.o(torch.cat(errors).to(model.dtype)).float()
-            for layer, errors in zip(model.layers, policy.errors)
+            layer.o(torch.cat(errors).to(model.dtype)).float() for layer, errors in zip(model.layers, policy.errors)
         ]
     delta = [_norm(error) for error in added]
     # What this layer's attention would have given without its own guess, against the exact run's.
-    inherited = [
-        _norm(ours - error - theirs) for error, ours, theirs in zip(added, stream.attended, exact.attended)
-    ]
+    inherited = [_norm(ours - error - theirs) for error, ours, theirs in zip(added, stream.attended, exact.attended)]
     moved = [_norm(a - b) for a, b in zip(stream.entry, exact.entry)]
     before_mlp = [_norm(a - b) for a, b in zip(stream.middle, exact.middle)]
     mlp = [_norm(a - b) for a, b in zip(stream.mlp, exact.mlp)]

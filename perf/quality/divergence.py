@@ -40,9 +40,7 @@ def cells(study: Study) -> Iterator[Cell]:
         room = settings.new_tokens + 1
         prompt = study.window(context, start)[: context - room]
         cache = model.new_cache(1, context)
-        made = generate(
-            model, [prompt], max_new_tokens=settings.new_tokens, eos_token_ids=(), cache=cache
-        ).token_ids[0]
+        made = generate(model, [prompt], max_new_tokens=settings.new_tokens, eos_token_ids=(), cache=cache).token_ids[0]
         cache.truncate(len(prompt) - 1)
         return cache, [prompt[-1], *made]
 

@@ -65,9 +65,7 @@ def check_length(model: ReferenceLlama, tokens: int) -> None:
     """Raises ValueError when a text of so many tokens does not fit the model's context."""
     limit = model.config.max_position_embeddings
     if tokens > limit:
-        raise ValueError(
-            f"a text of {tokens} tokens is beyond the context of {model.config.name}: {limit} tokens"
-        )
+        raise ValueError(f"a text of {tokens} tokens is beyond the context of {model.config.name}: {limit} tokens")
     if tokens < 2:
         raise ValueError(f"a text needs at least 2 tokens for one loss, got {tokens}")
 

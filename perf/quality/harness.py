@@ -69,9 +69,7 @@ class PolicyLM(TemplateLM):
             return ids
         return tokenizer.encode(string, add_bos=True)
 
-    def apply_chat_template(
-        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
-    ) -> str:
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         return self.loaded.tokenizer.render_chat(chat_history, add_generation_prompt)
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
@@ -96,9 +94,7 @@ class PolicyLM(TemplateLM):
             ids = self._fitting([*context, *continuation], self.max_length)
             count = len(continuation)
             if len(ids) <= count:
-                raise ValueError(
-                    f"a continuation of {count} tokens leaves no context within {self.max_length}"
-                )
+                raise ValueError(f"a continuation of {count} tokens leaves no context within {self.max_length}")
             result = text_pass(self.loaded.model, ids, self.policy)
             greedy = result.choices[-count - 1 : -1].tolist() == ids[-count:]
             found.append((-float(result.losses[-count:].double().sum()), greedy))
@@ -128,9 +124,7 @@ class PolicyLM(TemplateLM):
         until = [until] if isinstance(until, str) else [text for text in until if text]
         count = int(options.get("max_gen_toks", DEFAULT_NEW_TOKENS))
         if count >= self.max_length:
-            raise ValueError(
-                f"max_gen_toks {count} leaves no room for a prompt within {self.max_length} tokens"
-            )
+            raise ValueError(f"max_gen_toks {count} leaves no room for a prompt within {self.max_length} tokens")
         drawn = bool(options.get("do_sample", False))
         sampling = SamplingParams(
             temperature=float(options.get("temperature", 1.0)) if drawn else 0.0,

@@ -24,13 +24,9 @@ from perf.lib.files import new_file
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.quality.lm_eval", description=__doc__.split("\n\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m perf.quality.lm_eval", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
-    add(
-        "--tasks", nargs="+", required=True, metavar="NAME", help="tasks of lm-eval, such as gsm8k_cot ifeval"
-    )
+    add("--tasks", nargs="+", required=True, metavar="NAME", help="tasks of lm-eval, such as gsm8k_cot ifeval")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
     add("--attention", choices=ATTENTIONS, default="alspec", help="the policy (alspec)")
     add("--threshold", type=float, default=0.10, help="of alspec (0.10)")
@@ -124,9 +120,7 @@ def _figures(scores: dict, model) -> dict:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "sample_len"
     }
     counted = ("hits", "misses", "bypassed", "hit_rate")
-    return {"scores": numbers} | {
-        name: None if statistics is None else getattr(statistics, name) for name in counted
-    }
+    return {"scores": numbers} | {name: None if statistics is None else getattr(statistics, name) for name in counted}
 
 
 if __name__ == "__main__":

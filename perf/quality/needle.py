@@ -82,9 +82,7 @@ def cells(study: Study) -> Iterator[Cell]:
             right = [a == b for a, b in zip(said, wanted)]
             rows.append(
                 {
-                    "needle": f"fact {number + 1}"
-                    if number < len(FACTS)
-                    else f"hash {number + 1 - len(FACTS)}",
+                    "needle": f"fact {number + 1}" if number < len(FACTS) else f"hash {number + 1 - len(FACTS)}",
                     "right": int(all(right)),
                     "tokens_right": sum(right) / len(right),
                     "loss": float(result.losses[len(question) - 1 :].double().mean()),

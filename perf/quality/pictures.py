@@ -65,9 +65,7 @@ def layers(rows: Sequence[Row], path: Path) -> Path:
     size = sizes[len(sizes) // 2]
 
     def paint(axes: Sequence[plt.Axes]) -> None:
-        for (threshold,), same in _series(
-            [row for row in rows if row["chunk_size"] == size], "threshold"
-        ).items():
+        for (threshold,), same in _series([row for row in rows if row["chunk_size"] == size], "threshold").items():
             rates = [split_rates(row["hit_rate_by_layer"]) for row in same]
             means = [100 * sum(layer) / len(layer) for layer in zip(*rates)]
             axes[0].plot(means, marker=".", label=threshold)
@@ -155,9 +153,7 @@ def generation(study: Study, folder: Path) -> list[Path]:
         return [page]
 
     def paint(axes: Sequence[plt.Axes]) -> None:
-        axes[0].imshow(
-            list(zip(*taken)), aspect="auto", cmap="Oranges_r", vmin=-0.5, vmax=1, interpolation="nearest"
-        )
+        axes[0].imshow(list(zip(*taken)), aspect="auto", cmap="Oranges_r", vmin=-0.5, vmax=1, interpolation="nearest")
         axes[0].set(
             xlabel="token",
             ylabel="layer",

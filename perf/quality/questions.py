@@ -160,9 +160,7 @@ def _row(name: str, question: object, right: float, losses: torch.Tensor | None)
 def _word_problems(study: Study, chunk_size: int, threshold: float) -> list[dict[str, object]]:
     problems, settings = study.texts.gsm8k(), study.settings
     if len(problems) < SHOTS + settings.questions:
-        raise ValueError(
-            f"{len(problems)} problems; {SHOTS} examples and {settings.questions} questions are asked for"
-        )
+        raise ValueError(f"{len(problems)} problems; {SHOTS} examples and {settings.questions} questions are asked for")
     examples = "".join(f"{problem_text(p)}{solution_text(p)}\n\n" for p in problems[:SHOTS])
     asked = Asked(study, examples, 1024, chunk_size, threshold)
     rows = []

@@ -31,9 +31,7 @@ from models.llama31_8b.spec_decode.metrics import SpeculativeResult
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.quality.spec_bench", description=__doc__.split("\n\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m perf.quality.spec_bench", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--questions", type=Path, required=True, metavar="FILE", help="Spec-Bench's question.jsonl")
     add("--answers", type=Path, required=True, metavar="FILE", help="written, or continued")

@@ -124,9 +124,7 @@ class Study:
             self._exact = (key, text_pass(self.loaded.model, window, keep_scores=True))
         return self._exact[1]
 
-    def compared(
-        self, context: int, start: int, policy: AttentionPolicy
-    ) -> tuple[TextPass, dict[str, object]]:
+    def compared(self, context: int, start: int, policy: AttentionPolicy) -> tuple[TextPass, dict[str, object]]:
         """A window under `policy`, and its columns COMPARED with exact attention; hit_rate is that of attention-level
         speculation, to be filled in for other policies."""
         exact = self.exact(context, start)
@@ -169,9 +167,7 @@ def comparison(result: TextPass, exact: TextPass, speculated_from: int) -> dict[
     agreement (share of equal likeliest tokens) and deviation (median of ||h~ - h|| / ||h|| after the final norm)
     are over the tokens with 2S and more cached, those that speculate; perplexities are over the whole text.
     """
-    assert result.divergence is not None and result.exact_choices is not None, (
-        "made with the exact pass's scores"
-    )
+    assert result.divergence is not None and result.exact_choices is not None, "made with the exact pass's scores"
     late = slice(speculated_from - 1, None)
     change = (result.losses - exact.losses)[late].double()
     moved = torch.linalg.vector_norm(result.states - exact.states, dim=1)[late]

@@ -57,9 +57,7 @@ class Table:
         writer = csv.writer(lines, lineterminator="\n")
         for row in rows:
             if set(row) != set(self.columns):
-                raise ValueError(
-                    f"{self.path} takes the columns {', '.join(self.columns)}, got {', '.join(row)}"
-                )
+                raise ValueError(f"{self.path} takes the columns {', '.join(self.columns)}, got {', '.join(row)}")
             writer.writerow([shown(row[name]) for name in self.columns])
         with self.path.open("a", encoding="utf-8") as file:
             file.write(lines.getvalue())

@@ -73,9 +73,7 @@ class ExactFlashDecode(DecodeAttention):
         self.chunk_size, self.program = shape.chunk_size, shape.program()
 
     def __call__(self, layer, q, keys, values, positions):
-        return flash_decode(
-            q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program
-        )
+        return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program)
 
 
 class ForcedSpeculation(AttentionSpeculation):
@@ -89,9 +87,7 @@ class ForcedSpeculation(AttentionSpeculation):
         return super().__call__(layer, q, keys, values, positions)
 
 
-def measure(
-    mesh, shape: Shape, rates: Sequence[float], own: float | None = None, seed: int = 0
-) -> dict:  # fmt: skip
+def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None, seed: int = 0) -> dict:
     """Steps with exact attention on each row alone, with speculation at each hit rate, and at the threshold `own` with
     the layers' own decisions; on a mesh of one row, the step with exact attention and tensor parallelism.
 
@@ -105,14 +101,26 @@ def measure(
     speculation = None
     if plan.sp == 2:
         speculation = ForcedSpeculation(
-            mesh, plan, config, users=1, capacity=capacity, chunk_size=shape.chunk_size, timeout_s=0.02,
+            mesh,
+            plan,
+            config,
+            users=1,
+            capacity=capacity,
+            chunk_size=shape.chunk_size,
+            timeout_s=0.02,
             program=shape.program(),
-        )  # fmt: skip
+        )
     weights = WeightMap(config, random_state_dict(config, seed), plan)
     model = TtLlama(
-        mesh, plan, config, precision_plan("bfloat16", shape.layers), weights, WeightStore(mesh, plan),
-        capacity=capacity, attend=speculation or exact,
-    )  # fmt: skip
+        mesh,
+        plan,
+        config,
+        precision_plan("bfloat16", shape.layers),
+        weights,
+        WeightStore(mesh, plan),
+        capacity=capacity,
+        attend=speculation or exact,
+    )
     fill(model, seed)
     timeline = Timeline(mesh)
     found = {EXACT: _step(model, exact, timeline, shape)}
@@ -129,9 +137,7 @@ def measure(
     return found
 
 
-def _speculative_step(
-    model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape
-) -> dict:
+def _speculative_step(model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape) -> dict:
     step = _step(model, speculation, timeline, shape)
     speculation.check()
     rows = speculation.last_priorities()
@@ -146,9 +152,11 @@ def fill(model: TtLlama, seed: int) -> None:
         for tensor in tensors:
             values = torch.randn(tuple(tensor.shape), generator=generator)
             host = ttnn.from_torch(
-                values, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT,
+                values,
+                dtype=tensor.dtype,
+                layout=ttnn.TILE_LAYOUT,
                 mesh_mapper=ttnn.ReplicateTensorToMesh(model.mesh),
-            )  # fmt: skip
+            )
             ttnn.copy_host_to_device_tensor(host, tensor)
 
 
@@ -175,8 +183,6 @@ def _named(span: dict, labels: Labels) -> dict:
     """A span with the name and layer of the launch it belongs to."""
     label = labels.of(span["number"])
     found = (
-        {"name": "other", "layer": None}
-        if label is None
-        else {"name": label.part or label.name, "layer": label.layer}
+        {"name": "other", "layer": None} if label is None else {"name": label.part or label.name, "layer": label.layer}
     )
     return found | span

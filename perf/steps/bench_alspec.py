@@ -33,9 +33,7 @@ from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 
 RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
-TENSOR_PARALLEL_GRID = (
-    "4x2"  # of both meshes that are compared: reduce_scatter over two links wants eight cores
-)
+TENSOR_PARALLEL_GRID = "4x2"  # of both meshes that are compared: reduce_scatter over two links wants eight cores
 MAX_WORKERS = 2  # on that grid, beside the output and the exchange core
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 Span = Mapping[str, Any]
@@ -160,9 +158,7 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
         lines.append(title(OWN, steps[OWN]))
     if tensor_parallel is not None:
         alone, split = cycles({"chips": [steps[EXACT]["chips"][0]]}), cycles(tensor_parallel)
-        lines.append(
-            f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one row alone"
-        )
+        lines.append(f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one row alone")
     return "\n".join(lines)
 
 
@@ -231,9 +227,12 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
 
 
 def run(
-    shape: Mapping[str, int], rates: Sequence[float], mesh: tuple[int, int] = (2, 1), grid: str = GRID,
+    shape: Mapping[str, int],
+    rates: Sequence[float],
+    mesh: tuple[int, int] = (2, 1),
+    grid: str = GRID,
     own: float | None = None,
-) -> dict[str, Step]:  # fmt: skip
+) -> dict[str, Step]:
     """Measure in a process of its own: see `alspec_step.measure`. Errors: SystemExit with what went wrong there."""
     from runtime_patches import sgdc
     from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
@@ -245,9 +244,7 @@ def run(
     return measure_apart("perf.steps.bench_alspec", asked, process_environment(variables))
 
 
-def _work(
-    shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None
-) -> dict[str, Step]:  # fmt: skip
+def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None) -> dict[str, Step]:
     import ttnn
 
     from models.llama31_8b.tt.parallel.mesh import MeshPlan
@@ -264,9 +261,7 @@ def _work(
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.steps.bench_alspec", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m perf.steps.bench_alspec", description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--context", type=int, default=512, help="cached tokens (default 512)")
     parser.add_argument("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
@@ -276,9 +271,7 @@ def main(argv: list[str] | None = None) -> int:
         type=int,
         help="cores a key/value head, of exact and speculative attention (default: by shapes)",
     )
-    parser.add_argument(
-        "--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each"
-    )
+    parser.add_argument("--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each")
     parser.add_argument(
         "--tensor-parallel",
         action="store_true",
@@ -296,9 +289,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
     options = parser.parse_args(argv)
     if options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits):
-        parser.error(
-            f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}"
-        )
+        parser.error(f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}")
     if options.own is not None and not 0 <= options.own <= MAX_THRESHOLD:
         parser.error(f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {options.own:g}")
     workers = options.kv_heads * (1 if options.workers is None else options.workers)
@@ -313,15 +304,18 @@ def main(argv: list[str] | None = None) -> int:
             f"{options.context}"
         )
     if options.tensor_parallel and options.kv_heads % 2:
-        parser.error(
-            f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}"
-        )
+        parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     shape = {
-        "layers": options.layers, "hidden": 64, "intermediate": options.intermediate,
-        "heads": 2 * options.kv_heads, "kv_heads": options.kv_heads,
-        "context": options.context, "chunk_size": options.chunk_size, "workers": options.workers,
-    }  # fmt: skip
+        "layers": options.layers,
+        "hidden": 64,
+        "intermediate": options.intermediate,
+        "heads": 2 * options.kv_heads,
+        "kv_heads": options.kv_heads,
+        "context": options.context,
+        "chunk_size": options.chunk_size,
+        "workers": options.workers,
+    }
     split, grid = None, GRID
     if options.tensor_parallel:
         grid = TENSOR_PARALLEL_GRID

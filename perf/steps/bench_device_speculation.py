@@ -62,8 +62,7 @@ def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
     lines = [
         f"a draft of {shape['layers']} layers in one group, {shape['heads']} heads of 64, hidden "
         f"{32 * shape['heads']}; {shape['drafted']} drafted tokens behind {shape['context']} cached ones",
-        f"{'cycles (programs), fast dispatch, from traces':46}"
-        + "".join(f"{f'1x{chips}':>16}" for chips in found),
+        f"{'cycles (programs), fast dispatch, from traces':46}" + "".join(f"{f'1x{chips}':>16}" for chips in found),
     ]
     for name in next(iter(found.values())):
         cells = (f"{parts[name]['cycles']} ({parts[name]['programs']})" for parts in found.values())
@@ -89,28 +88,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m perf.steps.bench_device_speculation", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
-        "--simulate", type=int, nargs="*", default=list(SIMULATED), choices=(1, 2, 4), metavar="CHIPS",
+        "--simulate",
+        type=int,
+        nargs="*",
+        default=list(SIMULATED),
+        choices=(1, 2, 4),
+        metavar="CHIPS",
         help="rows to simulate: 1, 2, 4; none: the projection alone (default 1 2, minutes each)",
-    )  # fmt: skip
-    parser.add_argument("--layers", type=int, default=2, help="of the simulated draft, one group (default 2)")
-    parser.add_argument(
-        "--size", type=int, default=4, help="layers in parallel of the projection (default 4)"
     )
+    parser.add_argument("--layers", type=int, default=2, help="of the simulated draft, one group (default 2)")
+    parser.add_argument("--size", type=int, default=4, help="layers in parallel of the projection (default 4)")
     parser.add_argument("--length", type=int, default=4, help="drafted tokens of the projection (default 4)")
     parser.add_argument("--json", type=new_file, help="also write the cycles there")
     options = parser.parse_args(argv)
     if not 2 <= options.layers <= 4 or options.length < 1:
-        parser.error(
-            f"--layers must be 2 to 4 and --length at least 1, got {options.layers} and {options.length}"
-        )
+        parser.error(f"--layers must be 2 to 4 and --length at least 1, got {options.layers} and {options.length}")
     try:
         text = projection(ROWS, options.size, options.length, ACCEPTANCES)
     except ValueError as error:
         parser.error(f"--size: {error}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     shape: dict[str, Any] = {
-        "layers": options.layers, "heads": max([2, *options.simulate]), "drafted": 3, "context": 64
-    }  # fmt: skip
+        "layers": options.layers,
+        "heads": max([2, *options.simulate]),
+        "drafted": 3,
+        "context": 64,
+    }
     found = {chips: run(chips, shape) for chips in options.simulate}
     if options.json:
         options.json.write_text(json.dumps({"shape": shape, "rows": found}, indent=1) + "\n")

@@ -43,10 +43,16 @@ class Shape:
 
     def config(self) -> LlamaConfig:
         return LlamaConfig(
-            vocab_size=96, hidden_size=32 * self.heads, intermediate_size=32 * self.heads,
-            num_hidden_layers=self.layers, num_attention_heads=self.heads, num_key_value_heads=self.heads,
-            head_dim=64, max_position_embeddings=self.context + 32, name="bench",
-        )  # fmt: skip
+            vocab_size=96,
+            hidden_size=32 * self.heads,
+            intermediate_size=32 * self.heads,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.heads,
+            head_dim=64,
+            max_position_embeddings=self.context + 32,
+            name="bench",
+        )
 
 
 def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
@@ -57,9 +63,15 @@ def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
         cut = config.with_layers(layers)
         weights = WeightMap(cut, random_state_dict(cut, 0), plan)
         return TtLlama(
-            mesh, plan, cut, precision_plan("bfloat16", layers), weights, WeightStore(mesh, plan),
-            capacity=config.max_position_embeddings, fuzzy=fuzzy,
-        )  # fmt: skip
+            mesh,
+            plan,
+            cut,
+            precision_plan("bfloat16", layers),
+            weights,
+            WeightStore(mesh, plan),
+            capacity=config.max_position_embeddings,
+            fuzzy=fuzzy,
+        )
 
     draft = llama(shape.layers, LayerParallelPlan.make(config, plan, [list(range(shape.layers))]))
     target = llama(1, None)

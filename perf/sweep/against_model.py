@@ -48,9 +48,7 @@ def configuration_of(block: Block) -> Configuration:
     options = block.options()
     family = options.pop("family")
     known = FAMILIES.get(family, {})
-    typed = {
-        name: int(value) if isinstance(known.get(name), int) else value for name, value in options.items()
-    }
+    typed = {name: int(value) if isinstance(known.get(name), int) else value for name, value in options.items()}
     return Configuration.make(family, **typed)
 
 

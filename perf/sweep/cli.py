@@ -40,9 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a family, option=value, option<=number, option>=number",
     )
     parser.add_argument("--source", choices=SOURCES, help="where times come from; named in every row")
-    parser.add_argument(
-        "--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again"
-    )
+    parser.add_argument("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")
     parser.add_argument("--retry-failed", action="store_true", help="run again what did not pass")
     parser.add_argument(
         "--timeout",
@@ -131,9 +129,14 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with opened(options.csv, options.retry_failed) as rows:
         sweep(
-            configurations, options.source, rows, timeout_s=options.timeout, log=options.log,
-            say=lambda text: print(text, flush=True), start=with_tracy if options.tracy else None,
-        )  # fmt: skip
+            configurations,
+            options.source,
+            rows,
+            timeout_s=options.timeout,
+            log=options.log,
+            say=lambda text: print(text, flush=True),
+            start=with_tracy if options.tracy else None,
+        )
     names = {configuration.name for configuration in configurations}
     blocks = [b for b in read(options.csv) if b.name in names and b.source == options.source]
     passed = [block for block in blocks if block.status == PASS]

@@ -113,10 +113,7 @@ def product(family: str, **options: Value | Sequence[Value]) -> list[Configurati
     """Every combination of options given as lists."""
     names = list(options)
     lists = [list(v) if isinstance(v, (list, tuple)) else [v] for v in options.values()]
-    return [
-        Configuration.make(family, **dict(zip(names, values, strict=True)))
-        for values in itertools.product(*lists)
-    ]
+    return [Configuration.make(family, **dict(zip(names, values, strict=True))) for values in itertools.product(*lists)]
 
 
 def from_file(path: Path) -> list[Configuration]:
@@ -217,9 +214,7 @@ def suites() -> dict[str, list[Configuration]]:
     ops += product("tree_attention", context=[1024, 4096], nodes=[4, 16, 64])
     ops += product("exchange", mesh=["2x1", "2x2", "2x4"])
     ops += product("gate", part=["close", "skipped", "open"])
-    ops += product(
-        "collective", op=["all_gather", "reduce_scatter", "all_reduce"], mesh=["1x2", "1x4", "1x8"]
-    )
+    ops += product("collective", op=["all_gather", "reduce_scatter", "all_reduce"], mesh=["1x2", "1x4", "1x8"])
     ops += product("sampling", method=["argmax", "topk", "exact", "sigmoid"])
     decode = product("decode", mesh=["1x1", "1x2", "1x4", "1x8"], context=contexts,
                      plan=["simple", "fast", "paper"])  # fmt: skip

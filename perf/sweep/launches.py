@@ -130,9 +130,7 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
     if c["variant"] in ("exact", "guess"):
         own = ProgramConfig(workers_a_head=workers)
         op, name = (
-            (flash_decode, "FlashDecode")
-            if c["variant"] == "exact"
-            else (guess_flash_decode, "GuessFlashDecode")
+            (flash_decode, "FlashDecode") if c["variant"] == "exact" else (guess_flash_decode, "GuessFlashDecode")
         )
         return Launch(partial(op, q, k, v, at, chunk_size=c["chunk_size"], program_config=own), name)
     return _virtual_pair(mesh, c, (q, k, v, at), workers)
@@ -159,10 +157,7 @@ def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launc
     q, k, v, at = tensors
     configs = [ProgramConfig((columns, half), (0, half * i), workers) for i in range(2)]
     priorities = [_words(mesh, priority_row(held)) for held in (REJECTED, ACCEPTED)]
-    members = [
-        PairMember(q, k, v, at, priority, config)
-        for priority, config in zip(priorities, configs, strict=True)
-    ]
+    members = [PairMember(q, k, v, at, priority, config) for priority, config in zip(priorities, configs, strict=True)]
     run = partial(speculative_flash_decode_pair, members, chunk_size=c["chunk_size"], peer=peer)
     return Launch(run, "SpeculativeFlashDecodePair", check=pairs.check)
 

@@ -83,9 +83,7 @@ def _scaling(figure: Figure, blocks: Sequence[Block]) -> bool:
         rows, columns = map(int, block.options()["mesh"].split("x"))
         name = _label(block, "context", "attention", "chunk_size", "plan", "users", "layers")
         lines.setdefault(name, []).append((rows * columns, step_ns(block) / 1000))
-    lines = {
-        name: sorted(points) for name, points in lines.items() if len({chips for chips, _ in points}) > 1
-    }
+    lines = {name: sorted(points) for name, points in lines.items() if len({chips for chips, _ in points}) > 1}
     return _drawn(figure, lines, "chips", "us of a step (sim: 1000 cycles)")
 
 
@@ -105,9 +103,7 @@ def _drawn(figure: Figure, lines: dict[str, list[tuple[int, float]]], x: str, y:
         return False
     panel = figure.subplots()
     for name, points in lines.items():
-        panel.plot(
-            [at for at, _ in points], [value for _, value in points], marker="o", markersize=4, label=name
-        )
+        panel.plot([at for at, _ in points], [value for _, value in points], marker="o", markersize=4, label=name)
     ticks = sorted({at for points in lines.values() for at, _ in points})
     panel.set_xscale("log", base=2)
     panel.set_xticks(ticks, [str(at) for at in ticks])

@@ -49,10 +49,15 @@ def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
     plan = configuration.mesh
-    variables = simulated_environment(
-        grid_of(configuration), {**sgdc.overlays(), **timeline_overlays()},
-        mesh=plan.shape if plan.chips > 1 else None, dispatch="fast",
-    ) | TIMELINE_VARIABLES  # fmt: skip
+    variables = (
+        simulated_environment(
+            grid_of(configuration),
+            {**sgdc.overlays(), **timeline_overlays()},
+            mesh=plan.shape if plan.chips > 1 else None,
+            dispatch="fast",
+        )
+        | TIMELINE_VARIABLES
+    )
     return worker(configuration, answer, "sim"), process_environment(variables)
 
 
@@ -70,9 +75,7 @@ def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 def with_tracy(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
     """A worker on boards under `python -m tracy`, of a ttnn that was built with it."""
     _, environment = on_boards(configuration, answer)
-    return tracy_csv.command(
-        worker(configuration, answer, "tracy"), answer.parent / TRACY_FOLDER
-    ), environment
+    return tracy_csv.command(worker(configuration, answer, "tracy"), answer.parent / TRACY_FOLDER), environment
 
 
 TRACY_FOLDER = "tracy"
@@ -98,9 +101,7 @@ def sweep(
     done = table.finished()
     left = [c for c in configurations if (c.name, source) not in done]
     if len(left) < len(configurations):
-        say(
-            f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already"
-        )
+        say(f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already")
     found = []
     for number, configuration in enumerate(left, 1):
         if source == "model":
@@ -121,9 +122,7 @@ def _modelled(configuration: Configuration) -> Outcome:
         return Outcome(configuration.name, "model", NOT_RUN, f"{type(error).__name__}: {error}")
 
 
-def _measured(
-    configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start
-) -> Outcome:
+def _measured(configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start) -> Outcome:
     name = configuration.name
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outcome.json"
@@ -146,18 +145,20 @@ def _measured(
                     return Outcome(name, source, FAILED, f"{error}{_last_words(text)}")
             return Outcome(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])
         why = f"no answer within {timeout_s:g} s" if ended is None else _ending(ended)
-        return Outcome(
-            name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}"
-        )
+        return Outcome(name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}")
 
 
 def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float) -> int | None:
     """The exit status, None after the timeout; its whole process group is gone either way."""
     with output.open("wb") as written:
         process = subprocess.Popen(
-            command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
     try:
         return process.wait(timeout_s)
     except subprocess.TimeoutExpired:

@@ -133,9 +133,7 @@ def block_text(outcome: Outcome, first: int) -> str:
 def as_block(outcome: Outcome) -> Block:
     """As it would be read back."""
     lines = block_text(outcome, 1).splitlines(keepends=True)
-    rows = [
-        row for n, text in enumerate(lines) if (row := _row(Path("memory"), n, text.encode())) is not None
-    ]
+    rows = [row for n, text in enumerate(lines) if (row := _row(Path("memory"), n, text.encode())) is not None]
     return Block(rows[0], tuple(rows[1:]))
 
 
@@ -160,9 +158,7 @@ def _blocks(path: Path) -> list[tuple[Block, int]]:
         if signpost is None:
             break
         if signpost["OP TYPE"] != SIGNPOST or not signpost[COUNT].isdigit():
-            raise TableError(
-                f"{path}: line {at + 1} should begin a configuration, it is {signpost['OP CODE']!r}"
-            )
+            raise TableError(f"{path}: line {at + 1} should begin a configuration, it is {signpost['OP CODE']!r}")
         count = int(signpost[COUNT])
         rows = [_row(path, n, lines[n]) for n in range(at + 1, min(at + 1 + count, len(lines)))]
         complete = [row for row in rows if row is not None]
@@ -223,9 +219,7 @@ def opened(path: Path, retry_failed: bool = False) -> Iterator[Table]:
             yield Table(path, handle, kept)
             return
         draft = path.with_name(path.name + ".new")
-        draft.write_bytes(
-            _header_bytes() + "".join(line(r) for b in kept for r in (b.signpost, *b.rows)).encode()
-        )
+        draft.write_bytes(_header_bytes() + "".join(line(r) for b in kept for r in (b.signpost, *b.rows)).encode())
         with _locked(draft) as new:
             os.replace(draft, path)
             yield Table(path, new, kept)

@@ -126,9 +126,7 @@ def by_chip(records: Sequence[tuple[int, int, float, float]]) -> list[list[Ran]]
         raise NoProfiler("the real-time profiler gave no record of what ran")
     chips = sorted({chip for chip, *_ in records})
     return [
-        sorted(
-            (Ran(n, start, end, None) for c, n, start, end in records if c == chip), key=lambda ran: ran.start
-        )
+        sorted((Ran(n, start, end, None) for c, n, start, end in records if c == chip), key=lambda ran: ran.start)
         for chip in chips
     ]
 

@@ -151,9 +151,7 @@ class _Collector:
             device,
             ttnn.DRAM_MEMORY_CONFIG,
         )
-        cores = ttnn.CoreRangeSet(
-            [ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))]
-        )
+        cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))])
         accessor = ttnn.TensorAccessorArgs(self._tensor).get_compile_time_args()
         arguments = ttnn.RuntimeArgs()
         for y in range(rows):
@@ -186,9 +184,7 @@ def _decode(pages: list[list[int]], columns: int) -> dict[tuple[int, int], CoreC
     for index, page in enumerate(pages):
         spans = {}
         for i, name in enumerate(_SPANS):
-            start, end, cycles, runs = (
-                int(w) & 0xFFFFFFFF for w in page[i * _WORDS_A_SPAN : (i + 1) * _WORDS_A_SPAN]
-            )
+            start, end, cycles, runs = (int(w) & 0xFFFFFFFF for w in page[i * _WORDS_A_SPAN : (i + 1) * _WORDS_A_SPAN])
             spans[name] = Span(cycles, runs, start, end) if runs else None
         if any(spans[name] for name in _SPANS[1:]):
             found[index % columns, index // columns] = CoreCycles(**spans)

@@ -74,9 +74,7 @@ class Timeline:
 
         size = mesh.compute_with_storage_grid_size()
         self.mesh, self.programs, self._count = mesh, programs, size.x * size.y
-        self._cores = ttnn.CoreRangeSet(
-            [ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(size.x - 1, size.y - 1))]
-        )
+        self._cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(size.x - 1, size.y - 1))])
         shard = ttnn.ShardSpec(self._cores, [1, programs * _WORDS_AN_ENTRY], ttnn.ShardOrientation.ROW_MAJOR)
         self._blank = torch.zeros(1, 1, self._count, programs * _WORDS_AN_ENTRY, dtype=torch.int32)
         self._tensor = ttnn.from_torch(
@@ -85,9 +83,7 @@ class Timeline:
             layout=ttnn.ROW_MAJOR_LAYOUT,
             device=mesh,
             mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-            memory_config=ttnn.MemoryConfig(
-                ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard
-            ),
+            memory_config=ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard),
         )
 
     def start(self) -> None:
@@ -138,8 +134,7 @@ def spans_of(chips: list[list[list[list[int]]]]) -> list[list[ProgramSpan]]:
     The n-th run of a number on each core belongs to the n-th run of the program.
     """
     words = [
-        [[[int(w) % _CLOCK_PERIOD for w in entry] for entry in core if entry[2]] for core in chip]
-        for chip in chips
+        [[[int(w) % _CLOCK_PERIOD for w in entry] for entry in core if entry[2]] for core in chip] for chip in chips
     ]
     arming = words[0][0][0][0]
     starts = [entry[1] for chip in words for core in chip for entry in core if entry[0] != arming]

@@ -86,9 +86,7 @@ def apply_to_checkout(root: Path) -> list[str]:
     """
     root = _tree(root)
     if (root / MANIFEST).exists():
-        raise ValueError(
-            f"{root} is a runtime root; its files are links. Run `apply` without --root to build one"
-        )
+        raise ValueError(f"{root} is a runtime root; its files are links. Run `apply` without --root to build one")
     if _is_package(root):
         raise ValueError(f"{root} is an installed package and stays untouched. Run `apply` without --root")
     files = patched_files(lambda path: _read(root, path))

@@ -109,9 +109,7 @@ def patched(stub: Stub, content: bytes) -> bytes:
     text = content.decode()
     for edit in stub.edits:
         if text.count(edit.anchor) != 1:
-            raise StubMismatchError(
-                f"{stub.path}: the text to edit occurs {text.count(edit.anchor)} times, not once"
-            )
+            raise StubMismatchError(f"{stub.path}: the text to edit occurs {text.count(edit.anchor)} times, not once")
         text = text.replace(edit.anchor, edit.text)
     return text.encode()
 

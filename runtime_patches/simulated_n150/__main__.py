@@ -19,13 +19,9 @@ from runtime_patches.simulated_n150.dispatch import DISPATCHES
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser(
-        "doctor", help="say what is found, what is missing, and the line that fixes it"
-    )
+    check = commands.add_parser("doctor", help="say what is found, what is missing, and the line that fixes it")
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
-    check.add_argument(
-        "--install", action="store_true", help="install missing Debian packages if this user may"
-    )
+    check.add_argument("--install", action="store_true", help="install missing Debian packages if this user may")
     run = commands.add_parser("run", help="run a ttnn program on the simulated chip or on a mock mesh")
     where = run.add_mutually_exclusive_group()
     run.add_argument("--grid", metavar="WxH", help="compute cores of a chip, columns x rows (default 1x1)")
@@ -34,17 +30,18 @@ def main(argv: list[str] | None = None) -> int:
         metavar="RxC",
         help="several simulated chips joined by Ethernet: 1x2, 2x1, 2x2, 1x4, 2x4, 1x8",
     )
-    where.add_argument(
-        "--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ..."
+    where.add_argument("--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ...")
+    run.add_argument(
+        "--stock-kernels",
+        choices=environment.STOCK_KERNELS,
+        help="on a mock mesh: empty kernels in the place of ttnn's own, which is faster (default), or those compiled",
     )
     run.add_argument(
-        "--stock-kernels", choices=environment.STOCK_KERNELS,
-        help="on a mock mesh: empty kernels in the place of ttnn's own, which is faster (default), or those compiled",
-    )  # fmt: skip
-    run.add_argument(
-        "--dispatch", choices=DISPATCHES, default="slow",
+        "--dispatch",
+        choices=DISPATCHES,
+        default="slow",
         help="slow: the host launches each program (default); fast: command queues on the chip, and traces",
-    )  # fmt: skip
+    )
     run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command line of the program")
     options = parser.parse_args(argv)
@@ -91,9 +88,7 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
             variables = environment.mock_environment(parse_shape(options.mock), stock_kernels=stock)
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None
-            variables = environment.simulated_environment(
-                options.grid or "1x1", mesh=mesh, dispatch=options.dispatch
-            )
+            variables = environment.simulated_environment(options.grid or "1x1", mesh=mesh, dispatch=options.dispatch)
     except (ValueError, RuntimeRootError) as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1

@@ -85,9 +85,7 @@ def cluster_descriptor(shape: tuple[int, int]) -> str:
         "chips_with_mmio": [{chip: chip} for chip in chips],
         "harvesting": {chip: dict(masks) for chip in chips},
         "chip_to_boardtype": {chip: "n150" for chip in chips},
-        "boards": [
-            [{"board_id": FIRST_BOARD_ID + chip}, {"board_type": "n150"}, {"chips": [chip]}] for chip in chips
-        ],
+        "boards": [[{"board_id": FIRST_BOARD_ID + chip}, {"board_type": "n150"}, {"chips": [chip]}] for chip in chips],
     }
     return yaml.safe_dump(description, sort_keys=False)
 

@@ -128,9 +128,7 @@ def as_json(found: list[Finding]) -> dict:
 def _interpreter() -> Finding:
     here = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
     ok = sys.version_info[:2] in PYTHONS and sys.implementation.name == "cpython"
-    return Finding(
-        "Python", ok, here, "use CPython 3.12 or 3.10: make PYTHON=/path/to/python3.12 setup-test", MODES
-    )
+    return Finding("Python", ok, here, "use CPython 3.12 or 3.10: make PYTHON=/path/to/python3.12 setup-test", MODES)
 
 
 def _machine() -> Finding:
@@ -154,9 +152,7 @@ def _torch() -> Finding:
 
 
 def _wolfpine() -> Finding:
-    return _distribution(
-        "wolfpine", WOLFPINE_VERSION, f"pip install wolfpine=={WOLFPINE_VERSION}", ("simulator",)
-    )
+    return _distribution("wolfpine", WOLFPINE_VERSION, f"pip install wolfpine=={WOLFPINE_VERSION}", ("simulator",))
 
 
 def _distribution(name: str, version: str | None, fix: str, needed_for: tuple[str, ...]) -> Finding:

@@ -44,9 +44,7 @@ def test_transformers_reads_and_writes_the_same(name, tmp_path):
     theirs.architectures = ["LlamaForCausalLM"]
     theirs.save_pretrained(tmp_path)
     back = LlamaConfig.from_pretrained(tmp_path)
-    assert back.with_layers(1) == LlamaConfig.from_hf_dict(
-        config.to_hf_dict(), name=tmp_path.name
-    ).with_layers(1)
+    assert back.with_layers(1) == LlamaConfig.from_hf_dict(config.to_hf_dict(), name=tmp_path.name).with_layers(1)
     assert back.num_hidden_layers == config.num_hidden_layers
 
 
@@ -60,11 +58,7 @@ def test_older_and_newer_rope_fields():
 
 
 def test_defaults_of_missing_fields():
-    data = {
-        key: value
-        for key, value in BASE.items()
-        if key not in ("num_key_value_heads", "head_dim", "eos_token_id")
-    }
+    data = {key: value for key, value in BASE.items() if key not in ("num_key_value_heads", "head_dim", "eos_token_id")}
     config = LlamaConfig.from_hf_dict(data)
     assert (config.num_key_value_heads, config.head_dim, config.eos_token_ids) == (9, 64, ())
     assert LlamaConfig.from_hf_dict({**BASE, "eos_token_id": [5, 6]}).eos_token_ids == (5, 6)

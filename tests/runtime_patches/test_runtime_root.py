@@ -194,9 +194,7 @@ def test_what_cannot_be_repaired_is_named_with_what_to_remove(package, tmp_path,
     root, original = build(package, overlays, tmp_path), state_of(package)
     shutil.rmtree(root / "tt_metal")
     (root / "tt_metal").symlink_to(package / "tt_metal")
-    with pytest.raises(
-        RuntimeRootError, match=f"damaged and {STUB} cannot be repaired.*remove the folder {root}"
-    ):
+    with pytest.raises(RuntimeRootError, match=f"damaged and {STUB} cannot be repaired.*remove the folder {root}"):
         build(package, overlays, tmp_path)
     assert state_of(package) == original, "nothing was written through the link"
     shutil.rmtree(root)
@@ -222,9 +220,7 @@ def test_another_version_is_refused_before_anything_is_written(package, tmp_path
     info = package.parent / "ttnn-0.81.1.dist-info"
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ttnn\nVersion: 0.99.0\n")
     info.rename(package.parent / "ttnn-0.99.0.dist-info")
-    with pytest.raises(
-        RuntimeRootError, match=r"made for ttnn 0\.81\.1.*0\.99\.0.*pip install ttnn==0\.81\.1"
-    ):
+    with pytest.raises(RuntimeRootError, match=r"made for ttnn 0\.81\.1.*0\.99\.0.*pip install ttnn==0\.81\.1"):
         build(package, {STUB: b"p"}, tmp_path)
     assert not (tmp_path / "cache").exists()
     assert build(package, {STUB: b"p"}, tmp_path, supported_versions=("0.99.0",)).is_dir()
@@ -238,9 +234,7 @@ def test_unknown_version_is_refused(package, tmp_path):
         build(package, {}, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/passwd", "../outside", "tt_metal/../../x", "", ".", ".runtime_root.json"]
-)
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "tt_metal/../../x", "", ".", ".runtime_root.json"])
 def test_paths_that_leave_the_root_are_refused(package, tmp_path, path):
     with pytest.raises(RuntimeRootError, match="inside the runtime root"):
         build(package, {path: b""}, tmp_path)
@@ -295,9 +289,7 @@ def test_concurrent_builds_give_one_whole_root(package, tmp_path):
     environment = dict(os.environ, PYTHONPATH=str(repository))
 
     def one(_):
-        return json.loads(
-            subprocess.check_output(command, env=environment, text=True, stderr=subprocess.DEVNULL)
-        )
+        return json.loads(subprocess.check_output(command, env=environment, text=True, stderr=subprocess.DEVNULL))
 
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(one, range(6)))

@@ -29,7 +29,6 @@ def test_two_rows_of_boards_decide_over_all_heads(board_mesh):
     ]
     results = board_mesh((2, 2)).run(mesh_body, CASE, *inputs(), calls, PATIENCE_S)
     decided = [
-        check_both_rows(found, call, sender)
-        for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
+        check_both_rows(found, call, sender) for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
     ]
     assert [outcome[0] for outcome in decided] == [ACCEPTED, REJECTED, ACCEPTED]

@@ -55,25 +55,19 @@ def test_every_module_at_full_shapes(sim_device, precision):
 def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
     prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     config = LLAMA.with_layers(2)
-    told = sim_device(options=TRACE).run(
-        prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000
-    )
+    told = sim_device(options=TRACE).run(prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000)
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
     least = LEAST_PCC_OF_FOUR_BITS if precision == "performance" else LEAST_PCC
     assert len(rows) == 15 and all(row["pcc"] >= least for row in rows)
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 2), (1, 4), (1, 8), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}"
-)
+@pytest.mark.parametrize("shape", [(1, 2), (1, 4), (1, 8), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
 def test_logits_of_two_layers_over_several_boards(board_mesh, shape):
     """What test_tt_parallel.py shows on simulated chips: the order and the sums of the collectives."""
     prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     config = LLAMA.with_layers(2)
-    told = board_mesh(shape, **TRACE).run(
-        prefill_and_decode, prompt, 10, 128, "accuracy", config, 512, timeout=3000
-    )
+    told = board_mesh(shape, **TRACE).run(prefill_and_decode, prompt, 10, 128, "accuracy", config, 512, timeout=3000)
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
     assert len(rows) == 15 and all(row["pcc"] >= LEAST_PCC for row in rows)

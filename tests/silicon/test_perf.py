@@ -74,7 +74,12 @@ def test_tokens_a_second_against_the_published(request, mesh, precision):
     bound = budget(config, plan, precision_plan(precision, config.num_hidden_layers), 1024).tokens_per_s()
     logger.info(
         "{} {}: {:.1f} tokens/s/user; published {:.1f} ({:.0%} of it); bound {:.1f}",
-        mesh, precision, told["tokens_per_s"], known, told["tokens_per_s"] / known, bound,
-    )  # fmt: skip
+        mesh,
+        precision,
+        told["tokens_per_s"],
+        known,
+        told["tokens_per_s"] / known,
+        bound,
+    )
     # What is above the bound was not decoded; how near the published it must come is for those who have run it.
     assert 0 < told["tokens_per_s"] < bound and told["replays"] == 198 and told["eager_text"]

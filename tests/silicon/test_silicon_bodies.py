@@ -75,9 +75,7 @@ def test_teacher_forced_body(sim_device, checkpoint, tmp_path):
 
 def test_decode_speed_body(sim_device, checkpoint, tmp_path):
     prompt = text(3, checkpoint)
-    told = sim_device("2x1").run(
-        cached, str(tmp_path), "decode_speed", checkpoint, "bfloat16", prompt, 2, timeout=900
-    )
+    told = sim_device("2x1").run(cached, str(tmp_path), "decode_speed", checkpoint, "bfloat16", prompt, 2, timeout=900)
     logger.info("{}", told)
     assert told["tokens"] == 1 and told["tokens_per_s"] > 0 and told["eager_text"]
     assert told["replays"] == 0, "slow dispatch replays no traces"
@@ -115,8 +113,6 @@ def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
     got = json.loads(out)
     assert set(got) == set(expected) and got["token_ids"] == expected["token_ids"]
     assert (expected["finish_reason"], got["finish_reason"]) == ("length", "stop")
-    assert (
-        got["prefill_tokens"] == expected["prefill_tokens"] and got["decode_tokens"] == 2 and got["hits"] == 0
-    )
+    assert got["prefill_tokens"] == expected["prefill_tokens"] and got["decode_tokens"] == 2 and got["hits"] == 0
     used = {name: got["options"][name] for name in ("device", "mesh", "precision", "attention")}
     assert used == {"device": "n150", "mesh": "1x1", "precision": "bfloat16", "attention": "exact"}

@@ -45,17 +45,13 @@ class ReferenceSteps:
 
 
 @torch.inference_mode()
-def reference_steps(
-    model, prompt: list[int], steps: int, policy: AttentionPolicy, capacity: int
-) -> ReferenceSteps:
+def reference_steps(model, prompt: list[int], steps: int, policy: AttentionPolicy, capacity: int) -> ReferenceSteps:
     """Greedy decoding of one user."""
     cache = model.new_cache(1, capacity)
     found = ReferenceSteps([], [model.prefill([prompt], cache)[0].float()], [], [], cache)
     for _ in range(steps):
         found.tokens.append(int(found.logits[-1].argmax()))
-        found.logits.append(
-            model.forward(torch.tensor([found.tokens[-1:]]), cache, policy=policy)[0, 0].float()
-        )
+        found.logits.append(model.forward(torch.tensor([found.tokens[-1:]]), cache, policy=policy)[0, 0].float())
         if isinstance(policy, Recorded):
             found.ratios.append(policy.ratios)
             found.accepted.append(policy.statistics.steps[-1].accepted[:, 0, 0].tolist())

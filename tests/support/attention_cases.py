@@ -72,9 +72,7 @@ def guess_positions(cached: int, chunk_size: int, alignment: int) -> list[int]:
     return [p for p in range(cached) if p < chunk_size or p >= begin]
 
 
-def dense_attention_of(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: list[int]
-) -> torch.Tensor:
+def dense_attention_of(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: list[int]) -> torch.Tensor:
     """Softmax attention in float64 of one query [h, d] (scaled) over some slots of keys/values [kv, n, d]: [h
     * d]."""
     heads, share = query.shape[0], query.shape[0] // keys.shape[0]

@@ -211,9 +211,7 @@ def write_hf_folder(
         mine = names[shard::shards]
         save_file({name: state[name] for name in mine}, folder / file)
         weight_map.update({name: file for name in mine})
-    (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"metadata": {}, "weight_map": weight_map})
-    )
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     return state
 
 

@@ -28,9 +28,7 @@ class Boards:
 def set_ttnn_version(monkeypatch, value: str) -> None:
     """The version of ttnn, whether it is installed or not."""
     version = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: value if name == "ttnn" else version(name)
-    )
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: value if name == "ttnn" else version(name))
 
 
 def refused(capsys, *arguments, prompt: str | None = "hello") -> str:

@@ -30,15 +30,11 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
         return torch.randn(*shape, generator=generator).bfloat16().float()
 
     def put(tensor, memory=dram):
-        return ttnn.from_torch(
-            tensor, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=memory
-        )
+        return ttnn.from_torch(tensor, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=memory)
 
     def rotated(x, start):
         """x: [heads, rows, head_dim], positions from start."""
-        cos, sin = RotaryTable(config, torch.float32).rows(
-            slice(start, start + x.shape[1]), start + x.shape[1]
-        )
+        cos, sin = RotaryTable(config, torch.float32).rows(slice(start, start + x.shape[1]), start + x.shape[1])
         return rotate(x.transpose(0, 1), cos, sin).transpose(0, 1)
 
     found = {}
@@ -48,9 +44,7 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
         read(model.embedding(model.put_integers(tokens, "uint32"), dram))[0, 0],
         F.embedding(tokens[0], reference.embedding),
     )
-    found["rms_norm"] = figures(
-        read(ours.mlp_norm(put(x[None, None])))[0, 0], reference._rms_norm(x, theirs.mlp_norm)
-    )
+    found["rms_norm"] = figures(read(ours.mlp_norm(put(x[None, None])))[0, 0], reference._rms_norm(x, theirs.mlp_norm))
 
     def mlp(rows):
         gate, up = theirs.gate_up(rows).chunk(2, dim=-1)
@@ -89,8 +83,11 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
 
         # One more token behind it.
         inputs = model.step_inputs([0], [ROWS])
-        got = read(ours.attention.decode(put(one[None, None], l1), model.cache, inputs.positions,
-                                         model.rope.decode_angles(inputs.angles)))[0, 0]  # fmt: skip
+        got = read(
+            ours.attention.decode(
+                put(one[None, None], l1), model.cache, inputs.positions, model.rope.decode_angles(inputs.angles)
+            )
+        )[0, 0]
         q, k1, v1 = projected(one, ROWS)
         keys, values = torch.cat((k, k1), 1), torch.cat((v, v1), 1)
         found["attention, decode"] = figures(got, attended(q, keys, values, False))

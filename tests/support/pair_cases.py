@@ -54,8 +54,7 @@ def smollm2() -> PairCase:
     kept = sorted([*used, *(next(unused) for _ in range(-len(used) % 32))])
     number = {token: index for index, token in enumerate(kept)}
     state = {
-        name: tensor[kept].clone() if tensor.shape[0] == whole.vocab_size else tensor
-        for name, tensor in state.items()
+        name: tensor[kept].clone() if tensor.shape[0] == whole.vocab_size else tensor for name, tensor in state.items()
     }
     config = replace(whole.with_layers(2), vocab_size=len(kept), eos_token_ids=())
     prompt = [number[token] for token in ids[500 : 500 + PROMPT_TOKENS]]

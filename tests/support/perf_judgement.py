@@ -15,9 +15,7 @@ JUDGED = ("matmul", "norm", "attention")
 
 def impossible(kinds: Sequence[Kind]) -> list[str]:
     """Kinds that took less than reading their bytes from DRAM at the specified rate."""
-    return [
-        f"{k.group} {k.kind}: {k.measured:.0f} ns, DRAM {k.floor:.0f}" for k in kinds if k.measured < k.floor
-    ]
+    return [f"{k.group} {k.kind}: {k.measured:.0f} ns, DRAM {k.floor:.0f}" for k in kinds if k.measured < k.floor]
 
 
 def out_of_range(kinds: Sequence[Kind]) -> list[str]:

@@ -41,9 +41,7 @@ def plain_run(
     def turn(x: torch.Tensor) -> torch.Tensor:
         """Rotary embedding of [T, heads, size]: pairs (j, j + size / 2) by position * theta ** (-2 j / size)."""
         half = size // 2
-        angle = torch.arange(total).double()[:, None] * shape["rope_theta"] ** (
-            -2 * torch.arange(half).double() / size
-        )
+        angle = torch.arange(total).double()[:, None] * shape["rope_theta"] ** (-2 * torch.arange(half).double() / size)
         a, b = x[..., :half], x[..., half:]
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
         return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
@@ -54,10 +52,7 @@ def plain_run(
     for layer in range(layers):
         name = f"model.layers.{layer}"
         h = norm(x, f"{name}.input_layernorm.weight")
-        q, k, v = (
-            (h @ weights[f"{name}.self_attn.{letter}_proj.weight"].T).view(total, -1, size)
-            for letter in "qkv"
-        )
+        q, k, v = ((h @ weights[f"{name}.self_attn.{letter}_proj.weight"].T).view(total, -1, size) for letter in "qkv")
         q, k = turn(q), turn(k)
         rows = []
         for t in range(total):

@@ -73,9 +73,7 @@ class ReferenceChips:
         view = self._cache.view(users)
         view.truncate(inputs.positions[users])
         logits = torch.zeros(1, 1, self.users, self.config.vocab_size)
-        logits[0, 0, users] = self._model.forward(
-            inputs.tokens[0, users][:, None], view, policy=self._policy
-        )[:, 0]
+        logits[0, 0, users] = self._model.forward(inputs.tokens[0, users][:, None], view, policy=self._policy)[:, 0]
         return logits
 
     def step_inputs(self, tokens, positions, on_device=True):

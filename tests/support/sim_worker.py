@@ -86,9 +86,7 @@ class DeviceWorker:
         self.name, self.opening, self._disposable = name, dict(opening), disposable
         folder.mkdir(parents=True, exist_ok=True)
         stem = folder / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)}-{os.getpid()}-{time.monotonic_ns()}"
-        self._log, self._stack, self._diagnosis = (
-            stem.with_suffix(s) for s in (".log", ".stack", ".diagnosis")
-        )
+        self._log, self._stack, self._diagnosis = (stem.with_suffix(s) for s in (".log", ".stack", ".diagnosis"))
         self._connection, theirs = Pipe()
         environment = dict(environment) | {DIAGNOSIS_VARIABLE: str(self._diagnosis)}
         self._process = (self._forked if disposable else self._apart)(theirs, environment)
@@ -177,9 +175,7 @@ class DeviceWorker:
         try:
             self._connection.send_bytes(pickle.dumps(request))
             if not self._connection.poll(timeout):
-                raise WorkerFailure(
-                    f"{what} did not end on {self.name} within {timeout:g} s.\n{self._state(True)}"
-                )
+                raise WorkerFailure(f"{what} did not end on {self.name} within {timeout:g} s.\n{self._state(True)}")
             try:
                 kind, payload, text = pickle.loads(self._connection.recv_bytes())
             except (EOFError, ConnectionError) as error:
@@ -229,13 +225,9 @@ class DeviceWorker:
         if running and self._process.poll() is None:
             os.kill(self._process.pid, signal.SIGUSR1)
             stack = self._whole_stack()
-            parts.append(
-                f"It was at: {_running_line(stack)}\n--- stack ---\n{stack.strip() or 'none was written'}"
-            )
+            parts.append(f"It was at: {_running_line(stack)}\n--- stack ---\n{stack.strip() or 'none was written'}")
             self._ask_simulator()
-        diagnosis = (
-            self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else "none was written"
-        )
+        diagnosis = self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else "none was written"
         parts.append(f"--- last diagnosis of the simulator ---\n{diagnosis.strip()}")
         lines = self._log.read_text(errors="replace").splitlines()
         parts.append(f"--- end of {self._log} ---\n" + "\n".join(lines[-40:]))

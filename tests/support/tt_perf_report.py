@@ -24,11 +24,7 @@ class NotInstalled(RuntimeError):
 
 def program() -> Path:
     """Path of the command, installed into the project's cache if it is not there. Errors: NotInstalled."""
-    folder = (
-        project_cache_dir()
-        / "tools"
-        / f"tt-perf-report-{VERSION}-py{sys.version_info[0]}{sys.version_info[1]}"
-    )
+    folder = project_cache_dir() / "tools" / f"tt-perf-report-{VERSION}-py{sys.version_info[0]}{sys.version_info[1]}"
     command, whole = folder / "bin" / "tt-perf-report", folder / ".installed"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock", timeout=INSTALL_TIMEOUT_S):
@@ -43,9 +39,7 @@ def program() -> Path:
             [*pip, "install", "--quiet", "--no-compile", f"tt-perf-report=={VERSION}"],
         ):
             try:
-                done = subprocess.run(
-                    step, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
-                )
+                done = subprocess.run(step, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise NotInstalled(f"{step[-1]}: {error}") from error
             if done.returncode:
@@ -59,8 +53,13 @@ def read(csv: Path, answer: Path, *options: str) -> str:
     that, unless it ended well."""
     command = [str(program()), str(csv), "--csv", str(answer), "--no-color", *options]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, cwd=answer.parent,
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=answer.parent,
         env={**os.environ, "MPLBACKEND": "Agg"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

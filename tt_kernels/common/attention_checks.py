@@ -19,9 +19,7 @@ FIDELITIES = ("HiFi2", "HiFi3", "HiFi4")  # LoFi leaves out bits of the values: 
 MIN_SCALE, MAX_SCALE = 1e-4, 100.0
 
 
-def check_attention_tensors(
-    q: TensorFacts, k: TensorFacts, v: TensorFacts, others: Mapping[str, TensorFacts]
-) -> None:
+def check_attention_tensors(q: TensorFacts, k: TensorFacts, v: TensorFacts, others: Mapping[str, TensorFacts]) -> None:
     """Errors: UnsupportedError unless q is bfloat16 and k and v are alike, of a dtype of caches, all TILE with 4
     dimensions; and all of them and `others` are on device and interleaved."""
     for name, tensor in {"q": q, "k": k, "v": v, **others}.items():
@@ -47,9 +45,7 @@ def check_heads(query_heads: int, kv_heads: int, head_dim: int, max_tokens: int)
     if head_dim not in HEAD_DIMS:
         raise UnsupportedError(f"head_dim must be one of {HEAD_DIMS}, it is {head_dim}")
     if kv_heads < 1 or query_heads % kv_heads:
-        raise UnsupportedError(
-            f"{query_heads} query heads cannot be shared evenly by {kv_heads} key/value heads"
-        )
+        raise UnsupportedError(f"{query_heads} query heads cannot be shared evenly by {kv_heads} key/value heads")
     if max_tokens < TILE or max_tokens % TILE:
         raise UnsupportedError(f"the caches must hold a multiple of {TILE} tokens, they hold {max_tokens}")
 

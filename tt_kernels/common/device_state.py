@@ -80,9 +80,7 @@ class DeviceState(ABC):
     def check(self) -> None:
         """Raise PeerError that says who gave up, in which call and why. Waits for the device."""
         failed = [
-            f"{name} {state.failure}"
-            for name, state in zip(self.names(), self.states(), strict=True)
-            if state.failure
+            f"{name} {state.failure}" for name, state in zip(self.names(), self.states(), strict=True) if state.failure
         ]
         if failed:
             raise PeerError("; ".join(failed))

@@ -56,10 +56,7 @@ def pack_accessors(tensors: Mapping[str, Any]) -> tuple[list[int], dict[str, int
     import ttnn
 
     return pack(
-        {
-            name: list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args())
-            for name, tensor in tensors.items()
-        }
+        {name: list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args()) for name, tensor in tensors.items()}
     )
 
 

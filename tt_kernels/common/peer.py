@@ -69,8 +69,7 @@ class _Pairs(DeviceState):
         """The state of every member: chips in row-major order, then the members on a chip. Waits for the
         device."""
         return [
-            MemberState(**{name: words[index] for name, index in _STATE_FIELDS.items()})
-            for words in self.read_words()
+            MemberState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
         ]
 
 
@@ -90,9 +89,7 @@ class ChipPairs(_Pairs):
         check_fabric()
         shape = tuple(mesh.shape)
         if pair_axis not in range(len(shape)) or shape[pair_axis] != 2:
-            raise ValueError(
-                f"pairs along axis {pair_axis} need a mesh with 2 chips there; its shape is {shape}"
-            )
+            raise ValueError(f"pairs along axis {pair_axis} need a mesh with 2 chips there; its shape is {shape}")
         check_core(mesh, core)
         self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
         _live.add(self)
@@ -125,8 +122,7 @@ class ChipPairs(_Pairs):
         core = ttnn.CoreCoord(*self.core)
         there = self.device.worker_core_from_logical_core(core)
         nodes = [
-            self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
-            for place in (coordinate, self.peer(coordinate))
+            self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place)) for place in (coordinate, self.peer(coordinate))
         ]
         return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, self.link, program, core)]
 
@@ -143,9 +139,7 @@ class CorePair(_Pairs):
         for core in cores:
             check_core(device, core)
         if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
-            raise ValueError(
-                f"member 0 comes first, row by row; got {cores}"
-            )  # the order of the state's shards
+            raise ValueError(f"member 0 comes first, row by row; got {cores}")  # the order of the state's shards
         self.cores = tuple(cores)
         self.make_state(device, core_set(*cores), 2)
 

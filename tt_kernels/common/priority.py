@@ -55,9 +55,7 @@ def check_priority_tensor(tensor, name: str = "priority") -> None:
     import ttnn
 
     if not isinstance(tensor, ttnn.Tensor):
-        raise ValueError(
-            f"{name} must be a ttnn.Tensor, not {type(tensor).__module__}.{type(tensor).__name__}"
-        )
+        raise ValueError(f"{name} must be a ttnn.Tensor, not {type(tensor).__module__}.{type(tensor).__name__}")
     if not tensor.is_allocated():
         raise ValueError(f"{name} has been deallocated")
     shape = tuple(tensor.shape)

@@ -38,9 +38,7 @@ def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = 
     return 0 if sends(own, other, 0) else 1
 
 
-def after_verification(
-    priorities: Sequence[Sequence[int]], users: int, accepted: Sequence[bool]
-) -> list[list[int]]:
+def after_verification(priorities: Sequence[Sequence[int]], users: int, accepted: Sequence[bool]) -> list[list[int]]:
     """Both rows after a layer (algorithm 2): the sender's by outcome, the receiver's RECEIVED."""
     holder = sender(priorities, users)
     rows = [[RECEIVED] * users, [RECEIVED] * users]

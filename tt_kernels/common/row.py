@@ -90,8 +90,7 @@ class ChipRows(DeviceState):
     def states(self) -> Sequence[StateOfOne]:
         """The state of every chip, row-major. Waits for the device."""
         return [
-            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()})
-            for words in self.read_words()
+            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
         ]
 
     def link_args(self, coordinate: tuple[int, ...], program) -> list[int]:

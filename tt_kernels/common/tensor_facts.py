@@ -55,9 +55,7 @@ def result_memory(memory_config):
     if memory_config is None:
         return ttnn.DRAM_MEMORY_CONFIG
     if not isinstance(memory_config, ttnn.MemoryConfig):
-        raise UnsupportedError(
-            f"memory_config must be a ttnn.MemoryConfig, it is a {type(memory_config).__qualname__}"
-        )
+        raise UnsupportedError(f"memory_config must be a ttnn.MemoryConfig, it is a {type(memory_config).__qualname__}")
     check_result_memory(memory_config.memory_layout.name, memory_config.buffer_type.name)
     return memory_config
 

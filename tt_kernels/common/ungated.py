@@ -19,7 +19,5 @@ def require_ungated(program, op: str):
     """
     gated = [kernel.kernel_source for kernel in program.kernels if UNGATED_DEFINE not in list(kernel.defines)]
     if gated:
-        raise RuntimeError(
-            f"{op}: kernels without {UNGATED_DEFINE[0]}, which the compute gate would skip: {gated}"
-        )
+        raise RuntimeError(f"{op}: kernels without {UNGATED_DEFINE[0]}, which the compute gate would skip: {gated}")
     return program

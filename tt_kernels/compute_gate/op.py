@@ -83,9 +83,7 @@ def skip_compute(
     if shared_gate_axis is not None:
         _check_axis(shared_gate_axis, device)
     opening, tensors = opening_program(_all_cores(members)), _tensors(members)
-    shared_chip = (
-        [] if isinstance(priority, ttnn.Tensor) else [frozenset(core_list(m.cores)) for m in members]
-    )
+    shared_chip = [] if isinstance(priority, ttnn.Tensor) else [frozenset(core_list(m.cores)) for m in members]
     with gated_region(shared_gate_axis, shared_chip):
         _launch(program, tensors)
         try:
@@ -122,9 +120,7 @@ def clear_compute_gate(device: ttnn.MeshDevice) -> None:
 
     require_no_region("clear_compute_gate")
     require_patched()
-    anchor = ttnn.from_torch(
-        priority_row(ACCEPTED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
-    )
+    anchor = ttnn.from_torch(priority_row(ACCEPTED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
     _launch(opening_program(all_worker_cores(device)), [anchor])
 
 
@@ -147,9 +143,7 @@ def closing_program(members: Sequence[GateMember], users: int, layer: int | None
                 "layer": layer,
             }
         constants = {"users": users, "scratch_cb": _SCRATCH_CB}
-        kernels.append(
-            _kernel(member.cores, defines, constants=constants, accessors=accessors, common=common)
-        )
+        kernels.append(_kernel(member.cores, defines, constants=constants, accessors=accessors, common=common))
         cbs.append(_scratch(member.cores))
     return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs), "compute_gate")
 
@@ -266,17 +260,13 @@ def _tensors(members: Sequence[GateMember]) -> list:
 def _kernel(cores, defines, **arguments):
     import ttnn
 
-    return kernel_descriptor(
-        KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments
-    )
+    return kernel_descriptor(KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments)
 
 
 def _scratch(cores):
     import ttnn
 
-    page = ttnn.CBFormatDescriptor(
-        buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=_SCRATCH_BYTES
-    )
+    page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=_SCRATCH_BYTES)
     return ttnn.CBDescriptor(total_size=_SCRATCH_BYTES, core_ranges=cores, format_descriptors=[page])
 
 

@@ -70,9 +70,7 @@ def refuse_in_region(name: str, cluster_axis: int | None = None) -> None:
         return
     if cluster_axis is not None and cluster_axis == _active.shared_gate_axis:
         return
-    permitted = (
-        "none is" if _active.shared_gate_axis is None else f"only cluster_axis={_active.shared_gate_axis} is"
-    )
+    permitted = "none is" if _active.shared_gate_axis is None else f"only cluster_axis={_active.shared_gate_axis} is"
     raise GatedRegionError(
         f"{name} (cluster_axis={cluster_axis}) is a cross-chip op: inside skip_compute it would wait for a "
         "chip that skips it, and hang the pair. Call it outside the region; of the mesh's axes "
@@ -98,15 +96,11 @@ def refuse_across_members(name: str, cores: Collection[Core], members: Sequence[
 def require_no_region(name: str) -> None:
     """Raise GatedRegionError if a region is active, whose gate `name` would change under its ops."""
     if _active is not None:
-        raise GatedRegionError(
-            f"{name} inside skip_compute: it would change the gate of the region's other ops"
-        )
+        raise GatedRegionError(f"{name} inside skip_compute: it would change the gate of the region's other ops")
 
 
 @contextlib.contextmanager
-def gated_region(
-    shared_gate_axis: int | None = None, members: Sequence[frozenset[Core]] = ()
-) -> Iterator[None]:
+def gated_region(shared_gate_axis: int | None = None, members: Sequence[frozenset[Core]] = ()) -> Iterator[None]:
     """Mark a region as active. Regions do not nest: leaving the inner one would open the outer one's gate."""
     global _active
     if _active is not None:

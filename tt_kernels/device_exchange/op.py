@@ -87,9 +87,7 @@ class DeviceExchange:
 
         programs = ttnn.MeshProgramDescriptor()
         for place in self.pairs.coordinates():
-            program = ttnn.ProgramDescriptor(
-                kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[]
-            )
+            program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[])
             arguments = self._arguments(
                 self.pairs.member(place),
                 tensors,
@@ -114,12 +112,8 @@ class DeviceExchange:
             core = self.pairs.cores[member]
             own, other = ([parts[m] for parts in tensors] for m in (member, 1 - member))
             link = self.pairs.link_args(member)
-            arguments[core] = self._arguments(
-                member, own, other, priorities[member], self._gathered[member], link
-            )
-        program = ttnn.ProgramDescriptor(
-            kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[]
-        )
+            arguments[core] = self._arguments(member, own, other, priorities[member], self._gathered[member], link)
+        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[])
         self._add_kernels(program, arguments, [parts[0] for parts in tensors], priorities[0])
         return require_ungated(program, "device_exchange")
 
@@ -170,9 +164,7 @@ class DeviceExchange:
                 defines=defines,
             ),
         ]
-        page = ttnn.CBFormatDescriptor(
-            buffer_index=_PIECES_CB, data_format=ttnn.uint32, page_size=piece_bytes
-        )
+        page = ttnn.CBFormatDescriptor(buffer_index=_PIECES_CB, data_format=ttnn.uint32, page_size=piece_bytes)
         size = _PIECES_IN_BUFFER * piece_bytes
         program.cbs = [ttnn.CBDescriptor(total_size=size, core_ranges=cores, format_descriptors=[page])]
 
@@ -210,10 +202,7 @@ class DeviceExchange:
                 )
         for name, parts_of in (("tensor", tensors), ("priority", [priorities])):
             # Addresses tell members apart, not parts: while a graph is captured without dispatch all have one.
-            alike = [
-                len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address()
-                for parts in parts_of
-            ]
+            alike = [len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address() for parts in parts_of]
             if any(alike) or len({id(parts[0]) for parts in parts_of}) < len(parts_of):
                 raise ValueError(
                     f"the members of a pair and the parts of an exchange need a {name} each; the same one was given "

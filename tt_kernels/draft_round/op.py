@@ -78,9 +78,14 @@ def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: 
     _check({"step.position": step.position}, (users,))
     read = {"decided": decided.tokens, "choices": choices, "cached": decided.cached, "last": decided.last}
     written = {
-        "token": step.token, "position": step.position, "angle": step.angle, "tree_tokens": chain.tokens,
-        "tree_angles": chain.angles, "tree_prefix": chain.prefix, "rows": chain.rows,
-    }  # fmt: skip
+        "token": step.token,
+        "position": step.position,
+        "angle": step.angle,
+        "tree_tokens": chain.tokens,
+        "tree_angles": chain.angles,
+        "tree_prefix": chain.prefix,
+        "rows": chain.rows,
+    }
     accessors = {"per_node": chain.tokens, "per_user": chain.prefix, "rows": chain.rows, "choices": choices}
     _launch("begin_chain.cpp", read, written, accessors, _sizes(chain, users, nodes))
 
@@ -106,13 +111,21 @@ def take_outcome(outcome: ttnn.Tensor, decided: Decided) -> None:
     _check({"outcome": outcome}, (users, OUTCOME_HEAD + 2 * nodes))
     _check_decided(decided, users, nodes)
     sizes = {
-        "users": users, "nodes": nodes, "user_bytes": _page(decided.cached), "node_bytes": _page(decided.tokens),
-        "outcome_bytes": _page(outcome), "count_word": COUNT_WORD, "tokens_word": OUTCOME_HEAD + nodes,
-    }  # fmt: skip
+        "users": users,
+        "nodes": nodes,
+        "user_bytes": _page(decided.cached),
+        "node_bytes": _page(decided.tokens),
+        "outcome_bytes": _page(outcome),
+        "count_word": COUNT_WORD,
+        "tokens_word": OUTCOME_HEAD + nodes,
+    }
     written = {
-        "decided": decided.tokens, "angles": decided.angles, "cached": decided.cached, "last": decided.last,
+        "decided": decided.tokens,
+        "angles": decided.angles,
+        "cached": decided.cached,
+        "last": decided.last,
         "row": decided.row,
-    }  # fmt: skip
+    }
     accessors = {"per_node": decided.tokens, "per_user": decided.cached, "outcome": outcome}
     _launch("take_outcome.cpp", {"outcome": outcome}, written, accessors, sizes)
 
@@ -139,9 +152,7 @@ def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
 
     for name, tensor in tensors.items():
         if not isinstance(tensor, ttnn.Tensor) or tensor.storage_type() != ttnn.StorageType.DEVICE:
-            raise UnsupportedError(
-                f"{name} must be a ttnn.Tensor on the device, not {type(tensor).__qualname__}"
-            )
+            raise UnsupportedError(f"{name} must be a ttnn.Tensor on the device, not {type(tensor).__qualname__}")
         if tuple(tensor.shape) != shape:
             raise UnsupportedError(f"{name} must be {list(shape)}, its shape is {list(tensor.shape)}")
         if tensor.dtype not in (ttnn.int32, ttnn.uint32):
@@ -154,9 +165,12 @@ def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
 
 def _sizes(chain: Chain, users: int, nodes: int) -> dict[str, int]:
     return {
-        "users": users, "nodes": nodes, "user_bytes": _page(chain.prefix), "node_bytes": _page(chain.tokens),
+        "users": users,
+        "nodes": nodes,
+        "user_bytes": _page(chain.prefix),
+        "node_bytes": _page(chain.tokens),
         "row_bytes": _page(chain.rows),
-    }  # fmt: skip
+    }
 
 
 def _page(tensor: ttnn.Tensor) -> int:

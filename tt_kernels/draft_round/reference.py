@@ -30,9 +30,7 @@ class Chain(NamedTuple):
     rows: torch.Tensor
 
 
-def begin_chain_reference(
-    decided: Decided, choices: torch.Tensor, nodes: int
-) -> tuple[DraftStep, Chain]:  # fmt: skip
+def begin_chain_reference(decided: Decided, choices: torch.Tensor, nodes: int) -> tuple[DraftStep, Chain]:
     users = torch.arange(len(decided.cached))
     active = decided.cached >= 0
     at_last = (

@@ -30,9 +30,7 @@ INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
 
 
-def plan_buffers(
-    problem: Problem, workers: int, key_tiles: int, *, speculate: bool, peer: bool
-) -> dict[str, Buffer]:
+def plan_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: bool, peer: bool) -> dict[str, Buffer]:
     """Every circular buffer by its name in kernels/config.hpp. key_tiles: of keys a worker processes at once.
 
     Those that other cores write into come first and have the same pages on all their cores, so that they lie

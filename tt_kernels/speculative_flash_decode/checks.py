@@ -66,9 +66,7 @@ def check_problem(
     one, users, query_heads, head_dim = q.shape
     cache_users, kv_heads, max_tokens, cache_dim = k.shape
     if one != 1:
-        raise UnsupportedError(
-            f"q must be [1, users, heads, head_dim] with one token a user, its shape is {q.shape}"
-        )
+        raise UnsupportedError(f"q must be [1, users, heads, head_dim] with one token a user, its shape is {q.shape}")
     if cache_users != users:
         raise UnsupportedError(f"q has {users} users {q.shape}, the caches have {cache_users} {k.shape}")
     if cache_dim != head_dim:
@@ -87,12 +85,7 @@ def check_problem(
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:
     """Errors: UnsupportedError unless `chunk_size` is a multiple of 32 tokens, at most `max_tokens`."""
-    if (
-        isinstance(chunk_size, bool)
-        or not isinstance(chunk_size, int)
-        or chunk_size < TILE
-        or chunk_size % TILE
-    ):
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < TILE or chunk_size % TILE:
         raise UnsupportedError(f"chunk_size must be a positive multiple of {TILE}, got {chunk_size!r}")
     if chunk_size > max_tokens:
         raise UnsupportedError(f"chunk_size {chunk_size} exceeds the {max_tokens} tokens the caches hold")

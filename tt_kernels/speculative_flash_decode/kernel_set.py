@@ -43,12 +43,8 @@ class KernelSet:
         read = {"query": tensors.q, "cache": tensors.k} | self._source_accessors()
         written = {"output": tensors.exact}
         return [
-            self._kernel(
-                "worker_reader.cpp", ttnn.ReaderConfigDescriptor(), read, self._per_worker(self._reader)
-            ),
-            self._kernel(
-                "worker_writer.cpp", ttnn.WriterConfigDescriptor(), written, self._per_worker(self._writer)
-            ),
+            self._kernel("worker_reader.cpp", ttnn.ReaderConfigDescriptor(), read, self._per_worker(self._reader)),
+            self._kernel("worker_writer.cpp", ttnn.WriterConfigDescriptor(), written, self._per_worker(self._writer)),
             self._kernel("worker_compute.cpp", self._compute_config(), {}, self._per_worker(self._compute)),
         ]
 
@@ -65,9 +61,7 @@ class KernelSet:
             return {member.plan.output: values(member) for member in self.members}
 
         return [
-            self._kernel(
-                "output_reader.cpp", ttnn.ReaderConfigDescriptor(), read, per_member(self._output_reader)
-            ),
+            self._kernel("output_reader.cpp", ttnn.ReaderConfigDescriptor(), read, per_member(self._output_reader)),
             self._kernel(
                 "output_writer.cpp",
                 ttnn.WriterConfigDescriptor(),

@@ -62,8 +62,7 @@ def launch(
         refuse_in_region(OP, getattr(peer.pairs, "pair_axis", None))
         if not isinstance(peer.pairs, ChipPairs):
             raise UnsupportedError(
-                f"peer.pairs is a {type(peer.pairs).__name__}: a virtual pair is run by "
-                "speculative_flash_decode_pair"
+                f"peer.pairs is a {type(peer.pairs).__name__}: a virtual pair is run by speculative_flash_decode_pair"
             )
         pairs = peer.pairs
         _check_peer(tensors, peer)
@@ -122,25 +121,18 @@ def launch_pair(
     if members[0].priority.buffer_address() == members[1].priority.buffer_address():
         raise UnsupportedError("both members were given the same priority tensor: each updates its own")
     layouts = [
-        layout_of(device, problem, settings, config, core)
-        for config, core in zip(configs, pairs.cores, strict=True)
+        layout_of(device, problem, settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
     ]
     plans = [layout.plan for layout in layouts]
     if shared := sorted(set(plans[0].cores) & set(plans[1].cores)):
         raise UnsupportedError(f"core {shared[0]} belongs to both members of the pair")
     if plans[0].workers_a_group != plans[1].workers_a_group:
         sizes = [plan.workers_a_group for plan in plans]
-        raise UnsupportedError(
-            f"the members have {sizes[0]} and {sizes[1]} workers a head: they must be equal"
-        )
+        raise UnsupportedError(f"the members have {sizes[0]} and {sizes[1]} workers a head: they must be equal")
     if layouts[0].key_tiles != layouts[1].key_tiles:
         sizes = [layout.key_tiles * TILE for layout in layouts]
-        raise UnsupportedError(
-            f"the members have a key_chunk of {sizes[0]} and {sizes[1]}: they must be equal"
-        )
-    built = [
-        Member(members[i], plans[i], i, peer.args(members[1 - i].exact, pairs.link_args(i))) for i in present
-    ]
+        raise UnsupportedError(f"the members have a key_chunk of {sizes[0]} and {sizes[1]}: they must be equal")
+    built = [Member(members[i], plans[i], i, peer.args(members[1 - i].exact, pairs.link_args(i))) for i in present]
     program = empty_program(problem, [member.plan for member in built])
     fill_program(program, problem, settings, built, layouts[0], noc_core_of(device))
     ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)

@@ -74,9 +74,7 @@ def choose_layout(
         if not fitting:
             break  # more workers need more
         key_tiles = least + fitting - 1
-        plan = deal_cores(
-            cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output
-        )
+        plan = deal_cores(cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output)
         takes = cost(read, problem.items, len(plan.groups), workers, guess_tiles, key_tiles, speculate)
         gain = 1.0 if best is None or len(plan.groups) == len(best.plan.groups) else LEAST_GAIN_OF_A_ROUND
         if best is None or takes * gain < best_cost:

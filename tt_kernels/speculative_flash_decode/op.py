@@ -206,9 +206,7 @@ def _one_result(
     return result
 
 
-def _settings(
-    q, threshold, scale, speculate, config: ProgramConfig | None, guess_alone: bool = False
-) -> Settings:
+def _settings(q, threshold, scale, speculate, config: ProgramConfig | None, guess_alone: bool = False) -> Settings:
     if config is not None:
         check_config(config)
     threshold, scale = check_numbers(threshold, scale, tuple(q.shape)[-1])

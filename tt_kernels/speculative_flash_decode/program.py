@@ -91,7 +91,5 @@ def fill_program(
         EXCHANGE: [member.plan.exchange for member in members if member.plan.exchange],
     }
     program.kernels = built
-    program.cbs = [
-        circular_buffer(buffer, cores) for buffer in sorted(layout.buffers.values(), key=lambda b: b.index)
-    ]
+    program.cbs = [circular_buffer(buffer, cores) for buffer in sorted(layout.buffers.values(), key=lambda b: b.index)]
     return require_ungated(program, "speculative_flash_decode")

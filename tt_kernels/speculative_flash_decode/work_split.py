@@ -127,9 +127,7 @@ def deal_cores(
 CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
 
 
-def cost(
-    tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool
-) -> float:
+def cost(tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool) -> float:
     """How long `items` heads of `tiles` cached key tiles each take `groups` groups of `workers`, about; in units
     of the time of a tile. The guess's worker has at least its `guess_tiles`."""
     share = -(-tiles // workers)

@@ -43,9 +43,7 @@ def check_problem(
             continue
         _check_placed(name, facts)
         if facts.dtype != "BFLOAT16" or facts.layout not in ("ROW_MAJOR", "TILE"):
-            raise UnsupportedError(
-                f"{name} must be bfloat16, ROW_MAJOR or TILE; it is {facts.dtype}, {facts.layout}"
-            )
+            raise UnsupportedError(f"{name} must be bfloat16, ROW_MAJOR or TILE; it is {facts.dtype}, {facts.layout}")
         if len(facts.shape) != 3:
             raise UnsupportedError(f"{name} must be [users, nodes, vocab], its shape is {facts.shape}")
     if draft is not None and (draft.shape, draft.layout) != (target.shape, target.layout):

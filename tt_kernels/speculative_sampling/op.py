@@ -75,10 +75,7 @@ class Verified:
 
         rows = ttnn.to_torch(ttnn.get_device_tensors(self.outcome)[chip]).tolist()
         path = slice(OUTCOME_HEAD, OUTCOME_HEAD + self.nodes)
-        return [
-            UserOutcome(row[0], row[path][: row[1]], row[OUTCOME_HEAD + self.nodes :][: row[3]])
-            for row in rows
-        ]
+        return [UserOutcome(row[0], row[path][: row[1]], row[OUTCOME_HEAD + self.nodes :][: row[3]]) for row in rows]
 
     def check(self) -> list[UserOutcome]:
         """As read(). Errors: VerificationError that names the users and reasons; PeerError when the chips of a row lost
@@ -134,9 +131,7 @@ def speculative_sampling(
     check_warpers(top_k, top_p)
     temperature = check_temperature("temperature", temperature)
     draft_temperature = (
-        temperature
-        if draft_temperature is None
-        else check_temperature("draft_temperature", draft_temperature)
+        temperature if draft_temperature is None else check_temperature("draft_temperature", draft_temperature)
     )
     rule = Rule((1.0 / temperature, 1.0 / draft_temperature), with_replacement)
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
@@ -174,9 +169,7 @@ def lossy_sigmoid_sampling(
     temperature = check_temperature("temperature", temperature)
     scaling = check_sigmoid(alpha, beta)
     if draft_logits is None:
-        raise UnsupportedError(
-            "draft_logits are None: the sigmoid approximation compares logits with the draft's"
-        )
+        raise UnsupportedError("draft_logits are None: the sigmoid approximation compares logits with the draft's")
     rule = Rule((1.0 / temperature, 1.0 / temperature), sigmoid=scaling)
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
     return _verify(drafted, draft_logits, rule, grid, cores_a_user, row)
@@ -228,9 +221,7 @@ def _verify(
     return Verified(outcome, problem.nodes, row)
 
 
-def greedy_verification(
-    tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax: ttnn.Tensor, vocab: int
-) -> Verified:
+def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax: ttnn.Tensor, vocab: int) -> Verified:
     """Verification at temperature 0, from the target's choices alone: a child is accepted when its token is that of its
     parent's row, and the bonus token is the choice after the last accepted node.
 
@@ -298,9 +289,7 @@ def _cores(device, grid: tuple[int, int] | None) -> list[tuple[int, int]]:
     size = device.compute_with_storage_grid_size()
     columns, rows = grid or (size.x, size.y)
     if not (1 <= columns <= size.x and 1 <= rows <= size.y):
-        raise UnsupportedError(
-            f"a grid of {columns}x{rows} cores is not within the device's {size.x}x{size.y}"
-        )
+        raise UnsupportedError(f"a grid of {columns}x{rows} cores is not within the device's {size.x}x{size.y}")
     return [(x, y) for y in range(rows) for x in range(columns)]
 
 

@@ -137,7 +137,7 @@ def build_program(
 
 def _walker(
     problem: Problem, tensors: dict, layout: Layout, rule: Rule, place: Place, constants: dict, noc_core: Callable
-):  # fmt: skip
+):
     import ttnn
 
     draft = tensors["target"] if tensors["draft"] is None else tensors["draft"]

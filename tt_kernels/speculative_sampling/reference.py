@@ -127,8 +127,7 @@ class UserModel:
         self.draft_temperature = temperature if draft_temperature is None else draft_temperature
         self.with_replacement = with_replacement
         self.children = [
-            [child for child, parent in enumerate(self.parents) if parent == node]
-            for node in range(len(self.parents))
+            [child for child, parent in enumerate(self.parents) if parent == node] for node in range(len(self.parents))
         ]
         self._nodes: dict[int, Node | int] = {}
 
@@ -311,9 +310,9 @@ def speculative_sampling_reference(
     """Outcomes of all users. tokens, parents [users, nodes]; target, draft [users, nodes, vocab]; uniforms
     [users, nodes] words."""
     return [
-        UserModel(
-            parents[user].tolist(), target[user], None if draft is None else draft[user], **options
-        ).verify(tokens[user].tolist(), uniforms[user].tolist())
+        UserModel(parents[user].tolist(), target[user], None if draft is None else draft[user], **options).verify(
+            tokens[user].tolist(), uniforms[user].tolist()
+        )
         for user in range(tokens.shape[0])
     ]
 
@@ -338,9 +337,7 @@ def sigmoid_reference(
 def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[Outcome]:
     """Outcomes of all users where a token is accepted when it is the target's choice. All [users, nodes]."""
     outcomes = []
-    for user_tokens, user_parents, choices in zip(
-        tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True
-    ):
+    for user_tokens, user_parents, choices in zip(tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True):
         path, current, child = [], 0, 1
         while child < len(user_tokens):
             if user_parents[child] == current and user_tokens[child] == choices[current]:

@@ -39,9 +39,7 @@ def guard_tokens(tokens, pairs: Sequence[ChipPairs | ChipRows]) -> None:
         raise ValueError(f"tokens must be a ttnn.Tensor on the device, not {type(tokens).__qualname__}")
     shape = tuple(tokens.shape)
     if tokens.dtype != ttnn.uint32 or tokens.layout != ttnn.ROW_MAJOR_LAYOUT or tokens.is_sharded():
-        raise ValueError(
-            f"tokens must be uint32, ROW_MAJOR and interleaved, they are {tokens.dtype}, {tokens.layout}"
-        )
+        raise ValueError(f"tokens must be uint32, ROW_MAJOR and interleaved, they are {tokens.dtype}, {tokens.layout}")
     if len(shape) != 2 or shape[0] != 1:
         raise ValueError(f"tokens must be [1, users], their shape is {shape}")
     if not pairs or not all(isinstance(pair, (ChipPairs, ChipRows)) for pair in pairs):

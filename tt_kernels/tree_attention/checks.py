@@ -86,14 +86,9 @@ def _check_words(prefix: TensorFacts, intervals: TensorFacts, users: int) -> int
             f"prefix must be INT32 ROW_MAJOR ({users},), it is {prefix.dtype} {prefix.layout} {prefix.shape}"
         )
     shape = intervals.shape
-    if (
-        len(shape) != 3
-        or shape[:2] != (users, 2)
-        or (intervals.dtype, intervals.layout) != ("INT32", "ROW_MAJOR")
-    ):
+    if len(shape) != 3 or shape[:2] != (users, 2) or (intervals.dtype, intervals.layout) != ("INT32", "ROW_MAJOR"):
         raise UnsupportedError(
-            f"intervals must be INT32 ROW_MAJOR ({users}, 2, nodes), it is {intervals.dtype} {intervals.layout} "
-            f"{shape}"
+            f"intervals must be INT32 ROW_MAJOR ({users}, 2, nodes), it is {intervals.dtype} {intervals.layout} {shape}"
         )
     if not 1 <= shape[2] <= MAX_NODES:
         raise UnsupportedError(f"1 to {MAX_NODES} nodes are supported, intervals has {shape[2]}")
@@ -118,14 +113,10 @@ def check_intervals(enter: Sequence[int], leave: Sequence[int]) -> None:
         if not 0 <= first < nodes:
             raise ValueError(f"node {node} enters at {first}, which is not from 0 to {nodes - 1}")
         if first in at:
-            raise ValueError(
-                f"node {node} enters at {first}, as node {at[first]} does: enter times are a permutation"
-            )
+            raise ValueError(f"node {node} enters at {first}, as node {at[first]} does: enter times are a permutation")
         at[first] = node
         if not first <= last < nodes:
-            raise ValueError(
-                f"node {node} enters at {first} and leaves at {last}, not from {first} to {nodes - 1}"
-            )
+            raise ValueError(f"node {node} enters at {first} and leaves at {last}, not from {first} to {nodes - 1}")
     open_nodes: list[int] = []  # whose subtrees the walk is in
     for time in range(nodes):
         node = at[time]

@@ -73,9 +73,7 @@ def choose_layout(
             f"key_chunk must be a multiple of {TILE} from {TILE} to the {problem.max_tokens} tokens of the caches, "
             f"got {key_chunk!r}"
         )
-    if query_tiles is not None and (
-        type(query_tiles) is not int or not 1 <= query_tiles <= problem.query_tiles
-    ):
+    if query_tiles is not None and (type(query_tiles) is not int or not 1 <= query_tiles <= problem.query_tiles):
         raise UnsupportedError(
             f"query_tiles must be from 1 to the {problem.query_tiles} that {problem.nodes} nodes of "
             f"{problem.group_heads} query heads take, got {query_tiles!r}"

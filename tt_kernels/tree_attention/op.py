@@ -89,7 +89,5 @@ def tree_attention(
     )
     output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
     tensors = Tensors(q, k, v, prefix, intervals, output)
-    ttnn.generic_op(
-        tensors.all(), build_program(problem, tensors, layout, scale, fidelity, noc_core_of(device))
-    )
+    ttnn.generic_op(tensors.all(), build_program(problem, tensors, layout, scale, fidelity, noc_core_of(device)))
     return output

@@ -107,15 +107,11 @@ def build_program(
     buffers = sorted(layout.buffers.values(), key=lambda buffer: buffer.index)
     cbs = [circular_buffer(buffer, {WORKER: layout.workers}) for buffer in buffers]
     on = core_set(*layout.workers)
-    semaphores = [
-        ttnn.SemaphoreDescriptor(id=index, core_ranges=on, initial_value=0) for index in SEMAPHORES.values()
-    ]
+    semaphores = [ttnn.SemaphoreDescriptor(id=index, core_ranges=on, initial_value=0) for index in SEMAPHORES.values()]
     return ttnn.ProgramDescriptor(kernels=kernels, semaphores=semaphores, cbs=cbs)
 
 
-def _per_worker(
-    layout: Layout, values: Values, noc_core: Callable[[Core], tuple[int, int]]
-) -> dict[Core, Values]:
+def _per_worker(layout: Layout, values: Values, noc_core: Callable[[Core], tuple[int, int]]) -> dict[Core, Values]:
     groups = len(layout.groups)
     return {
         core: {

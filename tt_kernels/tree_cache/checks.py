@@ -69,9 +69,7 @@ def check_caches(caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFa
     if nodes > capacity:
         raise UnsupportedError(f"{nodes} nodes do not fit caches of {capacity} positions")
     check_integers("prefix", prefix, (users,))
-    return Problem(
-        len(caches), users, kv_heads, capacity, head_dim, nodes, block_float=first.dtype == "BFLOAT8_B"
-    )
+    return Problem(len(caches), users, kv_heads, capacity, head_dim, nodes, block_float=first.dtype == "BFLOAT8_B")
 
 
 def check_new(name: str, new: TensorFacts, problem: Problem, cache_dtype: str) -> None:
@@ -80,9 +78,7 @@ def check_new(name: str, new: TensorFacts, problem: Problem, cache_dtype: str) -
     if not new.on_device or not new.interleaved or new.layout != "TILE":
         raise UnsupportedError(f"{name} must be interleaved on the device in TILE layout, they are {new}")
     if new.shape != shape or new.dtype != cache_dtype:
-        raise UnsupportedError(
-            f"{name} must be {cache_dtype} {shape} (a row a node), they are {new.dtype} {new.shape}"
-        )
+        raise UnsupportedError(f"{name} must be {cache_dtype} {shape} (a row a node), they are {new.dtype} {new.shape}")
 
 
 def check_integers(name: str, tensor: TensorFacts, shape: Sequence[int]) -> None:

@@ -71,9 +71,7 @@ def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_c
     grid = device.compute_with_storage_grid_size()
     cores = [(x, y) for y in range(grid.y) for x in range(grid.x)][: problem.jobs]
     tile_bytes = _TILE_BYTES[problem.block_float]
-    words_bytes = sum(
-        _aligned(t.buffer_aligned_page_size()) for t in ([prefix, path] if committing else [prefix])
-    )
+    words_bytes = sum(_aligned(t.buffer_aligned_page_size()) for t in ([prefix, path] if committing else [prefix]))
     accessors = {"cache": caches[0], "source": sources[0], "prefix": prefix}
     common = {
         "users": problem.users,
@@ -115,9 +113,7 @@ def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_c
         ttnn.CBDescriptor(
             total_size=page * count,
             core_ranges=ranges,
-            format_descriptors=[
-                ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.uint32, page_size=page)
-            ],
+            format_descriptors=[ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.uint32, page_size=page)],
         )
         for index, (page, count) in sizes.items()
     ]

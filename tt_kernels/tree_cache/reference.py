@@ -22,9 +22,7 @@ def write_nodes_reference(cache: torch.Tensor, new: torch.Tensor, prefix: Sequen
     return result
 
 
-def commit_path_reference(
-    cache: torch.Tensor, prefix: Sequence[int], paths: Sequence[Sequence[int]]
-) -> torch.Tensor:
+def commit_path_reference(cache: torch.Tensor, prefix: Sequence[int], paths: Sequence[Sequence[int]]) -> torch.Tensor:
     """paths: of each user the accepted nodes behind the root, in order -> a new cache, whose rows behind the committed
     ones are as they were."""
     result = cache.clone()

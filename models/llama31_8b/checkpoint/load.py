@@ -74,8 +74,7 @@ def load_model(
     if max_context is not None:
         if not 1 <= max_context <= config.max_position_embeddings:
             raise ModelLoadError(
-                f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, "
-                f"got {max_context}"
+                f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, got {max_context}"
             )
         config = replace(config, max_position_embeddings=max_context)
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
@@ -103,9 +102,7 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     if path.suffix.lower() == ".gguf":
         return converted_folder(path), shown
     if path.exists():
-        raise ModelLoadError(
-            f"{shown} is a file but not a .gguf; give a Hugging Face folder, a hub id or a .gguf file"
-        )
+        raise ModelLoadError(f"{shown} is a file but not a .gguf; give a Hugging Face folder, a hub id or a .gguf file")
     if _HUB_ID.fullmatch(shown):
         return _download(shown, revision), shown
     raise FileNotFoundError(
@@ -144,9 +141,7 @@ def load_state_dict(
     shapes: dict[str, tuple[int, ...]] = {}
     for file, listed in files.items():
         with _open(file) as tensors:
-            found = {
-                name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if is_weight(name)
-            }
+            found = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if is_weight(name)}
         absent = [name for name in listed if name not in found and is_weight(name)]
         if absent:
             raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
@@ -198,9 +193,7 @@ def _download(hub_id: str, revision: str | None) -> Path:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        folder = snapshot_download(
-            hub_id, revision=revision, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_COPIES
-        )
+        folder = snapshot_download(hub_id, revision=revision, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_COPIES)
     except GatedRepoError as error:
         raise ModelLoadError(
             f"{hub_id} is gated: accept its licence on huggingface.co and log in with `hf auth login`"

@@ -60,9 +60,7 @@ def check_shapes(config: LlamaConfig, found: Mapping[str, tuple[int, ...]], sour
             f"the config needs {list(wanted[wrong[0]])}{_more(wrong)}"
         )
     if extra:
-        raise ModelLoadError(
-            f"{source}: unexpected tensor {extra[0]}: not part of a Llama model{_more(extra)}"
-        )
+        raise ModelLoadError(f"{source}: unexpected tensor {extra[0]}: not part of a Llama model{_more(extra)}")
 
 
 def _more(names: list[str]) -> str:

@@ -58,9 +58,7 @@ class Tokenizer:
         folder = Path(folder)
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise FileNotFoundError(
-                f"no tokenizer.json in {folder}: slow (SentencePiece) tokenizers must be converted"
-            )
+            raise FileNotFoundError(f"no tokenizer.json in {folder}: slow (SentencePiece) tokenizers must be converted")
         try:
             backend = _Backend.from_file(str(path))
         except Exception as error:  # the Rust library raises bare Exception
@@ -73,11 +71,7 @@ class Tokenizer:
             except ValueError as error:
                 raise ModelLoadError(f"{config_path} is not valid JSON: {error}") from error
         template_path = folder / "chat_template.jinja"
-        template = (
-            template_path.read_text(encoding="utf-8")
-            if template_path.is_file()
-            else config.get("chat_template")
-        )
+        template = template_path.read_text(encoding="utf-8") if template_path.is_file() else config.get("chat_template")
         if isinstance(template, list):  # several named templates; "default" is the one for chat
             template = {item["name"]: item["template"] for item in template}.get("default")
         special = {name: _content(config[name]) for name in _SPECIAL_NAMES if config.get(name)}

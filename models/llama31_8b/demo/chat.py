@@ -48,9 +48,7 @@ class Conversation:
         message = {"role": "user", "content": text}
         ids = tokenizer.apply_chat_template([*self.messages, message])
         if len(ids) > session.capacity:
-            raise ContextLengthError(
-                f"the conversation has {len(ids)} tokens, the limit is {session.capacity}"
-            )
+            raise ContextLengthError(f"the conversation has {len(ids)} tokens, the limit is {session.capacity}")
         # The template may render earlier turns otherwise than they were generated: keep what still agrees,
         # and always compute the last token, whose logits are needed.
         kept = min(_common_prefix(ids, self.cached_ids), len(ids) - 1)
@@ -78,9 +76,7 @@ class Conversation:
 def check_chat(checkpoint: Checkpoint) -> None:
     """Raises UserError for a model without a chat template."""
     if not checkpoint.tokenizer.chat_template:
-        raise UserError(
-            f"{checkpoint.source} has no chat template to chat with; give --prompt for plain text"
-        )
+        raise UserError(f"{checkpoint.source} has no chat template to chat with; give --prompt for plain text")
 
 
 def chat(session: Session, options: DemoOptions) -> int:

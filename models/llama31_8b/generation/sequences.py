@@ -84,8 +84,6 @@ def open_streams(
         # The last token of a full context is never written back: a prompt of `limit` tokens yields one.
         room = limit - len(prompt) + 1
         if room < 1:
-            raise ContextLengthError(
-                f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}"
-            )
+            raise ContextLengthError(f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}")
         streams.append(UserStream(user, max_new_tokens, room, eos, stop_token_ids, on_token))
     return streams

@@ -17,9 +17,7 @@ from .model.kv_cache import KVCache
 from .model.model import ReferenceLlama
 
 
-def cache_for(
-    model: ReferenceLlama, prompts: Sequence[Sequence[int]], max_new_tokens: int, extra: int = 0
-) -> KVCache:
+def cache_for(model: ReferenceLlama, prompts: Sequence[Sequence[int]], max_new_tokens: int, extra: int = 0) -> KVCache:
     """A cache that holds every prompt, its new tokens and `extra` others, within the model's context."""
     wanted = max(map(len, prompts)) + max_new_tokens + extra
     return model.new_cache(len(prompts), min(wanted, model.config.max_position_embeddings))
@@ -52,9 +50,7 @@ def generate(
     sampling = sampling if sampling is not None else SamplingParams()
     policy = policy if policy is not None else ExactAttention()
     room = None if cache is None else cache.capacity - int(cache.lengths.max())
-    streams = open_streams(
-        model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, room
-    )
+    streams = open_streams(model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, room)
     generators = make_generators(sampling, len(prompts))
     cache = cache_for(model, prompts, max_new_tokens) if cache is None else cache
 

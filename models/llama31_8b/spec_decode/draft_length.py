@@ -14,9 +14,7 @@ from ..config import LlamaConfig
 
 def weights_read(config: LlamaConfig) -> int:
     """Weights one decode step reads, the embedding row aside."""
-    attention = (
-        config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
-    )
+    attention = config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
     layer = attention + 3 * config.hidden_size * config.intermediate_size
     return config.num_hidden_layers * layer + config.vocab_size * config.hidden_size
 
@@ -142,9 +140,7 @@ class AdaptiveDraftLength:
 
     def _time(self, levels: int, rows: int, draft: float, target: float) -> None:
         if not levels or rows == 1:
-            self._plain = (
-                target if self._plain is None else min(self._plain * 1.02, 0.8 * self._plain + 0.2 * target)
-            )
+            self._plain = target if self._plain is None else min(self._plain * 1.02, 0.8 * self._plain + 0.2 * target)
         if self._plain is None or not levels:
             return
         weight = max(0.2, 1.0 / (1 + self._timed_drafts))

@@ -32,14 +32,11 @@ class DraftShape:
                 raise ValueError(f"draft {name} must be an integer of at least {least}, got {value!r}")
         if self.length >= self.budget:
             raise ValueError(
-                f"draft length {self.length} needs a budget of at least {self.length + 1} rows, got "
-                f"{self.budget}"
+                f"draft length {self.length} needs a budget of at least {self.length + 1} rows, got {self.budget}"
             )
 
     @classmethod
-    def parse(
-        cls, tree: str | None, length: int | None = None, budget: int = DEFAULT_TREE_BUDGET
-    ) -> DraftShape:
+    def parse(cls, tree: str | None, length: int | None = None, budget: int = DEFAULT_TREE_BUDGET) -> DraftShape:
         """From the demo's options: tree None, "auto" (grown, 4 candidates a node) or "DEPTHxWIDTH", which
         sets the length as well. Raises ValueError for other texts, or a depth that contradicts `length`."""
         if tree is None:
@@ -48,9 +45,7 @@ class DraftShape:
             return cls(5 if length is None else length, 4, True, budget)
         match = re.fullmatch(r"(\d+)x(\d+)", tree)
         if not match or 0 in (depth := int(match[1]), width := int(match[2])):
-            raise ValueError(
-                f"tree must be DEPTHxWIDTH with both at least 1 (such as 4x2) or 'auto', got {tree!r}"
-            )
+            raise ValueError(f"tree must be DEPTHxWIDTH with both at least 1 (such as 4x2) or 'auto', got {tree!r}")
         if length is not None and length != depth:
             raise ValueError(f"tree {tree} has depth {depth}, but the draft length is given as {length}")
         return cls(depth, width, False, budget)

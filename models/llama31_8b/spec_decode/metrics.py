@@ -38,9 +38,7 @@ class TokenSpeculationMetrics:
     def record_draft(self, depth: int, nodes: int, accepted: int) -> None:
         """One draft of `nodes` tokens over `depth` levels, of which `accepted` tokens were taken."""
         if not 0 <= accepted <= depth <= nodes:
-            raise ValueError(
-                f"a draft needs 0 <= accepted <= depth <= nodes, got {accepted}, {depth} and {nodes}"
-            )
+            raise ValueError(f"a draft needs 0 <= accepted <= depth <= nodes, got {accepted}, {depth} and {nodes}")
         self.num_drafts += 1
         self.num_draft_tokens += nodes
         self.num_accepted_tokens += accepted
@@ -61,9 +59,7 @@ class TokenSpeculationMetrics:
             total.draft_seconds += part.draft_seconds
             total.target_seconds += part.target_seconds
             total.calibration_seconds += part.calibration_seconds
-            pairs = zip_longest(
-                total.num_accepted_tokens_per_pos, part.num_accepted_tokens_per_pos, fillvalue=0
-            )
+            pairs = zip_longest(total.num_accepted_tokens_per_pos, part.num_accepted_tokens_per_pos, fillvalue=0)
             total.num_accepted_tokens_per_pos = [a + b for a, b in pairs]
             for depth, counts in part.histogram_by_length.items():
                 total.histogram_by_length.setdefault(depth, Counter()).update(counts)
@@ -93,9 +89,7 @@ class TokenSpeculationMetrics:
     @property
     def acceptance_histogram_by_draft_length(self) -> dict[int, list[int]]:
         """[k][j]: drafts of k levels of which exactly j tokens were accepted."""
-        return {
-            k: [counts[j] for j in range(k + 1)] for k, counts in sorted(self.histogram_by_length.items())
-        }
+        return {k: [counts[j] for j in range(k + 1)] for k, counts in sorted(self.histogram_by_length.items())}
 
     @property
     def tokens_per_target_step(self) -> float | None:

@@ -58,9 +58,7 @@ class NGramTrees:
     def check(shape: DraftShape) -> None:
         """Raises ValueError for a shape that needs the confidence of a model."""
         if shape.grown:
-            raise ValueError(
-                "an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH"
-            )
+            raise ValueError("an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH")
 
     def start(self, prompts: Sequence[Sequence[int]]) -> None:
         """New texts, one a user."""

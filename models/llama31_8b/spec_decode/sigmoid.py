@@ -31,9 +31,7 @@ class SigmoidApproximation:
 
     def __post_init__(self) -> None:
         if not self.alpha < 0.0 < self.beta:
-            raise ValueError(
-                f"sigmoid scaling needs alpha < 0 < beta, got alpha={self.alpha} and beta={self.beta}"
-            )
+            raise ValueError(f"sigmoid scaling needs alpha < 0 < beta, got alpha={self.alpha} and beta={self.beta}")
 
     def announce(self) -> None:
         """Logs, once per run, that what follows is lossy."""

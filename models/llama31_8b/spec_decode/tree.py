@@ -43,8 +43,7 @@ def _checked_parents(parents: Sequence[int] | torch.Tensor, budget: int | None) 
             raise TokenTreeError(f"parents[{node}] = {parent}: must be -1 (a root) or an earlier node")
         if parent >= node:
             raise TokenTreeError(
-                f"parents[{node}] = {parent}: a parent must come before its child, so this array is "
-                "unordered or cyclic"
+                f"parents[{node}] = {parent}: a parent must come before its child, so this array is unordered or cyclic"
             )
     return values
 
@@ -114,9 +113,7 @@ class TokenTree:
         return nodes[::-1]
 
 
-def interval_mask(
-    enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None
-) -> torch.Tensor:
+def interval_mask(enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None) -> torch.Tensor:
     """Shape: enter, leave [..., N] -> bool [..., last - first, N]; row i sees column j iff j is i or its
     ancestor."""
     rows = slice(first, last)
@@ -165,9 +162,7 @@ class TokenTreeBatch:
     @classmethod
     def shared(cls, tree: TokenTree, batch: int) -> TokenTreeBatch:
         """The same shape for every user, stored once."""
-        parts = {
-            name: getattr(tree, name).expand(batch, -1) for name in ("parents", "enter", "leave", "depth")
-        }
+        parts = {name: getattr(tree, name).expand(batch, -1) for name in ("parents", "enter", "leave", "depth")}
         return cls(**parts, counts=torch.full((batch,), len(tree)))
 
     @property

@@ -40,13 +40,9 @@ class TreeShape:
 
 def _check_shape(depth: int, branching: int, budget: int, least: int) -> None:
     if depth < 1 or branching < 1:
-        raise TokenTreeError(
-            f"a tree shape needs depth and branching of at least 1, got {depth} and {branching}"
-        )
+        raise TokenTreeError(f"a tree shape needs depth and branching of at least 1, got {depth} and {branching}")
     if budget < least:
-        raise TokenTreeError(
-            f"a tree of depth {depth} needs a budget of at least {least} nodes, got {budget}"
-        )
+        raise TokenTreeError(f"a tree of depth {depth} needs a budget of at least {least} nodes, got {budget}")
 
 
 @lru_cache(maxsize=256)
@@ -86,9 +82,7 @@ class ConfidenceTree:
     (point masses).
     """
 
-    def __init__(
-        self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET
-    ):
+    def __init__(self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET):
         _check_shape(depth, branching, budget, least=2)
         batch = root_tokens.shape[0]
         self.depth, self.branching, self.budget = depth, branching, budget
@@ -120,9 +114,7 @@ class ConfidenceTree:
         batch, total = self.tokens.shape
         keep = min(self.budget, total)
         # Stable: on equal scores the earlier node wins, and an ancestor is earlier and never less probable.
-        kept = (
-            torch.sort(self.scores, dim=1, descending=True, stable=True).indices[:, :keep].sort(dim=1).values
-        )
+        kept = torch.sort(self.scores, dim=1, descending=True, stable=True).indices[:, :keep].sort(dim=1).values
         renumber = torch.full((batch, total), -1).scatter(1, kept, torch.arange(keep).expand(batch, -1))
         old_parents = self.parents.gather(1, kept)
         parents = torch.where(old_parents < 0, old_parents, renumber.gather(1, old_parents.clamp(min=0)))

@@ -104,9 +104,17 @@ class Attention:
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, layer: int, qkv: Projection,
-        wo: Projection, rope: Rope, attend: DecodeAttention, parts: Heads,
-    ) -> None:  # fmt: skip
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: MeshPlan,
+        config: LlamaConfig,
+        layer: int,
+        qkv: Projection,
+        wo: Projection,
+        rope: Rope,
+        attend: DecodeAttention,
+        parts: Heads,
+    ) -> None:
         self.mesh, self.layer, self.qkv, self.wo, self.rope, self.attend = mesh, layer, qkv, wo, rope, attend
         self.parts = parts
         self.heads = config.num_attention_heads // plan.tp
@@ -132,17 +140,13 @@ class Attention:
         """What `decode` gives the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved. Writes the
         cache."""
         self.parts.store(cache, self.layer, heads.keys, heads.values, positions)
-        return self.attend(
-            self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions
-        )
+        return self.attend(self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions)
 
     def project(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """What `attended` returns -> partial sums, bfloat16 [1, 1, users, hidden], in L1."""
         return self.wo.decode(self.parts.join(out))
 
-    def prefill(
-        self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles
-    ):
+    def prefill(self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles):
         """x: bfloat16 [1, 1, tokens, hidden] of one user from position `start`, behind what is cached.
 
         begin: int32 [1] on the device, equal to start. Returns partial sums of x's shape, in DRAM.

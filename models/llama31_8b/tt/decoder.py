@@ -76,21 +76,30 @@ class DecoderLayer:
         return _added(x, self.row.reduce(partial), x.memory_config())
 
     def prefill(
-        self, x, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles,
+        self,
+        x,
+        cache: KVCache,
+        user: int,
+        start: int,
+        begin: ttnn.Tensor,
+        angles: Angles,
         entering: Entering | None = None,
-    ) -> ttnn.Tensor:  # fmt: skip
+    ) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, tokens, hidden / tp] in DRAM -> the same. entering: sees the gathered input. The others as
         of Attention.prefill."""
         normed = self.attention_norm(self._entered(x, entering))
-        x = self._add(
-            x, self.attention.prefill(normed, cache, user, start, begin, angles), ttnn.DRAM_MEMORY_CONFIG
-        )
+        x = self._add(x, self.attention.prefill(normed, cache, user, start, begin, angles), ttnn.DRAM_MEMORY_CONFIG)
         return self._feed_forward(x, ttnn.DRAM_MEMORY_CONFIG)
 
     def tree(
-        self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles,
+        self,
+        x: ttnn.Tensor,
+        cache: KVCache,
+        prefix: ttnn.Tensor,
+        intervals: ttnn.Tensor,
+        angles: Angles,
         entering: Entering | None = None,
-    ) -> ttnn.Tensor:  # fmt: skip
+    ) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, users * nodes, hidden / tp] in DRAM -> the same. entering: sees the gathered input. The
         others as of Attention.tree."""
         normed = self.attention_norm(self._entered(x, entering))

@@ -147,9 +147,7 @@ class Generator:
         for user, (ids, prompt) in enumerate(zip(context, prompts, strict=True)):
             held = self.cached_ids(user)
             if list(ids) != held[: len(ids)]:
-                same = next(
-                    (i for i, (a, b) in enumerate(zip(ids, held)) if a != b), min(len(ids), len(held))
-                )
+                same = next((i for i, (a, b) in enumerate(zip(ids, held)) if a != b), min(len(ids), len(held)))
                 raise ValueError(
                     f"the context of user {user} has {len(ids)} tokens, of which the cache holds the first {same}"
                 )
@@ -183,9 +181,7 @@ class Generator:
         return read(self._prefill(prompt, user, whole=True))[0, 0, (len(prompt) - 1) % TILE].float()
 
     def _prefill(self, prompt: Sequence[int], user: int, whole: bool, start: int = 0) -> ttnn.Tensor:
-        return cache_prompt(
-            self.model, prompt, user, self.prefill_chunk, start=start, logits=True, whole=whole
-        )
+        return cache_prompt(self.model, prompt, user, self.prefill_chunk, start=start, logits=True, whole=whole)
 
     def _source(self, sampling: SamplingParams, batch: int, on_logits: Callable | None) -> _TokenSource:
         """Where tokens come from: that of the steps kept, if it serves."""
@@ -254,9 +250,13 @@ class _TokenSource:
     """
 
     def __init__(
-        self, model: TtLlama, sampling: SamplingParams, batch: int, chooser: Chooser | None,
+        self,
+        model: TtLlama,
+        sampling: SamplingParams,
+        batch: int,
+        chooser: Chooser | None,
         on_logits: Callable[[int, torch.Tensor], None] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.chooser, self.sampling, self.on_logits = chooser, sampling, on_logits
         self.users = model.users
         self.begin(batch)
@@ -321,9 +321,7 @@ def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
     return found[0]
 
 
-def _load(
-    model: TtLlama, inputs: StepInputs, unfinished: Sequence[UserStream], lengths: Sequence[int]
-) -> None:
+def _load(model: TtLlama, inputs: StepInputs, unfinished: Sequence[UserStream], lengths: Sequence[int]) -> None:
     """Write tokens and positions of the unfinished users to the device; the others are skipped."""
     tokens, positions = [0] * model.users, [-1] * model.users
     for stream in unfinished:

@@ -31,9 +31,15 @@ class KVCache:
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, dtype: str, users: int,
-        capacity: int, zeroed: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: MeshPlan,
+        config: LlamaConfig,
+        dtype: str,
+        users: int,
+        capacity: int,
+        zeroed: bool = True,
+    ) -> None:
         if not 1 <= users <= MAX_USERS:
             raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
         if capacity < TILE or capacity % TILE or capacity > -(-config.max_position_embeddings // TILE) * TILE:
@@ -49,14 +55,13 @@ class KVCache:
         def allocate() -> ttnn.Tensor:
             # The same shape on every chip: no host copy of the whole mesh is made.
             make = ttnn.zeros if zeroed else ttnn.empty
-            return make(shape, dtype=self.dtype, layout=ttnn.TILE_LAYOUT, device=mesh,
-                        memory_config=ttnn.DRAM_MEMORY_CONFIG)  # fmt: skip
+            return make(
+                shape, dtype=self.dtype, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG
+            )
 
         layers = range(config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
-        self._tables = [
-            plan.put(mesh, self._page_table(user), "int32", "ROW_MAJOR_LAYOUT") for user in range(users)
-        ]
+        self._tables = [plan.put(mesh, self._page_table(user), "int32", "ROW_MAJOR_LAYOUT") for user in range(users)]
 
     def _page_table(self, user: int) -> torch.Tensor:
         """int32 [kv heads, blocks a head, padded]: a user's blocks in the cache seen as `blocks`."""
@@ -90,22 +95,16 @@ class KVCache:
         for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
             ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions)
 
-    def update_together(
-        self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor
-    ) -> None:
+    def update_together(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
         """As `update`, by one op: keys and values on different cores."""
         ttnn.experimental.paged_fused_update_cache(
             self.keys[layer], keys, self.values[layer], values, update_idxs_tensor=positions
         )
 
-    def write_nodes(
-        self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, nodes: int
-    ) -> None:
+    def write_nodes(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, nodes: int) -> None:
         """Write the nodes of all users' token trees, bfloat16 [1, kv heads, users * nodes, head_dim], node n of a user
         at position prefix + n. prefix: int32 [users], -1 leaves a user out."""
-        write_nodes(
-            self.keys[layer], self.values[layer], self._stored(keys), self._stored(values), prefix, nodes
-        )
+        write_nodes(self.keys[layer], self.values[layer], self._stored(keys), self._stored(values), prefix, nodes)
 
     def commit(self, prefix: ttnn.Tensor, path: ttnn.Tensor, nodes: int, first_column: int = 0) -> None:
         """Move the accepted path of every user's tree to the positions behind its root, in all layers; arguments as of

@@ -59,9 +59,7 @@ class BankedProjection(Projection):
     program: of the product; source, result: where the rows and their product lie.
     """
 
-    def __init__(
-        self, weight: ttnn.Tensor, program, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig
-    ) -> None:
+    def __init__(self, weight: ttnn.Tensor, program, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
         super().__init__(weight)
         self.program, self.source, self.result = program, source, result
 
@@ -109,9 +107,14 @@ class ShardedRow(Row):
     of a chip's. Gathers and reductions take turns, so that no chip writes a buffer which its peer still reads."""
 
     def __init__(
-        self, plan: MeshPlan, mesh: ttnn.MeshDevice, users: int, hidden: int, whole: ttnn.MemoryConfig,
+        self,
+        plan: MeshPlan,
+        mesh: ttnn.MeshDevice,
+        users: int,
+        hidden: int,
+        whole: ttnn.MemoryConfig,
         part: ttnn.MemoryConfig,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(plan)
         self._gathered, self._reduced = (
             ttnn.empty([1, 1, users, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, memory)

@@ -33,9 +33,7 @@ class MLP:
 
 def _gated(gate: ttnn.Tensor, up: ttnn.Tensor) -> ttnn.Tensor:
     """silu(gate) * up, in their place; both are given back."""
-    out = ttnn.mul(
-        gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=gate.memory_config()
-    )
+    out = ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=gate.memory_config())
     ttnn.deallocate(gate)
     ttnn.deallocate(up)
     return out

@@ -61,11 +61,21 @@ class TtLlama:
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, precision: PrecisionPlan,
-        weights: WeightMap, store: WeightStore, *, users: int = 1, capacity: int = 1024,
-        attend: DecodeAttention | None = None, zeroed: bool = True, layout: str = "simple",
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: MeshPlan,
+        config: LlamaConfig,
+        precision: PrecisionPlan,
+        weights: WeightMap,
+        store: WeightStore,
+        *,
+        users: int = 1,
+        capacity: int = 1024,
+        attend: DecodeAttention | None = None,
+        zeroed: bool = True,
+        layout: str = "simple",
         fuzzy: LayerParallelPlan | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         plan.check_model(config)
         if fuzzy is not None:
             check_plan_groups(layout)
@@ -82,20 +92,25 @@ class TtLlama:
         self.attend = attend or exact_attention(
             mesh, plan, config, users=users, capacity=capacity, kv_cache=precision.kv_cache, layout=layout
         )
-        self.embedding = Embedding(
-            store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
-        )
+        self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
         layers = range(config.num_hidden_layers)
-        bar = tqdm(
-            layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty()
-        )
+        bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
         self.layers = [self._layer(index, weights, store) for index in bar]
         self.groups = None
         if fuzzy is not None:
             self.groups = LayerGroups(
-                mesh, fuzzy, self.layers, precision, weights, store, self.rope, self.attend,
-                users=users, capacity=capacity, zeroed=zeroed,
-            )  # fmt: skip
+                mesh,
+                fuzzy,
+                self.layers,
+                precision,
+                weights,
+                store,
+                self.rope,
+                self.attend,
+                users=users,
+                capacity=capacity,
+                zeroed=zeroed,
+            )
         final = store.put("norm", weights.final_norm, "bfloat16", None)
         self.norm = self.layout.norm(final, config.rms_norm_eps)
         self.head = LMHead(self.layout.lm_head(store, weights.lm_head, precision.lm_head))
@@ -104,9 +119,7 @@ class TtLlama:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
 
         def matrix(name: str, split: int) -> Projection:
-            return self.layout.matrix(
-                store, index, name, lambda: getattr(weights, name)(index), formats, split
-            )
+            return self.layout.matrix(store, index, name, lambda: getattr(weights, name)(index), formats, split)
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
@@ -235,17 +248,13 @@ class TtLlama:
         values = values.to(torch.int32)
         return self.plan.put(self.mesh, values, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
 
-    def step_inputs(
-        self, tokens: Sequence[int], positions: Sequence[int], on_device: bool = True
-    ) -> StepInputs:
+    def step_inputs(self, tokens: Sequence[int], positions: Sequence[int], on_device: bool = True) -> StepInputs:
         """Inputs of a decode step; a position of -1 skips the user."""
         where = torch.tensor(list(positions))
         return StepInputs(
             self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
             self.put_integers(where, "int32", on_device),
-            self.put_integers(
-                where.clamp(min=0).repeat(1, self.layout.heads.angle_rows), "uint32", on_device
-            ),
+            self.put_integers(where.clamp(min=0).repeat(1, self.layout.heads.angle_rows), "uint32", on_device),
         )
 
     def tree_inputs(

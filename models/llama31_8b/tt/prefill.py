@@ -21,9 +21,15 @@ def check_chunk(size: int) -> None:
 
 
 def cache_prompt(
-    model: TtLlama, prompt: Sequence[int], user: int, chunk: int, *, start: int = 0, logits: bool = False,
+    model: TtLlama,
+    prompt: Sequence[int],
+    user: int,
+    chunk: int,
+    *,
+    start: int = 0,
+    logits: bool = False,
     whole: bool = True,
-) -> ttnn.Tensor | None:  # fmt: skip
+) -> ttnn.Tensor | None:
     """Cache a user's prompt in chunks of `chunk` tokens; with `logits` those of its last tile, else None (as of
     TtLlama.prefill). start: tokens that the cache holds already, of `kept_prefix`."""
     found = None

@@ -63,18 +63,25 @@ class Rope:
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, positions: int, users: int,
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: MeshPlan,
+        config: LlamaConfig,
+        positions: int,
+        users: int,
         copies: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mesh, self.head_dim, self.users = mesh, config.head_dim, users * copies
         self.tables = [
             plan.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
         ]
         self._rotation = plan.put(mesh, pair_rotation(), "bfloat16")
         self._rotations = plan.put(
-            mesh, pair_rotation().repeat(1, 1, self.users, 1), "bfloat16",
+            mesh,
+            pair_rotation().repeat(1, 1, self.users, 1),
+            "bfloat16",
             memory=user_shards(mesh, self.users, TILE, TILE),
-        )  # fmt: skip
+        )
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
         """positions: uint32 [1, copies * users], ROW_MAJOR, one new token a user, all users for every copy."""
@@ -90,9 +97,7 @@ class Rope:
         """x: [1, users, heads, head_dim], a core a user -> the same."""
         return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotations, is_decode_mode=True)
 
-    def decode_together(
-        self, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles
-    ) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+    def decode_together(self, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """Queries and keys, [1, users, heads, head_dim] each, a core a user: the keys on the cores behind the
         queries'."""
         return ttnn.experimental.rotary_embedding_llama_fused_qk(q, k, *angles, self._rotations)

@@ -41,23 +41,20 @@ MATMULS = ("qkv", "wo", "ff1", "ff3", "ff2", "lm_head")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = OneLineParser(
-        prog="python -m perf.projections.decode_model", description=__doc__, allow_abbrev=False
-    )
+    parser = OneLineParser(prog="python -m perf.projections.decode_model", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
     parser.add_argument("--plan", choices=PLANS, default="fast")
     parser.add_argument("--precision", choices=PRECISIONS, default="performance")
-    parser.add_argument(
-        "--context", type=int, default=1024, metavar="N", help="cached positions (default 1024)"
-    )
+    parser.add_argument("--context", type=int, default=1024, metavar="N", help="cached positions (default 1024)")
     parser.add_argument("--users", type=int, default=1)
     parser.add_argument(
-        "--fit", type=int, choices=CHIP_COUNTS, default=DEFAULT_CHIPS,
+        "--fit",
+        type=int,
+        choices=CHIP_COUNTS,
+        default=DEFAULT_CHIPS,
         help=f"chips of the paper's table that the parameters are fitted to (default {DEFAULT_CHIPS})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--gap-ns", type=float, default=0.0, help="between two programs (default 0: kernels alone)"
     )
+    parser.add_argument("--gap-ns", type=float, default=0.0, help="between two programs (default 0: kernels alone)")
     parser.add_argument(
         "--hit-rate", type=float, default=0.5, help="of attention-level speculation, for meshes of two rows"
     )
@@ -77,9 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             mesh = MeshPlan.parse(name)
             step = Step(mesh, options.context, options.users, options.plan, options.precision)
             try:
-                told.append(
-                    predict(step, parameters, options.gap_ns, options.hit_rate if mesh.sp == 2 else None)
-                )
+                told.append(predict(step, parameters, options.gap_ns, options.hit_rate if mesh.sp == 2 else None))
             except NotIdentified as error:
                 unknown[str(mesh)] = str(error)
     except ValueError as error:
@@ -89,9 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     tables = {chips: check_table(parameters, chips) for chips in CHIP_COUNTS}
     try:
         if options.json:
-            print(
-                json.dumps(as_json(parameters, told, tables, unknown), indent=1, allow_nan=False), flush=True
-            )
+            print(json.dumps(as_json(parameters, told, tables, unknown), indent=1, allow_nan=False), flush=True)
         else:
             print(report(parameters, told, tables, unknown), flush=True)
     except BrokenPipeError:
@@ -105,9 +98,7 @@ def as_json(
     """Everything the report shows, for machines. Times in nanoseconds."""
 
     def ops(timed: Sequence[Timed]) -> list[dict[str, Any]]:
-        return [
-            {"op": t.op.name, "role": t.op.role, "ns": t.ns, "dram_bytes": t.op.dram_bytes} for t in timed
-        ]
+        return [{"op": t.op.name, "role": t.op.role, "ns": t.ns, "dram_bytes": t.op.dram_bytes} for t in timed]
 
     return {
         "parameters": {**vars(parameters), "units": dict(parameters.units)},
@@ -136,10 +127,8 @@ def as_json(
             ]
             for chips, rows in tables.items()
         },
-        "published": [
-            vars(row) | {"error": row.error} for row in _published(parameters)
-        ],
-    }  # fmt: skip
+        "published": [vars(row) | {"error": row.error} for row in _published(parameters)],
+    }
 
 
 def _published(parameters: Parameters) -> list[PublishedRow]:

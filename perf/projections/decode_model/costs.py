@@ -109,9 +109,7 @@ class Parameters:
 
     def _known(self, name: str, value: float | None) -> float:
         if value is None:
-            raise NotIdentified(
-                f"{name} is not in the table of {self.chips} chips: fit on another mesh to predict it"
-            )
+            raise NotIdentified(f"{name} is not in the table of {self.chips} chips: fit on another mesh to predict it")
         return value
 
 

@@ -90,9 +90,7 @@ def fit(chips: int = DEFAULT_CHIPS) -> Parameters:
     waits = [ns - reading_ns(op) for op, ns in rows if op.kind == ATTENTION]
     # One that is fused with a matmul is tested, never fitted.
     starts = [
-        (ns, op.link_bytes / LINK_BYTES_PER_S * 1e9)
-        for op, ns in rows
-        if op.kind == COLLECTIVE and not op.products
+        (ns, op.link_bytes / LINK_BYTES_PER_S * 1e9) for op, ns in rows if op.kind == COLLECTIVE and not op.products
     ]
     collective = None
     if starts:
@@ -108,9 +106,7 @@ def _matmuls(rows: Sequence[tuple[Op, int]]) -> tuple[float, float, float | None
     Which matmuls wait for their blocks is not known beforehand: those with the most blocks a byte, so every number of
     them is tried, and the best fit that agrees with itself is taken.
     """
-    order = sorted(
-        {(op.hops, op.dram_bytes) for op, _ in rows}, key=lambda pair: pair[0] / pair[1], reverse=True
-    )
+    order = sorted({(op.hops, op.dram_bytes) for op, _ in rows}, key=lambda pair: pair[0] / pair[1], reverse=True)
     best: tuple[float, tuple[float, float, float | None]] | None = None
     for bound in range(len(order) - 1):
         waiting = set(order[:bound])

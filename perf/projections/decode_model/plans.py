@@ -58,9 +58,7 @@ class Step:
         if self.plan not in PLANS:
             raise ValueError(f"plan must be one of {', '.join(PLANS)}, got {self.plan!r}")
         if not 1 <= self.context <= self.config.max_position_embeddings:
-            raise ValueError(
-                f"context must be 1 to {self.config.max_position_embeddings}, got {self.context}"
-            )
+            raise ValueError(f"context must be 1 to {self.config.max_position_embeddings}, got {self.context}")
         if not 1 <= self.users <= TILE:
             raise ValueError(f"users must be 1 to {TILE}, got {self.users}")
         self.mesh.check_model(self.config)
@@ -92,9 +90,7 @@ def matmul(role: str, k: int, n: int, dtype: str, *, cores: int, dram_sharded: b
     """[m, k] x [k, n] of weights in `dtype`. cores: of the activation's shards. dram_sharded: the weight's width over
     the 12 banks, in whole tiles of each; else interleaved, which reads at a known lower rate."""
     if min(k, n, m, cores) < 1 or k % TILE:
-        raise ValueError(
-            f"a matmul needs sizes of at least 1 and k in tiles of {TILE}, got m {m}, k {k}, n {n}"
-        )
+        raise ValueError(f"a matmul needs sizes of at least 1 and k in tiles of {TILE}, got m {m}, k {k}, n {n}")
     step = TILE * DRAM_READERS
     held = -(-n // step) * step if dram_sharded else -(-n // TILE) * TILE
     k_tiles = k // TILE
@@ -131,9 +127,14 @@ def attention(kv_heads: int, head_dim: int, context: int, users: int, dtype: str
         )
     size = 2 * users * bytes_of(kv_heads * context * head_dim, dtype)
     return Op(
-        "ScaledDotProductAttentionDecode", "attention", ATTENTION, dram_bytes=size, heads=kv_heads,
-        positions=context, users=users,
-    )  # fmt: skip
+        "ScaledDotProductAttentionDecode",
+        "attention",
+        ATTENTION,
+        dram_bytes=size,
+        heads=kv_heads,
+        positions=context,
+        users=users,
+    )
 
 
 def collective(name: str, role: str, rows: int, columns: int, chips: int, size: int = 2) -> Op:
@@ -235,9 +236,7 @@ def _after(step: Step) -> Iterator[Op]:
     for _ in range(pieces):
         n = min(left, -(-columns // (pieces * TILE)) * TILE)
         left -= n
-        yield matmul(
-            "lm_head", hidden, n, step.formats.lm_head, cores=PAPER_CORES, dram_sharded=sharded, m=step.users
-        )
+        yield matmul("lm_head", hidden, n, step.formats.lm_head, cores=PAPER_CORES, dram_sharded=sharded, m=step.users)
         if step.plan == "paper":
             yield _simple("ShardedToInterleaved", "unshard", n / TILE)
     # Logits are bfloat8_b; read and written once.

@@ -96,9 +96,12 @@ def guess_ns(told: Prediction, chunk_size: int, sender: float) -> float:
     """Until a receiver has its guess: flash decode of two chunks and a hop, never more than the `sender` takes."""
     step = told.step
     guess = attention(
-        step.config.num_key_value_heads // step.mesh.tp, step.config.head_dim, min(2 * chunk_size, step.context),
-        step.users, step.formats.kv_cache,
-    )  # fmt: skip
+        step.config.num_key_value_heads // step.mesh.tp,
+        step.config.head_dim,
+        min(2 * chunk_size, step.context),
+        step.users,
+        step.formats.kv_cache,
+    )
     return min(sender, told.parameters.ns(guess) + AttentionLatency().hop_ns)
 
 
@@ -150,9 +153,7 @@ def published_rows(parameters: Parameters, plan: str = "fast") -> list[Published
         step = Step(MeshPlan(1, chips), context, plan=plan, precision=row["plan"])
         told = predict(step, parameters)
         gap = (1e9 / known - told.token_ns) / told.launches
-        found.append(
-            PublishedRow(chips, context, row["plan"], known, told.tokens_per_s, gap, fitted=context > 1024)
-        )
+        found.append(PublishedRow(chips, context, row["plan"], known, told.tokens_per_s, gap, fitted=context > 1024))
     return found
 
 

@@ -151,7 +151,5 @@ def published_checks(attention: AttentionLatency) -> list[PublishedCheck]:
         added_ns -= attention.flash_decode_ns(_SHORT_RUN_CONTEXT, run.chips)
         predicted = 1 / (1 / run.short_tokens_per_s + run.layers * added_ns * 1e-9)
         error = predicted / run.long_tokens_per_s - 1
-        checks.append(
-            PublishedCheck(run.model, run.board, run.chips, run.long_tokens_per_s, predicted, error)
-        )
+        checks.append(PublishedCheck(run.model, run.board, run.chips, run.long_tokens_per_s, predicted, error))
     return checks

@@ -58,9 +58,7 @@ H100_ASSUMPTIONS = (
 def _context(text: str) -> int:
     number, factor = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
     if not number.isdigit() or not MIN_CONTEXT <= int(number) * factor <= MAX_CONTEXT:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: a whole number or e.g. 96K, from 1K to 128K ({MAX_CONTEXT})"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number or e.g. 96K, from 1K to 128K ({MAX_CONTEXT})")
     return int(number) * factor
 
 
@@ -88,9 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "against attention-level speculation (SP+TP), after appendix F of the ALSpec paper.",
     )
     parser.add_argument("--context", type=_context, nargs="+", metavar="K")
-    parser.add_argument(
-        "--hit-rate", type=_hit_rate, nargs="+", default=None, metavar="R", help="0.875 or 87.5%%"
-    )
+    parser.add_argument("--hit-rate", type=_hit_rate, nargs="+", default=None, metavar="R", help="0.875 or 87.5%%")
     parser.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS)
     parser.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=256, help="S (default 256)")
     parser.add_argument("--task", help="use the hit rate the paper measured for this task (tables 1 and 2)")

@@ -182,9 +182,7 @@ def estimate(
         flash_decode_ns=fd,
         sender_ns=sender,
         receiver_ns=receiver,
-        token_latency_ns=token_latency(
-            table.fixed_ns, table.per_layer_ns, fd, sender, receiver, LAYERS, rate
-        ),
+        token_latency_ns=token_latency(table.fixed_ns, table.per_layer_ns, fd, sender, receiver, LAYERS, rate),
     )
 
 

@@ -145,9 +145,7 @@ class MeasuredAttention(AttentionLatency):
     def _line(self, points: Sequence[tuple[int, float]], context: int, what: str) -> float:
         contexts = [at for at, _ in points]
         if not contexts[0] <= context <= contexts[-1]:
-            raise NotMeasured(
-                f"context {context} is outside what was swept of {what}: {contexts[0]} to {contexts[-1]}"
-            )
+            raise NotMeasured(f"context {context} is outside what was swept of {what}: {contexts[0]} to {contexts[-1]}")
         right = max(1, bisect.bisect_left(contexts, context))
         if len(points) == 1:
             return points[0][1]
@@ -168,9 +166,7 @@ class MeasuredAttention(AttentionLatency):
         points = self.known.pairs.get((tp_chips, chunk_size))
         if not points:
             return None
-        return self._line(
-            [(p[0], p[1 + which]) for p in points], context, f"2x{tp_chips}, chunks of {chunk_size}"
-        )
+        return self._line([(p[0], p[1 + which]) for p in points], context, f"2x{tp_chips}, chunks of {chunk_size}")
 
     def sender_ns(self, context: int, tp_chips: int) -> float:
         chunks = sorted(size for chips, size in self.known.pairs if chips == tp_chips)

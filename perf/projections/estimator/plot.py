@@ -62,9 +62,7 @@ def save_scaling_plot(estimates: Sequence[Estimate], path: Path) -> Path:
         row[0].set_ylabel("tokens/s/user")
     panels[0][0].set_ylim(0, 1.1 * max(point.tokens_per_s_per_user for point in estimates))
     handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False, fontsize=9
-    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False, fontsize=9)
     figure.suptitle("Llama 3.1 8B decode, batch 1: estimated scaling (device kernel time only)", fontsize=11)
     figure.savefig(path)
     return path

@@ -137,9 +137,7 @@ def measured_hit_rate(task: str, threshold: float, model: str = "llama-3.1-8b") 
         raise ValueError(f"no hit rates for model {model!r}: the paper has llama-3.1-8b and llama-3.1-70b")
     of_task = {float(row["threshold"]): float(row["hit_rate"]) for row in rows if row["task"] == task.upper()}
     if not of_task:
-        raise ValueError(
-            f"no hit rates for task {task!r}: {', '.join(sorted({row['task'] for row in rows}))}"
-        )
+        raise ValueError(f"no hit rates for task {task!r}: {', '.join(sorted({row['task'] for row in rows}))}")
     if threshold not in of_task:
         raise ValueError(f"no hit rate for threshold {threshold}: {', '.join(map(str, sorted(of_task)))}")
     return of_task[threshold]

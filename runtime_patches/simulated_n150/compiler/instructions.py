@@ -200,9 +200,7 @@ def parse_raw(word, line):
         reads, writes = list(range(7)), [d]
     else:
         reads, writes = [c], [d]
-    return Instruction(
-        "raw", [w for w in writes if w < 8], [r for r in reads if r < 8], fields=(word,), line=line
-    )
+    return Instruction("raw", [w for w in writes if w < 8], [r for r in reads if r < 8], fields=(word,), line=line)
 
 
 class Replay(NamedTuple):

@@ -51,9 +51,8 @@ def fold(blocks):
         if changed:
             for block in blocks:
                 block.instructions = [
-                    i for i in block.instructions
-                    if not (i.name in ("copy", "assign") and i.writes[0] == i.reads[-1])
-                ]  # fmt: skip
+                    i for i in block.instructions if not (i.name in ("copy", "assign") and i.writes[0] == i.reads[-1])
+                ]
 
 
 def _takes_constant(ins, value, constant):
@@ -146,13 +145,7 @@ def sink(blocks, flags):
             live_after[id(ins)] = set(live)
             live = (live - set(ins.writes)) | set(ins.reads)
         for ins in list(reversed(block.instructions)):
-            if (
-                ins.tied
-                or len(ins.writes) != 1
-                or not ins.is_pure
-                or ins.runtime
-                or ins.writes[0] < FIRST_VALUE
-            ):
+            if ins.tied or len(ins.writes) != 1 or not ins.is_pure or ins.runtime or ins.writes[0] < FIRST_VALUE:
                 continue
             if ins.name in ("load", "undefined", "lut", "lutfp32") or any(r < 8 for r in ins.reads):
                 continue

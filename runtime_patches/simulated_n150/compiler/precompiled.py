@@ -27,16 +27,22 @@ from texts import defined_macros
 
 # Folders of the root whose replaced files can be among the headers.
 HEADER_FOLDERS = (
-    "tt_metal/hw/inc/", "tt_metal/hw/ckernels/", "tt_metal/tt-llk/", "tt_metal/api/", "tt_metal/hostdevcommon/",
+    "tt_metal/hw/inc/",
+    "tt_metal/hw/ckernels/",
+    "tt_metal/tt-llk/",
+    "tt_metal/api/",
+    "tt_metal/hostdevcommon/",
     "runtime/sfpi/include/",
-)  # fmt: skip
+)
 
 
 def _is_shared_folder(option):
     """Whether an include folder is one of the runtime, rather than the one a kernel's source lies in."""
     return option.startswith(("-I%ROOT%/tt_metal/", "-I%ROOT%/runtime/")) or option in (
-        "-I%ROOT%/", "-I%ROOT%/ttnn", "-I%ROOT%/ttnn/cpp",
-    )  # fmt: skip
+        "-I%ROOT%/",
+        "-I%ROOT%/ttnn",
+        "-I%ROOT%/ttnn/cpp",
+    )
 
 
 def macro_name(argument):

@@ -13,9 +13,14 @@ from _blake2 import blake2b  # what hashlib.blake2b is, without OpenSSL's 10 ms
 SOURCE_SUFFIXES = (".h", ".hpp", ".inl", ".c", ".cc", ".cpp", ".inc", ".S")
 # Variables with which GCC finds headers, parts of itself, or a date.
 GCC_VARIABLES = (
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "LIBRARY_PATH",
     "SOURCE_DATE_EPOCH",
-)  # fmt: skip
+)
 MANIFEST = ".runtime_root.json"
 # The files the runtime generates for a kernel, one or all of which include its source by an absolute path.
 GENERATED = ("kernel_includes.hpp", "chlkc_unpack.cpp", "chlkc_math.cpp", "chlkc_pack.cpp")

@@ -128,11 +128,7 @@ def _calls(name, template, parameters):
         if "=" in parameter:
             break
         kind = parameter.split()[0]
-        value = (
-            "0"
-            if kind in ("uint32_t", "std::uint32_t", "int", "uint", "size_t")
-            else TEMPLATE_VALUES.get(kind)
-        )
+        value = "0" if kind in ("uint32_t", "std::uint32_t", "int", "uint", "size_t") else TEMPLATE_VALUES.get(kind)
         if value is None:
             return f"template parameter {parameter}"
         chosen.append("DataFormat::Float16_b" if name in FLOAT_ONLY and kind == "DataFormat" else value)
@@ -174,9 +170,7 @@ class Survey:
 
     def compile(self, name, include, calls):
         """None if it compiles, else the first error."""
-        bodies = "".join(
-            f"__attribute__((noinline)) void probe_{i}() {{ {call} }}\n" for i, call in enumerate(calls)
-        )
+        bodies = "".join(f"__attribute__((noinline)) void probe_{i}() {{ {call} }}\n" for i, call in enumerate(calls))
         unit = self.scratch / f"{name}.cc"
         unit.write_text(
             '#define TRISC_MATH\n#include "internal/debug/fw_debug.h"\n#include "ckernel.h"\n'
@@ -192,9 +186,7 @@ class Survey:
             return None
         errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
         cause = errors[0] if errors else done.stderr[-200:]
-        return re.sub(
-            r"\(assembly kept in .*\)", "", re.sub(r"\S*/", "", cause.split("rror: ", 1)[-1])
-        ).strip()
+        return re.sub(r"\(assembly kept in .*\)", "", re.sub(r"\S*/", "", cause.split("rror: ", 1)[-1])).strip()
 
 
 def run(root, names=(), fp32=False, jobs=2):

@@ -13,10 +13,19 @@ from kernel_headers import EMITTING
 # Macros of the command line that differ from chip to chip, or by the fabric a chip is part of, and that few units look
 # at.
 VARYING = (
-    "FULL_KERNEL_NAME", "NUM_DRAM_BANKS", "NUM_L1_BANKS", "LOG_BASE_2_OF_NUM_DRAM_BANKS",
-    "LOG_BASE_2_OF_NUM_L1_BANKS", "IS_NOT_POW2_NUM_DRAM_BANKS", "IS_NOT_POW2_NUM_L1_BANKS", "PCIE_NOC_X",
-    "PCIE_NOC_Y", "DISPATCH_MESSAGE_ADDR", "ROUTING_MODE", "FABRIC_1D_PKT_HDR_EXTENSION_WORDS",
-)  # fmt: skip
+    "FULL_KERNEL_NAME",
+    "NUM_DRAM_BANKS",
+    "NUM_L1_BANKS",
+    "LOG_BASE_2_OF_NUM_DRAM_BANKS",
+    "LOG_BASE_2_OF_NUM_L1_BANKS",
+    "IS_NOT_POW2_NUM_DRAM_BANKS",
+    "IS_NOT_POW2_NUM_L1_BANKS",
+    "PCIE_NOC_X",
+    "PCIE_NOC_Y",
+    "DISPATCH_MESSAGE_ADDR",
+    "ROUTING_MODE",
+    "FABRIC_1D_PKT_HDR_EXTENSION_WORDS",
+)
 UNREPEATABLE = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
 # Every byte that is no part of an identifier -> a space.
 _WORDS = bytes(c if chr(c).isalnum() and c < 128 or c == ord("_") else ord(" ") for c in range(256))

@@ -29,9 +29,20 @@ HEADERS = HERE.parent / "sfpi"
 
 # The driver and what it imports.
 DRIVER_MODULES = (
-    "driver.py", "vector.py", "literals.py", "allocator.py", "instructions.py", "lane_flags.py", "passes.py", "webs.py",
-    "store.py", "objects.py", "precompiled.py", "kernel_headers.py", "texts.py",
-)  # fmt: skip
+    "driver.py",
+    "vector.py",
+    "literals.py",
+    "allocator.py",
+    "instructions.py",
+    "lane_flags.py",
+    "passes.py",
+    "webs.py",
+    "store.py",
+    "objects.py",
+    "precompiled.py",
+    "kernel_headers.py",
+    "texts.py",
+)
 
 # Debian package -> a file it must have put on this machine.
 PACKAGES = {
@@ -97,9 +108,7 @@ def _key(ttnn_dir: Path, python: str) -> str:
     for path in (*made_from, *sorted(HEADERS.rglob("*.h"))):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
-    compiler = subprocess.run(
-        [driver.COMPILER, "--version"], capture_output=True, text=True, check=True
-    ).stdout
+    compiler = subprocess.run([driver.COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
     for part in (compiler.splitlines()[0], importlib.metadata.version("ttnn"), str(ttnn_dir), python):
         digest.update(part.encode())
     return digest.hexdigest()[:16]
@@ -136,9 +145,13 @@ def launcher(python: str, folder: Path) -> str:
     start = shlex.join([python, "-I", "-S", "-c", _start(folder / "compiler")])
     libgcc = f"{driver.newest(driver.GCC_LIBRARIES)}/{driver.LIBGCC}"
     values = {
-        "empty_kernel": str(folder / "lib" / "empty_kernel.o"), "linker": driver.LINKER, "libc": driver.LIBC,
-        "libgcc": libgcc, "manifest": store.MANIFEST, "generated": " ".join(store.GENERATED),
-    }  # fmt: skip
+        "empty_kernel": str(folder / "lib" / "empty_kernel.o"),
+        "linker": driver.LINKER,
+        "libc": driver.LIBC,
+        "libgcc": libgcc,
+        "manifest": store.MANIFEST,
+        "generated": " ".join(store.GENERATED),
+    }
     lines = [f"{name}={shlex.quote(value)}\n" for name, value in values.items()]
     return (
         f'#!/bin/sh\n[ -n "${{{driver.EMPTY_STOCK_KERNELS}-}}" ] || exec {start} "$@"\n'
@@ -214,9 +227,7 @@ def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
 def overlay_files(toolchain_dir: Path) -> dict[str, Path]:
     """Path relative to the runtime root -> the file of the toolchain that belongs there."""
     toolchain_dir = Path(toolchain_dir)
-    files = {
-        "runtime/sfpi/compiler/bin/riscv-tt-elf-g++": toolchain_dir / "compiler" / "bin" / "riscv-tt-elf-g++"
-    }
+    files = {"runtime/sfpi/compiler/bin/riscv-tt-elf-g++": toolchain_dir / "compiler" / "bin" / "riscv-tt-elf-g++"}
     for name in SUPPORT_SOURCES:
         files[f"runtime/hw/lib/wormhole/{name}.o"] = toolchain_dir / "lib" / f"{name}.o"
     for header in sorted((toolchain_dir / "include").rglob("*.h")):

@@ -21,9 +21,23 @@ from instructions import (
 from literals import Literals
 
 BRANCHES = {
-    "beq", "bne", "blt", "bge", "bltu", "bgeu", "bgt", "ble", "bgtu", "bleu",
-    "beqz", "bnez", "blez", "bgez", "bltz", "bgtz",
-}  # fmt: skip
+    "beq",
+    "bne",
+    "blt",
+    "bge",
+    "bltu",
+    "bgeu",
+    "bgt",
+    "ble",
+    "bgtu",
+    "bleu",
+    "beqz",
+    "bnez",
+    "blez",
+    "bgez",
+    "bltz",
+    "bgtz",
+}
 JUMPS = {"j", "jr", "ret", "tail", "mret", "ebreak"}
 # What the assembler would take for float code on this core.
 _FLOAT = re.compile(r"^(f\w+\.[swdx]|fl[wd]|fs[wd]|fmv\.\w+\.\w+|fl[wd]sp|fs[wd]sp)\b")
@@ -90,9 +104,7 @@ def _read_function(function, lines, first, last):
             try:
                 blocks[-1].instructions += parse(tokens[1:], number, _value)
             except KeyError as missing:
-                raise VectorError(
-                    f"in function {function}: '{text}': {missing} is no vector register"
-                ) from None
+                raise VectorError(f"in function {function}: '{text}': {missing} is no vector register") from None
             taken.add(number)
         elif mnemonic == "fmv.s":
             copy = Instruction("copy", [_value(tokens[1])], [_value(tokens[2])], line=number)

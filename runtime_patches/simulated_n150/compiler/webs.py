@@ -30,9 +30,7 @@ def relax_assignments(blocks, flags):
         relaxed = False
         for block in blocks:
             for ins in block.instructions:
-                if ins.name == "assign" and all(
-                    flags.within(u, ins.state) for u in needed.get(ins.writes[0], ())
-                ):
+                if ins.name == "assign" and all(flags.within(u, ins.state) for u in needed.get(ins.writes[0], ())):
                     ins.name, ins.reads, ins.tied = "copy", [ins.reads[1]], []
                     relaxed = True
         if not relaxed:

@@ -41,9 +41,7 @@ def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
     """
     width, height = grid
     if not (1 <= width <= _LARGEST_GRID[0] and 1 <= height <= _LARGEST_GRID[1]):
-        raise ValueError(
-            f"grid must lie between 1x1 and {_LARGEST_GRID[0]}x{_LARGEST_GRID[1]}, got {width}x{height}"
-        )
+        raise ValueError(f"grid must lie between 1x1 and {_LARGEST_GRID[0]}x{_LARGEST_GRID[1]}, got {width}x{height}")
     python = Path(python)
     if not python.is_absolute():
         raise ValueError(f"python must be an absolute path, got {str(python)!r}")
@@ -58,8 +56,7 @@ def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
     ):
         script = script.replace(name, shlex.quote(str(value)))
     descriptors = {
-        name: (_chip_files() / name).read_bytes()
-        for name in ("soc_descriptor.yaml", "cluster_descriptor.yaml")
+        name: (_chip_files() / name).read_bytes() for name in ("soc_descriptor.yaml", "cluster_descriptor.yaml")
     }
     key = hashlib.sha256(script.encode() + b"".join(descriptors.values())).hexdigest()[:12]
     target = cache_dir / f"simulator-{version(SIMULATOR_PACKAGE)}-{width}x{height}-{key}"

@@ -91,9 +91,7 @@ def check(patches: Iterable[Patch]) -> None:
             if found != expected:
                 differences.append(f"{patch.name}: {path} has source {found}, expected {expected}")
     if differences:
-        raise PatchRefused(
-            "the installed simulator differs from the one patched:\n  " + "\n  ".join(differences)
-        )
+        raise PatchRefused("the installed simulator differs from the one patched:\n  " + "\n  ".join(differences))
 
 
 def _seal(patches: Iterable[Patch]) -> str:
@@ -118,9 +116,7 @@ def apply_all(patches: Iterable[Patch], checked: Path | None = None) -> list[str
     patches = list(patches)
     note = None
     if checked is not None:
-        with contextlib.suppress(
-            AttributeError, OSError, PatchRefused, importlib.metadata.PackageNotFoundError
-        ):
+        with contextlib.suppress(AttributeError, OSError, PatchRefused, importlib.metadata.PackageNotFoundError):
             note = checked / f"checked-{_seal(patches)}"
     if note is None or not note.is_file():
         check(patches)

@@ -74,9 +74,7 @@ def test_a_file_without_a_pre_tokenizer_is_read_with_a_warning():
         assert pieces(make(pre=None), "4123") == pieces(make(pre="gpt-2"), "4123")
     finally:
         logger.remove(sink)
-    assert said == [
-        "test.gguf names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong\n"
-    ]
+    assert said == ["test.gguf names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong\n"]
 
 
 def test_llama3_words_are_those_of_its_pattern():
@@ -150,10 +148,7 @@ def test_refused_by_name(case):
 def test_chat_template():
     tokenizer = make()
     messages = [{"role": "user", "content": "the <b> & 'x'"}]
-    assert (
-        tokenizer.render_chat(messages)
-        == "<|im_start|>user\nthe <b> & 'x'<|im_end|>\n<|im_start|>assistant\n"
-    )
+    assert tokenizer.render_chat(messages) == "<|im_start|>user\nthe <b> & 'x'<|im_end|>\n<|im_start|>assistant\n"
     assert tokenizer.decode(tokenizer.apply_chat_template(messages), False) == tokenizer.render_chat(messages)
     assert not tokenizer.render_chat(messages, add_generation_prompt=False).endswith("assistant\n")
 
@@ -239,11 +234,7 @@ def test_streaming_keeps_the_spaces_of_sentencepiece_decoders(tmp_path):
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     tokenizer = Tokenizer(backend)
     stream = tokenizer.stream()
-    assert (
-        "".join(stream.push(token) for token in (0, 1, 2, 3))
-        == tokenizer.decode([0, 1, 2, 3])
-        == "once upon atime"
-    )
+    assert "".join(stream.push(token) for token in (0, 1, 2, 3)) == tokenizer.decode([0, 1, 2, 3]) == "once upon atime"
 
 
 def test_fingerprint_tells_vocabularies_apart():

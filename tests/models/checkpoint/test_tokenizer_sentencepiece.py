@@ -35,9 +35,7 @@ WORDS = [
 
 def vocabulary(seed: int) -> tuple[list[str], list[float], list[int]]:
     """<unk> <s> </s>, 256 bytes, letters, pieces and their beginnings, each piece with a score of its own."""
-    pieces = sorted(
-        {word[:end] for word in WORDS for end in range(2, len(word) + 1)} | {"en", "he", "nd", "hi"}
-    )
+    pieces = sorted({word[:end] for word in WORDS for end in range(2, len(word) + 1)} | {"en", "he", "nd", "hi"})
     letters = ["▁", *"abdehint"]
     rng = random.Random(seed)
     scores = rng.sample(range(1000), len(pieces))
@@ -48,12 +46,18 @@ def vocabulary(seed: int) -> tuple[list[str], list[float], list[int]]:
 
 def make(seed: int = 0, **changes) -> Tokenizer:
     tokens, scores, types = vocabulary(seed)
-    values = {"model": "llama", "tokens": tokens, "scores": scores, "token_type": types, "bos_token_id": 1,
-              "eos_token_id": 2, "unknown_token_id": 0, **changes}  # fmt: skip
-    backend, config = build_tokenizer({f"tokenizer.ggml.{k}": v for k, v in values.items()}, Path("spm.gguf"))
-    special = {
-        key: value for key, value in config.items() if key.endswith("_token") and key != "add_bos_token"
+    values = {
+        "model": "llama",
+        "tokens": tokens,
+        "scores": scores,
+        "token_type": types,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+        **changes,
     }
+    backend, config = build_tokenizer({f"tokenizer.ggml.{k}": v for k, v in values.items()}, Path("spm.gguf"))
+    special = {key: value for key, value in config.items() if key.endswith("_token") and key != "add_bos_token"}
     return Tokenizer(backend, special_tokens=special)
 
 
@@ -78,9 +82,7 @@ def best_first(text: str, seed: int) -> list[str]:
 def test_pieces_are_those_of_the_best_scores(seed):
     tokenizer, rng = make(seed), random.Random(seed)
     for _ in range(200):
-        text = "".join(
-            rng.choice(["the", "n", "and", "in", " ", "hi", "t", "é", "da", "🎉"]) for _ in range(8)
-        )
+        text = "".join(rng.choice(["the", "n", "and", "in", " ", "hi", "t", "é", "da", "🎉"]) for _ in range(8))
         ids = tokenizer.encode(text, add_bos=False)
         assert [tokenizer.token(token) for token in ids] == best_first(text, seed), repr(text)
         assert tokenizer.decode(ids) == text

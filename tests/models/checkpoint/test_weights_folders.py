@@ -86,9 +86,7 @@ def test_misshapen_tensor_is_named_with_both_shapes(tmp_path):
     state = write_hf_folder(tmp_path)
     state["model.norm.weight"] = torch.ones(255)
     save_file(state, tmp_path / "model.safetensors")
-    with pytest.raises(
-        ModelLoadError, match=r"model.norm.weight has shape \[255\], the config needs \[256\]"
-    ):
+    with pytest.raises(ModelLoadError, match=r"model.norm.weight has shape \[255\], the config needs \[256\]"):
         weights.load_state_dict(tmp_path)
 
 
@@ -106,9 +104,7 @@ def test_truncated_safetensors(tmp_path, keep):
     path = tmp_path / "model.safetensors"
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
-    with pytest.raises(
-        ModelLoadError, match=r"model\.safetensors is a truncated or damaged safetensors file"
-    ):
+    with pytest.raises(ModelLoadError, match=r"model\.safetensors is a truncated or damaged safetensors file"):
         weights.load_state_dict(tmp_path)
 
 
@@ -121,9 +117,7 @@ def test_broken_shards(tmp_path):
     with pytest.raises(ModelLoadError, match=f"model-00002-of-00002.safetensors: tensor {gone} is missing"):
         weights.load_state_dict(tmp_path)
     second.unlink()
-    with pytest.raises(
-        FileNotFoundError, match="no .*model-00002-of-00002.safetensors, which .*index.json lists"
-    ):
+    with pytest.raises(FileNotFoundError, match="no .*model-00002-of-00002.safetensors, which .*index.json lists"):
         weights.load_state_dict(tmp_path)
     index.write_text("{}")
     with pytest.raises(ModelLoadError, match="index.json holds no weight_map"):
@@ -144,9 +138,7 @@ def test_foreign_architecture(tmp_path):
     write_hf_folder(tmp_path)
     config = {**TINY.to_hf_dict(), "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        UnsupportedModelError, match="'Qwen2ForCausalLM' is not supported; supported: LlamaForCausalLM"
-    ):
+    with pytest.raises(UnsupportedModelError, match="'Qwen2ForCausalLM' is not supported; supported: LlamaForCausalLM"):
         weights.load_model(tmp_path)
 
 
@@ -184,9 +176,7 @@ def test_a_folder_that_only_holds_a_gguf_says_how_to_name_it(tmp_path):
 def test_hub_without_network(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(
-        ModelLoadError, match=r"nobody/nothing-here is not in the local .* \(HF_HUB_OFFLINE is set\)"
-    ):
+    with pytest.raises(ModelLoadError, match=r"nobody/nothing-here is not in the local .* \(HF_HUB_OFFLINE is set\)"):
         weights.load_model("nobody/nothing-here")
 
 
@@ -228,8 +218,6 @@ def test_default_of_other_content_is_refused(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("raise RuntimeError('the package must not be imported')")
     write_gguf(package / "SmolLM2-135M-Instruct.Q4_1.gguf")
     monkeypatch.setattr("sys.path", [str(tmp_path / "site")])
-    with pytest.raises(
-        ModelLoadError, match="has SHA-256 [0-9a-f]{64}, expected b179c952.*--force-reinstall"
-    ):
+    with pytest.raises(ModelLoadError, match="has SHA-256 [0-9a-f]{64}, expected b179c952.*--force-reinstall"):
         weights.load_model()
     assert not list((tmp_path / "cache").rglob("*.safetensors"))

@@ -70,9 +70,7 @@ def test_types_only_llama_cpp_writes(tmp_path, kind):
     expected = torch.from_numpy(gguf.dequantize(raw, qtype)).reshape(4, 32, 2, 256)
     expected = torch.cat([expected[:, :, 0], expected[:, :, 1]], dim=1).reshape(256, 256)
     assert torch.isfinite(expected).all() and expected.std() > 0
-    assert torch.equal(
-        GgufModel(tmp_path / "m.gguf").tensor("model.layers.0.self_attn.q_proj.weight"), expected
-    )
+    assert torch.equal(GgufModel(tmp_path / "m.gguf").tensor("model.layers.0.self_attn.q_proj.weight"), expected)
 
 
 def test_a_type_the_library_cannot_dequantise_is_named(tmp_path):
@@ -135,9 +133,7 @@ def _llama3_factors(scaling: dict, theta: float, head_dim: int) -> np.ndarray:
 
 @pytest.mark.parametrize("factor", [8.0, 32.0])
 def test_llama3_rope_scaling_is_recovered(tmp_path, factor):
-    scaling = dict(
-        factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
-    )
+    scaling = dict(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
     factors = _llama3_factors(scaling, 500000.0, 64)
     write_gguf(tmp_path / "m.gguf", untied(rope_theta=500000.0), extra={"rope_freqs.weight": factors})
     assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling("llama3", **scaling)
@@ -151,9 +147,7 @@ def test_foreign_frequency_factors_are_refused(tmp_path):
 
 
 def test_linear_rope_scaling(tmp_path):
-    write_gguf(
-        tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
-    )
+    write_gguf(tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0})
     assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling("linear", factor=4.0)
 
 

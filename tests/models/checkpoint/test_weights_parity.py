@@ -105,9 +105,7 @@ def test_tokenizer_agrees(ours, their_tokenizer, text):
     text, mine = TEXTS[text], ours[2]
     ids = their_tokenizer.encode(text, add_special_tokens=False)
     assert mine.encode(text) == ids
-    assert mine.decode(ids) == their_tokenizer.decode(
-        ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-    )
+    assert mine.decode(ids) == their_tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 def test_chat_template_agrees(ours, their_tokenizer):
@@ -124,9 +122,7 @@ def test_chat_template_agrees(ours, their_tokenizer):
         for prompt in (True, False):
             text = their_tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
             assert mine.render_chat(messages, add_generation_prompt=prompt) == text
-            ids = their_tokenizer.apply_chat_template(
-                messages, add_generation_prompt=prompt, return_dict=False
-            )
+            ids = their_tokenizer.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False)
             assert mine.apply_chat_template(messages, add_generation_prompt=prompt) == ids
 
 

@@ -57,10 +57,7 @@ def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capaci
 
 
 def test_a_context_the_model_does_not_have_is_refused_as_on_the_cpu(capsys, boards, checkpoint):
-    told = [
-        refused(capsys, *checkpoint, "--device", device, "--max-context", "4000")
-        for device in ("cpu", "n150")
-    ]
+    told = [refused(capsys, *checkpoint, "--device", device, "--max-context", "4000") for device in ("cpu", "n150")]
     assert all("max_context must be between 1 and 1024 for" in line and "got 4000" in line for line in told)
 
 
@@ -68,9 +65,7 @@ class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
     users, mesh, cache = 1, None, SimpleNamespace(block=32)
-    attend = SimpleNamespace(
-        check=lambda: None, guard=lambda tokens: None, reset=lambda: None, statistics=lambda: None
-    )
+    attend = SimpleNamespace(check=lambda: None, guard=lambda tokens: None, reset=lambda: None, statistics=lambda: None)
 
     def __init__(self, config, capacity):
         self.config, self.capacity = config, capacity
@@ -116,9 +111,7 @@ def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, 
         assert open_streams(model.config, [[1] * 40], 100, context_limit=asked)[0].room == tokens
 
 
-def test_max_context_and_the_steps_that_compile_reach_the_report(
-    capsys, monkeypatch, boards, checkpoint, host_ttnn
-):
+def test_max_context_and_the_steps_that_compile_reach_the_report(capsys, monkeypatch, boards, checkpoint, host_ttnn):
     """The whole run but for the model: a context of 20 tokens, as on the CPU, and the first step left out."""
     monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
     monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
@@ -154,9 +147,7 @@ def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
     options = DemoOptions(draft="a-model", precision="accuracy")
     plan = n150.plan_run(LLAMA, options, MeshPlan(), 10, small)
     assert plan.draft_precision is not None and plan.draft_precision.of_layer(15).ff1 == "bfloat8_b"
-    with pytest.raises(
-        UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"
-    ):
+    with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
         n150.plan_run(LLAMA, replace(options, max_new_tokens=40000), MeshPlan(), 10, small)
     n150.plan_run(LLAMA, replace(options, max_new_tokens=40000, draft=None), MeshPlan(), 10)
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):
@@ -175,13 +166,12 @@ def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
         n150.plan_run(LLAMA, replace(options, fuzzy=15), mesh, 10, small)
     # Two models of a long context fit beside each other, but not the draft's second copy.
     longer, small, mesh = (
-        *(replace(config, max_position_embeddings=200000) for config in (LLAMA, small)), MeshPlan(1, 2)
-    )  # fmt: skip
+        *(replace(config, max_position_embeddings=200000) for config in (LLAMA, small)),
+        MeshPlan(1, 2),
+    )
     tight = replace(options, max_new_tokens=160000)
     assert n150.plan_run(longer, replace(tight, fuzzy=None), mesh, 10, small).capacity > 160000
-    with pytest.raises(
-        UserError, match="llama-3.2-1b as its draft, 4 of its layers in parallel, on 1x2 .* needs"
-    ):
+    with pytest.raises(UserError, match="llama-3.2-1b as its draft, 4 of its layers in parallel, on 1x2 .* needs"):
         n150.plan_run(longer, tight, mesh, 10, small)
 
 
@@ -215,9 +205,7 @@ def test_boards_that_do_not_open_are_one_line(capsys, monkeypatch, boards, check
 
 
 @pytest.mark.parametrize("what", ["cache", "cache/tt_weights"])
-def test_a_cache_that_cannot_be_made_is_refused_before_a_board_is_opened(
-    capsys, boards, checkpoint, tmp_path, what
-):
+def test_a_cache_that_cannot_be_made_is_refused_before_a_board_is_opened(capsys, boards, checkpoint, tmp_path, what):
     (tmp_path / what).parent.mkdir(exist_ok=True)
     (tmp_path / what).touch()
     assert re.search(
@@ -266,17 +254,13 @@ def test_users_take_memory_and_rows():
     options = DemoOptions(max_new_tokens=20000)
     assert n150.plan_run(LLAMA, options, MeshPlan(1, 2), 10, users=8).users == 8
     assert n150.plan_run(LLAMA, options, MeshPlan(), 10).users == 1
-    with pytest.raises(
-        UserError, match=r"a cache of 20096 positions for 20010 for each of 8 users needs \d{11} b"
-    ):
+    with pytest.raises(UserError, match=r"a cache of 20096 positions for 20010 for each of 8 users needs \d{11} b"):
         n150.plan_run(LLAMA, options, MeshPlan(), 10, users=8)
     rows = DemoOptions(attention="alspec", max_new_tokens=300)
     assert n150.plan_run(LLAMA, rows, MeshPlan(2, 4), 10, users=8).capacity == 384
     small, drafted = preset("llama-3.2-1b"), DemoOptions(draft="a-model", draft_length=3)
     assert n150.plan_run(LLAMA, drafted, MeshPlan(1, 2), 10, small, users=8).draft_precision is not None
-    with pytest.raises(
-        UserError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows a pass"
-    ):
+    with pytest.raises(UserError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows a pass"):
         n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshPlan(1, 2), 10, small, users=8)
     fast = DemoOptions(plan="fast", attention="exact", draft="ngram", tree="4x2")
     assert n150.plan_run(LLAMA, fast, MeshPlan(1, 2), 10, users=3).users == 3
@@ -311,9 +295,7 @@ def test_what_chips_cannot_speculate_is_refused(mesh, options, words):
         n150.plan_run(LLAMA, DemoOptions(**options), MeshPlan(*mesh), 10)
 
 
-@pytest.mark.parametrize(
-    "mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")]
-)
+@pytest.mark.parametrize("mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")])
 def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
     if mesh is not None:
         monkeypatch.setenv("MESH_DEVICE", mesh)

@@ -39,15 +39,11 @@ def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
     first = talk.reply("the 12 and the end", printer)
     second = talk.reply("and then?", printer)
     messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
-    assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3][
-        "content"
-    ] == second
+    assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3]["content"] == second
     ids = talk.session.loaded.tokenizer.apply_chat_template(messages)
     # The reply's random bytes may be tokenized otherwise when rendered again; the first prompt never is.
     already = talk.results[0].prefill_tokens
-    assert talk.results[1].prefill_tokens <= len(ids) - already, (
-        "the second turn prefilled the first prompt again"
-    )
+    assert talk.results[1].prefill_tokens <= len(ids) - already, "the second turn prefilled the first prompt again"
     fresh = generate(
         talk.session.loaded.model,
         [ids],
@@ -107,10 +103,7 @@ def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
 
     talk.reply("the 12 and the end " * 10, Stopping(talk.session.loaded, None))
     (result,) = talk.results
-    assert (
-        len(result.token_ids[0]) == 1
-        and talk.session.policy.statistics.step_count == result.decode_tokens == 0
-    )
+    assert len(result.token_ids[0]) == 1 and talk.session.policy.statistics.step_count == result.decode_tokens == 0
     assert signal.getsignal(signal.SIGINT) is before
     talk.reply("go on", TextPrinter(talk.session.loaded, None))
     assert talk.session.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)

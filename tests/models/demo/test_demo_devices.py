@@ -68,18 +68,14 @@ def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boar
 def test_doctor_and_demo_count_the_boards_this_process_may_open(monkeypatch, boards):
     monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
     assert n150.choose_device() == ("n150", "1 Tenstorrent chips")
-    assert [f.found for f in doctor.findings() if f.part == "Tenstorrent boards"] == [
-        f"1 in {boards.devices}"
-    ]
+    assert [f.found for f in doctor.findings() if f.part == "Tenstorrent boards"] == [f"1 in {boards.devices}"]
 
 
 def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
     write_hf_folder(tmp_path / "tiny")
     monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
     assert (
-        cli.main(
-            ["--prompt", "the", "--raw", "--model", str(tmp_path / "tiny"), "--max-new-tokens", "1", "--json"]
-        )
+        cli.main(["--prompt", "the", "--raw", "--model", str(tmp_path / "tiny"), "--max-new-tokens", "1", "--json"])
         == 0
     )
     out, err = capsys.readouterr()
@@ -87,9 +83,7 @@ def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
     assert json.loads(out)["options"]["device"] == "cpu"
 
 
-@pytest.mark.parametrize(
-    "mesh, words", [("1x8", "mesh 1x8 needs 8 chips, this machine has 2"), ("5x5", "no mesh 5x5")]
-)
+@pytest.mark.parametrize("mesh, words", [("1x8", "mesh 1x8 needs 8 chips, this machine has 2"), ("5x5", "no mesh 5x5")])
 @pytest.mark.parametrize("by_option", [False, True])
 def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, words, by_option):
     monkeypatch.setenv("MESH_DEVICE", "1x2" if by_option else mesh)
@@ -106,9 +100,7 @@ def test_options_of_chips_are_refused_on_the_cpu(capsys, flag, value):
 
 
 def test_unknown_values_are_refused(capsys):
-    assert "no precision 'fast'; available: performance, accuracy, bfloat16" in refused(
-        capsys, "--precision", "fast"
-    )
+    assert "no precision 'fast'; available: performance, accuracy, bfloat16" in refused(capsys, "--precision", "fast")
     assert "no place to sample on 'chip'; available: device, host" in refused(capsys, "--sample-on", "chip")
     assert "no device 'gpu'; available: auto, cpu, sim, n150" in refused(capsys, "--device", "gpu")
 
@@ -131,9 +123,7 @@ def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | change))
     monkeypatch.setattr(weights, "load_state_dict", lambda *_: pytest.fail("the weights were read"))
-    assert re.search(
-        words, refused(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw")
-    )
+    assert re.search(words, refused(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw"))
 
 
 def test_overrides_that_do_not_fit_the_model_are_refused(capsys, boards, tmp_path):
@@ -155,21 +145,21 @@ def test_precision_of_a_run(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--draft", "self", "--sample-on", "host"], "--draft self with --sample-on"),
-     (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec"),
-     (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
-     (["--draft", "ngram", "--sample-on", "host"], "--draft ngram with --sample-on"),
-     (["--tail-alignment", "1"], "--tail-alignment")],
-)  # fmt: skip
+    [
+        (["--draft", "self", "--sample-on", "host"], "--draft self with --sample-on"),
+        (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec"),
+        (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
+        (["--draft", "ngram", "--sample-on", "host"], "--draft ngram with --sample-on"),
+        (["--tail-alignment", "1"], "--tail-alignment"),
+    ],
+)
 def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):
     assert f"{words} does not go with --device n150: " in refused(capsys, "--device", "n150", *arguments)
 
 
 def test_heads_the_mesh_cannot_share():
     with pytest.raises(UserError, match="num_key_value_heads = 3, which 2 chips"):
-        n150.plan_run(
-            replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10
-        )
+        n150.plan_run(replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10)
 
 
 def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
@@ -180,9 +170,7 @@ def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
     with pytest.raises(UserError, match="no plan 'quick'; available: simple, fast"):
         DemoOptions(plan="quick")
     drafted = DemoOptions(draft="ngram", tree="8x8", attention="exact", plan="fast")
-    assert n150.plan_run(LLAMA, drafted, MeshPlan(), 10).layout == "fast", (
-        "a tree of the demo is a tile at most"
-    )
+    assert n150.plan_run(LLAMA, drafted, MeshPlan(), 10).layout == "fast", "a tree of the demo is a tile at most"
     assert sim.plan_request(DemoOptions(attention="exact", plan="fast", device="sim"))["grid"] == "8x8"
 
 

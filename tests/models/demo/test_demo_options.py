@@ -56,10 +56,8 @@ NONSENSE = {
     "--attention fast": "no attention 'fast'; available: exact, sink, static, alspec",
     "--device n300": "no device 'n300'; available: ",
     "--attention static --static-layers 3-1": "--static-layers: '3-1' is not a range of layers",
-    "--attention static --static-layers 1,,2": "--static-layers takes 'auto' or layers such as 0,4,10-12; "
-    "got '1,,2'",
-    "--attention static --static-layers all": "--static-layers takes 'auto' or layers such as 0,4,10-12; "
-    "got 'all'",
+    "--attention static --static-layers 1,,2": "--static-layers takes 'auto' or layers such as 0,4,10-12; got '1,,2'",
+    "--attention static --static-layers all": "--static-layers takes 'auto' or layers such as 0,4,10-12; got 'all'",
     "--static-layers 1 --device cpu": "--static-layers needs --attention static, got --attention alspec",
     "--prompt-file x": "argument --prompt-file: not allowed with argument --prompt",
     "--speed 9": "unrecognized arguments: --speed 9",
@@ -107,9 +105,7 @@ def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):
     file.write_text("\n")
     assert fails(capsys, "--prompt-file", str(file)) == f"the prompt file {file} is empty"
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert fails(capsys).startswith(
-        "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal"
-    )
+    assert fails(capsys).startswith("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal")
 
 
 def test_prompt_files_that_cannot_be_read(tmp_path, capsys, no_model):
@@ -166,9 +162,7 @@ def test_requests_the_model_cannot_meet(tmp_path, capsys):
     layers = fails(capsys, *model, "--prompt", "y", "--attention", "static", "--static-layers", "0,2")
     assert layers == f"--static-layers names layer 2, but {tmp_path} has layers 0 to 1"
     short = fails(capsys, *model, "--prompt", "y", "--attention", "static", "--chunk-size", "512")
-    assert short.startswith(
-        "choosing static layers needs 1056 tokens of context for chunk size 512, the limit is 1024"
-    )
+    assert short.startswith("choosing static layers needs 1056 tokens of context for chunk size 512, the limit is 1024")
 
 
 def test_the_commands_themselves(tmp_path):
@@ -189,9 +183,7 @@ def test_the_commands_themselves(tmp_path):
         "import sys\nfrom models.llama31_8b.demo.cli import main\n"
         "try:\n    main()\nfinally:\n    assert 'torch' not in sys.modules"
     )
-    help_text = subprocess.run(
-        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=300
-    )
+    help_text = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=300)
     assert help_text.returncode == 0
     for word in ("--prompt-file", "--static-layers", "HF_MODEL", "--json", "attention of decode steps"):
         assert word in help_text.stdout

@@ -53,9 +53,7 @@ def test_bars(rate, text):
 
 def test_predictions_are_the_estimators():
     rows = predictions(REPORT)
-    assert [(row["context"], row["chips"]) for row in rows] == [
-        (c, n) for c in (40000, 131072) for n in (2, 4, 8)
-    ]
+    assert [(row["context"], row["chips"]) for row in rows] == [(c, n) for c in (40000, 131072) for n in (2, 4, 8)]
     for row in rows:
         full = estimate(row["context"], None, row["chips"], "tp", chunk_size=256)
         half = estimate(row["context"], 0.75, row["chips"], "sp+tp", chunk_size=256)

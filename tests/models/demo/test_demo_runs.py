@@ -79,10 +79,7 @@ def test_json_schema(model, capsys):
     # Two layers, seven decode steps, all past 2S tokens.
     assert got["hits"] + got["misses"] == 14 and got["bypassed"] == got["bypassed_positions"] == 0
     assert got["hit_rate"] == pytest.approx(got["hits"] / 14)
-    assert (
-        got["hit_rate"] == pytest.approx(sum(got["hit_rate_per_layer"]) / 2)
-        and len(got["hit_rate_per_layer"]) == 2
-    )
+    assert got["hit_rate"] == pytest.approx(sum(got["hit_rate_per_layer"]) / 2) and len(got["hit_rate_per_layer"]) == 2
     assert got["options"] == {
         **DemoOptions().to_dict(),
         "device": "cpu",
@@ -179,9 +176,7 @@ def test_end_of_turn_and_full_context(model, capsys, tmp_path):
     (tmp_path / "m").mkdir()
     write_hf_folder(tmp_path / "m", untied(eos_token_ids=(token,)))
     ended = run_json(capsys, str(tmp_path / "m"), *SMALL)
-    assert (
-        ended["finish_reason"] == "eos" and ended["token_ids"][-1] == token and len(ended["token_ids"]) <= 3
-    )
+    assert ended["finish_reason"] == "eos" and ended["token_ids"][-1] == token and len(ended["token_ids"]) <= 3
     limit = str(len(weights.load_model(model).tokenizer.encode(PROMPT)) + 2)
     full = run_json(capsys, model, *SMALL, "--max-context", limit)
     assert full["finish_reason"] == "context" and len(full["token_ids"]) == 3

@@ -20,45 +20,57 @@ from tests.support.machines import refused
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--model", "x"], "give --layers, such as --layers 2"), (["--layers", "2"], "give --model"),
-     (["--max-new-tokens", "217"], "--max-new-tokens 217 need 257"), (["--mesh", "1x2"], "--mesh 1x2 does not go with"),
-     (["--attention", "alspec", "--mesh", "1x1"], "needs a mesh of two rows, such as 2x1; 1x1 has 1"),
-     (["--attention", "alspec", "--chunk-size", "48", "--tail-alignment", "1"], "--tail-alignment does"),
-     (["--attention", "alspec", "--chunk-size", "160"], "a prompt of 351 tokens"),
-     (["--attention", "static"], "needs --static-layers"),
-     (["--attention", "static", "--static-layers", "2"], "names layer 2, but tiny has layers 0 to 1"),
-     (["--stop", "x"], "--stop does not go with"), (["--draft", "self", "--tree", "2x2"], "--tree: on chips"),
-     (["--raw"], "--raw does not go with"), (["--top-k", "5"], "--top-k does not go with"),
-     (["--top-p", "0.5"], "--top-p does not go with"), (["--temperature", "1"], "--temperature does not"),
-     (["--max-context", "50"], "--max-context does not go with"), (["--sample-on", "host"], "--sample-on does"),
-     (["--threshold", "0.2"], "--threshold is what --attention alspec accepts a guess by"),
-     (["--chunk-size", "256"], "--chunk-size is how many tokens a guess reads"),
-     (["--tail-alignment", "1"], "--tail-alignment does"),
-     (["--draft-window", "160"], "a prompt of 351 tokens"), (["--prompt", "x"], "--prompt needs --model"),
-     (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
-     (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
-     (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got --fuzzy 5"),
-     (["--draft", "tiny", "--fuzzy", "2", "--draft-length", "1"], "--draft-length 1 would change nothing"),
-     (["--draft", "tiny", "--mesh", "1x2"], "or on 1x2 with --draft tiny --fuzzy N"),
-     (["--draft", "tiny", "--mesh", "1x4", "--fuzzy", "2"], "--mesh 1x4 does not go with"),
-     (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),
-     (["--draft", "self", "--fuzzy", "2"], "--fuzzy: on chips a model drafts chains for itself"),
-     (["--draft", "tiny", "--tree", "auto"], "none grown by confidence"),
-     (["--draft", "tiny", "--tree", "2x2", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
-     (["--draft", "self", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
-     (["--draft", "tiny", "--tree", "2x2", "--fuzzy", "2"], "--fuzzy 2 with --tree 2x2 would change nothing"),
-     (["--draft", "ngram", "--draft-length", "0"], "--draft-length 0 drafts nothing"),
-     (["--draft", "ngram", "--max-new-tokens", "213"], "--max-new-tokens 213 with trees of 5 nodes need 258")],
-)  # fmt: skip
+    [
+        (["--model", "x"], "give --layers, such as --layers 2"),
+        (["--layers", "2"], "give --model"),
+        (["--max-new-tokens", "217"], "--max-new-tokens 217 need 257"),
+        (["--mesh", "1x2"], "--mesh 1x2 does not go with"),
+        (["--attention", "alspec", "--mesh", "1x1"], "needs a mesh of two rows, such as 2x1; 1x1 has 1"),
+        (["--attention", "alspec", "--chunk-size", "48", "--tail-alignment", "1"], "--tail-alignment does"),
+        (["--attention", "alspec", "--chunk-size", "160"], "a prompt of 351 tokens"),
+        (["--attention", "static"], "needs --static-layers"),
+        (["--attention", "static", "--static-layers", "2"], "names layer 2, but tiny has layers 0 to 1"),
+        (["--stop", "x"], "--stop does not go with"),
+        (["--draft", "self", "--tree", "2x2"], "--tree: on chips"),
+        (["--raw"], "--raw does not go with"),
+        (["--top-k", "5"], "--top-k does not go with"),
+        (["--top-p", "0.5"], "--top-p does not go with"),
+        (["--temperature", "1"], "--temperature does not"),
+        (["--max-context", "50"], "--max-context does not go with"),
+        (["--sample-on", "host"], "--sample-on does"),
+        (["--threshold", "0.2"], "--threshold is what --attention alspec accepts a guess by"),
+        (["--chunk-size", "256"], "--chunk-size is how many tokens a guess reads"),
+        (["--tail-alignment", "1"], "--tail-alignment does"),
+        (["--draft-window", "160"], "a prompt of 351 tokens"),
+        (["--prompt", "x"], "--prompt needs --model"),
+        (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
+        (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
+        (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got --fuzzy 5"),
+        (["--draft", "tiny", "--fuzzy", "2", "--draft-length", "1"], "--draft-length 1 would change nothing"),
+        (["--draft", "tiny", "--mesh", "1x2"], "or on 1x2 with --draft tiny --fuzzy N"),
+        (["--draft", "tiny", "--mesh", "1x4", "--fuzzy", "2"], "--mesh 1x4 does not go with"),
+        (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),
+        (["--draft", "self", "--fuzzy", "2"], "--fuzzy: on chips a model drafts chains for itself"),
+        (["--draft", "tiny", "--tree", "auto"], "none grown by confidence"),
+        (["--draft", "tiny", "--tree", "2x2", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
+        (["--draft", "self", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
+        (["--draft", "tiny", "--tree", "2x2", "--fuzzy", "2"], "--fuzzy 2 with --tree 2x2 would change nothing"),
+        (["--draft", "ngram", "--draft-length", "0"], "--draft-length 0 drafts nothing"),
+        (["--draft", "ngram", "--max-new-tokens", "213"], "--max-new-tokens 213 with trees of 5 nodes need 258"),
+    ],
+)
 def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words):
     assert words in refused(capsys, "--device", "sim", *arguments, prompt=None)
 
 
 @pytest.mark.parametrize(
     "value, words",
-    [("banana", "MESH_DEVICE: cannot read the mesh 'banana'"), ("N150x2", "MESH_DEVICE=N150x2 does not go with"),
-     ("T3K", "MESH_DEVICE: the mesh 'T3K' is of other cards")],
-)  # fmt: skip
+    [
+        ("banana", "MESH_DEVICE: cannot read the mesh 'banana'"),
+        ("N150x2", "MESH_DEVICE=N150x2 does not go with"),
+        ("T3K", "MESH_DEVICE: the mesh 'T3K' is of other cards"),
+    ],
+)
 def test_a_mesh_of_the_environment_counts_for_the_simulated_chip_too(capsys, monkeypatch, value, words):
     monkeypatch.setenv("MESH_DEVICE", value)
     assert words in refused(capsys, "--device", "sim", prompt=None)
@@ -66,18 +78,14 @@ def test_a_mesh_of_the_environment_counts_for_the_simulated_chip_too(capsys, mon
 
 def test_overrides_that_do_not_fit_the_tiny_model_are_refused(capsys, tmp_path):
     (tmp_path / "plan.json").write_text('{"layers": {"7": {}}}')
-    line = refused(
-        capsys, "--device", "sim", "--precision-overrides", str(tmp_path / "plan.json"), prompt=None
-    )
+    line = refused(capsys, "--device", "sim", "--precision-overrides", str(tmp_path / "plan.json"), prompt=None)
     assert "names '7'; the model has layers 0 to 1" in line
     assert f"precision overrides {tmp_path}: Is a directory" in refused(
         capsys, "--device", "sim", "--precision-overrides", str(tmp_path), prompt=None
     )
 
 
-@pytest.mark.parametrize(
-    "asked, tokens", [([], "3"), (["--max-new-tokens", "5"], "5"), (["--draft", "ngram"], "8")]
-)
+@pytest.mark.parametrize("asked, tokens", [([], "3"), (["--max-new-tokens", "5"], "5"), (["--draft", "ngram"], "8")])
 def test_a_simulated_run_has_a_few_tokens_unless_asked(capsys, monkeypatch, asked, tokens):
     commands = []
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
@@ -177,12 +185,8 @@ def test_a_simulated_run_verifies_drafted_trees(capfd):
     "arguments, accepted, drafted",
     [
         # By seed 0 the logits of the first token lie nearer together than chip and reference.
-        pytest.param(
-            ["self", "--draft-length", "2", "--max-new-tokens", "4", "--seed", "1"], 0, 3, id="self"
-        ),
-        pytest.param(
-            ["tiny", "--fuzzy", "2", "--mesh", "1x2", "--max-new-tokens", "5"], 3, 3, id="fuzzy on a row"
-        ),
+        pytest.param(["self", "--draft-length", "2", "--max-new-tokens", "4", "--seed", "1"], 0, 3, id="self"),
+        pytest.param(["tiny", "--fuzzy", "2", "--mesh", "1x2", "--max-new-tokens", "5"], 3, 3, id="fuzzy on a row"),
     ],
 )
 def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, drafted):

@@ -119,9 +119,7 @@ def test_the_lossy_verification_says_so(model, capsys):
 
 def test_sampled_runs_repeat(model, capsys):
     arguments = ["--temperature", "0.8", "--top-p", "0.9", "--seed", "3", *DRAFTS["ngram"]]
-    assert (
-        run_json(capsys, model, *arguments)["token_ids"] == run_json(capsys, model, *arguments)["token_ids"]
-    )
+    assert run_json(capsys, model, *arguments)["token_ids"] == run_json(capsys, model, *arguments)["token_ids"]
 
 
 def test_stop_strings_end_plain_and_drafted_texts_alike(model, capsys):
@@ -184,9 +182,7 @@ def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
         )
         session = ReferenceSession(loaded, options, make_policy(loaded, options), chat=True)
         talk = Conversation(session, options)
-        replies[kind] = [
-            talk.reply(text, TextPrinter(loaded, None)) for text in ("the in", "and 12 the", "in")
-        ]
+        replies[kind] = [talk.reply(text, TextPrinter(loaded, None)) for text in ("the in", "and 12 the", "in")]
         if kind is not None:
             assert sum(result.speculation.num_drafts for result in talk.results) > 0
     first, second = replies.values()

@@ -33,9 +33,7 @@ def test_what_is_refused_is_refused_with_its_reason(device):
         if why is None:
             support.check(options)
         else:
-            with pytest.raises(
-                UserError, match=f"--attention {name} does not go with --device {device}: {why}"
-            ):
+            with pytest.raises(UserError, match=f"--attention {name} does not go with --device {device}: {why}"):
                 support.check(options)
     for name, why in support.refused.items():
         options = support.resolved(DemoOptions(given=frozenset({name})))

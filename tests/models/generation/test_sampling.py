@@ -132,9 +132,7 @@ def test_draws_without_replacement_have_the_sequential_law():
     uniforms = torch.rand(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     pairs = sample_without_replacement(p.expand(n, -1), uniforms)
     counts = torch.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16).reshape(4, 4)
-    expected = torch.tensor(
-        [[p[i] * p[j] / (1 - p[i]) if i != j else 0.0 for j in range(4)] for i in range(4)]
-    )
+    expected = torch.tensor([[p[i] * p[j] / (1 - p[i]) if i != j else 0.0 for j in range(4)] for i in range(4)])
     assert counts.diagonal().sum() == 0
     off = ~torch.eye(4, dtype=torch.bool)
     law = expected[off].double()

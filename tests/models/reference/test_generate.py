@@ -111,18 +111,13 @@ def test_sampling_is_seeded_by_user_and_free_of_its_neighbours(model: ReferenceL
     alone = generate(model, PROMPTS[:1], max_new_tokens=12, sampling=sampling).token_ids
     assert alone[0] == together[0]
     assert (
-        generate(
-            model, PROMPTS, max_new_tokens=12, sampling=SamplingParams(temperature=1.0, seed=9)
-        ).token_ids
+        generate(model, PROMPTS, max_new_tokens=12, sampling=SamplingParams(temperature=1.0, seed=9)).token_ids
         != together
     )
 
 
 def test_exact_chunk_size_changes_no_greedy_token(model: ReferenceLlama) -> None:
-    texts = [
-        generate(model, PROMPTS, max_new_tokens=16, policy=ExactAttention(s, 4)).token_ids
-        for s in (4, 16, 64)
-    ]
+    texts = [generate(model, PROMPTS, max_new_tokens=16, policy=ExactAttention(s, 4)).token_ids for s in (4, 16, 64)]
     assert texts[0] == texts[1] == texts[2]
 
 

@@ -45,9 +45,7 @@ def test_json_carries_vllms_names():
         "acceptance_histogram",
         "acceptance_histogram_by_draft_length",
     } <= data.keys()
-    assert data["tokens_per_target_step"] == 1.5 and data["acceptance_histogram_by_draft_length"] == {
-        "2": [0, 1, 0]
-    }
+    assert data["tokens_per_target_step"] == 1.5 and data["acceptance_histogram_by_draft_length"] == {"2": [0, 1, 0]}
 
 
 @pytest.mark.parametrize("counts", [(2, 2, 3), (3, 2, 0), (2, 2, -1)])

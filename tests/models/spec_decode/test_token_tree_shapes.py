@@ -65,14 +65,9 @@ def grow(table: torch.Tensor, root: int, depth: int, branching: int, budget: int
 @pytest.mark.parametrize("seed", range(5))
 def test_grown_tree_holds_the_most_probable_paths(seed):
     vocab, depth, branching, budget = 5, 3, 5, 12
-    table = torch.log_softmax(
-        3 * torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(seed)), -1
-    )
+    table = torch.log_softmax(3 * torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(seed)), -1)
     trees, tokens, _ = grow(table, 0, depth, branching, budget)
-    paths = {
-        tuple(tokens[0, n] for n in _path(trees.parents[0].tolist(), node)): node
-        for node in range(trees.width)
-    }
+    paths = {tuple(tokens[0, n] for n in _path(trees.parents[0].tolist(), node)): node for node in range(trees.width)}
     assert len(paths) == budget
 
     def score(path):

@@ -36,13 +36,17 @@ def one_step(mesh, positions: list[int]) -> dict:
         one.reserve(positions[user])
         one.commit(positions[user])
     for ours, theirs, change in (
-        (model.cache.keys, cache.keys, adjacent), (model.cache.values, cache.values, lambda values: values),
-    ):  # fmt: skip
+        (model.cache.keys, cache.keys, adjacent),
+        (model.cache.values, cache.values, lambda values: values),
+    ):
         theirs[0].copy_(torch.randn(theirs[0].shape, generator=generator).bfloat16())
         ours[0] = ttnn.from_torch(
-            change(theirs[0]), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh,
+            change(theirs[0]),
+            dtype=ttnn.bfloat16,
+            layout=ttnn.TILE_LAYOUT,
+            device=mesh,
             memory_config=ttnn.DRAM_MEMORY_CONFIG,
-        )  # fmt: skip
+        )
 
     def contents():
         keys, values = read(model.cache.keys[0]).float(), read(model.cache.values[0]).float()
@@ -57,9 +61,7 @@ def one_step(mesh, positions: list[int]) -> dict:
     wanted = torch.cat((cache.keys[0], cache.values[0]), 1)
     return {
         "logits": [figures(got[user], row) for user, row in zip(active, expected, strict=True)],
-        "written": [
-            figures(after[user, :, positions[user]], wanted[user, :, positions[user]]) for user in active
-        ],
+        "written": [figures(after[user, :, positions[user]], wanted[user, :, positions[user]]) for user in active],
         "changed": [row.nonzero().flatten().tolist() for row in changed],
     }
 
@@ -110,7 +112,5 @@ def formats(mesh, overrides: str) -> dict:
         }
         told[index] = {name: dtype_name(tensor) for name, tensor in parts.items()}
         gate = reference.layers[index].gate_up.weight.chunk(2)[0].t()
-        told[index]["error"] = float(
-            (read(layer.mlp.ff1.weight)[0, 0].float() - gate).abs().max() / gate.abs().max()
-        )
+        told[index]["error"] = float((read(layer.mlp.ff1.weight)[0, 0].float() - gate).abs().max() / gate.abs().max())
     return told

@@ -163,8 +163,7 @@ def whole_model(mesh, users: int, cached: int) -> dict:
     n, kept = mesh.get_num_devices(), []
     for _ in range(LAYERS):
         kept += [
-            allocate(mesh, (1, 1, rows, columns), dtype)
-            for rows, columns, dtype in (w(n) for w in WEIGHTS.values())
+            allocate(mesh, (1, 1, rows, columns), dtype) for rows, columns, dtype in (w(n) for w in WEIGHTS.values())
         ]
         kept += [allocate(mesh, (1, 1, 1, HIDDEN)) for _ in range(2)]
         kept += [allocate(mesh, (users, KV_HEADS // n, cached, HEAD_DIM), "bfloat8_b") for _ in range(2)]
@@ -186,16 +185,12 @@ def description(mesh) -> dict:
     rows, columns = tuple(mesh.shape)
     grid = mesh.compute_with_storage_grid_size()
     nodes = [
-        mesh.get_fabric_node_id(ttnn.MeshCoordinate(row, column))
-        for row in range(rows)
-        for column in range(columns)
+        mesh.get_fabric_node_id(ttnn.MeshCoordinate(row, column)) for row in range(rows) for column in range(columns)
     ]
     return {
         "shape": (rows, columns),
         "grid": (grid.x, grid.y),
         "dram_banks": mesh.dram_grid_size().x,
         "cluster": str(ttnn.cluster.get_cluster_type()).rpartition(".")[2],
-        "chips": [int(node.chip_id) for node in nodes]
-        if hasattr(nodes[0], "chip_id")
-        else [str(n) for n in nodes],
+        "chips": [int(node.chip_id) for node in nodes] if hasattr(nodes[0], "chip_id") else [str(n) for n in nodes],
     }

@@ -61,8 +61,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
         "steps": told,
         "cache": cache_figures(model, cache, [len(prompt) + steps]),
         "rows": [
-            all(torch.equal(chip, parts[place % columns]) for place, chip in enumerate(parts))
-            for parts in caches
+            all(torch.equal(chip, parts[place % columns]) for place, chip in enumerate(parts)) for parts in caches
         ],
         "greedy": chosen[0],
         "drawn": chosen[1],

@@ -65,9 +65,7 @@ def check(worker, plan: MeshPlan, precision: str, users: int, capacity: int) -> 
 
 def groups(mesh) -> list:
     """In the worker: shape and chips of each submesh, and all chips."""
-    found = [
-        (tuple(group.shape), list(group.get_device_ids())) for group in MeshPlan(*mesh.shape).submeshes(mesh)
-    ]
+    found = [(tuple(group.shape), list(group.get_device_ids())) for group in MeshPlan(*mesh.shape).submeshes(mesh)]
     return [found, list(mesh.get_device_ids())]
 
 
@@ -84,7 +82,8 @@ def node(kind: str, **params) -> dict:
 def test_the_largest_program_of_a_captured_graph():
     """A matmul of 30 + 40 bytes, whose third buffer is a tensor's own memory, and an addition of 50 + 8."""
     graph = [
-        node("capture_start"), node("function_start", name="ttnn.linear"),
+        node("capture_start"),
+        node("function_start", name="ttnn.linear"),
         node("function_start", name="MatmulDeviceOperation"),
         node("function_start", name="tt::tt_metal::create_device_tensor"),
         node("circular_buffer_deallocate_all"),
@@ -92,11 +91,14 @@ def test_the_largest_program_of_a_captured_graph():
         node("dataflow_buffer_allocate", size=900, borrows_memory="1"),
         node("circular_buffer_allocate", size=40, globally_allocated="0"),
         node("circular_buffer_allocate", size=900, globally_allocated="1"),
-        *[node("function_end")] * 3, node("function_start", name="ttnn.add"),
+        *[node("function_end")] * 3,
+        node("function_start", name="ttnn.add"),
         node("circular_buffer_deallocate_all"),
         node("circular_buffer_allocate", size=50, globally_allocated="0"),
-        node("scratchpad_allocate", size=8), node("function_end"), node("capture_end"),
-    ]  # fmt: skip
+        node("scratchpad_allocate", size=8),
+        node("function_end"),
+        node("capture_end"),
+    ]
     assert largest_program(graph) == (70, "MatmulDeviceOperation")
     assert largest_program([]) == (0, "")
 

@@ -57,7 +57,11 @@ def test_overrides_decide_what_is_on_the_device(sim_device, tmp_path):
     assert (told["lm_head"], told["kv_cache"]) == ("bfloat16", "bfloat8_b")
     first, last = told[0], told[1]
     assert [first[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2")] == [
-        "bfloat8_b", "bfloat4_b", "bfloat16", "bfloat4_b", "bfloat4_b"
-    ]  # fmt: skip
+        "bfloat8_b",
+        "bfloat4_b",
+        "bfloat16",
+        "bfloat4_b",
+        "bfloat4_b",
+    ]
     assert [last[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2")] == ["bfloat8_b"] * 4 + ["bfloat4_b"]
     assert first["error"] < 0.004 < last["error"] < 0.02, "bfloat16, and bfloat8_b, of the largest weight"

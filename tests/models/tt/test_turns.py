@@ -87,9 +87,7 @@ def test_a_kept_trace_serves_turns_until_a_prefill_compiles(host, monkeypatch):
         found = generator.generate(more, context=held, **request)
         whole = [[*ids, *new] for ids, new in zip(held, more, strict=True)]
         assert found.token_ids == generate(MODEL, whole, **request).token_ids
-        assert [starts for _, starts, _ in model.prefilled[-2:]] == [
-            len(ids) // BLOCK * BLOCK for ids in held
-        ]
+        assert [starts for _, starts, _ in model.prefilled[-2:]] == [len(ids) // BLOCK * BLOCK for ids in held]
         told.append((traces.since(), generator.replays, generator.warm_up_tokens))
         texts = whole
     assert texts[1][:20] == prompt(20, 10) and len(texts[1]) == 4 * 20 + 3 * 3
@@ -110,9 +108,7 @@ def test_a_context_that_the_cache_does_not_hold_is_refused(host):
     from models.llama31_8b.tt.generator import Generator
 
     generator = Generator(chips(), choose="host")
-    with pytest.raises(
-        ValueError, match="the context of user 0 has 1 tokens, of which the cache holds the first 0"
-    ):
+    with pytest.raises(ValueError, match="the context of user 0 has 1 tokens, of which the cache holds the first 0"):
         generator.generate([[1]], max_new_tokens=2, context=[[5]])
     generator.generate([[5, 6, 7], [8, 9]], max_new_tokens=2, eos_token_ids=())
     held = [generator.cached_ids(user) for user in range(3)]
@@ -143,9 +139,7 @@ def test_a_draft_model_goes_behind_what_its_cache_holds(host, monkeypatch):
     drafter.start([prompt(40, 1), prompt(64, 2)], [0, 0])
     drafter._lengths = [70, 64]  # rounds have been drafted for the first
     model.prefilled.clear()
-    monkeypatch.setattr(
-        model, "prefill", lambda *told, **_: model.prefilled.append((told[1], told[2], len(told[0])))
-    )
+    monkeypatch.setattr(model, "prefill", lambda *told, **_: model.prefilled.append((told[1], told[2], len(told[0]))))
     drafter.start([prompt(75, 1), prompt(70, 2)], [66, 65])
     assert model.prefilled == [(0, 64, 11), (1, 64, 6)] and drafter.lengths == [75, 70]
     model.prefilled.clear()

@@ -66,9 +66,7 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     def refuse():
         raise RuntimeError("no room for the trace")
 
-    generator, eager = (
-        Generator(model, prefill_chunk=32, keep_trace=True, trace=trace) for trace in (True, False)
-    )
+    generator, eager = (Generator(model, prefill_chunk=32, keep_trace=True, trace=trace) for trace in (True, False))
     told = {"eager": run(eager, new_tokens), "why": (generator.why_eager, eager.why_eager)}
     programs = mesh.num_program_cache_entries()
     with Spy(refuse) as failing:

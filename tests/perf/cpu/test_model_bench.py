@@ -49,9 +49,7 @@ def test_transformers_decodes_the_same_tokens(tmp_path) -> None:
     assert report["met"] == (report["speedup"] >= 1.2)
 
     other = LoadedModel(config, None, str(tmp_path), ReferenceLlama.random(config, seed=7))
-    assert not bench.bench_transformers(other, str(tmp_path), [1, 2, 3], tokens=10, rounds=1)[
-        "greedy_tokens_agree"
-    ]
+    assert not bench.bench_transformers(other, str(tmp_path), [1, 2, 3], tokens=10, rounds=1)["greedy_tokens_agree"]
 
 
 REPORT = {

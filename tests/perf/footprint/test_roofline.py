@@ -27,9 +27,7 @@ def budget(mesh=(1, 1), plan="performance", context=1024, users=1, layout="simpl
 def test_weights_are_those_of_the_checkpoint():
     """Every matrix of the checkpoint but the embedding, in bfloat8_b: 1088 bytes for 1024 numbers."""
     elements = sum(
-        shape[0] * shape[1]
-        for name, shape in tensor_shapes(LLAMA).items()
-        if len(shape) == 2 and "embed" not in name
+        shape[0] * shape[1] for name, shape in tensor_shapes(LLAMA).items() if len(shape) == 2 and "embed" not in name
     )
     assert budget(plan="accuracy").weights == elements * 1088 // 1024
     four_bit = 31 * 2 * 4096 * 14336 // 1024 * (1088 - 576)
@@ -44,9 +42,7 @@ def test_the_fast_plan_fills_twelve_banks_alike():
     wo, ff2 = (rows * (12 * 11 - 128) * tile["bfloat8_b"] for rows in (128, 448))
     up = 128 * (12 * 38 - 448)
     padding = 32 * (wo + ff2) + 2 * up * (31 * tile["bfloat4_b"] + tile["bfloat8_b"])
-    assert (
-        fast.padding == padding == fast.weights - simple.weights == fast.read_per_step - simple.read_per_step
-    )
+    assert fast.padding == padding == fast.weights - simple.weights == fast.read_per_step - simple.read_per_step
     assert fast.numbers_per_step == simple.read_per_step == simple.numbers_per_step and simple.padding == 0
     assert fast.held == simple.held + padding and fast.tokens_per_s() < simple.tokens_per_s()
     with pytest.raises(ValueError, match="no decode plan 'fastest'"):
@@ -78,10 +74,12 @@ def test_bound_falls_with_context_and_users():
 def test_published_speeds_lie_under_the_bound():
     """28.3 t/s/u on an N150 is 61 % of the bound; none of nine published rows beats its own."""
     compared = [
-        row for row in roofline.rows("llama-3.1-8b", ["1x1", "1x2", "1x8"], [1024, 65536],
-                                     ["performance", "accuracy"], 1, 288e9)
+        row
+        for row in roofline.rows(
+            "llama-3.1-8b", ["1x1", "1x2", "1x8"], [1024, 65536], ["performance", "accuracy"], 1, 288e9
+        )
         if row["published_tokens_per_s"]
-    ]  # fmt: skip
+    ]
     assert len(compared) == 9
     assert all(row["published_tokens_per_s"] < row["bound_tokens_per_s"] for row in compared)
     one = next(row for row in compared if row["mesh"] == "1x1" and row["precision"] == "performance")
@@ -103,9 +101,7 @@ def test_values_out_of_range_are_refused(users, context):
 
 
 def test_json(capsys):
-    code = roofline.main(
-        ["--mesh", "1x1", "1x2", "--context", "131072", "--precision", "performance", "--json"]
-    )
+    code = roofline.main(["--mesh", "1x1", "1x2", "--context", "131072", "--precision", "performance", "--json"])
     printed = json.loads(capsys.readouterr().out)
     one, two = printed["rows"]
     assert code == 0 and one["bound_tokens_per_s"] is None and "needs" in one["refused"]
@@ -122,8 +118,10 @@ def test_text_lists_every_combination(capsys):
 
 
 def test_both_plans_side_by_side(capsys):
-    assert roofline.main(["--mesh", "1x1", "--context", "1024", "--precision", "performance", "--plan", "simple",
-                          "fast"]) == 0  # fmt: skip
+    assert (
+        roofline.main(["--mesh", "1x1", "--context", "1024", "--precision", "performance", "--plan", "simple", "fast"])
+        == 0
+    )
     simple, fast = capsys.readouterr().out.splitlines()[2:]
     assert re.search(r" simple +1024 .* 6\.24 +6\.24 +46\.1 ", simple)
     assert re.search(r" fast +1024 .* 6\.24 +6\.36 +45\.3 ", fast)

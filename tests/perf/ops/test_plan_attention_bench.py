@@ -25,9 +25,7 @@ def test_the_move_counts_for_ours():
     assert lines[-1] == "Move and flash decode: 0.70 to 0.80 of the stock op's cycles."
 
 
-@pytest.mark.parametrize(
-    "values", [(0, 1, 1, 0.01), (1, -1, 1, 0.01), (1, 1, 0, 0.01), (1, 1, 1, 0.5), (1, 1, 1, 0.0)]
-)
+@pytest.mark.parametrize("values", [(0, 1, 1, 0.01), (1, -1, 1, 0.01), (1, 1, 0, 0.01), (1, 1, 1, 0.5), (1, 1, 1, 0.0)])
 def test_what_cannot_have_been_measured_is_refused(values):
     with pytest.raises(ValueError, match="not measurable"):
         Measured(*values)

@@ -76,9 +76,7 @@ def test_the_clock_may_wrap_between_start_and_end(start):
 def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():
     check_outcome(True, 0, [ACCEPTED, RECEIVED])
     check_outcome(False, 1, [RECEIVED, REJECTED])
-    with pytest.raises(
-        RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"
-    ):
+    with pytest.raises(RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"):
         check_outcome(True, 0, [REJECTED, RECEIVED])
 
 
@@ -94,8 +92,7 @@ def test_chips_on_one_clock(origin):
     def counts(mark: int, attention: int, mlp: tuple[int, int], end: int) -> dict:
         program = span(origin + end - 5, origin + end)
         work = {
-            (x, 0): CoreCycles(program, None, None, None, span(origin, origin + attention), None)
-            for x in range(1, 4)
+            (x, 0): CoreCycles(program, None, None, None, span(origin, origin + attention), None) for x in range(1, 4)
         }
         work[0, 0] = CoreCycles(program, None, None, None, span(origin + mlp[0], origin + mlp[1]), None)
         work[MARK_CORE] = CoreCycles(program, None, span(origin + mark, origin + mark + 2), None, None, None)

@@ -28,9 +28,7 @@ def test_its_oracle_is_torch_attention_with_shared_heads():
 
 def test_points_suit_both_ops():
     assert set(POINTS) <= set(LONG_POINTS)
-    assert all(
-        point.context % point.chunk == 0 and point.heads % point.kv_heads == 0 for point in LONG_POINTS
-    )
+    assert all(point.context % point.chunk == 0 and point.heads % point.kv_heads == 0 for point in LONG_POINTS)
     assert max(point.context for point in LONG_POINTS) == 8192
 
 

@@ -67,9 +67,7 @@ def test_hit_rates_are_those_the_paper_quotes():
     assert len(read_rows("hit_rates.csv")) == 12 * 6 + 3 * 6
     by_task = {}
     for row in read_rows("hit_rates.csv"):
-        by_task.setdefault((row["model"], row["task"]), []).append(
-            (float(row["threshold"]), float(row["hit_rate"]))
-        )
+        by_task.setdefault((row["model"], row["task"]), []).append((float(row["threshold"]), float(row["hit_rate"])))
     for curve in by_task.values():
         rates = [rate for _, rate in sorted(curve)]
         assert rates[0] == 0 and rates == sorted(rates)

@@ -58,9 +58,7 @@ def test_json_has_every_point_of_figure_7(capsys):
     # Five contexts: full TP on 1, 2, 4, 8 chips, four hit rates on 2, 4, 8.
     assert len(points) == 5 * (4 + 3 * 4)
     for point in points:
-        same = estimate(
-            point["context"], point["hit_rate"], point["chips"], point["mode"], point["chunk_size"]
-        )
+        same = estimate(point["context"], point["hit_rate"], point["chips"], point["mode"], point["chunk_size"])
         assert point == json.loads(json.dumps(same.to_dict()))
         assert point["tokens_per_s_per_user"] == pytest.approx(1e9 / point["token_latency_ns"])
     for row in report["h100_projection"]:
@@ -69,9 +67,23 @@ def test_json_has_every_point_of_figure_7(capsys):
 
 def test_options_choose_points_and_parameters(capsys):
     report = run_json(
-        capsys, "--context", "96K", "2048", "98304", "--hit-rate", "87.5%", "0.4",
-        "--chips", "8", "--chunk-size", "128", "--dram-gb-per-s", "240", "--head-gb-per-s", "80",
-    )  # fmt: skip
+        capsys,
+        "--context",
+        "96K",
+        "2048",
+        "98304",
+        "--hit-rate",
+        "87.5%",
+        "0.4",
+        "--chips",
+        "8",
+        "--chunk-size",
+        "128",
+        "--dram-gb-per-s",
+        "240",
+        "--head-gb-per-s",
+        "80",
+    )
     assert {(p["context"], p["hit_rate"], p["chips"]) for p in report["estimates"]} == {
         (context, rate, 8) for context in (2048, 98304) for rate in (None, 0.4, 0.875)
     }
@@ -181,10 +193,7 @@ def test_bad_options_end_with_status_2(options, named, capsys, tmp_path, monkeyp
     assert stop.value.code == 2
     captured = capsys.readouterr()
     assert named in captured.err and captured.out == ""
-    assert (
-        captured.err.startswith("python -m perf.projections.estimator: error: ")
-        and captured.err.count("\n") == 1
-    )
+    assert captured.err.startswith("python -m perf.projections.estimator: error: ") and captured.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 

@@ -31,8 +31,16 @@ def rows_of(chips: int, attention: float, row: int = 0):
                 mine = op.name == FLASH_DECODE_OP
                 ns = attention if mine else op.ns
                 # The first layer is slower, and counts for nothing.
-                found.append(at | {"OP CODE": op.name, KERNEL_NS: ns * (2 - layer), GROUP: group, LAYER: layer,
-                                   ROLE: "attention" if mine else ""})  # fmt: skip
+                found.append(
+                    at
+                    | {
+                        "OP CODE": op.name,
+                        KERNEL_NS: ns * (2 - layer),
+                        GROUP: group,
+                        LAYER: layer,
+                        ROLE: "attention" if mine else "",
+                    }
+                )
         found += [at | {"OP CODE": op.name, KERNEL_NS: op.ns, GROUP: TAIL} for op in table.fixed]
     return found
 

@@ -58,9 +58,7 @@ def tasks(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     data = tmp_path / "data.json"
-    data.write_text(
-        "".join(json.dumps({"question": q, "answer": 0, "text": "the"}) + "\n" for q in QUESTIONS)
-    )
+    data.write_text("".join(json.dumps({"question": q, "answer": 0, "text": "the"}) + "\n" for q in QUESTIONS))
     for name, task in (("choice", CHOICE), ("text", TEXT), ("perplexity", PERPLEXITY)):
         (tmp_path / f"{name}.yaml").write_text(task.format(data=data))
     return tmp_path

@@ -27,9 +27,9 @@ def test_a_text_at_once_decides_as_token_by_token(tiny, chunk: int, alignment: i
     ids = random_tokens(200, seed=9)
     whole = text_pass(tiny, ids, ALSpecAttention(0.6, chunk, alignment))
     policy, cache = ALSpecAttention(0.6, chunk, alignment), tiny.new_cache(1, len(ids))
-    logits = torch.cat(
-        [tiny.forward(torch.tensor([[token]]), cache, policy=policy)[0] for token in ids]
-    ).log_softmax(-1)
+    logits = torch.cat([tiny.forward(torch.tensor([[token]]), cache, policy=policy)[0] for token in ids]).log_softmax(
+        -1
+    )
     steps = policy.statistics.steps
     assert torch.equal(torch.cat([step.accepted[:, 0] for step in steps], dim=1), whole.accepted)
     assert torch.equal(torch.cat([step.verified[0] for step in steps]), whole.verified)
@@ -53,9 +53,7 @@ def weights(loaded) -> dict[str, torch.Tensor]:
 
 @pytest.mark.model
 @pytest.mark.parametrize("threshold,alignment", [(0.10, 32), (0.25, 1)])
-def test_decisions_and_losses_of_an_independent_path(
-    loaded, weights, threshold: float, alignment: int
-) -> None:
+def test_decisions_and_losses_of_an_independent_path(loaded, weights, threshold: float, alignment: int) -> None:
     ids = Texts().book_ids(loaded.tokenizer)[300:400]
     ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, Predictor(32, 32, alignment)))
     plain = plain_run(weights, loaded.config.to_hf_dict(), ids, threshold, 32, alignment)
@@ -80,9 +78,7 @@ def test_it_continues_behind_a_cache(tiny) -> None:
     torch.testing.assert_close(behind.losses, text_pass(tiny, ids).losses[50:], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "count,message", [(1, "at least 2 tokens.*got 1"), (300, "300 tokens is beyond.*256")]
-)
+@pytest.mark.parametrize("count,message", [(1, "at least 2 tokens.*got 1"), (300, "300 tokens is beyond.*256")])
 def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         text_pass(tiny, random_tokens(count))

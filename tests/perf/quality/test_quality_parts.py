@@ -145,9 +145,7 @@ def test_the_last_steps_mass_is_that_of_the_token_before(tiny):
         parts = policy.distances["last step's mass", 96]
         return torch.cat([torch.cat(parts[layer::3]) for layer in range(3)])
 
-    torch.testing.assert_close(
-        by_layer(whole, 128), by_layer(single, 50), equal_nan=True, rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(by_layer(whole, 128), by_layer(single, 50), equal_nan=True, rtol=1e-4, atol=1e-5)
 
 
 def test_needles_are_all_in_the_haystack_at_places_of_their_own():

@@ -22,15 +22,21 @@ def steps() -> dict:
     """One layer: 100 cycles before it, then 40 of its own, attention of 300, 260 of its own; 50 behind it. As a hit
     the guess arrives after 80, and the exchange of 10 stands before and behind the layer."""
     exact = [
-        span("embedding", 0, 100), span("norm", 100, 140, 0), span(ATTENTION, 140, 440, 0), span("mlp", 440, 700, 0),
+        span("embedding", 0, 100),
+        span("norm", 100, 140, 0),
+        span(ATTENTION, 140, 440, 0),
+        span("mlp", 440, 700, 0),
         span("head", 700, 750),
-    ]  # fmt: skip
+    ]
     before = [span("embedding", 0, 100), span(EXCHANGE, 100, 110, 0), span("norm", 110, 150, 0)]
     sender = [*before, span(ATTENTION, 150, 460, 0), span(EXCHANGE, 460, 500), span("head", 500, 550)]
     receiver = [
-        *before, span(ATTENTION, 150, 230, 0), span("mlp", 230, 490, 0), span(EXCHANGE, 490, 500),
+        *before,
+        span(ATTENTION, 150, 230, 0),
+        span("mlp", 230, 490, 0),
+        span(EXCHANGE, 490, 500),
         span("head", 500, 550),
-    ]  # fmt: skip
+    ]
     return {"exact": {"chips": [exact, exact]}, "1": {"chips": [sender, receiver], "hits": [1]}}
 
 
@@ -72,9 +78,7 @@ def test_the_layers_own_decisions_are_held_against_the_rate_that_they_gave():
     (row,) = rows(own, 1)
     assert row["hit_rate"] == 0.0 and row["formula"] == 150 + 310 + 300
     assert "own decisions at threshold 0.25, 0 of 1 hit" in report(own, SHAPE)
-    names = [
-        event["args"]["name"] for event in chrome_trace(own)["traceEvents"] if event["name"] == "process_name"
-    ]
+    names = [event["args"]["name"] for event in chrome_trace(own)["traceEvents"] if event["name"] == "process_name"]
     assert names == ["exact attention", "own decisions at threshold 0.25, 0 of 1 hit"]
 
 
@@ -90,9 +94,7 @@ def test_the_table_and_the_trace_hold_every_program():
     ran = [event for event in events if event["ph"] == "X"]
     assert len(ran) == 5 + 5 + 6 + 7
     assert {(event["pid"], event["tid"]) for event in ran} == {(0, 0), (0, 1), (1, 0), (1, 1)}
-    attention = next(
-        event for event in ran if event["pid"] == 1 and event["tid"] == 1 and event["name"] == ATTENTION
-    )
+    attention = next(event for event in ran if event["pid"] == 1 and event["tid"] == 1 and event["name"] == ATTENTION)
     assert (attention["ts"], attention["dur"], attention["args"]["layer"]) == (150, 80, 0)
 
 
@@ -142,8 +144,6 @@ def test_programs_are_drawn_one_after_the_other():
 def test_plot_and_files_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench_alspec, "run", lambda *_, **__: steps())
     files = [str(tmp_path / name) for name in ("table.json", "trace.json", "picture.png")]
-    assert (
-        bench_alspec.main(["--layers", "1", "--json", files[0], "--trace", files[1], "--plot", files[2]]) == 0
-    )
+    assert bench_alspec.main(["--layers", "1", "--json", files[0], "--trace", files[1], "--plot", files[2]]) == 0
     assert all((tmp_path / name).stat().st_size > 100 for name in ("table.json", "trace.json", "picture.png"))
     assert "appendix F" in capsys.readouterr().out

@@ -85,9 +85,11 @@ def test_cycles_are_shown_by_row_and_compared():
     parts = {
         bench_part: {"cycles": cycles, "programs": 9}
         for bench_part, cycles in (
-            ("draft step, sequential", 3000), ("draft step, layer-parallel", 2000), ("calibration", 3500)
+            ("draft step, sequential", 3000),
+            ("draft step, layer-parallel", 2000),
+            ("calibration", 3500),
         )
-    }  # fmt: skip
+    }
     shape = {"layers": 2, "heads": 2, "drafted": 3, "context": 64}
     assert bench.speedup(parts) == 1.5
     text = bench.report({1: parts, 2: parts}, shape).splitlines()
@@ -99,9 +101,13 @@ def test_cycles_are_shown_by_row_and_compared():
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [(["--size", "15"], "from 1 to 14 for a model of 16 layers"), (["--layers", "1"], "--layers must be 2 to 4"),
-     (["--length", "0"], "--length at least 1"), (["--simulate", "3"], "invalid choice: 3")],
-)  # fmt: skip
+    [
+        (["--size", "15"], "from 1 to 14 for a model of 16 layers"),
+        (["--layers", "1"], "--layers must be 2 to 4"),
+        (["--length", "0"], "--length at least 1"),
+        (["--simulate", "3"], "invalid choice: 3"),
+    ],
+)
 def test_values_that_make_no_sense_are_refused_before_any_work(capsys, monkeypatch, arguments, words):
     monkeypatch.setattr(bench, "run", lambda *_: pytest.fail("nothing may be measured"))
     with pytest.raises(SystemExit) as ended:

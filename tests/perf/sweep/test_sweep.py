@@ -106,9 +106,7 @@ def test_suites_hold_what_they_should():
     assert {c.family for c in named["tiny"]} == set(FAMILIES)
     assert {str(c.mesh) for c in named["decode"]} == {"1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4"}
     few = chosen(named["ops"], ["flash_decode", "context<=4096", "variant=stock", "users=1"])
-    assert {(c["context"], c["chunk_size"]) for c in few} == {
-        (n, s) for n in (1024, 4096) for s in (128, 256)
-    }
+    assert {(c["context"], c["chunk_size"]) for c in few} == {(n, s) for n in (1024, 4096) for s in (128, 256)}
     tiny = {c.family: grid_of(c) for c in named["tiny"]}
     assert tiny["gate"] == tiny["matmul"] == tiny["tree_attention"] == "1x1" and tiny["collective"] == "4x2"
     flash = product("flash_decode", variant=["exact", "speculative"], heads=4, kv_heads=1, workers=[1, 3])
@@ -173,9 +171,21 @@ def test_decode_steps_by_the_model(tmp_path, capsys):
     """Rows in the model's order, groups of tt_transformers, times that add up to the prediction."""
     csv = tmp_path / "a.csv"
     code, text = run(
-        [*DECODE, "--csv", csv, "--only", "plan=fast", "context=1024", "mesh=1x2", "--plots", tmp_path,
-         "--measurements", tmp_path / "m.json"], capsys,
-    )  # fmt: skip
+        [
+            *DECODE,
+            "--csv",
+            csv,
+            "--only",
+            "plan=fast",
+            "context=1024",
+            "mesh=1x2",
+            "--plots",
+            tmp_path,
+            "--measurements",
+            tmp_path / "m.json",
+        ],
+        capsys,
+    )
     assert code == 0 and "decoder-mid" in text and "1 of 1 configurations passed" in text
     (block,) = read(csv)
     told = predict(Step(Configuration.make("decode", mesh="1x2").mesh, 1024), fit())
@@ -197,9 +207,7 @@ def test_a_pair_by_the_model(tmp_path, capsys):
     run([*DECODE, "--csv", csv, "--only", "mesh=2x1", "context=32768", "chunk_size=256"], capsys)
     (block,) = read(csv)
     chips = [[row for row in block.rows if row["DEVICE ID"] == chip] for chip in "01"]
-    attention = [
-        [float(row[KERNEL_NS]) for row in rows if row["SWEEP ROLE"] == "attention"] for rows in chips
-    ]
+    attention = [[float(row[KERNEL_NS]) for row in rows if row["SWEEP ROLE"] == "attention"] for rows in chips]
     assert attention[0][0] > attention[1][0] and attention[0][1] < attention[1][1], "roles alternate on hits"
     assert len(chips[0]) == len(chips[1])
     plain = predict(Step(context=32768, plan="simple"))
@@ -247,9 +255,7 @@ def test_a_killed_sweep_goes_on(tmp_path):
     from tests.perf.sweep import sweep_workers
 
     csv = tmp_path / "a.csv"
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", KILLED, str(csv)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-u", "-c", KILLED, str(csv)], stdout=subprocess.PIPE, text=True)
     for _ in range(2):
         assert process.stdout.readline().startswith("[")
     process.send_signal(signal.SIGKILL)
@@ -276,7 +282,7 @@ def test_a_killed_sweep_goes_on(tmp_path):
         (saying("import time; time.sleep(600)"), HUNG, "no answer within 1 s"),
         (answering([], FAILED, "RuntimeError: out of L1"), FAILED, "RuntimeError: out of L1"),
     ],
-)  # fmt: skip
+)
 def test_a_configuration_that_fails_is_a_row(tmp_path, start, status, says):
     """And the next one runs; --retry-failed runs it again, and only it."""
     csv, other = tmp_path / "a.csv", Configuration.make("gate")
@@ -351,9 +357,7 @@ def test_a_slowdown_is_found_both_ways(tmp_path, capsys):
     assert code == 1 and text.count("only before") == 2
     other = tmp_path / "other.csv"
     one(answering([ROW]), other, configurations=[Configuration.make("gate")])
-    assert "no configuration of the same time source in common" in refused(
-        ["--compare", files["old"], other], capsys
-    )
+    assert "no configuration of the same time source in common" in refused(["--compare", files["old"], other], capsys)
     (block,) = read(files["old"])
     moved = replace(block, signpost=block.signpost | {"TIME SOURCE": "n150"})
     with pytest.raises(ValueError, match="same time source"):
@@ -369,13 +373,13 @@ def test_chips_are_merged_as_tt_metal_does(tmp_path):
     one(answering(rows), tmp_path / "a.csv")
     (block,) = read(tmp_path / "a.csv")
     ops = table(block)["op"]
-    assert (
-        ops["MatmulDeviceOperation"]["kernel_duration"] == 300
-        and ops["AllGatherAsync"]["kernel_duration"] == 20
-    )
+    assert ops["MatmulDeviceOperation"]["kernel_duration"] == 300 and ops["AllGatherAsync"]["kernel_duration"] == 20
 
 
 def test_groups():
     assert [group_of(None, False), group_of(0, True), group_of(1, True), group_of(None, True)] == [
-        FIRST, FIRST, MID, TAIL,
-    ]  # fmt: skip
+        FIRST,
+        FIRST,
+        MID,
+        TAIL,
+    ]

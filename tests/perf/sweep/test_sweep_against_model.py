@@ -50,10 +50,15 @@ def test_what_is_judged():
 
 def test_both_namings_are_of_the_same_kinds():
     """tt-metal's op codes of what the model calls by the paper's names."""
-    pairs = {"linear": "Matmul", "rms_norm": "LayerNorm", "add": "Binary",
-             "scaled_dot_product_attention_decode": "ScaledDotProductAttentionDecode",
-             "rotary_embedding_llama": "RotaryEmbeddingLlama", "paged_update_cache": "PagedUpdateCache",
-             "nlp_create_qkv_heads_decode": "NLPCreateHeadsDecode"}  # fmt: skip
+    pairs = {
+        "linear": "Matmul",
+        "rms_norm": "LayerNorm",
+        "add": "Binary",
+        "scaled_dot_product_attention_decode": "ScaledDotProductAttentionDecode",
+        "rotary_embedding_llama": "RotaryEmbeddingLlama",
+        "paged_update_cache": "PagedUpdateCache",
+        "nlp_create_qkv_heads_decode": "NLPCreateHeadsDecode",
+    }
     for name, paper in pairs.items():
         kinds = {kind_of({ROLE: "", "OP CODE": code}) for code in (CODES[name], paper)}
         assert len(kinds) == 1 and kinds != {"everything else"}, (name, kinds)
@@ -70,9 +75,7 @@ def test_configurations_come_back_from_their_names():
 
 def test_the_command(tmp_path, capsys):
     csv = tmp_path / "a.csv"
-    cli.main(
-        ["--suite", "decode", "--source", "model", "--csv", str(csv), "--only", "plan=fast", "context=1024"]
-    )
+    cli.main(["--suite", "decode", "--source", "model", "--csv", str(csv), "--only", "plan=fast", "context=1024"])
     capsys.readouterr()
     assert cli.main(["--csv", str(csv), "--against-model"]) == 0
     assert capsys.readouterr().out.count("model beside the decode model") == 4

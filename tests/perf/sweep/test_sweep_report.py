@@ -41,8 +41,20 @@ def programs(blocks: list[Block]) -> list[dict[str, str]]:
 def test_a_decode_step_of_the_model(report, tmp_path):
     """Times, gaps, shapes, and its own verdict on DRAM: that of a matmul is near the model's."""
     sweep, answer = tmp_path / "a.csv", tmp_path / "table.csv"
-    cli.main(["--suite", "decode", "--source", "model", "--csv", str(sweep), "--only", "plan=fast", "context=1024",
-              "mesh=1x1"])  # fmt: skip
+    cli.main(
+        [
+            "--suite",
+            "decode",
+            "--source",
+            "model",
+            "--csv",
+            str(sweep),
+            "--only",
+            "plan=fast",
+            "context=1024",
+            "mesh=1x1",
+        ]
+    )
     printed = report(sweep, answer, "--no-summary")
     told, ours = rows_of(answer), programs(read(sweep))
     assert "wormhole" in printed and len(told) == len(ours)
@@ -82,9 +94,7 @@ def test_the_golden_sweep(report, tmp_path):
     report(GOLDEN, answer, "--start-signpost", last.name, *end, "--no-merge-devices", "--no-summary")
     told = [row for row in rows_of(answer) if row["Device Time"]]
     assert {row["Device"] for row in told} == {row["DEVICE ID"] for row in last.rows} == {"0", "1"}
-    assert sum(float(row["Device Time"]) for row in told) == pytest.approx(
-        sum(map(ns_of, last.rows)) / 1000, rel=1e-3
-    )
+    assert sum(float(row["Device Time"]) for row in told) == pytest.approx(sum(map(ns_of, last.rows)) / 1000, rel=1e-3)
 
 
 def test_what_the_golden_sweep_holds():

@@ -98,8 +98,7 @@ def test_layers_are_grouped_and_ops_are_not():
     chip = [Ran(n, n, n + 1, 1) for n in range(5)]
     step, op = Launch(run=lambda: None, model=object()), Launch(run=lambda: None)
     groups = [
-        [row[GROUP] for row in rows_of([chip], found, launch, Configuration.make("decode"), 1)]
-        for launch in (step, op)
+        [row[GROUP] for row in rows_of([chip], found, launch, Configuration.make("decode"), 1)] for launch in (step, op)
     ]
     assert groups == [[FIRST, FIRST, MID, MID, TAIL], [OP_GROUP] * 5]
 
@@ -110,9 +109,7 @@ def test_tensors_are_written_as_tt_perf_report_reads_them():
     (row,) = rows_of([[Ran(1, 0, 9, 12)]], labels(label), Launch(run=lambda: None), configuration, 64)
     (written,) = as_block(Outcome(configuration.name, "n150", PASS, "", [row])).rows
     assert written["INPUT_0_Y_PAD[LOGICAL]"] == "32[1]" and written["INPUT_1_X_PAD[LOGICAL]"] == "96[96]"
-    assert (
-        written["INPUT_1_DATATYPE"] == "BFLOAT8_B" and written["INPUT_1_MEMORY"] == "DEV_0_DRAM_WIDTH_SHARDED"
-    )
+    assert written["INPUT_1_DATATYPE"] == "BFLOAT8_B" and written["INPUT_1_MEMORY"] == "DEV_0_DRAM_WIDTH_SHARDED"
     assert written["OUTPUT_0_MEMORY"] == "DEV_0_L1_INTERLEAVED" and written["MATH FIDELITY"] == "HiFi2"
     assert "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig" in attributes(configuration)
     third = Label(1, "linear", None, None, (X, WEIGHT), "HiFi3", OUT)
@@ -177,8 +174,20 @@ def test_rows_of_a_tracy_build(tmp_path):
     header = "OP CODE,OP TYPE,DEVICE ID,HOST START TS,DEVICE KERNEL DURATION [ns],DEVICE FW DURATION [ns]"
     header += ",ATTRIBUTES,NEW"
     lines = [header]
-    posts = ["Early", "*start", "Embeddings", "*layer 0", "Matmul", "*layer 1", "Matmul", "Add", "*layers over", "Head",
-             "*stop", "Late"]  # fmt: skip
+    posts = [
+        "Early",
+        "*start",
+        "Embeddings",
+        "*layer 0",
+        "Matmul",
+        "*layer 1",
+        "Matmul",
+        "Add",
+        "*layers over",
+        "Head",
+        "*stop",
+        "Late",
+    ]
     for at, code in enumerate(posts):
         kind = "signpost" if code[0] == "*" else "tt_dnn_device"
         lines += [f"{code.strip('*')},{kind},{chip},{at},{100 + at},{200 + at},a=1,x" for chip in (4, 2)]

@@ -51,9 +51,7 @@ def read_pages(device, counts: list[int], twice: bool) -> list[dict]:
     from runtime_patches.profiling.cycles import measure
 
     page = 2048
-    source = ttnn.empty(
-        [max(counts), page // 4], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG
-    )
+    source = ttnn.empty([max(counts), page // 4], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
     core = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
 
     def launch(n: int):
@@ -69,9 +67,7 @@ def read_pages(device, counts: list[int], twice: bool) -> list[dict]:
         )
         cb = ttnn.CBFormatDescriptor(buffer_index=0, data_format=ttnn.uint32, page_size=page)
         buffer = ttnn.CBDescriptor(total_size=page, core_ranges=core, format_descriptors=[cb])
-        ttnn.generic_op(
-            [source, source], ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
-        )
+        ttnn.generic_op([source, source], ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer]))
 
     def work(n: int):
         launch(n)
@@ -107,9 +103,7 @@ def test_every_kernel_of_a_stock_op_is_counted(counting):
     assert torch.equal(result, expected + expected), "counting does not change results"
     core = counts[0, 0]
     assert set(core.kernels()) == {"brisc", "ncrisc", "unpack", "math", "pack"}
-    assert core.program.runs == 1 and all(
-        span.runs == 1 and span.cycles > 0 for span in core.kernels().values()
-    )
+    assert core.program.runs == 1 and all(span.runs == 1 and span.cycles > 0 for span in core.kernels().values())
     for span in core.kernels().values():
         assert span.cycles == span.end - span.start <= core.program.cycles
         assert core.program.start <= span.start and span.end <= core.program.end
@@ -219,15 +213,11 @@ def work_on_both_chips(mesh, first: int) -> list[dict]:
 @pytest.mark.sim
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_chips_work_at_once_with_fast_dispatch(sim_mesh, record_property, first):
-    mesh = sim_mesh(
-        (1, 2), "1x1", fabric=None, dispatch="fast", overlays=cycle_overlays(), variables=CYCLE_VARIABLES
-    )
+    mesh = sim_mesh((1, 2), "1x1", fabric=None, dispatch="fast", overlays=cycle_overlays(), variables=CYCLE_VARIABLES)
     programs = [counts[0, 0].program for counts in mesh.run(work_on_both_chips, first)]
     origin = min(program.start for program in programs)
     for chip, program in enumerate(programs):
         assert program.runs == 1 and program.cycles == program.end - program.start > 2000
         record_property(f"chip {chip}", (program.start - origin, program.end - origin))
     together = min(program.end for program in programs) - max(program.start for program in programs)
-    assert together > 0.5 * min(program.cycles for program in programs), (
-        "most of either runs beside the other"
-    )
+    assert together > 0.5 * min(program.cycles for program in programs), "most of either runs beside the other"

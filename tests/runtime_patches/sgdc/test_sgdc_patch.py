@@ -177,9 +177,7 @@ def test_what_cannot_be_written_is_named(checkout: Path, tmp_path: Path, capsys,
     obstacle = checkout / (GATE_HEADER + ".sgdc-draft")
     obstacle.mkdir(parents=True)
     assert main(["apply", "--root", str(checkout)]) == 2
-    assert re.search(
-        f"error: apply was not completed: .*Is a directory: .*{obstacle}", capsys.readouterr().err
-    )
+    assert re.search(f"error: apply was not completed: .*Is a directory: .*{obstacle}", capsys.readouterr().err)
     assert sgdc.state(checkout) is sgdc.GateState.STOCK
     (tmp_path / "file").touch()
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "file"))

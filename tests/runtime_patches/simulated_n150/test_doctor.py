@@ -15,9 +15,7 @@ from runtime_patches.simulated_n150 import __main__ as command
 from runtime_patches.simulated_n150 import doctor, environment
 from runtime_patches.simulated_n150.compiler import toolchain
 
-needs_simulator = pytest.mark.skipif(
-    bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator"))
-)
+needs_simulator = pytest.mark.skipif(bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator")))
 needs_ttnn = pytest.mark.skipif(bool(doctor.why_not("mock mesh")), reason=str(doctor.why_not("mock mesh")))
 
 
@@ -56,9 +54,7 @@ def test_missing_ttnn_and_another_version(monkeypatch):
 
 def test_another_wolfpine(monkeypatch):
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "1.0")
-    assert doctor._wolfpine() == doctor.Finding(
-        "wolfpine", False, "1.0", "pip install wolfpine==2.2", ("simulator",)
-    )
+    assert doctor._wolfpine() == doctor.Finding("wolfpine", False, "1.0", "pip install wolfpine==2.2", ("simulator",))
 
 
 def test_boards_that_the_environment_hides_are_said_to_be_hidden(monkeypatch, tmp_path):
@@ -92,9 +88,7 @@ class FakeApt:
         if "install" in command:
             self.installs += 1
             code = 0 if self.installs >= self.works_from else 100
-        return subprocess.CompletedProcess(
-            command, code, "", "" if code == 0 else "E: Unable to locate package"
-        )
+        return subprocess.CompletedProcess(command, code, "", "" if code == 0 else "E: Unable to locate package")
 
 
 @pytest.mark.parametrize("works_from, commands", [(1, 1), (2, 3), (9, 3)])

@@ -11,15 +11,11 @@ import yaml
 from runtime_patches.runtime_root import RuntimeRootError, find_ttnn_dir, read_manifest
 from runtime_patches.simulated_n150 import clusters, doctor, environment, grids
 
-needs_simulator = pytest.mark.skipif(
-    bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator"))
-)
+needs_simulator = pytest.mark.skipif(bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator")))
 needs_ttnn = pytest.mark.skipif(bool(doctor.why_not("mock mesh")), reason=str(doctor.why_not("mock mesh")))
 
 
-@pytest.mark.parametrize(
-    "text, grid", [("1x1", (1, 1)), ("4x2", (4, 2)), (" 8X8 ", (8, 8)), ((2, 3), (2, 3))]
-)
+@pytest.mark.parametrize("text, grid", [("1x1", (1, 1)), ("4x2", (4, 2)), (" 8X8 ", (8, 8)), ((2, 3), (2, 3))])
 def test_grids(text, grid):
     assert grids.parse_grid(text) == grid
     assert grids.grid_name(text) == f"{grid[0]}x{grid[1]}"
@@ -84,9 +80,7 @@ def test_simulated_environment(tmp_path):
     patched = environment.simulated_environment("1x1", {"tt_metal/new.h": b"x"}, cache_dir=tmp_path)
     for variables in (small, large, patched):
         assert variables["TT_METAL_RUNTIME_ROOT"] == variables["TT_METAL_HOME"]
-        assert (
-            variables["TT_METAL_SLOW_DISPATCH_MODE"] == "1" and variables["WOLFPINE_PYTHON"] == sys.executable
-        )
+        assert variables["TT_METAL_SLOW_DISPATCH_MODE"] == "1" and variables["WOLFPINE_PYTHON"] == sys.executable
         assert (Path(variables["TT_METAL_SIMULATOR"]) / "run.sh").is_file()
         assert (Path(variables["TT_METAL_SIMULATOR"]) / "soc_descriptor.yaml").is_file()
         assert Path(variables["TT_METAL_CACHE"]).is_dir()
@@ -103,19 +97,17 @@ def test_simulated_environment(tmp_path):
 
 @needs_simulator
 def test_fast_dispatch_changes_the_dispatch_and_nothing_else(tmp_path):
-    slow, fast = (
-        environment.simulated_environment("1x1", dispatch=d, cache_dir=tmp_path) for d in ("slow", "fast")
-    )
+    slow, fast = (environment.simulated_environment("1x1", dispatch=d, cache_dir=tmp_path) for d in ("slow", "fast"))
     assert slow == environment.simulated_environment("1x1", cache_dir=tmp_path)
     different = {name for name in slow.keys() | fast.keys() if slow.get(name) != fast.get(name)}
     assert different == {
-        "TT_METAL_SLOW_DISPATCH_MODE", "TT_METAL_DRAM_BACKED_CQ", "TT_METAL_DISPATCH_TELEMETRY_DISABLE",
+        "TT_METAL_SLOW_DISPATCH_MODE",
+        "TT_METAL_DRAM_BACKED_CQ",
+        "TT_METAL_DISPATCH_TELEMETRY_DISABLE",
         "SIMULATED_N150_BURST",
-    }  # fmt: skip
+    }
     assert "TT_METAL_SLOW_DISPATCH_MODE" not in fast
-    assert not different & environment.process_environment({}, fast).keys(), (
-        "a shell's choice of it is dropped"
-    )
+    assert not different & environment.process_environment({}, fast).keys(), "a shell's choice of it is dropped"
     with pytest.raises(ValueError, match="slow or fast, got 'quick'"):
         environment.simulated_environment("1x1", dispatch="quick", cache_dir=tmp_path)
 
@@ -128,9 +120,7 @@ def test_mock_environment(tmp_path):
     assert len(described["chips"]) == 8
     assert "dims: [ 2, 4 ]" in Path(variables["TT_MESH_GRAPH_DESC_PATH"]).read_text()
     other = environment.mock_environment((1, 2), cache_dir=tmp_path)
-    assert other["TT_METAL_CACHE"] == variables["TT_METAL_CACHE"], (
-        "meshes of all sizes share one kernel cache"
-    )
+    assert other["TT_METAL_CACHE"] == variables["TT_METAL_CACHE"], "meshes of all sizes share one kernel cache"
 
 
 @needs_simulator
@@ -144,10 +134,7 @@ def test_empty_kernels_never_share_a_cache_with_what_is_executed(tmp_path):
     simulated = environment.process_environment(
         environment.simulated_environment("1x1", cache_dir=tmp_path), {name: "1"}
     )
-    assert (
-        name not in simulated
-        and Path(simulated["TT_METAL_CACHE"]).parent != Path(empty["TT_METAL_CACHE"]).parent
-    )
+    assert name not in simulated and Path(simulated["TT_METAL_CACHE"]).parent != Path(empty["TT_METAL_CACHE"]).parent
     with pytest.raises(ValueError, match="empty, compiled, not 'none'"):
         environment.mock_environment((1, 2), stock_kernels="none", cache_dir=tmp_path)
 

@@ -93,6 +93,14 @@ def test_files_that_use_a_device_come_first_and_keep_their_order(tmp_path):
     shown = run_pytest(tmp_path, "sim", "--collect-only", *files, machine=WITH_EVERYTHING).stdout
     order = [line.partition("::")[2] for line in shown.splitlines() if "::" in line]
     assert order == [
-        "test_c", "test_plain", "test_c1", "test_c2", "test_c3", "test_plain", "test_b1", "test_b2", "test_sample",
+        "test_c",
+        "test_plain",
+        "test_c1",
+        "test_c2",
+        "test_c3",
+        "test_plain",
+        "test_b1",
+        "test_b2",
+        "test_sample",
         "test_a",
-    ]  # fmt: skip
+    ]

@@ -12,9 +12,7 @@ import pytest
 from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 from tests.support.sim_worker import _descendants, left_running
 
-OPENS = (
-    "import ttnn, time; device = ttnn.open_device(device_id=0); print('open', flush=True); time.sleep(600)"
-)
+OPENS = "import ttnn, time; device = ttnn.open_device(device_id=0); print('open', flush=True); time.sleep(600)"
 
 
 @pytest.mark.sim

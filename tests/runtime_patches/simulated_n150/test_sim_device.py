@@ -90,10 +90,6 @@ def test_a_hung_kernel_is_told_and_ends_its_simulator(sim_device, on_silicon, di
     assert f"never_incremented_semaphore did not end on {where} within 5 s" in message
     running = re.search(r"It was at: .*", message)[0]
     assert "ttnn.generic_op" in running or "ttnn.synchronize_device" in running, "the running op is named"
-    assert re.search(
-        r"== asked for\n(.*\n)*  tile .* BRISC pc 0x", message.split("last diagnosis of the simulator")[1]
-    )
+    assert re.search(r"== asked for\n(.*\n)*  tile .* BRISC pc 0x", message.split("last diagnosis of the simulator")[1])
     assert not left_running(simulators), "its simulator ended with it"
-    assert torch.equal(sim_device("1x1", dispatch=dispatch).run(add, x)[1], x + x), (
-        "the next test has a fresh chip"
-    )
+    assert torch.equal(sim_device("1x1", dispatch=dispatch).run(add, x)[1], x + x), "the next test has a fresh chip"

@@ -55,9 +55,7 @@ def skips(mesh):
 def fails_in_ttnn(mesh):
     import ttnn
 
-    a, b = (
-        ttnn.empty([n, 32], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG) for n in (32, 64)
-    )
+    a, b = (ttnn.empty([n, 32], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG) for n in (32, 64))
     ttnn.matmul(a, b)
 
 
@@ -101,9 +99,7 @@ def test_collection_does_not_import_ttnn():
         "print('imported', 'ttnn' in sys.modules)\n"
         "sys.exit(code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=900
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "imported False"
 
@@ -112,9 +108,7 @@ def test_exceptions_come_back_and_the_worker_lives(worker):
     pid = worker.run(doubled, torch.ones(1))["pid"]
     with pytest.raises(ValueError, match="7 is odd") as caught:
         worker.run(raises_value_error)
-    assert isinstance(caught.value.__cause__, RemoteTraceback) and "raises_value_error" in str(
-        caught.value.__cause__
-    )
+    assert isinstance(caught.value.__cause__, RemoteTraceback) and "raises_value_error" in str(caught.value.__cause__)
     with pytest.raises(RuntimeError, match="Odd: this and that"):
         worker.run(raises_odd)
     with pytest.raises(RuntimeError, match="width.*height|inner|TT_FATAL"):
@@ -148,9 +142,7 @@ def test_timeout_names_the_line_and_ends_worker_and_children(worker, mock_mesh, 
 
 
 def test_crash_is_told(worker):
-    with pytest.raises(
-        WorkerFailure, match=r"ended \(exit status -6\) in \S*test_sim_worker\.dies"
-    ) as caught:
+    with pytest.raises(WorkerFailure, match=r"ended \(exit status -6\) in \S*test_sim_worker\.dies") as caught:
         worker.run(dies)
     assert "in dies" in str(caught.value), "the stack at the crash is in the log"
 

@@ -36,9 +36,7 @@ def draw_ops(draw: random.Random, count: int, stock: bool) -> list[Op]:
     return ops
 
 
-def draw_script(
-    seed: int, alternations: int, whole_chip: bool
-) -> list[tuple[list[list[int]] | None, list[Op]]]:
+def draw_script(seed: int, alternations: int, whole_chip: bool) -> list[tuple[list[list[int]] | None, list[Op]]]:
     """Alternations: the members' priorities (None: no region) and the ops launched under them.
 
     A stock op uses every core, so there is none with a gate for each member.
@@ -46,9 +44,7 @@ def draw_script(
     draw, script = random.Random(seed), []
     for _ in range(alternations):
         gated = draw.random() < 0.75
-        rows = [
-            [0, 0] if draw.random() < 0.5 else [draw.randrange(4) for _ in range(2)] for _ in range(MEMBERS)
-        ]
+        rows = [[0, 0] if draw.random() < 0.5 else [draw.randrange(4) for _ in range(2)] for _ in range(MEMBERS)]
         script.append((rows if gated else None, draw_ops(draw, draw.randrange(1, 3), whole_chip)))
     return script
 

@@ -13,12 +13,8 @@ from tt_kernels.common.priority import priority_row
 UNGATED = [("SGDC_UNGATED", "1")]
 PAGE_WORDS = 64
 PAGE_BYTES = 4 * PAGE_WORDS
-READER = ttnn.DataMovementConfigDescriptor(
-    processor=ttnn.DataMovementProcessor.RISCV_1, noc=ttnn.NOC.RISCV_1_default
-)
-WRITER = ttnn.DataMovementConfigDescriptor(
-    processor=ttnn.DataMovementProcessor.RISCV_0, noc=ttnn.NOC.RISCV_0_default
-)
+READER = ttnn.DataMovementConfigDescriptor(processor=ttnn.DataMovementProcessor.RISCV_1, noc=ttnn.NOC.RISCV_1_default)
+WRITER = ttnn.DataMovementConfigDescriptor(processor=ttnn.DataMovementProcessor.RISCV_0, noc=ttnn.NOC.RISCV_0_default)
 
 # Fills a buffer with `seed`, writes it to row `row` of the output with the buffer's address as its first
 # word, and counts in a semaphore on its own core and in one on another core.
@@ -122,9 +118,7 @@ def words(device, rows: int, values: torch.Tensor | int = 0) -> ttnn.Tensor:
 
 def priorities(device, values) -> ttnn.Tensor:
     """A member's priority tensor."""
-    return ttnn.from_torch(
-        priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device
-    )
+    return ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
 
 
 def write_priorities(tensor, values) -> None:
@@ -158,9 +152,7 @@ def _run(tensor, kernels, cbs=(), semaphores=()):
     ttnn.generic_op([tensor, tensor], ttnn.ProgramDescriptor(list(kernels), list(semaphores), list(cbs)))
 
 
-def stamp(
-    output, row: int, seed: int, *, core=(0, 0), counter: int = 0, other=(0, 0), defines=(), config=None
-):
+def stamp(output, row: int, seed: int, *, core=(0, 0), counter: int = 0, other=(0, 0), defines=(), config=None):
     """Run STAMP on one core. Its data lie in the second buffer: the gate writer's scratch lies where the
     first does."""
     cores = core_set(core)

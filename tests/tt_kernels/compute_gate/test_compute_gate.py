@@ -184,9 +184,7 @@ def test_stock_ops_are_skipped_and_run_from_one_cache_entry(gated, name):
     results, entries, expected = gated().run(stock_body, name)
     for number, result in enumerate(results):
         if number % 2:
-            assert torch.equal(result, torch.full_like(result, 3.0)), (
-                "the op ran although its chip has priority 0"
-            )
+            assert torch.equal(result, torch.full_like(result, 3.0)), "the op ran although its chip has priority 0"
         else:
             pcc = torch.corrcoef(torch.stack([result.flatten(), expected.flatten()]))[0, 1].item()
             assert pcc > 0.999, f"PCC {pcc}, largest error {(result - expected).abs().max().item()}"
@@ -328,9 +326,7 @@ def spanning_body(device):
     from tt_kernels.compute_gate.region import GatedRegionError
 
     clear_compute_gate(device)
-    members = [
-        GateMember(programs.priorities(device, value), core_set((x, 0))) for x, value in ((0, 2), (1, 0))
-    ]
+    members = [GateMember(programs.priorities(device, value), core_set((x, 0))) for x, value in ((0, 2), (1, 0))]
     x = ttnn.from_torch(torch.ones(1, 1, 64, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
     output, found = programs.words(device, 2), []
     first = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])

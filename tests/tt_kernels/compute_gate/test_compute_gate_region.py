@@ -44,14 +44,24 @@ def test_every_op_whose_kernels_use_the_fabric_is_refused_in_a_region():
 @pytest.mark.parametrize(
     "name",
     [
-        "ttnn.add", "ttnn.matmul", "ttnn.linear", "ttnn.gather", "ttnn.scatter", "ttnn.rms_norm",
+        "ttnn.add",
+        "ttnn.matmul",
+        "ttnn.linear",
+        "ttnn.gather",
+        "ttnn.scatter",
+        "ttnn.rms_norm",
         "ttnn.mesh_partition",
-        "ttnn.rms_norm_pre_all_gather", "ttnn.layer_norm_post_all_gather", "ttnn.experimental.broadcast_to",
-        "ttnn.experimental.dit_layernorm_pre_allgather", "ttnn.experimental.fast_reduce_nc",
-        "ttnn.transformer.scaled_dot_product_attention_decode", "ttnn.generic_op", "ttnn.to_memory_config",
+        "ttnn.rms_norm_pre_all_gather",
+        "ttnn.layer_norm_post_all_gather",
+        "ttnn.experimental.broadcast_to",
+        "ttnn.experimental.dit_layernorm_pre_allgather",
+        "ttnn.experimental.fast_reduce_nc",
+        "ttnn.transformer.scaled_dot_product_attention_decode",
+        "ttnn.generic_op",
+        "ttnn.to_memory_config",
         "ttnn.experimental.reduce_scatter_minimal_async_create_intermediate_buffer",
     ],
-)  # fmt: skip
+)
 def test_ops_of_one_chip_are_not(name):
     assert not is_cross_chip(name)
 
@@ -63,8 +73,12 @@ def test_the_rule_of_the_gate():
     with pytest.raises(ValueError, match="from 1 to 32, not 0"):
         reference.skips([0], users=0)
     assert reference.count([0, 2, 3, 1, 9], users=4) == {
-        "accepted": 1, "received": 1, "rejected": 1, "bypassed": 1, "invalid": 0,
-    }  # fmt: skip
+        "accepted": 1,
+        "received": 1,
+        "rejected": 1,
+        "bypassed": 1,
+        "invalid": 0,
+    }
     assert reference.count([7], users=1)["invalid"] == 1
 
 

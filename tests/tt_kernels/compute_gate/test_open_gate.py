@@ -101,9 +101,7 @@ def body_fails(device):
 def served(bodies) -> list[tuple]:
     """What a worker of a device called "chip" answers when it is opened and runs `bodies`."""
     requests = [("open", sys.path, {})]
-    requests += [
-        ("run", sys.path, __name__, __file__, body.__name__, pickle.dumps(((), {}))) for body in bodies
-    ]
+    requests += [("run", sys.path, __name__, __file__, body.__name__, pickle.dumps(((), {}))) for body in bodies]
     todo, answers = [pickle.dumps(request) for request in requests], []
 
     def next_request():
@@ -116,9 +114,7 @@ def served(bodies) -> list[tuple]:
 
 
 @pytest.mark.parametrize("patched", [True, False])
-@pytest.mark.parametrize(
-    ("place", "times"), [("a board", 2), ("the simulator", 1), ("a mock mesh", 0)], ids=str
-)
+@pytest.mark.parametrize(("place", "times"), [("a board", 2), ("the simulator", 1), ("a mock mesh", 0)], ids=str)
 def test_when_a_worker_opens_the_gate(place, times, patched, opened, monkeypatch):
     """On a board with the device, and everywhere but on a mock mesh after a failure."""
     run_on(sgdc.build_patched_root() if patched else find_ttnn_dir(), monkeypatch)

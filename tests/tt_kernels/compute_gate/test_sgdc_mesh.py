@@ -64,9 +64,7 @@ def layer_body(mesh, pair_axis, users):
     return entries, tuple(gathered.shape), len(addresses), exchange.pairs.names()
 
 
-@pytest.mark.parametrize(
-    ("shape", "pair_axis"), [((1, 2), 1), ((2, 2), 0), ((2, 4), 0)], ids=["1x2", "2x2", "2x4"]
-)
+@pytest.mark.parametrize(("shape", "pair_axis"), [((1, 2), 1), ((2, 2), 0), ((2, 4), 0)], ids=["1x2", "2x2", "2x4"])
 def test_a_layer_builds_at_llama_shapes(mock_mesh, shape, pair_axis):
     mesh = mock_mesh(shape, overlays=sgdc.overlays())
     entries, gathered, addresses, names = mesh.run(layer_body, pair_axis, 8)
@@ -108,8 +106,11 @@ def test_every_chip_is_connected_to_its_partner_along_the_pair_axis(mock_mesh):
     mesh = mock_mesh((2, 2), overlays=sgdc.overlays())
     facts, arguments, core, refused = mesh.run(fabric_body)
     assert facts == {
-        (0, 0): (0, (1, 0)), (0, 1): (0, (1, 1)), (1, 0): (1, (0, 0)), (1, 1): (1, (0, 1)),
-    }  # fmt: skip
+        (0, 0): (0, (1, 0)),
+        (0, 1): (0, (1, 1)),
+        (1, 0): (1, (0, 0)),
+        (1, 1): (1, (0, 1)),
+    }
     for link, semaphores in arguments.values():
         assert link[:3] == [*core, 1] and len(link) > 3 and semaphores > 0
     assert refused[0] is None and refused[1] is None and "axis 2" in refused[2]
@@ -184,9 +185,7 @@ def other_mesh_body(mesh):
     from tt_kernels.device_exchange.op import DeviceExchange
 
     part = mesh.create_submesh(ttnn.MeshShape(2, 1))
-    priority, there = (
-        on_mesh(place, priority_row(2), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT) for place in (mesh, part)
-    )
+    priority, there = (on_mesh(place, priority_row(2), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT) for place in (mesh, part))
     tensor, elsewhere = (
         on_mesh(place, torch.zeros(1, 1, 32, 32), ttnn.bfloat16, ttnn.TILE_LAYOUT) for place in (mesh, part)
     )

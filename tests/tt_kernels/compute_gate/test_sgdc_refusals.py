@@ -77,9 +77,7 @@ class World:
         import ttnn
 
         return [
-            ttnn.empty(
-                [1, 1, 0, 64], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, self.device, ttnn.DRAM_MEMORY_CONFIG
-            )
+            ttnn.empty([1, 1, 0, 64], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, self.device, ttnn.DRAM_MEMORY_CONFIG)
             for _ in range(2)
         ]
 

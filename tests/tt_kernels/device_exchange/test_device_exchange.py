@@ -139,13 +139,16 @@ def several_body(device, calls, parts):
     given = [
         [
             ttnn.from_torch(
-                tensor, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device,
+                tensor,
+                dtype=getattr(ttnn, dtype),
+                layout=getattr(ttnn, layout),
+                device=device,
                 memory_config=memory_config(memory, tuple(tensor.shape)),
             )
             for tensor in tensors
         ]
         for dtype, layout, memory, tensors in parts
-    ]  # fmt: skip
+    ]
     found = []
     for rows in calls:
         before = [[to_torch(tensor) for tensor in pair] for pair in given]

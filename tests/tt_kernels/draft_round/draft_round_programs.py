@@ -37,15 +37,20 @@ def rounds(device, cases: list[Round]) -> list[tuple]:
         users, nodes = case.outcome.shape[0], len(case.chosen) + 2
         flat, row = torch.full((1, users * nodes), 77), torch.full((1, users), 77)
         decided = Decided(
-            *(put(values, dtype) for values, dtype in zip(
-                case.decided, (ttnn.uint32, ttnn.int32, ttnn.uint32, ttnn.int32, ttnn.uint32), strict=True
-            ))
-        )  # fmt: skip
+            *(
+                put(values, dtype)
+                for values, dtype in zip(
+                    case.decided, (ttnn.uint32, ttnn.int32, ttnn.uint32, ttnn.int32, ttnn.uint32), strict=True
+                )
+            )
+        )
         step = DraftStep(put(row, ttnn.uint32), put(row[0], ttnn.int32), put(row, ttnn.uint32))
         chain = Chain(
-            put(flat, ttnn.uint32), put(row[0], ttnn.int32), put(flat, ttnn.uint32),
+            put(flat, ttnn.uint32),
+            put(row[0], ttnn.int32),
+            put(flat, ttnn.uint32),
             put(flat.view(users, nodes), ttnn.uint32),
-        )  # fmt: skip
+        )
         begin_chain(decided, put(case.choices, ttnn.uint32), step, chain)
         for node, tokens in enumerate(case.chosen, start=2):
             append_token(put(tokens, ttnn.uint32), node, chain)

@@ -51,10 +51,12 @@ def drawn(seed: int, users: int, nodes: int) -> Round:
     outcome = integers(0, 99, users, 4 + 2 * nodes)
     outcome[:, 3] = integers(0, nodes + 1, users)
     decided = Decided(
-        integers(0, 9999, 1, users * nodes), integers(-1, 3, users) * integers(1, 900, users).clamp(max=900),
-        integers(0, 99, 1, users * nodes), integers(0, nodes, users),
+        integers(0, 9999, 1, users * nodes),
+        integers(-1, 3, users) * integers(1, 900, users).clamp(max=900),
+        integers(0, 99, 1, users * nodes),
+        integers(0, nodes, users),
         integers(0, 99, 1, users),
-    )  # fmt: skip
+    )
     decided = decided._replace(cached=decided.cached.clamp(min=-1))
     chosen = [integers(0, 9999, 1, users) for _ in range(nodes - 2)]
     return Round(decided, integers(0, 9999, 1, users * nodes), chosen, outcome)

@@ -70,9 +70,12 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
 
     def a_chip_each(parts, dtype, **place):
         return ttnn.from_torch(
-            torch.cat(parts), dtype=getattr(ttnn, dtype), layout=ttnn.ROW_MAJOR_LAYOUT,
-            mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0), **place,
-        )  # fmt: skip
+            torch.cat(parts),
+            dtype=getattr(ttnn, dtype),
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0),
+            **place,
+        )
 
     def parts(tensor):
         return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
@@ -107,9 +110,14 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
         for method, arguments in step.links:
             getattr(links, method)(**arguments)
         outputs = speculative_flash_decode(
-            *tensors, positions, chunk_size=case.chunk_size, threshold=step.threshold, priority=priority,
-            peer=EachOwn(pairs, gathered), program_config=program_config(case),
-        )  # fmt: skip
+            *tensors,
+            positions,
+            chunk_size=case.chunk_size,
+            threshold=step.threshold,
+            priority=priority,
+            peer=EachOwn(pairs, gathered),
+            program_config=program_config(case),
+        )
         del pairs.coordinates
         try:
             pairs.check()

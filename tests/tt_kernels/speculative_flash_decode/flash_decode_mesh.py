@@ -76,10 +76,15 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
             peer = Peer(pairs, gathered, patience_s)
         priority = put(priority_row(BYPASSED), "uint32", "ROW_MAJOR_LAYOUT")
         outputs = speculative_flash_decode(
-            *tensors, put(torch.tensor(call.positions, dtype=torch.int32), "int32", "ROW_MAJOR_LAYOUT"),
-            chunk_size=case.chunk_size, threshold=call.threshold, priority=priority, peer=peer, row=row,
+            *tensors,
+            put(torch.tensor(call.positions, dtype=torch.int32), "int32", "ROW_MAJOR_LAYOUT"),
+            chunk_size=case.chunk_size,
+            threshold=call.threshold,
+            priority=priority,
+            peer=peer,
+            row=row,
             program_config=program_config(case),
-        )  # fmt: skip
+        )
         tokens = put(torch.full((1, case.users), TOKEN, dtype=torch.int32), "uint32", "ROW_MAJOR_LAYOUT")
         guard_tokens(tokens, [state for state in (pairs, row) if state is not None])
         messages = tuple(None if state is None else _error(state) for state in (pairs, row))

@@ -79,11 +79,13 @@ def pair_members(device, case: Case, tensors, positions, priorities):
 
     return [
         PairMember(
-            *tensors, upload_words(device, positions[member], "int32"), priorities[member],
+            *tensors,
+            upload_words(device, positions[member], "int32"),
+            priorities[member],
             ProgramConfig((4, 1), (0, member), workers_a_head=case.workers),
         )
         for member in (0, 1)
-    ]  # fmt: skip
+    ]
 
 
 def layers_body(device, case: Case, q, k, v, layers, initial, known=None):
@@ -187,8 +189,6 @@ def _put_into_mailbox(pairs, call: int, role: int, users: int) -> None:
 
     words = ttnn.to_torch(pairs.state).to(torch.int32)
     words[0, 0, 0, ARRIVALS] = 1
-    words[0, 0, 0, [MAILBOX_CALL, MAILBOX_ROLE, MAILBOX_USERS]] = torch.tensor(
-        [call, role, users], dtype=torch.int32
-    )
+    words[0, 0, 0, [MAILBOX_CALL, MAILBOX_ROLE, MAILBOX_USERS]] = torch.tensor([call, role, users], dtype=torch.int32)
     host = ttnn.from_torch(words, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
     ttnn.copy_host_to_device_tensor(host, pairs.state)

@@ -122,9 +122,7 @@ def repeats_body(device, case: Case, q, k, v, positions: list[int], repeats: int
     config = program_config(case)
     rows = [upload_words(device, priority_row(REJECTED), "uint32") for _ in range(repeats)]
     results = [
-        speculative_flash_decode(
-            *tensors, at, chunk_size=case.chunk_size, priority=row, program_config=config
-        )
+        speculative_flash_decode(*tensors, at, chunk_size=case.chunk_size, priority=row, program_config=config)
         for row in rows
     ]
     ttnn.synchronize_device(device)
@@ -328,9 +326,7 @@ def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike
     ]
     if "program_config" in broken:
         members[1] = replace(members[1], program_config=broken["program_config"])
-    peer = Peer(
-        CorePair(device, ((3, 0), (3, 1))), seen if gathered is None else gathered * [seen], timeout_s
-    )
+    peer = Peer(CorePair(device, ((3, 0), (3, 1))), seen if gathered is None else gathered * [seen], timeout_s)
     peer, members = broken.get("peer", peer), broken.get("members", members)
     speculative_flash_decode_pair(members, chunk_size=64, peer=peer, present=present)
 

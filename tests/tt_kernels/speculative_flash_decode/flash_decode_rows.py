@@ -47,9 +47,12 @@ def check_sender_row(found: MeshFound, row: int, case: Case, call: MeshCall, col
     """Every chip of the row has its heads' results, the numbers of all heads and the same outcomes: the oracle's."""
     reference = reference_of(case, call.positions)
     expected = outcomes(
-        reference.distance_sq, reference.norm_sq, call.positions, chunk_size=case.chunk_size,
+        reference.distance_sq,
+        reference.norm_sq,
+        call.positions,
+        chunk_size=case.chunk_size,
         threshold=call.threshold,
-    )  # fmt: skip
+    )
     heads = case.heads // columns
     numbers = []
     for column in range(columns):
@@ -60,9 +63,7 @@ def check_sender_row(found: MeshFound, row: int, case: Case, call: MeshCall, col
                 outputs[name].double(), getattr(reference, name)[:, :, mine], atol=0.03, rtol=0.02
             )
         numbers.append(torch.stack([outputs[name].flatten() for name in ("distance_sq", "norm_sq")]))
-        torch.testing.assert_close(
-            outputs["norm_sq"].flatten().double(), reference.norm_sq, rtol=0.01, atol=0
-        )
+        torch.testing.assert_close(outputs["norm_sq"].flatten().double(), reference.norm_sq, rtol=0.01, atol=0)
         assert found.priorities[row, column] == expected, f"chip {row, column} at threshold {call.threshold}"
     assert all(torch.equal(each, numbers[0]) for each in numbers), "bit by bit the same sums on every chip"
     return expected

@@ -173,9 +173,7 @@ def test_predictors(sim_device, ends):
     """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the oracle."""
     case = Case(4, 1, 64, 192, 32, users=4, workers=2, grid=(3, 1))
     positions = [160, 144, 191, 40]
-    (found,) = check_speculative(
-        sim_device(CHIP), case, [positions], ends=ends, threshold=0.5, priority=[REJECTED] * 4
-    )
+    (found,) = check_speculative(sim_device(CHIP), case, [positions], ends=ends, threshold=0.5, priority=[REJECTED] * 4)
     distance, norm = found["distance_sq"], found["norm_sq"]
     expected = outcomes(distance, norm, positions, chunk_size=32, threshold=0.5, ends=ends)
     assert found["priority"] == expected and expected[3] == BYPASSED
@@ -289,9 +287,7 @@ def test_mixed_outcomes_of_several_users(sim_device):
         100.0: [ACCEPTED, ACCEPTED, BYPASSED, ACCEPTED],
     }
     for threshold, found in zip(thresholds, results, strict=True):
-        oracle = outcomes(
-            reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold
-        )
+        oracle = outcomes(reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold)
         assert found["priority"] == expected[threshold] == oracle
         check_numbers(found, reference)
         assert torch.equal(found["exact"], results[0]["exact"]), "the threshold changes decisions only"
@@ -312,10 +308,7 @@ def test_decisions_follow_thresholds_close_to_the_ratio(sim_device):
     logger.info(f"ratios {ratios}")
     assert 0.05 < ratios[0] < ratios[1] / 2 < ratios[2] / 4, "each clear of the others' bands"
     thresholds = [factor * ratio for ratio in ratios for factor in (0.994, 1.006)]
-    runs = [
-        {"positions": positions, "threshold": each, "priority": REJECTED, "ends": SHORT}
-        for each in thresholds
-    ]
+    runs = [{"positions": positions, "threshold": each, "priority": REJECTED, "ends": SHORT} for each in thresholds]
     results, _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for threshold, found in zip(thresholds, results, strict=True):
         expected = [ACCEPTED if ratio < threshold else REJECTED for ratio in ratios]
@@ -378,9 +371,7 @@ def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
         logger.info(f"scale {scale}: highest scores {first.tolist()}, their maxima off by {off.tolist()}")
         assert off.abs().max() > 15
         run = [{"positions": [70], "scale": scale}]
-        (found,), caches = sim_device(CHIP).run(
-            speculative_body, case, large_q, large_k, v, run, timeout=LIMIT_S
-        )
+        (found,), caches = sim_device(CHIP).run(speculative_body, case, large_q, large_k, v, run, timeout=LIMIT_S)
         reference = speculative_flash_decode_reference(large_q, *caches, [70], chunk_size=32, scale=scale)
         for name in ("exact", "guess"):
             check_result(f"scale {scale} {name}", found[name], getattr(reference, name), PCC[case.cache])

@@ -41,9 +41,14 @@ LLAMA = Problem(1, 32, 8, 128, 131072, "BFLOAT8_B", 256)
 
 def layout(problem, l1_free=N150_L1, cores=GRID, speculate=True, exchange=(7, 7), **options):
     return choose_layout(
-        problem, tuple(cores), l1_free, speculate=speculate, peer=exchange is not None, exchange=exchange,
+        problem,
+        tuple(cores),
+        l1_free,
+        speculate=speculate,
+        peer=exchange is not None,
+        exchange=exchange,
         **options,
-    )  # fmt: skip
+    )
 
 
 def test_llamas_heads_take_the_whole_grid():
@@ -166,11 +171,17 @@ def test_llamas_shapes_are_supported():
         (Q, *2 * [replace(CACHE, shape=(2, 8, 1000, 128))], POSITIONS, 128, "multiple of 32 .* hold 1000"),
         (replace(Q, shape=(1, 2, 64, 128)), CACHE, CACHE, POSITIONS, 128, "1 to 32 query heads .* q has 64"),
         (
-            replace(Q, shape=(1, 2, 32, 96)), *2 * [replace(CACHE, shape=(2, 8, 1024, 96))], POSITIONS, 128,
+            replace(Q, shape=(1, 2, 32, 96)),
+            *2 * [replace(CACHE, shape=(2, 8, 1024, 96))],
+            POSITIONS,
+            128,
             r"one of \(64, 128\), it is 96",
         ),
         (
-            replace(Q, shape=(1, 9, 32, 128)), *2 * [replace(CACHE, shape=(9, 8, 1024, 128))], POSITIONS, 128,
+            replace(Q, shape=(1, 9, 32, 128)),
+            *2 * [replace(CACHE, shape=(9, 8, 1024, 128))],
+            POSITIONS,
+            128,
             "1 to 8 users are supported, q has 9",
         ),
         (Q, CACHE, CACHE, POSITIONS, 100, "multiple of 32, got 100"),
@@ -180,7 +191,7 @@ def test_llamas_shapes_are_supported():
         (Q, CACHE, CACHE, replace(POSITIONS, dtype="UINT32"), 128, "it is UINT32"),
         (Q, CACHE, CACHE, replace(POSITIONS, layout="TILE"), 128, "it is INT32 TILE"),
     ],
-)  # fmt: skip
+)
 def test_unsupported_inputs_are_refused_with_their_values(q, k, v, positions, chunk, message):
     with pytest.raises(UnsupportedError, match=message):
         check_problem(q, k, v, positions, chunk)
@@ -205,9 +216,7 @@ def test_numbers_and_names_are_checked():
         with pytest.raises(UnsupportedError, match=re.escape(f"got {threshold!r}")):
             check_numbers(threshold, None, 64)
     for scale in (0, 1e-5, -0.125, 101, 1e20, float("nan"), "1"):
-        with pytest.raises(
-            UnsupportedError, match=f"scale must be from 0.0001 to 100, got {re.escape(repr(scale))}"
-        ):
+        with pytest.raises(UnsupportedError, match=f"scale must be from 0.0001 to 100, got {re.escape(repr(scale))}"):
             check_numbers(0.1, scale, 64)
     for fidelity in ("LoFi", "HiFi5"):
         with pytest.raises(UnsupportedError, match=f"one of HiFi2, HiFi3, HiFi4, got '{fidelity}'"):
@@ -238,13 +247,9 @@ def test_bench_reports_each_chunk_size_against_its_targets(tmp_path):
     ]
     lines = bench.report(results).splitlines()
     assert "| 1024 | 128 | 8 | 64 | 1 | 1000 | 1040 | 1.040 | 300 | 29% | 320 | 260 |" in lines
+    assert "at most 1.100x exact (target 1.05x: missed), the guess leaves after at most 45% of its cycles" in lines[-2]
     assert (
-        "at most 1.100x exact (target 1.05x: missed), the guess leaves after at most 45% of its cycles"
-        in lines[-2]
-    )
-    assert (
-        "at most 1.040x exact (target 1.05x: met)" in lines[-1]
-        and "29% of its cycles (target 40%: met)" in lines[-1]
+        "at most 1.040x exact (target 1.05x: met)" in lines[-1] and "29% of its cycles (target 40%: met)" in lines[-1]
     )
     assert bench.save_plot(results, tmp_path / "plots" / "cycles.svg").stat().st_size > 0
 
@@ -266,7 +271,5 @@ def test_bench_has_no_verdict_on_what_was_not_measured():
 
 def moving_kernels(brisc: int, ncrisc: int) -> CoreCycles:
     """The cycles of a core whose data movement kernels started then."""
-    brisc, ncrisc = (
-        Span(1000, 1, start % (1 << 32), (start + 1000) % (1 << 32)) for start in (brisc, ncrisc)
-    )
+    brisc, ncrisc = (Span(1000, 1, start % (1 << 32), (start + 1000) % (1 << 32)) for start in (brisc, ncrisc))
     return CoreCycles(None, brisc, ncrisc, None, None, None)

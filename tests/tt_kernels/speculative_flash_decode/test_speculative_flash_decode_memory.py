@@ -29,9 +29,7 @@ def test_a_result_in_l1_is_the_one_in_dram(sim_device, body):
     """Two users, one of them skipped in the second call, whose rows are zeros in either memory."""
     case = Case(6, 2, 64, 128, 32, users=2, workers=3, grid=(4, 2))
     calls = [
-        {"positions": positions, "memory": memory}
-        for positions in ([127, 40], [70, -1])
-        for memory in ("DRAM", "L1")
+        {"positions": positions, "memory": memory} for positions in ([127, 40], [70, -1]) for memory in ("DRAM", "L1")
     ]
     results, _ = sim_device(CHIP).run(body, case, *case.random(3), calls, timeout=LIMIT_S)
     for in_dram, in_l1 in (results[:2], results[2:]):

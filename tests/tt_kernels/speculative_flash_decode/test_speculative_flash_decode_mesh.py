@@ -46,11 +46,14 @@ class Calls:
         self.pairs = ChipPairs(mesh, pair_axis, EXCHANGE)
         gathered, row = (
             ttnn.from_torch(
-                values, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
+                values,
+                dtype=ttnn.uint32,
+                layout=ttnn.ROW_MAJOR_LAYOUT,
+                device=mesh,
                 mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
             )
             for values in (torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32), priority_row(REJECTED))
-        )  # fmt: skip
+        )
         self.gathered, self.priority = gathered, row
 
     def empty(self, shape, dtype: str, layout: str = "TILE", memory: str = "DRAM"):
@@ -101,9 +104,7 @@ def check_outputs(shapes: list[Shape], outputs: list) -> None:
 def test_llama_shapes_build_on_every_pair(mock_mesh, mesh, pair_axis):
     tensor_parallel = mesh[0] * mesh[1] // 2
     kv_heads = 8 // tensor_parallel
-    shapes = [
-        Shape(kv_heads, context, chunk) for context in (1024, 32768, 131072) for chunk in (128, 256, 512)
-    ]
+    shapes = [Shape(kv_heads, context, chunk) for context in (1024, 32768, 131072) for chunk in (128, 256, 512)]
     shapes.append(Shape(kv_heads, 1024, 128, users=8))  # the most semaphores
     programs, outputs = mock_mesh(mesh).run(build_body, pair_axis, shapes, timeout=900)
     assert 3 <= programs <= len(shapes)  # buffers depend on the chunk, contexts may share a program
@@ -127,8 +128,9 @@ def test_without_a_peer_and_without_speculation(mock_mesh):
     """On every chip of the mesh alone."""
     shapes = [
         Shape(*size, variant=variant)
-        for variant in ("alone", "exact") for size in ((8, 1024, 128), (8, 1024, 128, 4), (1, 131072, 256))
-    ]  # fmt: skip
+        for variant in ("alone", "exact")
+        for size in ((8, 1024, 128), (8, 1024, 128, 4), (1, 131072, 256))
+    ]
     check_outputs(shapes, mock_mesh((1, 2)).run(build_body, 1, shapes, timeout=900)[1])
 
 
@@ -226,9 +228,7 @@ def test_rows_that_would_not_decide_together_are_refused(mock_mesh):
     ]
     found = mock_mesh((2, 2)).run(row_refusals_body)
     for text, (kind, message) in zip(texts, found, strict=True):
-        assert (
-            kind == ("GatedRegionError" if "cross-chip" in text else "UnsupportedError") and text in message
-        )
+        assert kind == ("GatedRegionError" if "cross-chip" in text else "UnsupportedError") and text in message
 
 
 def test_calls_that_would_hang_a_pair_are_refused(mock_mesh):

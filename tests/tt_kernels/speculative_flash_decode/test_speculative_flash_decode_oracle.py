@@ -63,8 +63,12 @@ def test_outcomes_are_strict_and_count_bypassed_users_apart():
     distance, norm = torch.tensor([0.0, 0.0, 0.25, 0.0, 1.0]), torch.ones(5)
     positions = [-1, 62, 63, 63, 127]
     assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.5) == [
-        ACCEPTED, BYPASSED, REJECTED, ACCEPTED, REJECTED,
-    ]  # fmt: skip
+        ACCEPTED,
+        BYPASSED,
+        REJECTED,
+        ACCEPTED,
+        REJECTED,
+    ]
     assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == REJECTED
     assert receiver_outcomes(positions) == [ACCEPTED, RECEIVED, RECEIVED, RECEIVED, RECEIVED]
 
@@ -98,9 +102,7 @@ def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
         """
     )
     program = tmp_path / "roles"
-    subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
-    )
+    subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True)
     lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) == 20
     for own, other, *found, nobody in (map(int, line.split()) for line in lines):

@@ -76,9 +76,7 @@ def check_layers(device, layers, initial, case=CASE, read_between=True) -> list[
         for name in ("exact", "guess"):
             reference = getattr(layer.results, name)
             torch.testing.assert_close(mine[name].double(), reference, atol=0.03, rtol=0.02)
-            assert torch.equal(theirs[name], mine["guess"]), (
-                f"layer {index}: the receiver holds the guess, bit by bit"
-            )
+            assert torch.equal(theirs[name], mine["guess"]), f"layer {index}: the receiver holds the guess, bit by bit"
         assert not theirs["distance_sq"].any() and not theirs["norm_sq"].any()
         if read_between or index == len(layers) - 1:
             assert after == layer.after, f"layer {index}, member {layer.sender} sent"
@@ -93,9 +91,17 @@ def test_roles_and_outcomes_alternate_over_layers(sim_device):
     beside it."""
     full = [64, -1]
     layers = [
-        (HIT, full), (HIT, full), (MISS, full), (HIT, [95, 65]), (MISS, [40, 90]),
-        (HIT, [40, 95]), (HIT, full), (MISS, full), (HIT, [-1, 80]), (HIT, full),
-    ]  # fmt: skip
+        (HIT, full),
+        (HIT, full),
+        (MISS, full),
+        (HIT, [95, 65]),
+        (MISS, [40, 90]),
+        (HIT, [40, 95]),
+        (HIT, full),
+        (MISS, full),
+        (HIT, [-1, 80]),
+        (HIT, full),
+    ]
     sent = check_layers(sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2])
     assert min(sent) >= 3
 
@@ -103,9 +109,7 @@ def test_roles_and_outcomes_alternate_over_layers(sim_device):
 def test_layers_with_two_workers_a_head_follow_each_other_without_a_look(sim_device):
     """All are launched before the host reads anything, or knows of any outcome."""
     layers = [(HIT, [64, -1]), (HIT, [95, 65]), (MISS, [40, 90]), (HIT, [33, 70])]
-    sent = check_layers(
-        sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2], TWO_WORKERS, read_between=False
-    )
+    sent = check_layers(sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2], TWO_WORKERS, read_between=False)
     assert min(sent) >= 1
 
 
@@ -131,9 +135,7 @@ def agree(priorities: list[list[int]]) -> bool:
 
 def check_own_results(found: Found, member: int, positions: list[int]) -> None:
     """The member has its own exact result and guess, whatever its peer did."""
-    reference = speculative_flash_decode_reference(
-        *CASE.random(6), positions, chunk_size=CASE.chunk_size, ends=SHORT
-    )
+    reference = speculative_flash_decode_reference(*CASE.random(6), positions, chunk_size=CASE.chunk_size, ends=SHORT)
     for name in ("exact", "guess"):
         expected = getattr(reference, name)
         torch.testing.assert_close(
@@ -219,9 +221,7 @@ def test_a_receiver_out_of_patience_leaves_the_layer_to_its_sender(sim_device):
     """The sender has written and confirmed its guess to a receiver that had given up on it: no acknowledgement, no
     hit. Both rows say that the sender holds the layer."""
     patience = (PATIENCE_S, SHORT_S)
-    (found,) = run_calls(
-        sim_device(CHIP), Call((BOTH, BOTH), (ROWS[0], ROWS[0]), BYPASSED, HIT, patience_s=patience)
-    )
+    (found,) = run_calls(sim_device(CHIP), Call((BOTH, BOTH), (ROWS[0], ROWS[0]), BYPASSED, HIT, patience_s=patience))
     assert found.message == "; ".join(
         GAVE_UP.format(member, member, reason)
         for member, reason in enumerate(

@@ -49,8 +49,7 @@ def test_two_rows_of_two_chips(sim_mesh):
     ]
     results = sim_mesh((2, 2), GRID).run(mesh_body, CASE, *inputs(), calls, PATIENCE_S, timeout=LIMIT_S)
     decided = [
-        check_both_rows(found, call, sender)
-        for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
+        check_both_rows(found, call, sender) for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
     ]
     assert [outcome[0] for outcome in decided] == [ACCEPTED, REJECTED, ACCEPTED]
 

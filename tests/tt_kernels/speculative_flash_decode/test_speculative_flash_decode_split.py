@@ -34,9 +34,7 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
         split = parts(tokens, chunk, chunk, workers, speculate)
         assert sorted(tile for part in split for tile in part.tiles()) == list(range(total))
         guess = {*split[speculative_worker(workers)].first, *split[speculative_worker(workers)].last}
-        expected = (
-            set(range(min(chunk, total))) | set(range(max(total - chunk, 0), total)) if speculate else set()
-        )
+        expected = set(range(min(chunk, total))) | set(range(max(total - chunk, 0), total)) if speculate else set()
         if total > 2 * chunk or not speculate:
             assert guess == expected
         else:
@@ -44,11 +42,7 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
         middle = [len(part.middle) for part in split]
         assert sum(middle) == 0 or middle[0] > 0, "the reducer must have a state to merge into"
         loads = [len(part.tiles()) for part in split]
-        others = [
-            load
-            for worker, load in enumerate(loads)
-            if worker != speculative_worker(workers) or not speculate
-        ]
+        others = [load for worker, load in enumerate(loads) if worker != speculative_worker(workers) or not speculate]
         assert not others or max(others) - min(others) <= 1
         assert max(loads) <= max(-(-total // workers) + 1, len(guess))
         if speculate and workers > 1:  # it also emits the guess, and its partial result comes last
@@ -69,11 +63,7 @@ def test_all_workers_share_a_guess_alone(workers):
 
 PREDICTORS = [
     *(both_ends(32 * tiles) for tiles in (1, 2, 4)),
-    *(
-        Predictor(first, last, whole)
-        for first, last in ((32, 32), (32, 96), (128, 64))
-        for whole in (False, True)
-    ),
+    *(Predictor(first, last, whole) for first, last in ((32, 32), (32, 96), (128, 64)) for whole in (False, True)),
 ]
 
 
@@ -99,29 +89,26 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         """
     )
     program = tmp_path / "split"
-    subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
-    )
+    subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True)
     cases = [
         (tokens, predictor, worker, count, *variant)
-        for tokens in TOKENS for predictor in PREDICTORS for count in (1, 2, 3, 7)
-        for variant in ((0, 0), (1, 0), (0, 1)) for worker in range(count)
-    ]  # fmt: skip
+        for tokens in TOKENS
+        for predictor in PREDICTORS
+        for count in (1, 2, 3, 7)
+        for variant in ((0, 0), (1, 0), (0, 1))
+        for worker in range(count)
+    ]
     text = "\n".join(
         f"{tokens} {p.first_tiles} {p.last_tiles} {int(p.whole_tail)} {worker} {count} {speculate} {alone}"
         for tokens, p, worker, count, speculate, alone in cases
     )
-    printed = subprocess.run(
-        [program], input=text, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    printed = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.splitlines()
     for case, line in zip(cases, printed, strict=True):
         tokens, predictor, worker, count, speculate, alone = case
         tail = predictor.tail_tiles(tokens)
         part = parts(tokens, predictor.first_tiles, tail, count, bool(speculate), bool(alone))[worker]
         *ends, masked, bypassed = map(int, line.split())
-        for begin, end, expected in zip(
-            ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True
-        ):
+        for begin, end, expected in zip(ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True):
             assert list(range(begin, end)) == list(expected), case
         assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
         assert bool(bypassed) == (tokens < predictor.bypass_below), case
@@ -138,9 +125,7 @@ def test_the_merge_tree_takes_logarithmically_many_steps(workers):
             for worker in range(workers):
                 sends = worker > 0 and merge_tree.level_of(worker) == level and holds[worker]
                 receiver = merge_tree.parent_of(worker)
-                assert (
-                    worker == 0 or merge_tree.level_of(worker) != level or worker == receiver + (1 << level)
-                )
+                assert worker == 0 or merge_tree.level_of(worker) != level or worker == receiver + (1 << level)
                 if sends:
                     assert level in merge_tree.sources_of(receiver, has)
                     holds[receiver] += holds[worker]
@@ -167,17 +152,15 @@ def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
         """
     )
     program = tmp_path / "tree"
-    subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True
-    )
+    subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True)
     cases = [
         (worker, workers, held)
-        for workers in (1, 2, 3, 5, 7, 8) for worker in range(workers) for held in range(1 << workers)
-    ]  # fmt: skip
+        for workers in (1, 2, 3, 5, 7, 8)
+        for worker in range(workers)
+        for held in range(1 << workers)
+    ]
     text = "\n".join(" ".join(map(str, case)) for case in cases)
-    printed = subprocess.run(
-        [program], input=text, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    printed = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.splitlines()
     for (worker, workers, held), line in zip(cases, printed, strict=True):
         has = [bool(held >> other & 1) for other in range(workers)]
         levels, level, parent, sources = map(int, line.split())

@@ -54,11 +54,7 @@ def walk(batch: Batch, user: int, temperature: float, draft_temperature: float, 
     nearest, path, node = float("inf"), [], 0
     while True:
         p = torch.softmax(batch.target[user, node].double() / temperature, 0)
-        q = (
-            None
-            if batch.draft is None
-            else torch.softmax(batch.draft[user, node].double() / draft_temperature, 0)
-        )
+        q = None if batch.draft is None else torch.softmax(batch.draft[user, node].double() / draft_temperature, 0)
         mass, accepted = 1.0, None
         for child in (i for i, parent in enumerate(parents) if parent == node):
             token = tokens[child]

@@ -36,9 +36,7 @@ def upload(device, values: torch.Tensor, dtype: str, layout: str = "ROW_MAJOR_LA
     return ttnn.from_torch(values, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device)
 
 
-def sampling_body(
-    device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = "speculative_sampling"
-):
+def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = "speculative_sampling"):
     """Of each batch the rows of outcomes. op: name of a function of the op's module."""
     import ttnn
 
@@ -83,10 +81,7 @@ def build_body(
     def empty(shape, dtype, layout):
         return ttnn.empty(shape, dtype, layout, mesh, ttnn.DRAM_MEMORY_CONFIG)
 
-    rows = [
-        empty([users, nodes], dtype, ttnn.ROW_MAJOR_LAYOUT)
-        for dtype in (ttnn.uint32, ttnn.int32, ttnn.uint32)
-    ]
+    rows = [empty([users, nodes], dtype, ttnn.ROW_MAJOR_LAYOUT) for dtype in (ttnn.uint32, ttnn.int32, ttnn.uint32)]
     tokens, parents, uniforms = rows
     target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
     if split:
@@ -131,13 +126,16 @@ def row_body(
     found = []
     for batch in batches:
         logits = [
-            None if rows is None else put(rows, "bfloat16", "TILE_LAYOUT", 2)
-            for rows in (batch.target, batch.draft)
+            None if rows is None else put(rows, "bfloat16", "TILE_LAYOUT", 2) for rows in (batch.target, batch.draft)
         ]
         verified = getattr(module, op)(
-            put(batch.tokens, "uint32"), put(batch.parents, "int32"), *logits, put(batch.words, "uint32"),
-            row=row, **options,
-        )  # fmt: skip
+            put(batch.tokens, "uint32"),
+            put(batch.parents, "int32"),
+            *logits,
+            put(batch.words, "uint32"),
+            row=row,
+            **options,
+        )
         parts = [ttnn.to_torch(part).to(torch.int64) for part in ttnn.get_device_tensors(verified.outcome)]
         found.append(RowFound(parts, error_of(row.check), error_of(verified.check)))
     return found
@@ -146,9 +144,7 @@ def row_body(
 KINDS = ("flat", "sharp", "close", "equal", "masked", "disjoint", "points")
 
 
-def random_batch(
-    seed: int, users: int, nodes: int, vocab: int, kind: str, with_replacement: bool = False
-) -> Batch:
+def random_batch(seed: int, users: int, nodes: int, vocab: int, kind: str, with_replacement: bool = False) -> Batch:
     """Trees, logits and drafted tokens of `users`. kind: flat or sharp rows; draft close or equal to the target;
     either with tokens at -inf; target and draft without a token in common; no draft at all."""
     generator = torch.Generator().manual_seed(seed)
@@ -247,9 +243,7 @@ def random_calls(seed: int, cases: int) -> list[Call]:
         batch = random_batch(pick(0, 2**30), users, nodes, vocab, kind, repeat)
         if nodes == 9:  # drafts of depth 8, likely to be accepted for a while
             batch.parents[:] = torch.arange(-1, nodes - 1)
-            draw = torch.softmax(
-                (batch.target if kind == "points" else batch.draft).float() / temperature, -1
-            )
+            draw = torch.softmax((batch.target if kind == "points" else batch.draft).float() / temperature, -1)
             for node in range(nodes - 1):
                 batch.tokens[:, node + 1] = torch.multinomial(draw[:, node], 1, generator=generator).flatten()
         if sigmoid:

@@ -47,9 +47,7 @@ def as_rows(outcomes: list[Outcome], tokens: torch.Tensor) -> list[list[int]]:
     for user, outcome in enumerate(outcomes):
         new = [] if outcome.status else [int(tokens[user, node]) for node in outcome.path] + [outcome.bonus]
         head = [outcome.status, len(outcome.path), outcome.bonus, len(new)]
-        rows.append(
-            [*head, *outcome.path, *[-1] * (nodes - len(outcome.path)), *new, *[-1] * (nodes - len(new))]
-        )
+        rows.append([*head, *outcome.path, *[-1] * (nodes - len(outcome.path)), *new, *[-1] * (nodes - len(new))])
     return rows
 
 

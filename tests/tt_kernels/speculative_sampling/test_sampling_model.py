@@ -118,9 +118,7 @@ def test_logits_that_are_no_numbers_end_in_a_status(value):
     for logits, status in ((batch.target, BAD_TARGET), (batch.draft, BAD_DRAFT)):
         kept = logits[0, 0, 7].clone()
         logits[0, 0, 7] = value
-        outcome = speculative_sampling_reference(
-            batch.tokens, batch.parents, batch.target, batch.draft, batch.words
-        )[0]
+        outcome = speculative_sampling_reference(batch.tokens, batch.parents, batch.target, batch.draft, batch.words)[0]
         assert (outcome.status, outcome.path, outcome.bonus) == (status, (), 0)
         logits[0, 0, 7] = kept
 
@@ -164,9 +162,9 @@ def test_wide_numbers_of_the_kernel(tmp_path):
     program = tmp_path / "wide"
     subprocess.run(["g++", "-std=c++20", f"-I{ROOT}", str(source), "-o", str(program)], check=True)
     with open(tmp_path / "cases.txt") as cases_file:
-        lines = subprocess.run(
-            [program], stdin=cases_file, capture_output=True, text=True, check=True
-        ).stdout.split("\n")
+        lines = subprocess.run([program], stdin=cases_file, capture_output=True, text=True, check=True).stdout.split(
+            "\n"
+        )
     for (u, q, p, s, t), line in zip(cases, lines, strict=False):
         less, share, bits = map(int, line.split())
         draft, target = u * q * s, p * t << 32
@@ -209,9 +207,7 @@ def two_tokens(
         children = [child for child, parent in enumerate(parents) if parent == node]
         if children:
             mass = torch.softmax(model.draft[node].double() / drawn_at, 0).expand(rounds, -1)
-            tokens[:, children] = torch.multinomial(
-                mass, len(children), model.with_replacement, generator=generator
-            )
+            tokens[:, children] = torch.multinomial(mass, len(children), model.with_replacement, generator=generator)
     words = torch.randint(0, 2**32, (rounds, nodes), generator=generator)
     if coarse is not None:  # of the children, not of the bonus
         words[:, 1:] = words[:, 1:] >> (32 - coarse) << (32 - coarse)
@@ -284,8 +280,7 @@ def test_a_closed_comparison_is_rejected():
 def test_a_residual_that_is_not_renormalised_is_rejected():
     target, draft = rows(7, len(TREE), 12)
     chances = [
-        first_token_fits(kind(TREE, target, draft), TREE, seed=5)
-        for kind in (UserModel, ResidualNotRenormalised)
+        first_token_fits(kind(TREE, target, draft), TREE, seed=5) for kind in (UserModel, ResidualNotRenormalised)
     ]
     assert chances[0] > CHANCE > chances[1]
 

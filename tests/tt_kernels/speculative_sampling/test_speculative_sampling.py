@@ -32,13 +32,9 @@ LIMIT_S = 900
 CHIP = "1x1"
 
 
-def check(
-    device, batches: list[Batch], options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = EXACT
-) -> None:
+def check(device, batches: list[Batch], options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = EXACT) -> None:
     found = device.run(sampling_body, batches, options, layout, op, timeout=LIMIT_S)
-    tallies = [
-        check_rows(batch, rows.tolist(), options, op) for batch, rows in zip(batches, found, strict=True)
-    ]
+    tallies = [check_rows(batch, rows.tolist(), options, op) for batch, rows in zip(batches, found, strict=True)]
     total = sum(tallies, Tally())
     logger.info(f"on the chip: {total}")
     assert total.near <= max(1, total.verified // 20)

@@ -56,9 +56,7 @@ def check_calls(device, case: Case, calls: list[dict], seed: int = 0, l1: bool =
     results, caches = device.run(tree_body, case, q, k, v, calls, l1=l1, timeout=LIMIT_S)
     for call, found in zip(calls, results, strict=True):
         assert found.shape[2] % 32 == 0 and not found[:, :, q.shape[2] :].any()
-        expected = tree_attention_reference(
-            q, *caches, call["prefix"], call["parents"], scale=call.get("scale")
-        )
+        expected = tree_attention_reference(q, *caches, call["prefix"], call["parents"], scale=call.get("scale"))
         for user, prefix in enumerate(call["prefix"]):
             rows = slice(user * case.nodes, (user + 1) * case.nodes)
             if prefix < 0:
@@ -180,9 +178,7 @@ def test_what_lies_behind_the_nodes_does_not_matter(sim_device, cache):
                 garbage = garbage[:2]  # it has no others
             rows = dirty[-1][user, :, behind]
             rows[...] = garbage[torch.arange(rows.numel()) % len(garbage)].view(rows.shape)
-    found = [
-        sim_device(CHIP).run(tree_body, case, q, *kv, [call], timeout=LIMIT_S)[0][0] for kv in (clean, dirty)
-    ]
+    found = [sim_device(CHIP).run(tree_body, case, q, *kv, [call], timeout=LIMIT_S)[0][0] for kv in (clean, dirty)]
     assert found[0].isfinite().all() and found[0].any() and torch.equal(*found)
 
 
@@ -194,10 +190,7 @@ def test_a_node_that_is_hidden_changes_nothing(sim_device):
     others = [part.clone() for part in (k, v)]
     for part in others:
         part[0, :, [20 + 2, 20 + 5, 20 + 6]] *= -3  # the root's second child and its children
-    found = [
-        sim_device(CHIP).run(tree_body, case, q, *kv, [call], timeout=LIMIT_S)[0][0]
-        for kv in ((k, v), others)
-    ]
+    found = [sim_device(CHIP).run(tree_body, case, q, *kv, [call], timeout=LIMIT_S)[0][0] for kv in ((k, v), others)]
     for node in range(7):
         assert torch.equal(found[0][:, :, node], found[1][:, :, node]) == (node in (0, 1, 3, 4)), node
 
@@ -208,9 +201,7 @@ def test_one_node_equals_flash_decode(sim_device):
     q, k, v = case.random(6)
     prefix = [0, 1, 31, 32, 33, 63, 150, -1]
     device = sim_device(CHIP)
-    (found,), _ = device.run(
-        tree_body, case, q, k, v, [{"prefix": prefix, "parents": 8 * [[-1]]}], timeout=LIMIT_S
-    )
+    (found,), _ = device.run(tree_body, case, q, k, v, [{"prefix": prefix, "parents": 8 * [[-1]]}], timeout=LIMIT_S)
     decoded = device.run(decode_body, case, q.transpose(1, 2), k, v, prefix, timeout=LIMIT_S)
     assert torch.equal(found[:, :, :8], decoded.transpose(1, 2))
 
@@ -221,9 +212,7 @@ def test_every_node_equals_plain_decoding_of_its_path(sim_device):
     q, k, v = case.random(7)
     prefix, parents = 45, random_tree(8, 6)
     device = sim_device(CHIP)
-    (found,), _ = device.run(
-        tree_body, case, q, k, v, [{"prefix": [prefix], "parents": [parents]}], timeout=LIMIT_S
-    )
+    (found,), _ = device.run(tree_body, case, q, k, v, [{"prefix": [prefix], "parents": [parents]}], timeout=LIMIT_S)
     paths = [path_of(parents, node) for node in range(8)]
     assert len({len(path) for path in paths}) > 2
     caches = []
@@ -234,9 +223,7 @@ def test_every_node_equals_plain_decoding_of_its_path(sim_device):
             cache[node, :, prefix : prefix + len(path)] = part[0, :, [prefix + n for n in path]]
         caches.append(cache)
     positions = [prefix + len(path) - 1 for path in paths]
-    decoded = device.run(
-        decode_body, replace(case, users=8), q.transpose(1, 2), *caches, positions, timeout=LIMIT_S
-    )
+    decoded = device.run(decode_body, replace(case, users=8), q.transpose(1, 2), *caches, positions, timeout=LIMIT_S)
     check_rows("plain decoding", found[:, :, :8], decoded.transpose(1, 2).double(), 0.9999)
 
 
@@ -251,9 +238,7 @@ def test_prefixes_trees_and_shapes_are_arguments_of_one_program(sim_device):
     ]
     check_calls(device, case, calls)
     assert device.run(count_programs_body) == 1
-    check_calls(
-        device, replace(case, heads=4, max_tokens=128), [{"prefix": [90, 0], "parents": [star(4), chain(4)]}]
-    )
+    check_calls(device, replace(case, heads=4, max_tokens=128), [{"prefix": [90, 0], "parents": [star(4), chain(4)]}])
     assert device.run(count_programs_body) == 1
 
 

@@ -236,9 +236,7 @@ def test_layouts_that_are_not_supported_are_refused(options, message):
 
 
 def test_the_l1_that_does_not_suffice_is_named():
-    with pytest.raises(
-        UnsupportedError, match=r"need \d+ bytes of L1 on a core, of which 9000 are free \(largest"
-    ):
+    with pytest.raises(UnsupportedError, match=r"need \d+ bytes of L1 on a core, of which 9000 are free \(largest"):
         choose_layout(LLAMA, GRID, 9000)
 
 

@@ -180,9 +180,7 @@ def trace_body(device, case: Case, q, k, v, calls):
     def words(call):
         intervals = [intervals_of(parents) for parents in call["parents"]]
         return [
-            ttnn.from_torch(
-                torch.tensor(part, dtype=torch.int32), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT
-            )
+            ttnn.from_torch(torch.tensor(part, dtype=torch.int32), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
             for part in (call["prefix"], intervals)
         ]
 
@@ -214,9 +212,7 @@ def refused_body(device, build: str):
     return None
 
 
-def _call(
-    device, case: Case | None = None, config: dict | None = None, replace: dict | None = None, **options
-):
+def _call(device, case: Case | None = None, config: dict | None = None, replace: dict | None = None, **options):
     """A call on its own, with what `replace` names in the place of what would be right."""
     from tt_kernels.tree_attention.op import ProgramConfig, tree_attention
 
@@ -249,16 +245,12 @@ REFUSED = {
     "host query": _host_query,
     "deallocated": _deallocated,
     "torch intervals": lambda device: _call(device, replace={"intervals": torch.zeros(1, 2, 8)}),
-    "tiled intervals": lambda device: _call(
-        device, replace={"intervals": upload(device, torch.zeros(1, 2, 8))}
-    ),
+    "tiled intervals": lambda device: _call(device, replace={"intervals": upload(device, torch.zeros(1, 2, 8))}),
     "rows": lambda device: _call(device, replace={"intervals": upload_words(device, torch.zeros(1, 2, 7))}),
     "config in words": lambda device: _call(device, program_config="HiFi4"),
     "three workers": lambda device: _call(device, config={"workers_a_head": 3}),
     "grid": lambda device: _call(device, config={"grid": (9, 1)}),
     "fidelity": lambda device: _call(device, config={"math_fidelity": "LoFi"}),
     "scale": lambda device: _call(device, scale=0),
-    "too many keys at once": lambda device: _call(
-        device, Case(2, 1, 128, 4096, 8), config={"key_chunk": 4096}
-    ),
+    "too many keys at once": lambda device: _call(device, Case(2, 1, 128, 4096, 8), config={"key_chunk": 4096}),
 }

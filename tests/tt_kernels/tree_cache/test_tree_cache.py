@@ -30,7 +30,7 @@ CASES = {
         ],
     ),
     "two tiles of nodes": ((1, 1, 64, 128, 40), [([30], [[3, 33, 37, 39]]), ([61], [[32, 31, 36]])]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "bfloat8_b"])
@@ -47,9 +47,7 @@ def test_rows_arrive_and_nothing_else_changes(sim_device, shape, calls, dtype):
 
     cache_rows = [rows(users, heads, capacity, head_dim) for _ in range(2)]
     new_rows = [rows(1, heads, users * nodes, head_dim) for _ in range(2)]
-    results, fresh, entries = sim_device("2x1").run(
-        move_body, dtype, cache_rows, new_rows, calls, 4, timeout=LIMIT_S
-    )
+    results, fresh, entries = sim_device("2x1").run(move_body, dtype, cache_rows, new_rows, calls, 4, timeout=LIMIT_S)
     for (prefixes, paths), stages in zip(calls, results, strict=True):
         # A node that does not fit is not written; its step of a path moves nothing.
         kept = [[node for node in path if start + node < capacity] for start, path in zip(prefixes, paths)]
@@ -68,9 +66,7 @@ def test_a_committed_path_is_what_the_stock_update_writes_token_by_token(sim_dev
     cache = torch.randn(1, 2, 64, 64).bfloat16()
     new = torch.randn(1, 2, 6, 64).bfloat16()
     device = sim_device("2x1")
-    results, *_ = device.run(
-        move_body, "bfloat16", [cache, cache], [new, new], [([start], [path])], 0, timeout=LIMIT_S
-    )
+    results, *_ = device.run(move_body, "bfloat16", [cache, cache], [new, new], [([start], [path])], 0, timeout=LIMIT_S)
     expected = device.run(sequential_body, cache, new[:, :, [0, *path]], start, timeout=LIMIT_S)
     end = start + 1 + len(path)
     for committed in results[0][2]:

@@ -54,7 +54,7 @@ def test_a_tree_may_begin_at_any_row_of_a_tile(nodes, tiles):
         ({"k": CACHE}, 6, replace(PREFIX, shape=(3,)), r"\(2,\).*\(3,\)"),
         ({"k": CACHE}, 6, replace(PREFIX, dtype="UINT32"), "UINT32"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named(caches, nodes, prefix, words):
     with pytest.raises(UnsupportedError, match=words):
         check_caches(caches, nodes, prefix)

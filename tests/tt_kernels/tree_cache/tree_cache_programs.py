@@ -61,14 +61,10 @@ def sequential_body(device, cache_rows: torch.Tensor, tokens: torch.Tensor, star
         row = tokens[:, :, step : step + 1].permute(0, 2, 1, 3)  # [1, users, kv heads, head_dim]
         shards = ttnn.create_sharded_memory_config(
             (32, row.shape[3]),
-            core_grid=ttnn.num_cores_to_corerangeset(
-                1, device.compute_with_storage_grid_size(), row_wise=True
-            ),
+            core_grid=ttnn.num_cores_to_corerangeset(1, device.compute_with_storage_grid_size(), row_wise=True),
             strategy=ttnn.ShardStrategy.HEIGHT,
             use_height_and_width_as_shard_shape=True,
         )
         new = ttnn.to_memory_config(put(device, row, "bfloat16"), shards)
-        ttnn.experimental.paged_update_cache(
-            cache, new, update_idxs_tensor=put_integers(device, [start + step])
-        )
+        ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=put_integers(device, [start + step]))
     return ttnn.to_torch(cache)

@@ -157,9 +157,7 @@ def _write_shards(source: GgufModel, folder: Path) -> None:
         (folder / f"shard-{number}.safetensors").rename(folder / final)
         weight_map.update({name: final for name in names})
     total = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    _write_json(
-        folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map}
-    )
+    _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
 
 
 def _is_whole(entry: Path) -> bool:

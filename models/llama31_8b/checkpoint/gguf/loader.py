@@ -84,13 +84,10 @@ class GgufModel:
             value = torch.from_numpy(np.array(source.data))
         else:
             try:
-                value = torch.from_numpy(
-                    np.array(gguf.dequantize(source.data, source.tensor_type), dtype=np.float32)
-                )
+                value = torch.from_numpy(np.array(gguf.dequantize(source.data, source.tensor_type), dtype=np.float32))
             except NotImplementedError as error:
                 raise UnsupportedModelError(
-                    f"{self.path}: tensor {source.name} is stored as {kind}, which the gguf "
-                    "library cannot dequantise"
+                    f"{self.path}: tensor {source.name} is stored as {kind}, which the gguf library cannot dequantise"
                 ) from error
             if kind == "BF16":
                 value = value.to(torch.bfloat16)
@@ -151,9 +148,7 @@ class GgufModel:
         return LlamaConfig(
             vocab_size=int(self._tensors["token_embd.weight"].shape[1]),
             hidden_size=hidden,
-            intermediate_size=self._uniform(
-                "llama.feed_forward_length", self._required("llama.feed_forward_length")
-            ),
+            intermediate_size=self._uniform("llama.feed_forward_length", self._required("llama.feed_forward_length")),
             num_hidden_layers=int(self._required("llama.block_count")),
             num_attention_heads=heads,
             num_key_value_heads=self._uniform("llama.attention.head_count_kv", kv_heads),
@@ -171,11 +166,7 @@ class GgufModel:
 
     def _eos_token_ids(self) -> tuple[int, ...]:
         keys = ("eos_token_id", "eot_token_id", "eom_token_id")
-        ids = [
-            int(self.metadata[f"tokenizer.ggml.{key}"])
-            for key in keys
-            if f"tokenizer.ggml.{key}" in self.metadata
-        ]
+        ids = [int(self.metadata[f"tokenizer.ggml.{key}"]) for key in keys if f"tokenizer.ggml.{key}" in self.metadata]
         if self.metadata.get("tokenizer.ggml.pre") in ("llama-bpe", "llama3", "llama-v3"):
             tokens = self.metadata.get("tokenizer.ggml.tokens", ())
             ids += [index for index, token in enumerate(tokens) if token in _LLAMA3_ENDS]
@@ -211,9 +202,7 @@ class GgufModel:
             elif block and block[2] in _IN_BLOCK and int(block[1]) < layers:
                 mapped[f"model.layers.{block[1]}.{_IN_BLOCK[block[2]]}.weight"] = name
             elif name != ROPE_FREQS:
-                raise UnsupportedModelError(
-                    f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers"
-                )
+                raise UnsupportedModelError(f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers")
         expected = ["token_embd.weight", "output_norm.weight"]
         expected += [f"blk.{layer}.{part}.weight" for layer in range(layers) for part in _IN_BLOCK]
         missing = [name for name in expected if name not in self._tensors]
@@ -221,9 +210,7 @@ class GgufModel:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ModelLoadError(f"{self.path}: tensor {missing[0]}{more} is missing")
         # GGUF lists dimensions fastest first.
-        shapes = {
-            hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()
-        }
+        shapes = {hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()}
         check_shapes(self.config, shapes, str(self.path))
         return mapped
 

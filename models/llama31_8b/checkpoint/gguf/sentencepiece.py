@@ -42,9 +42,7 @@ def sentencepiece_tokenizer(
     return tokenizer
 
 
-def merges_by_score(
-    tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]
-) -> list[tuple[str, str]]:
+def merges_by_score(tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> list[tuple[str, str]]:
     """Every split of a normal piece into two normal pieces, best-scored piece first."""
     ids = {token: index for index, token in enumerate(tokens) if types[index] == _NORMAL}
     merges = []

@@ -82,10 +82,7 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
         texts = [token for token, kind in zip(tokens, types) if kind == wanted]
         add([AddedToken(text, normalized=False, special=wanted == _CONTROL) for text in texts])
 
-    special = {
-        name: _token(metadata, f"tokenizer.ggml.{key}_token_id", tokens, path)
-        for name, key in _SPECIAL.items()
-    }
+    special = {name: _token(metadata, f"tokenizer.ggml.{key}_token_id", tokens, path) for name, key in _SPECIAL.items()}
     bos = special["bos_token"]
     add_bos = bool(metadata.get("tokenizer.ggml.add_bos_token", adds_bos)) and bos is not None
     if add_bos:
@@ -102,15 +99,11 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
     return tokenizer, {key: value for key, value in config.items() if value is not None}
 
 
-def _byte_level(
-    metadata: Mapping[str, Any], vocabulary: dict[str, int], path: Path
-) -> tuple[Tokenizer, bool]:
+def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: Path) -> tuple[Tokenizer, bool]:
     """(tokenizer, whether it adds a BOS when the file does not say)."""
     pre = metadata.get("tokenizer.ggml.pre")
     if pre is None:
-        logger.warning(
-            "{} names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong", path
-        )
+        logger.warning("{} names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong", path)
         pre = "gpt-2"
     if pre not in _PRE_TOKENIZERS:
         raise UnsupportedModelError(

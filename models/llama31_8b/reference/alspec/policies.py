@@ -80,9 +80,7 @@ class StaticAttention(AttentionPolicy):
 
     name = "static"
 
-    def __init__(
-        self, chunk_size: int | Predictor = 128, layers: Iterable[int] = (), tail_alignment: int = 32
-    ) -> None:
+    def __init__(self, chunk_size: int | Predictor = 128, layers: Iterable[int] = (), tail_alignment: int = 32) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.layers = frozenset(int(layer) for layer in layers)
         if any(layer < 0 for layer in self.layers):
@@ -107,9 +105,7 @@ class ALSpecAttention(AttentionPolicy):
     name = "alspec"
     statistics: AttentionSpeculationStatistics
 
-    def __init__(
-        self, threshold: float = 0.10, chunk_size: int | Predictor = 128, tail_alignment: int = 32
-    ) -> None:
+    def __init__(self, threshold: float = 0.10, chunk_size: int | Predictor = 128, tail_alignment: int = 32) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.threshold = check_threshold(threshold)
         self.statistics = AttentionSpeculationStatistics()

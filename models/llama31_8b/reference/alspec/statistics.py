@@ -85,9 +85,7 @@ class AttentionSpeculationStatistics:
 
     def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
         """Share of layers that accepted, for each counted token of a user in order; None where bypassed."""
-        return [
-            None if layers is None else sum(layers) / len(layers) for layers in self.decisions_per_token(user)
-        ]
+        return [None if layers is None else sum(layers) / len(layers) for layers in self.decisions_per_token(user)]
 
     def decisions_per_token(self, user: int = 0) -> list[list[bool] | None]:
         """Which layers accepted, for each counted token of a user in order; None where bypassed."""
@@ -96,9 +94,7 @@ class AttentionSpeculationStatistics:
             for row in (index for index, owner in enumerate(step.users) if owner == user):
                 layers = step.accepted[:, row].T.tolist()
                 verified, counted = step.verified[row].tolist(), step.counted[row].tolist()
-                decisions += [
-                    mine if ok else None for mine, ok, count in zip(layers, verified, counted) if count
-                ]
+                decisions += [mine if ok else None for mine, ok, count in zip(layers, verified, counted) if count]
         return decisions
 
     @property

@@ -20,14 +20,10 @@ class KVCache:
     committed tokens and leaves `lengths` alone; `keep` or `commit` then takes what was accepted.
     """
 
-    def __init__(
-        self, config: LlamaConfig, batch: int, capacity: int, dtype: torch.dtype = torch.float32
-    ) -> None:
+    def __init__(self, config: LlamaConfig, batch: int, capacity: int, dtype: torch.dtype = torch.float32) -> None:
         """Raises ValueError for sizes below 1, ContextLengthError beyond the model's context."""
         if batch < 1 or capacity < 1:
-            raise ValueError(
-                f"a cache needs batch >= 1 and capacity >= 1, got batch {batch} and capacity {capacity}"
-            )
+            raise ValueError(f"a cache needs batch >= 1 and capacity >= 1, got batch {batch} and capacity {capacity}")
         if capacity > config.max_position_embeddings:
             raise ContextLengthError(
                 f"cache capacity {capacity} exceeds the context of {config.name}: "
@@ -86,9 +82,7 @@ class KVCache:
         wanted = [length + tokens for length in self.lengths.tolist()]
         written = [self._written[row] for row in self.rows]
         if tokens < 0 or any(w > have for w, have in zip(wanted, written)):
-            raise ValueError(
-                f"cannot commit {tokens} tokens: lengths would be {wanted}, written are {written}"
-            )
+            raise ValueError(f"cannot commit {tokens} tokens: lengths would be {wanted}, written are {written}")
         for row, length in zip(self.rows, wanted):
             self._lengths[row] = length
 
@@ -139,8 +133,7 @@ class KVCache:
                 )
             if behind and self._written[row] < length + behind:
                 raise ValueError(
-                    f"user {row}: {behind} uncommitted entries expected, "
-                    f"{self._written[row] - length} were written"
+                    f"user {row}: {behind} uncommitted entries expected, {self._written[row] - length} were written"
                 )
         for row, length in zip(self.rows, lengths):
             self._written[row] = length + behind + tokens

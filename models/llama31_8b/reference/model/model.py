@@ -32,9 +32,7 @@ class LlamaLayer(nn.Module):
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
         self.qkv = Projection(torch.cat([weights[f"{attention}.{name}_proj.weight"] for name in "qkv"]))
         self.o = Projection(weights[f"{attention}.o_proj.weight"])
-        self.gate_up = Projection(
-            torch.cat([weights[f"{mlp}.{name}_proj.weight"] for name in ("gate", "up")])
-        )
+        self.gate_up = Projection(torch.cat([weights[f"{mlp}.{name}_proj.weight"] for name in ("gate", "up")]))
         self.down = Projection(weights[f"{mlp}.down_proj.weight"])
         self.attention_norm = _frozen(weights[f"{prefix}.input_layernorm.weight"])
         self.mlp_norm = _frozen(weights[f"{prefix}.post_attention_layernorm.weight"])
@@ -153,9 +151,7 @@ class ReferenceLlama(nn.Module):
         tokens; nothing is written then.
         """
         if tokens.ndim != 2 or tokens.shape[0] != cache.batch or not tokens.shape[1]:
-            raise ValueError(
-                f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1"
-            )
+            raise ValueError(f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1")
         if logits not in ("last", "all", "none"):
             raise ValueError(f"logits must be 'last', 'all' or 'none', got {logits!r}")
         groups = self._check_groups(layer_groups)
@@ -224,9 +220,7 @@ class ReferenceLlama(nn.Module):
         end = int(step.positions.max()) + 1
         limit = self.config.max_position_embeddings
         if end > limit:
-            raise ContextLengthError(
-                f"position {end - 1} is beyond the context of {self.config.name}: {limit} tokens"
-            )
+            raise ContextLengthError(f"position {end - 1} is beyond the context of {self.config.name}: {limit} tokens")
         if len(step.groups) == 1 and step.tree is None:
             start = step.groups[0].length
             return self.rotary.rows(slice(start, start + step.tokens), end)
@@ -236,8 +230,7 @@ class ReferenceLlama(nn.Module):
         low, high = int(tokens.min()), int(tokens.max())
         if low < 0 or high >= self.config.vocab_size:
             raise ValueError(
-                f"token id {low if low < 0 else high} is outside the vocabulary of "
-                f"{self.config.vocab_size} ids"
+                f"token id {low if low < 0 else high} is outside the vocabulary of {self.config.vocab_size} ids"
             )
 
     def _check_room(self, cache: KVCache, user: int, length: int, tokens: int) -> None:

@@ -65,9 +65,7 @@ class Predictor:
             value = getattr(self, label)
             check_positive(label, value)
             if value % self.alignment:
-                raise ValueError(
-                    f"{label} {value} is not a multiple of the tail's alignment {self.alignment}"
-                )
+                raise ValueError(f"{label} {value} is not a multiple of the tail's alignment {self.alignment}")
 
     @property
     def bypass_below(self) -> int:

@@ -53,9 +53,7 @@ def _check(trees: TokenTreeBatch, tokens: torch.Tensor, **tensors: torch.Tensor 
     expected = (trees.batch, trees.width)
     for name, value in {"tokens": tokens, **tensors}.items():
         if value is not None and tuple(value.shape[:2]) != expected:
-            raise ValueError(
-                f"{name} must be [batch, nodes, ...] = {list(expected)}, got {list(value.shape)}"
-            )
+            raise ValueError(f"{name} must be [batch, nodes, ...] = {list(expected)}, got {list(value.shape)}")
 
 
 class _Walk:
@@ -145,9 +143,7 @@ def verify_exact(
     return DraftVerification(walk.path, walk.lengths, inverse_cdf(p, uniforms[:, 0]))
 
 
-def verify_greedy(
-    trees: TokenTreeBatch, tokens: torch.Tensor, target_argmax: torch.Tensor
-) -> DraftVerification:
+def verify_greedy(trees: TokenTreeBatch, tokens: torch.Tensor, target_argmax: torch.Tensor) -> DraftVerification:
     """`verify_exact` at temperature 0, from arg-max ids alone.
 
     Shape: tokens, target_argmax [batch, N] int64; target_argmax[:, i] is the target's choice after node i.
@@ -157,9 +153,7 @@ def verify_greedy(
     while len(users := walk.pending()):
         wanted = target_argmax[users, walk.current[users]]
         walk.settle(users, tokens[users, walk.child[users]] == wanted)
-    return DraftVerification(
-        walk.path, walk.lengths, target_argmax.gather(1, walk.current.unsqueeze(1)).squeeze(1)
-    )
+    return DraftVerification(walk.path, walk.lengths, target_argmax.gather(1, walk.current.unsqueeze(1)).squeeze(1))
 
 
 def verify_sigmoid(

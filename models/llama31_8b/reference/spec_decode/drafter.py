@@ -52,9 +52,7 @@ class Drafter(ABC):
     def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
         """Refuses, before any work, a request this drafter cannot serve. Raises ValueError."""
         if self.shape.width > target.vocab_size:
-            raise ValueError(
-                f"draft width {self.shape.width} exceeds the vocabulary of {target.vocab_size} ids"
-            )
+            raise ValueError(f"draft width {self.shape.width} exceeds the vocabulary of {target.vocab_size} ids")
         longest = max(map(len, prompts))
         if longest + self.shape.length > target.max_position_embeddings:
             raise ContextLengthError(

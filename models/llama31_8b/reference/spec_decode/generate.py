@@ -70,9 +70,7 @@ def speculative_generate(
     policy = policy if policy is not None else ExactAttention()
     texts = _whole_texts(prompts, cache, context)
     capacity = None if cache is None else cache.capacity - int(cache.lengths.max())
-    streams = open_streams(
-        model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, capacity
-    )
+    streams = open_streams(model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, capacity)
     drafter.check(model.config, texts, max_new_tokens)
     if lossy is not None:
         _check_lossy(lossy, sampling, drafter)
@@ -149,27 +147,20 @@ def _whole_texts(
     held, told = cache.lengths.tolist(), [len(ids) for ids in context]
     if held != told or len(held) != len(prompts):
         raise ValueError(
-            f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, "
-            f"got {told}"
+            f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, got {told}"
         )
     return [[*ids, *prompt] for ids, prompt in zip(context, prompts)]
 
 
 def _check_lossy(lossy: SigmoidApproximation, sampling: SamplingParams, drafter: Drafter) -> None:
     if sampling.greedy:
-        raise ValueError(
-            "sigmoid verification needs a temperature above 0; at 0 exact verification is an arg-max"
-        )
+        raise ValueError("sigmoid verification needs a temperature above 0; at 0 exact verification is an arg-max")
     if not drafter.has_logits:
-        raise ValueError(
-            f"sigmoid verification needs a draft model's logits; the {drafter.name} drafter has none"
-        )
+        raise ValueError(f"sigmoid verification needs a draft model's logits; the {drafter.name} drafter has none")
     lossy.announce()
 
 
-def _length_rule(
-    drafter: Drafter, sampling: SamplingParams, adaptive: bool
-) -> FixedDraftLength | AdaptiveDraftLength:
+def _length_rule(drafter: Drafter, sampling: SamplingParams, adaptive: bool) -> FixedDraftLength | AdaptiveDraftLength:
     shape = drafter.shape
     if not adaptive or shape.length == 0:
         return FixedDraftLength(shape.length)

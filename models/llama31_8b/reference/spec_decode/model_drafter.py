@@ -88,9 +88,7 @@ class ModelDrafter(Drafter):
         target_fingerprint: str | None = None,
     ) -> None:
         if sampled and shape.grown:
-            raise ValueError(
-                "a tree grown by confidence picks its tokens; it cannot draw them (sampled=True)"
-            )
+            raise ValueError("a tree grown by confidence picks its tokens; it cannot draw them (sampled=True)")
         self.model, self.shape, self.policy = model, shape, policy
         self.layer_groups = strategies.resolve(model.config.num_hidden_layers, fuzzy)
         self.discard = self.layer_groups is not None and calibrate
@@ -183,9 +181,7 @@ class ModelDrafter(Drafter):
                 single.keep(0, slots)
             self._kept[user] = len(slots)
 
-    def _catch_up(
-        self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]
-    ) -> torch.Tensor:
+    def _catch_up(self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]) -> torch.Tensor:
         """Exact pass over what the draft cache lacks; logits [batch, vocab] after each user's root."""
         missing = [list(tokens[self._kept[user] :]) for user, tokens in zip(users, committed)]
         longest = max(map(len, missing))
@@ -251,9 +247,7 @@ class ModelDrafter(Drafter):
                 tokens[:, step + 1] = inverse_cdf(law, uniforms[:, step])
             if step + 1 < length:
                 following = tokens[:, step + 1 : step + 2]
-                logits = self.model.forward(
-                    following, view, policy=self.policy, layer_groups=self.layer_groups
-                )[:, 0]
+                logits = self.model.forward(following, view, policy=self.policy, layer_groups=self.layer_groups)[:, 0]
         self._is_chain = True
         slots = [-1, *range(length - 1), -1]
         return self._close_draft(TokenTree.chain(length + 1), tokens, recorder, slots, length)
@@ -383,9 +377,7 @@ class SelfDrafter(ModelDrafter):
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
         self._cache = target_cache
 
-    def _catch_up(
-        self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]
-    ) -> torch.Tensor:
+    def _catch_up(self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]) -> torch.Tensor:
         roots = torch.tensor([[tokens[-1]] for tokens in committed])
         return self.model.forward(roots, view, policy=self.policy)[:, 0]
 

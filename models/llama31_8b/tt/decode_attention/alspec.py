@@ -78,9 +78,7 @@ class Outcomes:
     def merged(cls, parts: Sequence[Outcomes]) -> Outcomes:
         """The sums of several readings, at least one, of one model."""
         layers = (
-            LayerCounts(
-                *(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed"))
-            )
+            LayerCounts(*(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed")))
             for counts in zip(*(part.layers for part in parts), strict=True)
         )
         first, second = (sum(sent) for sent in zip(*(part.sent for part in parts), strict=True))
@@ -133,10 +131,19 @@ class AttentionSpeculation(DecodeAttention):
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, *, users: int, capacity: int,
-        chunk_size: int = 128, threshold: float = 0.10, timeout_s: float = TIMEOUT_S,
-        program: ProgramConfig | None = None, predictor: Predictor | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: MeshPlan,
+        config: LlamaConfig,
+        *,
+        users: int,
+        capacity: int,
+        chunk_size: int = 128,
+        threshold: float = 0.10,
+        timeout_s: float = TIMEOUT_S,
+        program: ProgramConfig | None = None,
+        predictor: Predictor | None = None,
+    ) -> None:
         check_speculation(plan, users, capacity, chunk_size, threshold)
         self.mesh, self.plan, self.users = mesh, plan, users
         self.chunk_size, self.threshold, self.program = chunk_size, threshold, program
@@ -179,9 +186,7 @@ class AttentionSpeculation(DecodeAttention):
 
     def until_next_attention(self, layer: int) -> AbstractContextManager[None]:
         # The chips of a row decide alike, so their collectives are skipped together or not at all.
-        return skip_compute(
-            self.priority, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS
-        )
+        return skip_compute(self.priority, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
 
     def end_step(self, residual: ttnn.Tensor) -> None:
         self.exchange(residual, self.priority)

@@ -19,9 +19,19 @@ POLICIES = ("exact", "sink", "static", "alspec")
 
 
 def decode_attention(
-    name: str, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, *, users: int, capacity: int,
-    kv_cache: str, layout: str, chunk_size: int = 128, threshold: float = 0.10, static_layers: Iterable[int] = (),
-) -> DecodeAttention:  # fmt: skip
+    name: str,
+    mesh: ttnn.MeshDevice,
+    plan: MeshPlan,
+    config: LlamaConfig,
+    *,
+    users: int,
+    capacity: int,
+    kv_cache: str,
+    layout: str,
+    chunk_size: int = 128,
+    threshold: float = 0.10,
+    static_layers: Iterable[int] = (),
+) -> DecodeAttention:
     """For TtLlama(attend=..., layout=layout) with as many users and positions, whose exact attention, of the exact
     policy and static's other layers, is that of `exact_attention`. The others as of the classes.
 
@@ -33,9 +43,7 @@ def decode_attention(
         return AttentionSpeculation(
             mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size, threshold=threshold
         )
-    exact = exact_attention(
-        mesh, plan, config, users=users, capacity=capacity, kv_cache=kv_cache, layout=layout
-    )
+    exact = exact_attention(mesh, plan, config, users=users, capacity=capacity, kv_cache=kv_cache, layout=layout)
     if name == "exact":
         return exact
     return GuessAttention(config, chunk_size, exact, None if name == "sink" else static_layers)

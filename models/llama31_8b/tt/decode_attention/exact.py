@@ -15,8 +15,8 @@ from ..linear import kernel_config
 from ..parallel.mesh import TILE, MeshPlan
 from ..sharding.config import FLASH_DECODE, FastPlan, check_plan
 
-CHUNK = 128  # keys that flash decode takes at once, as measured (perf.ops.bench_plan_attention); a shorter cache's
-whole
+# Keys that flash decode takes at once, as measured (perf.ops.bench_plan_attention); a shorter cache's whole.
+CHUNK = 128
 
 
 class ExactDecodeAttention(DecodeAttention):
@@ -73,14 +73,17 @@ class FlashDecodeAttention(ExactDecodeAttention):
 
 
 def exact_attention(
-    mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, *, users: int, capacity: int, kv_cache: str,
+    mesh: ttnn.MeshDevice,
+    plan: MeshPlan,
+    config: LlamaConfig,
+    *,
+    users: int,
+    capacity: int,
+    kv_cache: str,
     layout: str,
-) -> ExactDecodeAttention:  # fmt: skip
+) -> ExactDecodeAttention:
     """Of a model with as many users and positions. kv_cache: the cache's dtype. layout: a name of DECODE_PLANS; the
     simple plan, the oracle of the fast one, has the stock op. Errors: DecodePlanError, MeshError."""
-    if (
-        check_plan(layout) == "fast"
-        and FastPlan.of(config, plan, users).exact_attention(kv_cache).op == FLASH_DECODE
-    ):
+    if check_plan(layout) == "fast" and FastPlan.of(config, plan, users).exact_attention(kv_cache).op == FLASH_DECODE:
         return FlashDecodeAttention(config, capacity)
     return StockDecodeAttention(mesh, config, cache_block(capacity))

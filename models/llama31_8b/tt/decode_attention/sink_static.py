@@ -24,9 +24,13 @@ class GuessAttention(DecodeAttention):
     """
 
     def __init__(
-        self, config: LlamaConfig, chunk_size: int, exact: DecodeAttention,
-        layers: Iterable[int] | None = None, program: ProgramConfig | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        config: LlamaConfig,
+        chunk_size: int,
+        exact: DecodeAttention,
+        layers: Iterable[int] | None = None,
+        program: ProgramConfig | None = None,
+    ) -> None:
         self.chunk_size, self.exact, self.program = chunk_size, exact, program
         count = config.num_hidden_layers
         self.layers = frozenset(range(count)) if layers is None else frozenset(layers)

@@ -46,9 +46,7 @@ def find_cards(
 ) -> list[Card]:
     """The cards this process may open, by number: `visible_boards`, as sysfs (default: SYSFS) describes them."""
     folder = SYSFS if sysfs is None else sysfs
-    return [
-        _card(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)
-    ]
+    return [_card(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)]
 
 
 def _card(number: int, folder: Path) -> Card:

@@ -72,7 +72,7 @@ class Budget:
 
 def budget(
     config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: int, users: int = 1, layout: str = "simple"
-) -> Budget:  # fmt: skip
+) -> Budget:
     """DRAM of one chip. context: cached positions a user, in whole tiles. layout: a name of DECODE_PLANS; the fast plan
     has every matrix over 12 banks, each as full as the fullest (ProductPlan.laid_bytes). Raises ValueError for values
     out of range, MeshError for a mesh that cannot split the model, DecodePlanError."""
@@ -97,9 +97,7 @@ def budget(
         weights += padding
     norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
     positions = -(-context // TILE) * TILE
-    kv_cache = (
-        2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
-    )
+    kv_cache = 2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
     row = 2 * hidden // tp
     return Budget(
         weights=weights,

@@ -86,17 +86,13 @@ def _overridden(plan: PrecisionPlan, path: Path, num_layers: int) -> PrecisionPl
     if not isinstance(data, dict):
         raise PrecisionError(f"{path} must hold an object, it holds a {type(data).__name__}")
     if unknown := sorted(set(data) - {"layer", "layers", "lm_head", "kv_cache"}):
-        raise PrecisionError(
-            f"{path}: unknown entry {unknown[0]!r}; entries: layer, layers, lm_head, kv_cache"
-        )
+        raise PrecisionError(f"{path}: unknown entry {unknown[0]!r}; entries: layer, layers, lm_head, kv_cache")
     whole = {key: _dtype(path, key, data[key]) for key in ("lm_head", "kv_cache") if key in data}
     common = _layer(path, "layer", plan.layer, data.get("layer", {}))
     layers = {index: _layer(path, "layer", own, data.get("layer", {})) for index, own in plan.layers.items()}
     chosen = data.get("layers", {})
     if not isinstance(chosen, dict):
-        raise PrecisionError(
-            f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}"
-        )
+        raise PrecisionError(f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}")
     for text, change in chosen.items():
         # One spelling a layer: of "1" and "01" in one file, which would count?
         if not _LAYER_NUMBER.fullmatch(text) or int(text) >= num_layers:

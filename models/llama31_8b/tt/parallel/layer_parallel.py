@@ -62,9 +62,7 @@ class LayerParallelPlan:
     groups: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def make(
-        cls, config: LlamaConfig, mesh: MeshPlan, fuzzy: int | Sequence[Sequence[int]]
-    ) -> LayerParallelPlan:
+    def make(cls, config: LlamaConfig, mesh: MeshPlan, fuzzy: int | Sequence[Sequence[int]]) -> LayerParallelPlan:
         """fuzzy: layers in parallel, by the strategies of table 6 (1 is sequential), or the groups themselves.
 
         Raises ValueError for a size or groups that the model does not have, MeshError for a model that the row, or the
@@ -161,7 +159,7 @@ class LayerParallelPlan:
         return [
             "-" if place is None else f"{place[0]}" if stage.share == 1 else f"{place[0]}:{place[1] + 1}/{stage.share}"
             for place in places
-        ]  # fmt: skip
+        ]
 
     def by_chip(self, precision: PrecisionPlan, context: int, users: int = 1) -> str:
         """A line a chip of the row: the layers that are its own, and its bytes."""

@@ -25,9 +25,7 @@ DRAM_BYTES = 12 * 1024**3
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
 # Machines of other cards, which MESH_DEVICE names for tt-metal's own models, and as many chips of N150 if there are.
-OTHER_CARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(
-    ("TG", "P100", "P150", "P150X4", "P150X8", "P300")
-)
+OTHER_CARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
 
 
 class MeshError(ValueError):
@@ -48,9 +46,7 @@ class MeshPlan:
 
     def __post_init__(self) -> None:
         if (self.sp, self.tp) not in SHAPES:
-            raise MeshError(
-                f"no mesh {self.sp}x{self.tp}; supported: {', '.join(f'{r}x{c}' for r, c in SHAPES)}"
-            )
+            raise MeshError(f"no mesh {self.sp}x{self.tp}; supported: {', '.join(f'{r}x{c}' for r, c in SHAPES)}")
 
     @classmethod
     def parse(cls, text: str) -> MeshPlan:
@@ -67,9 +63,7 @@ class MeshPlan:
         # MESH_DEVICE is also given as a tuple, "(1, 2)".
         found = re.fullmatch(r"\(?\s*(\d+)\s*[X,]\s*(\d+)\s*\)?", upper)
         if not found:
-            raise MeshError(
-                f"cannot read the mesh {text!r}: give ROWSxCOLUMNS such as 1x2, or {', '.join(NAMES)}"
-            )
+            raise MeshError(f"cannot read the mesh {text!r}: give ROWSxCOLUMNS such as 1x2, or {', '.join(NAMES)}")
         return cls(int(found[1]), int(found[2]))
 
     @classmethod
@@ -105,15 +99,12 @@ class MeshPlan:
         for name in ("num_attention_heads", "num_key_value_heads"):
             heads = getattr(config, name)
             if heads % tp:
-                raise MeshError(
-                    f"{config.name} has {name} = {heads}, which {tp} chips (TP of {self}) cannot share"
-                )
+                raise MeshError(f"{config.name} has {name} = {heads}, which {tp} chips (TP of {self}) cannot share")
         for name in ("hidden_size", "intermediate_size"):
             size = getattr(config, name)
             if size % (TILE * tp):
                 raise MeshError(
-                    f"{config.name} has {name} = {size}, which is not a multiple of {TILE} x {tp} "
-                    f"(TP of {self})"
+                    f"{config.name} has {name} = {size}, which is not a multiple of {TILE} x {tp} (TP of {self})"
                 )
         if config.head_dim not in (64, 128):
             raise MeshError(f"{config.name} has head_dim = {config.head_dim}; supported: 64 and 128")
@@ -142,9 +133,16 @@ class MeshPlan:
         return ttnn.ShardTensor2dMesh(mesh, mesh_shape=self.shape, dims=(None, dim))
 
     def put(
-        self, mesh: ttnn.MeshDevice, values: torch.Tensor, dtype: str, layout: str = "TILE_LAYOUT",
-        dim: int | None = None, *, on_device: bool = True, memory: ttnn.MemoryConfig | None = None,
-    ) -> ttnn.Tensor:  # fmt: skip
+        self,
+        mesh: ttnn.MeshDevice,
+        values: torch.Tensor,
+        dtype: str,
+        layout: str = "TILE_LAYOUT",
+        dim: int | None = None,
+        *,
+        on_device: bool = True,
+        memory: ttnn.MemoryConfig | None = None,
+    ) -> ttnn.Tensor:
         """Host values on the chips, `dim` split as of `mapper`; memory: of a chip's part, DRAM by default.
 
         The host converts them: with a mapper and a device, ttnn.from_torch has the chips do it, by programs for every
@@ -155,12 +153,12 @@ class MeshPlan:
 
         values = values.to(torch.bfloat16) if dtype == "bfloat16" else values
         host = ttnn.from_torch(
-            values.contiguous(), dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout),
+            values.contiguous(),
+            dtype=getattr(ttnn, dtype),
+            layout=getattr(ttnn, layout),
             mesh_mapper=self.mapper(mesh, dim),
-        )  # fmt: skip
-        return (
-            ttnn.to_device(host, mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG) if on_device else host
         )
+        return ttnn.to_device(host, mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG) if on_device else host
 
     def open(self, **options) -> ttnn.MeshDevice:
         """Open the mesh, with the fabric on when it has several chips, and the gate of SGDC (static graph, dynamic
@@ -172,9 +170,7 @@ class MeshPlan:
 
         chips, on_pcie = ttnn.get_num_devices(), ttnn.get_num_pcie_devices()
         if chips > on_pcie:
-            raise MeshError(
-                f"ttnn finds {chips} chips on {on_pcie} PCIe devices; an N150 has one chip on its own"
-            )
+            raise MeshError(f"ttnn finds {chips} chips on {on_pcie} PCIe devices; an N150 has one chip on its own")
         self.check_board(chips)
         if self.fabric is not None:
             ttnn.set_fabric_config(getattr(ttnn.FabricConfig, self.fabric))

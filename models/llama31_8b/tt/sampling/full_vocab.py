@@ -63,9 +63,14 @@ class WholeVocabulary:
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, params: SamplingParams, *,
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: MeshPlan,
+        config: LlamaConfig,
+        params: SamplingParams,
+        *,
         shape: tuple[int, int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mesh, self.plan, self.params = mesh, plan, params
         self.columns, self.vocab = plan.padded_vocab(config) // plan.tp, config.vocab_size
         self.temperature = min(max(params.temperature, LEAST_TEMPERATURE), GREATEST_TEMPERATURE)
@@ -81,9 +86,14 @@ class WholeVocabulary:
         self._before = self._put(ones.triu(1))
         # A Python number as an operand would be spread over a tile by a core at every run.
         numbers = (
-            PIECE, COUNT, LEAST_KEY, 1 / self.temperature, self._count_goal, self._mass_goal,
+            PIECE,
+            COUNT,
+            LEAST_KEY,
+            1 / self.temperature,
+            self._count_goal,
+            self._mass_goal,
             *(2**bit for bit in range(HALVINGS)),
-        )  # fmt: skip
+        )
         self._tile = {number: self._put(torch.full((TILE, TILE), float(number))) for number in numbers}
         if plan.tp > 1:
             chip = torch.arange(plan.tp)
@@ -108,9 +118,12 @@ class WholeVocabulary:
             blank = torch.zeros(rows, 1, dtype=torch.int64)
             self._roots[rows] = self._integers(blank, "uint32"), self._integers(blank - 1, "int32")
         drawn = speculative_sampling(
-            *self._roots[rows], ttnn.reshape(by_row, (rows, 1, columns)), None, uniforms,
+            *self._roots[rows],
+            ttnn.reshape(by_row, (rows, 1, columns)),
+            None,
+            uniforms,
             temperature=self.temperature,
-        )  # fmt: skip
+        )
         ids = ttnn.slice(drawn.outcome, [0, BONUS], [rows, BONUS + 1])
         return ttnn.bitcast(ttnn.reshape(ids, (1, rows)), ttnn.uint32)
 
@@ -232,9 +245,7 @@ class WholeVocabulary:
 
     def _put(self, values: torch.Tensor, split: int | None = None) -> ttnn.Tensor:
         """Float32 tiles on the chips; split: a dimension of four that is shared out."""
-        return self.plan.put(
-            self.mesh, values if values.ndim == 4 else values[None, None], "float32", dim=split
-        )
+        return self.plan.put(self.mesh, values if values.ndim == 4 else values[None, None], "float32", dim=split)
 
     def _integers(self, values: torch.Tensor, dtype: str, on_device: bool = True) -> ttnn.Tensor:
         values = values.to(getattr(torch, dtype))

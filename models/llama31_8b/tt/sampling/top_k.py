@@ -61,9 +61,14 @@ class Chooser:
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, params: SamplingParams, *,
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: MeshPlan,
+        config: LlamaConfig,
+        params: SamplingParams,
+        *,
         block_tiles: int = BLOCK_TILES,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mesh, self.plan, self.params, self.vocab = mesh, plan, params, config.vocab_size
         padded = plan.padded_vocab(config)
         self.blocks = column_blocks(padded // plan.tp, block_tiles)
@@ -139,9 +144,7 @@ class Chooser:
             values.append(largest)
             places.append(ttnn.typecast(indices, ttnn.float32))
             start += columns
-        joined, place = (
-            parts[0] if len(parts) == 1 else ttnn.concat(parts, dim=3) for parts in (values, places)
-        )
+        joined, place = (parts[0] if len(parts) == 1 else ttnn.concat(parts, dim=3) for parts in (values, places))
         keys = gather(ttnn.subtract(self._origins, place), self.plan)
         joined = gather(joined, self.plan)
         if joined.shape[3] == CANDIDATES:
@@ -177,9 +180,13 @@ class Chooser:
         return ttnn.multiply(keys, ttnn.gtz(masses)), up_to, total
 
     def pick(
-        self, keys: ttnn.Tensor, up_to: ttnn.Tensor, total: ttnn.Tensor, uniforms: ttnn.Tensor,
+        self,
+        keys: ttnn.Tensor,
+        up_to: ttnn.Tensor,
+        total: ttnn.Tensor,
+        uniforms: ttnn.Tensor,
         output: ttnn.Tensor | None = None,
-    ) -> ttnn.Tensor:  # fmt: skip
+    ) -> ttnn.Tensor:
         """The first token with mass at which the mass exceeds uniform * total: uint32 [1, rows]."""
         beyond = ttnn.gt(up_to, ttnn.multiply(total, uniforms))
         return self._ids(ttnn.multiply(keys, beyond), output)
@@ -209,10 +216,7 @@ class Chooser:
         lower = ttnn.subtract(masses, ttnn.multiply(higher, float(DIGIT)))
         digits = ttnn.concat([ttnn.typecast(part, ttnn.bfloat16) for part in (higher, lower)], dim=3)
         config = kernel_config("bfloat16")
-        return [
-            ttnn.matmul(digits, choice, dtype=ttnn.float32, compute_kernel_config=config)
-            for choice in choices
-        ]
+        return [ttnn.matmul(digits, choice, dtype=ttnn.float32, compute_kernel_config=config) for choice in choices]
 
     def _ids(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
         """Keys and zeros, float32 [1, 1, rows, 32] -> the id of each row's largest key, uint32 [1, rows]."""
@@ -225,9 +229,7 @@ class Chooser:
         ids = ttnn.reshape(ttnn.to_layout(ids, ttnn.ROW_MAJOR_LAYOUT), (1, ids.shape[-1]))
         return ids if output is None else ttnn.copy(ids, output)
 
-    def _put(
-        self, values: torch.Tensor, dtype: str, split: bool = False, on_device: bool = True
-    ) -> ttnn.Tensor:
+    def _put(self, values: torch.Tensor, dtype: str, split: bool = False, on_device: bool = True) -> ttnn.Tensor:
         """A row, or rows, as tiles [1, 1, rows, columns]; split: the columns over the chips."""
         values = values.float().reshape(1, 1, -1, values.shape[-1])
         return self.plan.put(self.mesh, values, dtype, dim=-1 if split else None, on_device=on_device)

@@ -245,9 +245,7 @@ def check_plan(name: str) -> str:
 def check_plan_groups(plan: str) -> None:
     """Raises DecodePlanError where a plan does not go with layer-parallel drafts."""
     if check_plan(plan) != "simple":
-        raise DecodePlanError(
-            f"the {plan} plan does not go with layer-parallel drafts: their layers lie simply"
-        )
+        raise DecodePlanError(f"the {plan} plan does not go with layer-parallel drafts: their layers lie simply")
 
 
 def check_plan_rows(plan: str, rows: int) -> None:

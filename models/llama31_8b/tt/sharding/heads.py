@@ -32,15 +32,11 @@ class Heads(ABC):
         """The fused product [1, 1, users, (heads + 2 kv heads) * head_dim / tp] -> queries, keys, values."""
 
     @abstractmethod
-    def rotate(
-        self, rope: Rope, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles
-    ) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+    def rotate(self, rope: Rope, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """Queries and keys by the angles of `Rope.decode_angles`."""
 
     @abstractmethod
-    def store(
-        self, cache: KVCache, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, positions: ttnn.Tensor
-    ) -> None:
+    def store(self, cache: KVCache, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, positions: ttnn.Tensor) -> None:
         """Keys and values into the cache, as of KVCache.update."""
 
     @abstractmethod

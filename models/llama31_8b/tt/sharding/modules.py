@@ -44,15 +44,18 @@ class DecodeLayout(ABC):
 
     @abstractmethod
     def matrix(
-        self, store: WeightStore, layer: int, name: str, make: Callable[[], torch.Tensor], formats: LayerPrecision,
+        self,
+        store: WeightStore,
+        layer: int,
+        name: str,
+        make: Callable[[], torch.Tensor],
+        formats: LayerPrecision,
         split: int,
-    ) -> Projection:  # fmt: skip
+    ) -> Projection:
         """A matrix of a layer by its name in LayerPrecision; the others as of WeightStore.put."""
 
     @abstractmethod
-    def lm_head(
-        self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str
-    ) -> list[Projection]:
+    def lm_head(self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str) -> list[Projection]:
         """The blocks of the LM head, next to each other a chip's columns. make: as WeightMap.lm_head."""
 
 
@@ -94,9 +97,7 @@ class FastLayout(DecodeLayout):
         self.mesh, self.plan = mesh, FastPlan.of(config, plan, users)
         normed, residual = (in_l1(mesh, shards) for shards in (self.plan.normed, self.plan.residual))
         self._residual, self._normed = residual, normed
-        self.row = (
-            Row(plan) if plan.tp == 1 else ShardedRow(plan, mesh, users, config.hidden_size, normed, residual)
-        )
+        self.row = Row(plan) if plan.tp == 1 else ShardedRow(plan, mesh, users, config.hidden_size, normed, residual)
         self.heads = ShardedHeads(mesh, plan, config, users)
 
     def residual(self, x):
@@ -140,9 +141,7 @@ class FastLayout(DecodeLayout):
         return BankedProjection(weight, banked_program(product), source, result)
 
 
-def decode_layout(
-    name: str, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int
-) -> DecodeLayout:
+def decode_layout(name: str, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int) -> DecodeLayout:
     """The layout of a plan by name. Errors: DecodePlanError."""
     layouts = {"simple": SimpleLayout, "fast": FastLayout}
     return layouts[check_plan(name)](mesh, plan, config, users)

@@ -79,9 +79,7 @@ class ChainRounds(Rounds):
         self._steps = ChainSteps(draft, self._chooser, eager)
         users, nodes = draft.users, step.nodes
         # Of every node that can have a child, the first one's numbers for all rows of the exact pass.
-        self._numbers = [
-            self._chooser.uniforms([0.0] * users * (1 if node else nodes)) for node in range(nodes - 1)
-        ]
+        self._numbers = [self._chooser.uniforms([0.0] * users * (1 if node else nodes)) for node in range(nodes - 1)]
         if not step.sampling.greedy:
             step.laws = [self._law() for _ in range(nodes)]
         nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
@@ -96,9 +94,7 @@ class ChainRounds(Rounds):
         self._choices: ttnn.Tensor | None = None  # of the exact pass
         self._calibrating = Replay(draft.mesh, self._calibrate, eager)
         self._beginning = Replay(draft.mesh, self._begin_chain, eager)
-        self._appending = [
-            Replay(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)
-        ]
+        self._appending = [Replay(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
         self._replay = Replay(draft.mesh, self._verify, eager)
 
     @property

@@ -22,9 +22,7 @@ def pass_nodes(shape: DraftShape, users: int) -> int:
 
         # Towards the end of a text drafts are shorter, within as many nodes.
         lengths = range(1, shape.length + 1)
-        nodes = max(
-            nodes, *(len(fixed_shape(length, shape.width, shape.most_nodes).inner) for length in lengths)
-        )
+        nodes = max(nodes, *(len(fixed_shape(length, shape.width, shape.most_nodes).inner) for length in lengths))
     if users * nodes > TILE:
         raise ValueError(
             f"{users} users and drafts of {shape.length} tokens with {shape.width} candidates a node need "

@@ -38,9 +38,12 @@ class Rounds(ABC):
 
     @abstractmethod
     def load(
-        self, undrafted: Mapping[int, list[int]], lengths: Sequence[int],
-        generators: Sequence[torch.Generator], length: int,
-    ) -> dict[int, TokenTree]:  # fmt: skip
+        self,
+        undrafted: Mapping[int, list[int]],
+        lengths: Sequence[int],
+        generators: Sequence[torch.Generator],
+        length: int,
+    ) -> dict[int, TokenTree]:
         """undrafted: by user who goes on, as of TreeDrafter.draft; emptied when the drafter has seen them. lengths:
         cached tokens of all users in the target. generators: of all users. length: tokens to draft ahead, from 0.
         Returns the shapes of what is drafted."""

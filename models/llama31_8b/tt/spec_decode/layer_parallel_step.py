@@ -32,10 +32,20 @@ class ParallelStage:
     from the same input: one program, whose weights differ by chip."""
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: LayerParallelPlan, stage: Stage, precision: PrecisionPlan,
-        weights: WeightMap, store: WeightStore, rope: Rope, attend: DecodeAttention, *,
-        users: int, capacity: int, zeroed: bool,
-    ) -> None:  # fmt: skip
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: LayerParallelPlan,
+        stage: Stage,
+        precision: PrecisionPlan,
+        weights: WeightMap,
+        store: WeightStore,
+        rope: Rope,
+        attend: DecodeAttention,
+        *,
+        users: int,
+        capacity: int,
+        zeroed: bool,
+    ) -> None:
         config, self.plan, self.layers = plan.config, plan.mesh, stage.layers
         formats = plan.formats(stage, precision)
         name = f"own.{'-'.join(map(str, stage.layers))}"
@@ -44,11 +54,16 @@ class ParallelStage:
             store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
         )
         self.attention = Attention(
-            mesh, chip, config, 0,
+            mesh,
+            chip,
+            config,
+            0,
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
             Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
-            rope, attend, InterleavedHeads(mesh, chip, config),
-        )  # fmt: skip
+            rope,
+            attend,
+            InterleavedHeads(mesh, chip, config),
+        )
         self.cache = KVCache(mesh, chip, config.with_layers(1), precision.kv_cache, users, capacity, zeroed)
         slots = torch.zeros(len(stage.layers), plan.mesh.tp)
         for column in range(plan.mesh.tp):
@@ -75,7 +90,7 @@ class ParallelStage:
         return [
             ttnn.slice(sums, [0, slot, 0, 0], [1, slot + 1, users, columns], memory_config=ttnn.L1_MEMORY_CONFIG)
             for slot in range(len(self.layers))
-        ]  # fmt: skip
+        ]
 
     def select(self, layer: int, whole: ttnn.Tensor, so_far: ttnn.Tensor | None) -> ttnn.Tensor:
         """What enters the layers that chips have: `whole` on those of `layer`, `so_far` on the others."""
@@ -111,21 +126,42 @@ class LayerGroups:
     """The layers of a model in the groups of a plan. Stages of one layer run as the tensor-parallel layer they are."""
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, plan: LayerParallelPlan, layers: Sequence[DecoderLayer], precision: PrecisionPlan,
-        weights: WeightMap, store: WeightStore, rope: Rope, attend: DecodeAttention, *,
-        users: int, capacity: int, zeroed: bool,
-    ) -> None:  # fmt: skip
+        self,
+        mesh: ttnn.MeshDevice,
+        plan: LayerParallelPlan,
+        layers: Sequence[DecoderLayer],
+        precision: PrecisionPlan,
+        weights: WeightMap,
+        store: WeightStore,
+        rope: Rope,
+        attend: DecodeAttention,
+        *,
+        users: int,
+        capacity: int,
+        zeroed: bool,
+    ) -> None:
         attend.check_trees()  # drafts and their calibration have exact attention
         self.plan, self.layers = plan, layers
         self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = []
         for group in plan.groups:
             stages: list[int | ParallelStage] = [
-                stage.layers[0] if stage.alone else ParallelStage(
-                    mesh, plan, stage, precision, weights, store, rope, attend,
-                    users=users, capacity=capacity, zeroed=zeroed,
+                stage.layers[0]
+                if stage.alone
+                else ParallelStage(
+                    mesh,
+                    plan,
+                    stage,
+                    precision,
+                    weights,
+                    store,
+                    rope,
+                    attend,
+                    users=users,
+                    capacity=capacity,
+                    zeroed=zeroed,
                 )
                 for stage in plan.stages(group)
-            ]  # fmt: skip
+            ]
             self._groups.append((group, stages))
 
     @property

@@ -144,9 +144,7 @@ class ModelDrafter(TreeDrafter):
                     given[node] = ranked[user][parents[node]][int(form.rank[node])]
             if form.forest is None or not any(node in column for node in level):
                 continue
-            inner = {
-                user: (form.forest, [given[node] for node in form.inner]) for user, given in tokens.items()
-            }
+            inner = {user: (form.forest, [given[node] for node in form.inner]) for user, given in tokens.items()}
             for user, rows in exact.follow(inner, self._lengths).items():
                 ranked[user] |= {node: rows[column[node]] for node in level if node in column}
         return {user: (form.tree, given) for user, given in tokens.items()}

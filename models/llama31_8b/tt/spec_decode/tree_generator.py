@@ -48,10 +48,17 @@ class TreeGenerator(Generator):
     """
 
     def __init__(
-        self, model: TtLlama, shape: DraftShape, drafter: TreeDrafter | None = None, *,
-        prefill_chunk: int = PREFILL_CHUNK, trace: bool = True, adaptive: bool = False,
-        lossy: SigmoidApproximation | None = None, on_step: OnStep | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        model: TtLlama,
+        shape: DraftShape,
+        drafter: TreeDrafter | None = None,
+        *,
+        prefill_chunk: int = PREFILL_CHUNK,
+        trace: bool = True,
+        adaptive: bool = False,
+        lossy: SigmoidApproximation | None = None,
+        on_step: OnStep | None = None,
+    ) -> None:
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
         self.drafter = drafter or LookUpDrafter()
         model.attend.check_trees()
@@ -62,9 +69,7 @@ class TreeGenerator(Generator):
         if model.users > MAX_USERS:
             raise ValueError(f"trees of up to {MAX_USERS} users are verified, the model has {model.users}")
         if shape.most_nodes >= model.capacity:
-            raise ValueError(
-                f"a cache of {model.capacity} positions has no room for trees of {shape.most_nodes} nodes"
-            )
+            raise ValueError(f"a cache of {model.capacity} positions has no room for trees of {shape.most_nodes} nodes")
         self.drafter.check(shape, model)
         self.on_step, self.adaptive, self.lossy = on_step, adaptive, lossy
         if lossy is not None and not self.drafter.has_logits(shape):
@@ -97,9 +102,7 @@ class TreeGenerator(Generator):
                 f"{sampling.top_p} are for decoding without drafts"
             )
         if on_logits is not None:
-            raise ValueError(
-                "verification keeps logits on the chips: on_logits is for decoding without drafts"
-            )
+            raise ValueError("verification keeps logits on the chips: on_logits is for decoding without drafts")
         if self.lossy is not None:
             if sampling is None or sampling.greedy:
                 raise ValueError(

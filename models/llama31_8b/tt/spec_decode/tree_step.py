@@ -61,9 +61,7 @@ class TreeStep:
         self.load_trees(drafts, lengths)
         self.draw({user: len(tree) for user, (tree, _) in drafts.items()}, generators)
 
-    def load_trees(
-        self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]
-    ) -> None:
+    def load_trees(self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]) -> None:
         """Write the trees and tokens of some users to the device; the others are skipped. lengths: cached tokens of all
         users.
 
@@ -107,9 +105,12 @@ class TreeStep:
         else:
             by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
             drafted = (
-                self.tokens, self._parents, ttnn.reshape(by_row, (*shape, by_row.shape[3])),
-                None if self.laws is None else ttnn.concat(list(self.laws), dim=1), self._words,
-            )  # fmt: skip
+                self.tokens,
+                self._parents,
+                ttnn.reshape(by_row, (*shape, by_row.shape[3])),
+                None if self.laws is None else ttnn.concat(list(self.laws), dim=1),
+                self._words,
+            )
             temperature = self.sampling.temperature
             if self.lossy is None:
                 verified = speculative_sampling(*drafted, temperature=temperature)

@@ -44,9 +44,14 @@ def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         digests = tqdm(
-            pool.map(of, sorted(state)), "checking weights", len(state), unit="tensor", leave=False,
-            file=sys.stderr, disable=not sys.stderr.isatty(),
-        )  # fmt: skip
+            pool.map(of, sorted(state)),
+            "checking weights",
+            len(state),
+            unit="tensor",
+            leave=False,
+            file=sys.stderr,
+            disable=not sys.stderr.isatty(),
+        )
         return hashlib.sha256(b"".join(digests)).hexdigest()
 
 

@@ -85,9 +85,7 @@ class CompiledCore:
             for state in self._trajectory[:steps].tolist():
                 counter = state[interpreter.PC]
                 spin.traj.append((counter.to_bytes(4, "little"), (*state[1:], counter)))
-            spin.loads = [
-                (int(address), int(size)) for address, size in {tuple(load) for load in self._loads[:noted]}
-            ]
+            spin.loads = [(int(address), int(size)) for address, size in {tuple(load) for load in self._loads[:noted]}]
             spin.loop_len = int(steps)
             if spin._build_watch(core):
                 spin._park(core, cycle)
@@ -133,9 +131,7 @@ def watched_words(watch, own=None) -> np.ndarray | None:
         elif isinstance(component, AddressableMemory):
             start = np.frombuffer(component.memory, np.uint8).ctypes.data + offset
             whole = size - size % 4
-            rows += [
-                (start + i, 4, int.from_bytes(contents[i : i + 4], "little")) for i in range(0, whole, 4)
-            ]
+            rows += [(start + i, 4, int.from_bytes(contents[i : i + 4], "little")) for i in range(0, whole, 4)]
             rows += [(start + i, 1, contents[i]) for i in range(whole, size)]
         else:
             return None
@@ -153,14 +149,10 @@ def spans_of(memory) -> list[tuple[int, int, int, int]]:
     found = []
     for place, part in memory.memory_map.items():
         if isinstance(part, AddressableMemory):
-            found.append(
-                (place.low, place.low + part.getSize() - 1, part.memory.ctypes.data, interpreter.RAM)
-            )
+            found.append((place.low, place.low + part.getSize() - 1, part.memory.ctypes.data, interpreter.RAM))
         elif isinstance(part, (StreamRegisters, NoCOverlay)):
             rows = as_array(part)
-            found.append(
-                (place.low, place.low + 0x1000 * len(rows) - 1, rows.ctypes.data, interpreter.STREAMS)
-            )
+            found.append((place.low, place.low + 0x1000 * len(rows) - 1, rows.ctypes.data, interpreter.STREAMS))
         elif isinstance(part, NUI):
             if not isinstance(part.nui_counters, _Counters):
                 share_registers(part)
@@ -206,9 +198,18 @@ class _Counters(NUI.NUICounters):
 
 # A command buffer's registers in the order of their addresses, four bytes each.
 _COMMAND_REGISTERS = (
-    "target_addr_low", "target_addr_mid", "target_addr_hi", "ret_addr_low", "ret_addr_mid", "ret_addr_hi",
-    "packet_tag", "ctrl", "at_len_be", "at_data", "cmd_ctrl",
-)  # fmt: skip
+    "target_addr_low",
+    "target_addr_mid",
+    "target_addr_hi",
+    "ret_addr_low",
+    "ret_addr_mid",
+    "ret_addr_hi",
+    "packet_tag",
+    "ctrl",
+    "at_len_be",
+    "at_data",
+    "cmd_ctrl",
+)
 
 
 def _word(index: int) -> property:

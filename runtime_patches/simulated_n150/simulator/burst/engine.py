@@ -153,8 +153,7 @@ class Burst:
         registers, reached = self._execute(running, cycle, limit)
         if (
             reached == cycle
-            and (going := [one for one in running if one.core.ahead > cycle or not _is_stalled(one.core)])
-            != running
+            and (going := [one for one in running if one.core.ahead > cycle or not _is_stalled(one.core)]) != running
         ):
             if not going:
                 return cycle

@@ -173,9 +173,7 @@ def _fast(registers, spans, first, last, pending, core, cycle):
                     return False
             # Until the low word overflows, both of the high words are 0.
             if kind == CLOCK and (
-                opcode == 0x23
-                or (within != 0x1F0 and within != 0x1F4 and within != 0x1F8)
-                or cycle >= 0x100000000
+                opcode == 0x23 or (within != 0x1F0 and within != 0x1F4 and within != 0x1F8) or cycle >= 0x100000000
             ):
                 return False
         pending[core, 1], pending[core, 2] = span, address
@@ -298,12 +296,7 @@ def _execute(registers, spans, pending, core, cycle):
         else:
             taken = a >= b
         if taken:
-            offset = (
-                (word >> 31) << 12
-                | ((word >> 7) & 1) << 11
-                | ((word >> 25) & 63) << 5
-                | ((word >> 8) & 15) << 1
-            )
+            offset = (word >> 31) << 12 | ((word >> 7) & 1) << 11 | ((word >> 25) & 63) << 5 | ((word >> 8) & 15) << 1
             following = pc + _extend(offset, 13)
     elif opcode == 0x37:
         result = word & 0xFFFFF000
@@ -311,10 +304,7 @@ def _execute(registers, spans, pending, core, cycle):
         result = pc + (word & 0xFFFFF000)
     elif opcode == 0x6F:
         offset = (
-            (word >> 31) << 20
-            | ((word >> 12) & 0xFF) << 12
-            | ((word >> 20) & 1) << 11
-            | ((word >> 21) & 0x3FF) << 1
+            (word >> 31) << 20 | ((word >> 12) & 0xFF) << 12 | ((word >> 20) & 1) << 11 | ((word >> 21) & 0x3FF) << 1
         )
         result, following = pc + 4, pc + _extend(offset, 21)
     elif opcode == 0x67:
@@ -409,9 +399,7 @@ def tick_cores(table, count, first, cycle):
             return i
         if rows[i, MODE] != RUNNING or cycle >= rows[i, ATTEMPT]:
             return i
-        done = run_ahead(
-            rows[i, REGISTERS_AT], rows[i, SPANS_AT], rows[i, SPANS], rows[i, SCRATCH_AT], cycle, AT_ONCE
-        )
+        done = run_ahead(rows[i, REGISTERS_AT], rows[i, SPANS_AT], rows[i, SPANS], rows[i, SCRATCH_AT], cycle, AT_ONCE)
         if done == 0:
             return i
         rows[i, AHEAD] = cycle + done

@@ -37,22 +37,14 @@ def _jalr(rd: int, rs1: int, offset: int) -> int:
 def _jal(rd: int, offset: int) -> int:
     bits = offset & 0x1FFFFF
     return (
-        (bits >> 20) << 31
-        | (bits >> 1 & 0x3FF) << 21
-        | (bits >> 11 & 1) << 20
-        | (bits >> 12 & 0xFF) << 12
-        | rd << 7
+        (bits >> 20) << 31 | (bits >> 1 & 0x3FF) << 21 | (bits >> 11 & 1) << 20 | (bits >> 12 & 0xFF) << 12 | rd << 7
     ) | 0x6F
 
 
 def _beqz(rs1: int, offset: int) -> int:
     bits = offset & 0x1FFF
     return (
-        (bits >> 12) << 31
-        | (bits >> 5 & 0x3F) << 25
-        | rs1 << 15
-        | (bits >> 1 & 0xF) << 8
-        | (bits >> 11 & 1) << 7
+        (bits >> 12) << 31 | (bits >> 5 & 0x3F) << 25 | rs1 << 15 | (bits >> 1 & 0xF) << 8 | (bits >> 11 & 1) << 7
     ) | 0x63
 
 

@@ -86,6 +86,4 @@ class LinkControl:
 
     def _note(self, end: End, packet: Packet) -> None:
         where = str(end.place), str(end.other.place)
-        self._recorded.append(
-            (packet.arrives, *where, packet.address, len(packet.data), zlib.crc32(packet.data))
-        )
+        self._recorded.append((packet.arrives, *where, packet.address, len(packet.data), zlib.crc32(packet.data)))

@@ -71,9 +71,7 @@ class MeshServer:
     def _add_chip(self, address: str) -> None:
         number = len(self.chips)
         if number >= self.expected:
-            raise RuntimeError(
-                f"a simulator process more than the {self.expected} chips of the cluster descriptor"
-            )
+            raise RuntimeError(f"a simulator process more than the {self.expected} chips of the cluster descriptor")
         translated, why = translation_source(os.environ)
         chip = Chip(number, self.expected, self.clock, translated, why, address)
         self.chips.append(chip)

@@ -25,8 +25,7 @@ def parse(message: bytes) -> Request:
     slots = table - _SIGNED_OFFSET.unpack_from(message, table)[0]
     size = int.from_bytes(message[slots : slots + 2], "little")
     places = [
-        int.from_bytes(message[slots + at : slots + at + 2], "little") if at < size else 0
-        for at in (4, 6, 8, 10, 12)
+        int.from_bytes(message[slots + at : slots + at + 2], "little") if at < size else 0 for at in (4, 6, 8, 10, 12)
     ]
     command, data, core, address, length = places
     content = b""

@@ -66,16 +66,12 @@ def to_half(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     exponent = (exponents - _LEADING_ZEROS[datums]) & 0xFF
     zero = _MAGNITUDES[datums] == 0
     if np.any((exponent > 31) & ~zero):
-        raise ValueError(
-            "a block float with a 5-bit exponent left the range of half precision, which is undefined"
-        )
+        raise ValueError("a block float with a 5-bit exponent left the range of half precision, which is undefined")
     values = _SIGNS[datums] << 15 | exponent << 10 | _FRACTIONS[datums] << 3
     return np.where(zero, np.where(_SIGNS[datums] == 1, 0xFC00, 0), values)
 
 
-def share_exponent(
-    signs: np.ndarray, exponents: np.ndarray, fractions: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def share_exponent(signs: np.ndarray, exponents: np.ndarray, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Round values to 8-bit datums with one exponent for 16.
 
     signs, exponents, fractions: integers, a multiple of 16 long; a value is 1.fraction (7 bits) times two to

@@ -47,9 +47,16 @@ class Coprocessor(Clockable):
         self._resting, self._may_rest = False, firmware_idle_enabled_from_env()
         self.held = self.may_be_held = self._quiet = False
         self._named = (
-            backend.matrix_unit, backend.scalar_unit, backend.vector_unit, backend.misc_unit, backend.sync_unit,
-            backend.mover_unit, backend.config_unit, backend.packer_unit, *backend.unpacker_units,
-        )  # fmt: skip
+            backend.matrix_unit,
+            backend.scalar_unit,
+            backend.vector_unit,
+            backend.misc_unit,
+            backend.sync_unit,
+            backend.mover_unit,
+            backend.config_unit,
+            backend.packer_unit,
+            *backend.unpacker_units,
+        )
         self._gates = [(thread, thread.wait_gate) for thread in self._threads]
         frontend = [unit for thread in self._threads for unit in thread.getClocks()]
         # A unit that the simulator adds, or one with deadlines, is not among what `_tick_busy` looks at.

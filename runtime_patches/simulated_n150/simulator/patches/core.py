@@ -103,22 +103,12 @@ def _extend(value: int, bits: int) -> int:
 
 
 def _immediate_b(word: int) -> int:
-    raw = (
-        _field(word, 31, 1) << 12
-        | _field(word, 7, 1) << 11
-        | _field(word, 25, 6) << 5
-        | _field(word, 8, 4) << 1
-    )
+    raw = _field(word, 31, 1) << 12 | _field(word, 7, 1) << 11 | _field(word, 25, 6) << 5 | _field(word, 8, 4) << 1
     return _extend(raw, 13)
 
 
 def _immediate_j(word: int) -> int:
-    raw = (
-        _field(word, 31, 1) << 20
-        | _field(word, 12, 8) << 12
-        | _field(word, 20, 1) << 11
-        | _field(word, 21, 10) << 1
-    )
+    raw = _field(word, 31, 1) << 20 | _field(word, 12, 8) << 12 | _field(word, 20, 1) << 11 | _field(word, 21, 10) << 1
     return _extend(raw, 21)
 
 
@@ -258,9 +248,7 @@ class Translator:
         def push(_pc):
             return STALLED if core._exec_memory.write(_PUSH_BUFFER, data) is MemoryStall else None
 
-        if type(thread) is not TensixFrontend or not TensixInstructionDecoder.isInstructionRecognised(
-            instruction
-        ):
+        if type(thread) is not TensixFrontend or not TensixInstructionDecoder.isInstructionRecognised(instruction):
             return push
         queue = thread.mop_instruction_fifo
 

@@ -45,8 +45,11 @@ def _apply() -> None:
         info = TensixInstructionDecoder.getInstructionInfo(instruction)
         name = info["name"]
         known = passing[instruction] = (
-            name not in _EXPANDED, name not in _REPLAYED, name not in _HELD, info["ex_resource"] == "MATH",
-        )  # fmt: skip
+            name not in _EXPANDED,
+            name not in _REPLAYED,
+            name not in _HELD,
+            info["ex_resource"] == "MATH",
+        )
         return known
 
     def expander_tick(self, cycle_num):
@@ -102,11 +105,7 @@ def _apply() -> None:
                 self._flush_stall()
             return
         queue = frontend.wait_gate_instruction_fifo
-        if (
-            not queue
-            or self.latchedWaitInstruction is not None
-            or frontend.diags_settings.reportIssuedInstructions()
-        ):
+        if not queue or self.latchedWaitInstruction is not None or frontend.diags_settings.reportIssuedInstructions():
             gate(self, cycle_num)
             return
         instruction = queue[0]
@@ -137,9 +136,7 @@ def _apply() -> None:
             if info["name"] in UNMODELLED_BLACKHOLE_INSTRUCTIONS or target == "NONE":
                 return issue(self, instruction, from_thread)
             unit = units[instruction] = (
-                self.unpacker_units[instruction >> 23 & 1]
-                if target == "UNPACK"
-                else self.backend_units[target]
+                self.unpacker_units[instruction >> 23 & 1] if target == "UNPACK" else self.backend_units[target]
             )
         return unit.issueInstruction(instruction, from_thread)
 

@@ -35,9 +35,7 @@ def enabled_run(mask: int) -> tuple[int, int]:
     first = (mask & -mask).bit_length() - 1
     length = (mask >> first).bit_length()
     if mask >> first != (1 << length) - 1:
-        raise ValueError(
-            f"an inline NoC write with the byte mask {mask:#06x}: only one run of bytes is modelled"
-        )
+        raise ValueError(f"an inline NoC write with the byte mask {mask:#06x}: only one run of bytes is modelled")
     return first, length
 
 
@@ -99,9 +97,16 @@ def send_inline_write(initiator) -> None:
     for endpoint in targets:
         sequence = nui.next_request_seq()
         request = NUI.NoCDataRequest(
-            address, NUI.NoCDataRequest.DataRequestAction.WRITE, len(data), nui.id_pair, transaction, data, marked,
-            reply_to=nui, seq=sequence,
-        )  # fmt: skip
+            address,
+            NUI.NoCDataRequest.DataRequestAction.WRITE,
+            len(data),
+            nui.id_pair,
+            transaction,
+            data,
+            marked,
+            reply_to=nui,
+            seq=sequence,
+        )
         nui.add_outstanding_noc_request(transaction, (True, marked), sequence)
         nui.send_to(endpoint, request)
 
@@ -121,9 +126,16 @@ def send_broadcast_atomic(initiator) -> None:
     for endpoint in targets:
         sequence = nui.next_request_seq()
         request = NUI.NoCDataRequest(
-            initiator.target_addr_low, NUI.NoCDataRequest.DataRequestAction.ATOMIC, 4, nui.id_pair, transaction,
-            noc_cmd_resp_marked=marked, at_data=initiator.at_data, reply_to=nui, seq=sequence,
-        )  # fmt: skip
+            initiator.target_addr_low,
+            NUI.NoCDataRequest.DataRequestAction.ATOMIC,
+            4,
+            nui.id_pair,
+            transaction,
+            noc_cmd_resp_marked=marked,
+            at_data=initiator.at_data,
+            reply_to=nui,
+            seq=sequence,
+        )
         if marked:
             nui.add_outstanding_noc_request(transaction, None, sequence)
         nui.send_to(endpoint, request)
@@ -156,9 +168,7 @@ def _apply() -> None:
     def handle_atomic_transfer(self):
         operation = self.at_len_be >> 12 & 15
         if operation != _INCREMENT:
-            raise NotImplementedError(
-                f"NoC atomic operation {operation} is not modelled, only the addition (1)"
-            )
+            raise NotImplementedError(f"NoC atomic operation {operation} is not modelled, only the addition (1)")
         if self.ctrl & _BROADCAST:
             send_broadcast_atomic(self)
         else:

@@ -129,9 +129,7 @@ class TensixClock(TileClock):
         """Whether the cores' rows say all there is to know of them."""
         control = self._control
         return (
-            control is not None
-            and control.RISCV_DEBUG_REG_SOFT_RESET_0 is self._reset_word
-            and not self._bus._enabled
+            control is not None and control.RISCV_DEBUG_REG_SOFT_RESET_0 is self._reset_word and not self._bus._enabled
         )
 
     def next_wake_of_cores(self, cycle: int) -> int:
@@ -329,9 +327,11 @@ def _apply() -> None:
         if not tile_clock.always_items and tile_clock.on_tick is None and type(tile_clock) is TileClock:
             tile_clock.__class__ = TensixClock
             tile_clock.bind(
-                self._coprocessor_clock, self.tdma, (self.brisc, self.ncrisc, self.trisc0, self.trisc1, self.trisc2),
+                self._coprocessor_clock,
+                self.tdma,
+                (self.brisc, self.ncrisc, self.trisc0, self.trisc1, self.trisc2),
                 (self.noc0_router, self.noc1_router),
-            )  # fmt: skip
+            )
 
     resolve_ram = spins._resolve_plain_ram
 

@@ -49,9 +49,7 @@ class TileView(MemMapable):
 
 def _words(address: int, size: int) -> range:
     if address % 4 or size % 4:
-        raise ValueError(
-            f"a NoC request of {size} bytes at {address:#x}: registers are reached in words of 4 bytes"
-        )
+        raise ValueError(f"a NoC request of {size} bytes at {address:#x}: registers are reached in words of 4 bytes")
     return range(address, address + size, 4)
 
 

@@ -70,9 +70,7 @@ class BlockFloatUnpacker(UnPackerUnit):
         dimensions = self.get_xyzw_dim(descriptor, stateID, multiContextMode, whichContext)
         address = self.get_inaddr(descriptor, stateID, multiContextMode, whichContext)
         if self.getConfigValue(stateID, section + "REG2_Force_shared_exp"):
-            self._forced_exponent = self.getConfigValue(
-                stateID, f"UNP{self.unpacker_id}_FORCED_SHARED_EXP_shared_exp"
-            )
+            self._forced_exponent = self.getConfigValue(stateID, f"UNP{self.unpacker_id}_FORCED_SHARED_EXP_shared_exp")
         else:
             self._forced_exponent = None
             self._first_exponent = (address, first_datum)
@@ -81,18 +79,14 @@ class BlockFloatUnpacker(UnPackerUnit):
         size = in_format.bits / 8
         start = address + first_datum * size
         if start != int(start):
-            raise ValueError(
-                f"unpacker {self.unpacker_id}: block-float datum {first_datum} starts inside a byte"
-            )
+            raise ValueError(f"unpacker {self.unpacker_id}: block-float datum {first_datum} starts inside a byte")
         addressed[0] = self.wrapAddr(stateID, int(start))
         addressed[1], addressed[2] = size, count
         if not addressed[7]:
             addressed[5] = int(size * 16)
         return tuple(addressed)
 
-    def _first_datum(
-        self, descriptor, state, issue_thread, multi_context, which_context, which_adc, row_search
-    ):
+    def _first_datum(self, descriptor, state, issue_thread, multi_context, which_context, which_adc, row_search):
         dimensions = self.get_xyzw_dim(descriptor, state, multi_context, which_context)
         blobs = get_bits(descriptor[3], 8, 11)
         return self.get_first_datum_and_inputNumDatums(
@@ -106,9 +100,7 @@ class BlockFloatUnpacker(UnPackerUnit):
             return np.full(count, self._forced_exponent, dtype=np.int64)
         address, first_datum = self._first_exponent
         first, last = first_datum // 16, (first_datum + count - 1) // 16
-        raw = np.frombuffer(
-            self.backend.addressable_memory.read(address + first, last - first + 1), dtype=np.uint8
-        )
+        raw = np.frombuffer(self.backend.addressable_memory.read(address + first, last - first + 1), dtype=np.uint8)
         return raw.astype(np.int64)[(first_datum + np.arange(count)) // 16 - first]
 
     def perform_unpack(self, stateID, issue_thread, inputNumDatums, inAddr_Datums, outAddr, datumSizeBytes,
@@ -139,9 +131,7 @@ class BlockFloatUnpacker(UnPackerUnit):
         datums = block_float.split_bytes(np.frombuffer(raw, dtype=np.uint8), bits)
         exponents = self._exponents(count)
         wide = block_float.has_wide_exponent(in_format)
-        values = (
-            block_float.to_bfloat16(datums, exponents) if wide else block_float.to_half(datums, exponents)
-        )
+        values = block_float.to_bfloat16(datums, exponents) if wide else block_float.to_half(datums, exponents)
         ordinary = DataFormat.BF16 if wide else DataFormat.FP16
         self.backend.addressable_memory = _DecodedMemory(values)
         try:

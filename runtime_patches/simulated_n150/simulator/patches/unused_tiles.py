@@ -46,9 +46,7 @@ def logical_place(coordinate: tuple[int, int]) -> tuple[int, int]:
     return Wormhole._TENSIX_PHYSICAL_X_VALUES.index(x), Wormhole._TENSIX_PHYSICAL_Y_VALUES.index(y)
 
 
-def uses_nothing(
-    coordinate: tuple[int, int], address: int, data: bytes, grid: tuple[int, int] | None
-) -> bool:
+def uses_nothing(coordinate: tuple[int, int], address: int, data: bytes, grid: tuple[int, int] | None) -> bool:
     """Whether a host write to a released worker goes to all workers alike and needs no tile yet.
 
     coordinate: the worker's NoC 0 coordinate. grid: (columns, rows) of the compute grid, None if unknown.

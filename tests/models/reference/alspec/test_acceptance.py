@@ -28,9 +28,7 @@ def states(users: int, tokens: int, slots: int, seed: int, sharpness: float = 1.
     return query, *(torch.randn(users, KV_HEADS, slots, DIM, generator=generator) for _ in range(2))
 
 
-def check(
-    query, keys, values, lengths, policy: ALSpecAttention, parents: list[int] | None = None
-) -> torch.Tensor:
+def check(query, keys, values, lengths, policy: ALSpecAttention, parents: list[int] | None = None) -> torch.Tensor:
     """Compare one layer of one step with the dense computation; returns the dense decisions [users,
     tokens]."""
     users, tokens = query.shape[:2]
@@ -46,10 +44,7 @@ def check(
             path = range(token + 1) if parents is None else path_to(parents, token)
             slots = [*range(lengths[user]), *(lengths[user] + node for node in path)]
             exact = dense_attention_of(query[user, token], keys[user], values[user], slots)
-            picked = [
-                slots[p]
-                for p in guess_positions(len(slots), policy.predictor.last, policy.predictor.alignment)
-            ]
+            picked = [slots[p] for p in guess_positions(len(slots), policy.predictor.last, policy.predictor.alignment)]
             guess = dense_attention_of(query[user, token], keys[user], values[user], picked)
             verified = len(slots) >= policy.predictor.bypass_below
             distance, norm = (guess - exact).norm().item(), exact.norm().item()
@@ -76,9 +71,7 @@ def test_random_decisions_of_single_queries(chunk: int, alignment: int) -> None:
     seen = torch.zeros(0, dtype=torch.bool)
     for seed, threshold in enumerate((0.3, 0.6, 0.9, 1.2)):
         tensors = states(len(lengths), 1, 261, seed, sharpness=2.0)
-        seen = torch.cat(
-            (seen, check(*tensors, lengths, ALSpecAttention(threshold, chunk, alignment)).flatten())
-        )
+        seen = torch.cat((seen, check(*tensors, lengths, ALSpecAttention(threshold, chunk, alignment)).flatten()))
     assert seen.any() and not seen.all()
 
 
@@ -88,9 +81,7 @@ def test_random_decisions_of_many_queries(parents: list[int] | None) -> None:
     seen = torch.zeros(0, dtype=torch.bool)
     for seed, threshold in enumerate((0.4, 0.7, 1.0)):
         tensors = states(len(lengths), 11, 212, seed, sharpness=2.0)
-        seen = torch.cat(
-            (seen, check(*tensors, lengths, ALSpecAttention(threshold, 32, 8), parents).flatten())
-        )
+        seen = torch.cat((seen, check(*tensors, lengths, ALSpecAttention(threshold, 32, 8), parents).flatten()))
     assert seen.any() and not seen.all()
 
 
@@ -109,9 +100,7 @@ def test_boundary_of_two_chunks(offset: int, alignment: int) -> None:
         assert statistics.hit_rate is None and statistics.bypassed_positions == 1
     else:
         assert statistics.hits + statistics.misses == 1 and statistics.bypassed == 0
-    if (
-        offset == 0
-    ):  # no middle: the guess is the exact result, so any positive threshold accepts it and 0 does not
+    if offset == 0:  # no middle: the guess is the exact result, so any positive threshold accepts it and 0 does not
         assert decisions.all()
         assert not check(query, keys, values, [cached - 1], ALSpecAttention(0.0, chunk, alignment)).any()
 
@@ -154,10 +143,7 @@ def test_norms_accumulate_in_float32_for_bfloat16_states() -> None:
     exact = torch.ones(1, 4096, dtype=torch.bfloat16)
     guess = (torch.ones(1, 4096) - 2.0**-8).to(torch.bfloat16)
     ratio = ((guess.double() - exact.double()).norm() / exact.double().norm()).item()
-    assert (
-        accept_guess(guess, exact, ratio * 1.01).item()
-        and not accept_guess(guess, exact, ratio * 0.99).item()
-    )
+    assert accept_guess(guess, exact, ratio * 1.01).item() and not accept_guess(guess, exact, ratio * 0.99).item()
 
 
 def test_statistics_add_up_by_layer_token_and_user() -> None:

@@ -151,12 +151,13 @@ def test_selected_keys_are_the_first_and_the_last_chunk(cached: int, alignment: 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    cached=st.integers(1, 400), alignment=st.sampled_from([1, 8, 32]), first=st.integers(1, 3),
-    last=st.integers(1, 3), whole=st.booleans(),
-)  # fmt: skip
-def test_predictors_take_sizes_of_their_own_and_tails_that_hold_them(
-    cached, alignment, first, last, whole
-) -> None:
+    cached=st.integers(1, 400),
+    alignment=st.sampled_from([1, 8, 32]),
+    first=st.integers(1, 3),
+    last=st.integers(1, 3),
+    whole=st.booleans(),
+)
+def test_predictors_take_sizes_of_their_own_and_tails_that_hold_them(cached, alignment, first, last, whole) -> None:
     predictor = Predictor(first * alignment, last * alignment, alignment, whole)
     step = DecodeStep([cached - 1], [0], 1, None, predictor)
     assert bool(step.eligible[0, 0]) == (cached >= (first + last) * alignment)

@@ -35,9 +35,7 @@ def test_prefill_in_chunks_equals_prefill_at_once(model: ReferenceLlama, chunk: 
     once, pieces = model.new_cache(1), model.new_cache(1)
     seen = []
     expected = model.prefill([prompt], once, chunk_size=150)
-    logits = model.prefill(
-        [prompt], pieces, chunk_size=chunk, progress=lambda done, total: seen.append((done, total))
-    )
+    logits = model.prefill([prompt], pieces, chunk_size=chunk, progress=lambda done, total: seen.append((done, total)))
     torch.testing.assert_close(logits, expected, rtol=0, atol=TOLERANCE)
     for a, b in zip(pieces.keys + pieces.values, once.keys + once.values):
         torch.testing.assert_close(a[:, :, :150], b[:, :, :150], rtol=0, atol=TOLERANCE)
@@ -55,9 +53,7 @@ def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: p
         torch.testing.assert_close(blocked, expected, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    "policy", [None, ExactAttention(16, 4), SinkAttention(16, 4)], ids=["dense", "exact", "sink"]
-)
+@pytest.mark.parametrize("policy", [None, ExactAttention(16, 4), SinkAttention(16, 4)], ids=["dense", "exact", "sink"])
 def test_a_batch_equals_its_users_one_by_one(model: ReferenceLlama, policy) -> None:
     lengths = [50, 50, 3, 90, 31, 32]
     cache = filled(model, *lengths)
@@ -90,9 +86,7 @@ PARENTS = [-1, 0, 0, 1, 1, 2, -1, 6, 5, 5, 3]
 def test_tree_nodes_equal_their_paths_decoded_one_by_one(model: ReferenceLlama, policy) -> None:
     cache = filled(model, 70, 41)
     nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
-    logits = model.forward(
-        nodes, cache.clone(), policy=policy, tree=tree_of(PARENTS), logits="all", commit=False
-    )
+    logits = model.forward(nodes, cache.clone(), policy=policy, tree=tree_of(PARENTS), logits="all", commit=False)
     for user in range(2):
         for node in range(len(PARENTS)):
             single = cache.user(user).clone()
@@ -181,12 +175,8 @@ def test_groups_of_one_layer_equal_sequential_execution(model: ReferenceLlama) -
     tokens = torch.tensor([random_tokens(5)])
     cache = filled(model, 40)
     plain = model.forward(tokens, cache.clone(), logits="all")
-    assert torch.equal(
-        model.forward(tokens, cache.clone(), layer_groups=[[0], [1], [2]], logits="all"), plain
-    )
-    assert not torch.allclose(
-        model.forward(tokens, cache.clone(), layer_groups=[[0], [1, 2]], logits="all"), plain
-    )
+    assert torch.equal(model.forward(tokens, cache.clone(), layer_groups=[[0], [1], [2]], logits="all"), plain)
+    assert not torch.allclose(model.forward(tokens, cache.clone(), layer_groups=[[0], [1, 2]], logits="all"), plain)
 
 
 def test_a_group_feeds_its_first_hidden_state_to_all_its_attentions() -> None:
@@ -194,9 +184,7 @@ def test_a_group_feeds_its_first_hidden_state_to_all_its_attentions() -> None:
     value)."""
     config = tiny_config(num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2)
     model = ReferenceLlama.random(config, seed=9)
-    _, hidden = model.forward(
-        torch.tensor([[5]]), model.new_cache(), layer_groups=[[0, 1]], logits="none", hidden=True
-    )
+    _, hidden = model.forward(torch.tensor([[5]]), model.new_cache(), layer_groups=[[0, 1]], logits="none", hidden=True)
 
     def norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return x / (x.pow(2).mean() + config.rms_norm_eps).sqrt() * weight

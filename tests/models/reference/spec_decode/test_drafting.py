@@ -120,13 +120,9 @@ def test_vocabularies_must_match():
 
 def test_contexts_must_suffice():
     short = small.resembling(0.1, max_position_embeddings=32)
-    with pytest.raises(
-        ContextLengthError, match=r"context of 32 tokens; the longest prompt \(20\) and 13 new"
-    ):
+    with pytest.raises(ContextLengthError, match=r"context of 32 tokens; the longest prompt \(20\) and 13 new"):
         ModelDrafter(short).check(small.CONFIG, [[1] * 20], 13)
-    with pytest.raises(
-        ContextLengthError, match="draft length 9 behind a prompt of 250 tokens exceeds .* 256"
-    ):
+    with pytest.raises(ContextLengthError, match="draft length 9 behind a prompt of 250 tokens exceeds .* 256"):
         NGramDrafter(DraftShape(9)).check(small.CONFIG, [[1] * 250], 4)
     with pytest.raises(ContextLengthError, match="draft length 9 .*draft model's context of 32"):
         ModelDrafter(short, DraftShape(9)).check(small.CONFIG, [[1] * 25], 2)

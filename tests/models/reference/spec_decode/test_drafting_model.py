@@ -61,15 +61,11 @@ def iterate(drafter, rounds=6, seed=0, sampling=SamplingParams(), accept_rate=0.
                     chosen[user, node] = draft.tokens[user, sibling if sibling >= 0 else child]
         verified = verify_greedy(draft.trees, draft.tokens, chosen)
         drafter.accept(users, verified)
-        committed = [
-            [*draft.tokens[user, verified.nodes(user)].tolist(), int(verified.bonus[user])] for user in users
-        ]
+        committed = [[*draft.tokens[user, verified.nodes(user)].tolist(), int(verified.bonus[user])] for user in users]
 
 
 @pytest.mark.parametrize("form", SHAPES)
-@pytest.mark.parametrize(
-    "fuzzy", [None, 2, 4, [[0, 1, 2], [3], [4, 5]]], ids=["sequential", "2", "4", "custom"]
-)
+@pytest.mark.parametrize("fuzzy", [None, 2, 4, [[0, 1, 2], [3], [4, 5]]], ids=["sequential", "2", "4", "custom"])
 def test_draft_cache_is_that_of_a_sequential_pass(form, fuzzy):
     drafter = ModelDrafter(small.resembling(0.1), SHAPES[form], fuzzy=fuzzy)
     worst, different = 0.0, set()
@@ -88,9 +84,7 @@ def test_without_calibration_the_cache_drifts(form):
     drafter = ModelDrafter(small.resembling(0.1), SHAPES[form], fuzzy=4, calibrate=False)
     drift = []
     for _, sequential, texts in iterate(drafter, rounds=8):
-        drift.append(
-            max(deviation(drafter.cache, sequential, user, len(text)) for user, text in enumerate(texts))
-        )
+        drift.append(max(deviation(drafter.cache, sequential, user, len(text)) for user, text in enumerate(texts)))
     logger.info(
         "{}: relative error of the uncalibrated draft cache by iteration {}",
         form,
@@ -103,9 +97,7 @@ def test_without_calibration_the_cache_drifts(form):
 def test_fuzzy_passes_do_change_the_draft():
     """So that the calibration tests compare something."""
     sequential = next(
-        iterate(
-            ModelDrafter(small.resembling(0.1), DraftShape(6), sampled=True), sampling=SamplingParams(1.0)
-        )
+        iterate(ModelDrafter(small.resembling(0.1), DraftShape(6), sampled=True), sampling=SamplingParams(1.0))
     )[0]
     fuzzy = next(
         iterate(
@@ -113,9 +105,7 @@ def test_fuzzy_passes_do_change_the_draft():
             sampling=SamplingParams(1.0),
         )
     )[0]
-    assert torch.allclose(sequential.probabilities[:, 0], fuzzy.probabilities[:, 0], atol=1e-6), (
-        "first token is exact"
-    )
+    assert torch.allclose(sequential.probabilities[:, 0], fuzzy.probabilities[:, 0], atol=1e-6), "first token is exact"
     assert not torch.allclose(sequential.probabilities[:, 1], fuzzy.probabilities[:, 1], atol=1e-3)
 
 
@@ -188,9 +178,7 @@ def test_self_draft_leaves_the_targets_cache_as_it_was(form):
     for user in range(2):
         assert all(torch.equal(a, b) for a, b in zip(entries(cache, user, 100), entries(before, user, 100)))
         # The first candidate is the target's own choice over the first and last 32 positions.
-        logits = model.forward(
-            torch.tensor([[5 + user]]), before.user(user), policy=SinkAttention(32), commit=False
-        )
+        logits = model.forward(torch.tensor([[5 + user]]), before.user(user), policy=SinkAttention(32), commit=False)
         assert int(draft.tokens[user, 1]) == int(logits.argmax())
         exact = model.forward(torch.tensor([[5 + user]]), before.user(user), commit=False)
         assert not torch.allclose(logits, exact, atol=1e-3), "the window must matter here"

@@ -43,11 +43,7 @@ def test_a_perfect_draft_fills_every_block():
     assert result.token_ids == plain(max_new_tokens=22).token_ids
     metrics = result.speculation
     # 21 tokens after the first, 7 a step.
-    assert (
-        metrics.num_drafts == 9
-        and metrics.mean_acceptance_length == 7.0
-        and metrics.draft_acceptance_rate == 1.0
-    )
+    assert metrics.num_drafts == 9 and metrics.mean_acceptance_length == 7.0 and metrics.draft_acceptance_rate == 1.0
     assert metrics.acceptance_histogram == [0] * 6 + [9] and metrics.tokens_per_target_step == 7.0
     assert result.decode_tokens == 63 == metrics.num_output_tokens
 
@@ -75,9 +71,7 @@ def test_a_text_ends_inside_an_accepted_block(kind, at):
     policy = ALSpecAttention(0.4, 32)
     result = run(perfect(), PROMPTS[:1], on_token=on_token, cache=cache, context=[[]], **options)
     assert result.token_ids == [expected] and seen == expected and result.finish_reason == [kind]
-    assert cache.lengths.tolist() == [70 + len(expected) - 1], (
-        "the last token is not in the cache, nor any later one"
-    )
+    assert cache.lengths.tolist() == [70 + len(expected) - 1], "the last token is not in the cache, nor any later one"
     counted = run(perfect(), PROMPTS[:1], policy=policy, **({"on_token": on_token} | options))
     statistics = counted.statistics
     decided = statistics.hits + statistics.misses + statistics.bypassed
@@ -95,9 +89,7 @@ def test_stop_strings_end_a_text_inside_a_block():
     ids = plain(PROMPTS[:1]).token_ids[0]
     text = "".join(Letters().push(t) for t in ids)
     stop = text[9:12]  # begins inside token 4, ends with token 5
-    expected = ids[
-        : next(i for i in range(len(ids)) if stop in "".join(Letters().push(t) for t in ids[: i + 1])) + 1
-    ]
+    expected = ids[: next(i for i in range(len(ids)) if stop in "".join(Letters().push(t) for t in ids[: i + 1])) + 1]
     for drafter in (perfect(), perfect(DraftShape(3, 2))):
         result = run(drafter, PROMPTS[:1], on_token=StopStrings([stop, "#"], Letters))
         assert result.token_ids == [expected] and result.finish_reason == ["callback"]
@@ -156,9 +148,7 @@ def test_a_users_sampled_text_does_not_depend_on_its_neighbours(name):
 
 def test_adaptive_sampling_is_repeatable():
     sampling = SamplingParams(1.0, seed=3)
-    texts = [
-        run(ModelDrafter(DRAFT, DraftShape(5)), sampling=sampling, adaptive=True).token_ids for _ in range(2)
-    ]
+    texts = [run(ModelDrafter(DRAFT, DraftShape(5)), sampling=sampling, adaptive=True).token_ids for _ in range(2)]
     assert texts[0] == texts[1], "no clock may decide where draws are spent"
 
 
@@ -180,9 +170,7 @@ def test_a_conversation_continues_behind_its_cache(name):
 def test_a_continued_cache_needs_its_ids():
     cache = MODEL.new_cache(1, 64)
     MODEL.prefill([[1, 2, 3]], cache)
-    with pytest.raises(
-        ValueError, match=r"cache of \[3\] tokens need context ids of those lengths, got \[2\]"
-    ):
+    with pytest.raises(ValueError, match=r"cache of \[3\] tokens need context ids of those lengths, got \[2\]"):
         run(perfect(), [[4]], cache=cache, context=[[1, 2]])
     with pytest.raises(ValueError, match=r"got \[\]"):
         run(perfect(), [[4]], cache=cache)
@@ -256,9 +244,7 @@ def test_what_cannot_pay_is_turned_off():
     """The target drafting for itself on a short context costs a target step a token: off from the start."""
     messages = []
     sink = logger.add(messages.append, level="INFO", format="{message}")
-    sampling = SamplingParams(
-        1.0
-    )  # estimated costs, so that the outcome does not hang on this machine's clock
+    sampling = SamplingParams(1.0)  # estimated costs, so that the outcome does not hang on this machine's clock
     result = run(SelfDrafter(MODEL, DraftShape(4), window=32), adaptive=True, sampling=sampling)
     logger.remove(sink)
     assert result.speculation.num_drafts == 0 and result.speculation.tokens_per_target_step == 1.0

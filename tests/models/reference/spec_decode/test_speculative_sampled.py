@@ -96,9 +96,7 @@ def draw_trees(shape: TokenTree, q: list[torch.Tensor], sampled: bool) -> torch.
             continue
         law = node_laws(q, shape, tokens)[:, node]
         if sampled:
-            tokens[:, children] = sample_without_replacement(
-                law, rand(DRAWS, len(children), seed=node)
-            ).clamp(min=0)
+            tokens[:, children] = sample_without_replacement(law, rand(DRAWS, len(children), seed=node)).clamp(min=0)
         else:
             tokens[:, children] = law.topk(len(children), dim=-1).indices
     return tokens
@@ -123,16 +121,12 @@ def pair_test(form, params, sampled, fuzzy=1):
     tokens = draw_trees(shape, q, sampled)
     trees = TokenTreeBatch.shared(shape, DRAWS)
     draft = node_laws(q, shape, tokens) if sampled else None
-    verified = verify_exact(
-        trees, tokens, node_laws(p, shape, tokens), draft, rand(DRAWS, len(shape), seed=90)
-    )
+    verified = verify_exact(trees, tokens, node_laws(p, shape, tokens), draft, rand(DRAWS, len(shape), seed=90))
     rows = torch.arange(DRAWS)
     output = torch.cat([tokens.gather(1, verified.path.clamp(min=0)), verified.bonus.unsqueeze(1)], dim=1)
     output[rows, verified.lengths] = verified.bonus
     # A second token the step did not yield comes from the target, as the next step would draw it.
-    second = torch.where(
-        verified.lengths > 0, output[:, 1], inverse_cdf(p[1][output[:, 0]], rand(DRAWS, seed=91))
-    )
+    second = torch.where(verified.lengths > 0, output[:, 1], inverse_cdf(p[1][output[:, 0]], rand(DRAWS, seed=91)))
     value = p_value(output[:, 0] * VOCAB + second, p[0][0].unsqueeze(1) * p[1])
     return value, 1 + float(verified.lengths.double().mean())
 

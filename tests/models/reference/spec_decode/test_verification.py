@@ -38,9 +38,7 @@ def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.T
     return warp_logits(target, params), warp_logits(draft, params)
 
 
-def draft_tree(
-    shape: TokenTree, q: torch.Tensor, kind: str, seed: int
-) -> tuple[TokenTreeBatch, torch.Tensor]:
+def draft_tree(shape: TokenTree, q: torch.Tensor, kind: str, seed: int) -> tuple[TokenTreeBatch, torch.Tensor]:
     """DRAWS trees of one shape: children of every node drawn from q by `kind`. Returns trees and tokens."""
     trees = TokenTreeBatch.shared(shape, DRAWS)
     tokens = torch.full((DRAWS, len(shape)), ROOT)

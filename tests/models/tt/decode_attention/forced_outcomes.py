@@ -30,9 +30,7 @@ def attention_alone() -> type:
             self.chunk_size, self.guess = chunk_size, guess
 
         def __call__(self, layer, q, keys, values, positions):
-            decoded = speculative_flash_decode(
-                q, keys, values, positions, chunk_size=self.chunk_size, threshold=0.0
-            )
+            decoded = speculative_flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, threshold=0.0)
             return decoded.guess if self.guess else decoded.exact
 
     return Alone

@@ -49,9 +49,16 @@ def build_pair(
 
     plan = MeshPlan(*mesh.shape)
     attend = (attention or AttentionSpeculation)(
-        mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size, threshold=threshold,
-        timeout_s=TIMEOUT_S, predictor=None if ends is None else Predictor(*ends),
-    )  # fmt: skip
+        mesh,
+        plan,
+        config,
+        users=users,
+        capacity=capacity,
+        chunk_size=chunk_size,
+        threshold=threshold,
+        timeout_s=TIMEOUT_S,
+        predictor=None if ends is None else Predictor(*ends),
+    )
     formats = precision_plan(precision, config.num_hidden_layers)
     weights, store = WeightMap(config, state, plan), WeightStore(mesh, plan)
     model = TtLlama(
@@ -84,9 +91,11 @@ def load_cache(model, keys, values) -> None:
             whole = torch.zeros(users, content.shape[0], capacity, head_dim)
             whole[0, :, : content.shape[1]] = content
             host = ttnn.from_torch(
-                whole, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT,
+                whole,
+                dtype=tensor.dtype,
+                layout=ttnn.TILE_LAYOUT,
                 mesh_mapper=model.plan.mapper(model.mesh, 1),
-            )  # fmt: skip
+            )
             ttnn.copy_host_to_device_tensor(host, tensor)
 
 
@@ -153,9 +162,7 @@ def generated(model, prompt: list[int], new_tokens: int) -> dict:
     generator = Generator(model, prefill_chunk=32)
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
     found, cached = result.statistics, len(prompt) + new_tokens - 1
-    rows = [
-        [_row(tensor, row, cached) for tensor in (*model.cache.keys, *model.cache.values)] for row in range(2)
-    ]
+    rows = [[_row(tensor, row, cached) for tensor in (*model.cache.keys, *model.cache.values)] for row in range(2)]
     return {
         "tokens": result.token_ids[0],
         "counts": (found.hits, found.misses, found.bypassed_positions),
@@ -211,9 +218,7 @@ def traced(
     from models.llama31_8b.tt.generator import Generator
 
     ends = (chunk_size, chunk_size)
-    model, _ = build_pair(
-        mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold, ends=ends
-    )
+    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold, ends=ends)
     generator = Generator(model, prefill_chunk=32)
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
     found = result.statistics

@@ -76,9 +76,7 @@ def prepared(config) -> tuple[dict, list[list[torch.Tensor]]]:
     """Random weights, and keys and values of a random prompt, as of `load_cache`."""
     state = random_state_dict(config, 1)
     model = ReferenceLlama.from_state_dict(config, state)
-    tokens = torch.randint(
-        0, config.vocab_size, (PROMPT_TOKENS + 16,), generator=torch.Generator().manual_seed(3)
-    )
+    tokens = torch.randint(0, config.vocab_size, (PROMPT_TOKENS + 16,), generator=torch.Generator().manual_seed(3))
     cache = model.new_cache(1, len(tokens))
     model.prefill([tokens.tolist()], cache)
     return state, [[layer[0] for layer in part] for part in (cache.keys, cache.values)]
@@ -88,9 +86,7 @@ def check(told: list[dict], alone: dict[Drawn, torch.Tensor], steps: list[Drawn]
     """Residual, priorities and counts of each step."""
     assert len(told) == len(steps)
     values = list(alone.values())
-    assert all(not torch.equal(values[0], other) for other in values[1:]), (
-        "each kind of step has its own result"
-    )
+    assert all(not torch.equal(values[0], other) for other in values[1:]), "each kind of step has its own result"
     for number, (found, step) in enumerate(zip(told, steps, strict=True)):
         for row in found["rows"]:
             assert torch.equal(row, alone[step]) and bool(row.any()), (number, step)

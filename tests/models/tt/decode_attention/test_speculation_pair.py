@@ -53,10 +53,7 @@ def expected(case, model, steps) -> list[ReferenceSteps]:
     policies = [(Recorded(case.threshold, CHUNK_SIZE), PROMPT_TOKENS, steps[0])]
     policies += [(policy(CHUNK_SIZE), PROMPT_TOKENS, steps[1]) for policy in (ExactAttention, SinkAttention)]
     policies += [(Recorded(case.threshold, CHUNK_SIZE), BYPASSED_AT, 1)]
-    found = [
-        reference_steps(model, case.prompt[:count], steps, policy, CAPACITY)
-        for policy, count, steps in policies
-    ]
+    found = [reference_steps(model, case.prompt[:count], steps, policy, CAPACITY) for policy, count, steps in policies]
     assert found[0].accepted[: len(case.first)] == case.first
     assert margin(found[0], case.threshold) > 2 * NEAR_BOUND
     assert found[3].ratios == [[None, None]]
@@ -81,9 +78,7 @@ def test_tokens_are_the_references_and_logits_agree_on_both_rows(told, expected)
     errors = []
     for run, wanted in zip(told["runs"], expected, strict=True):
         steps = len(run["logits"])
-        for rows, logits, token in zip(
-            run["logits"], wanted.logits[-steps:], wanted.tokens[-steps:], strict=True
-        ):
+        for rows, logits, token in zip(run["logits"], wanted.logits[-steps:], wanted.tokens[-steps:], strict=True):
             assert torch.equal(*rows), "the rows of the mesh must end a step with the same residual"
             errors.append(figures(rows[0], logits))
             assert errors[-1]["pcc"] >= LEAST_PCC, errors[-1]
@@ -147,9 +142,7 @@ def test_both_rows_cache_every_token(told, expected, steps):
 def generated(sim_mesh) -> dict:
     case = CASES["tiny"]()
     worker = sim_mesh((2, 1), case.grid)
-    return worker.run(
-        texts_and_failures, case.config, case.state, case.prompt, CHUNK_SIZE, CAPACITY, timeout=1700
-    )
+    return worker.run(texts_and_failures, case.config, case.state, case.prompt, CHUNK_SIZE, CAPACITY, timeout=1700)
 
 
 def test_the_generator_chooses_on_the_chips_and_counts(generated):

@@ -56,13 +56,21 @@ def test_a_row_takes_one_decision_over_all_its_heads(sim_mesh):
 
     cache = wanted.cache
     prefilled = [[layer[0, :, :PROMPT_TOKENS] for layer in part] for part in (cache.keys, cache.values)]
-    told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
-        row_decisions, ROWS, state, prefilled, CHUNK_SIZE, CAPACITY, THRESHOLD, PROMPT_TOKENS, wanted.tokens[:-1],
+    told = sim_mesh(
+        (2, 2), "4x2"
+    ).run(  # reduce_scatter over two links wants eight cores
+        row_decisions,
+        ROWS,
+        state,
+        prefilled,
+        CHUNK_SIZE,
+        CAPACITY,
+        THRESHOLD,
+        PROMPT_TOKENS,
+        wanted.tokens[:-1],
         timeout=2300,
-    )  # fmt: skip
-    assert told["decisions"] == [
-        [[sender], [sender], [RECEIVED], [RECEIVED]] for sender in (REJECTED, ACCEPTED)
-    ]
+    )
+    assert told["decisions"] == [[[sender], [sender], [RECEIVED], [RECEIVED]] for sender in (REJECTED, ACCEPTED)]
     assert not told["failures"]
     for rows, logits, token in zip(told["logits"], wanted.logits[1:], wanted.tokens[1:], strict=True):
         assert torch.equal(*rows) and int(rows[0].argmax()) == token

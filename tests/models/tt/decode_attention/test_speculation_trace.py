@@ -28,12 +28,8 @@ def test_replays_of_one_trace_follow_the_reference(sim_mesh):
     prompt = torch.randint(0, TINY.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
     state = random_state_dict(ONE_LAYER, SEED)
     policy = Recorded(THRESHOLD, Predictor(CHUNK_SIZE, CHUNK_SIZE))
-    wanted = reference_steps(
-        ReferenceLlama.from_state_dict(ONE_LAYER, state), prompt, STEPS, policy, CAPACITY
-    )
-    outcomes = [
-        "bypassed" if r[0] is None else a[0] for r, a in zip(wanted.ratios, wanted.accepted, strict=True)
-    ]
+    wanted = reference_steps(ReferenceLlama.from_state_dict(ONE_LAYER, state), prompt, STEPS, policy, CAPACITY)
+    outcomes = ["bypassed" if r[0] is None else a[0] for r, a in zip(wanted.ratios, wanted.accepted, strict=True)]
     assert outcomes == ["bypassed", True, True, False, True, False, True]
 
     told = sim_mesh((2, 1), "2x2", dispatch="fast").run(

@@ -21,9 +21,7 @@ SEED, THRESHOLD = 2222, 0.72
 
 
 def prompt(length: int, seed: int) -> list[int]:
-    return torch.randint(
-        0, TINY.vocab_size, (length,), generator=torch.Generator().manual_seed(seed)
-    ).tolist()
+    return torch.randint(0, TINY.vocab_size, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
 @pytest.mark.sim
@@ -34,9 +32,7 @@ def test_a_second_turn_speculates_behind_the_cached_one(sim_mesh):
     config = TINY.with_layers(1)
     state = random_state_dict(config, 0)
     first, more = prompt(38, SEED), prompt(26, SEED + 5000)
-    told = sim_mesh((2, 1), "2x2").run(
-        speculated_turns, config, state, first, more, (2, 3), THRESHOLD, timeout=3500
-    )
+    told = sim_mesh((2, 1), "2x2").run(speculated_turns, config, state, first, more, (2, 3), THRESHOLD, timeout=3500)
     logger.info("{}", told)
     reference, held = ReferenceLlama.from_state_dict(config, state), told["held"]
     for whole, new, text in ((first, 2, told["texts"][0]), (held + more, 3, told["texts"][1])):

@@ -19,9 +19,16 @@ from models.llama31_8b.tt.weights.map import WeightMap
 
 DRAFT = preset("llama-3.2-1b")  # 16 layers
 SMALL = LlamaConfig(
-    vocab_size=100, hidden_size=256, intermediate_size=512, num_hidden_layers=6, num_attention_heads=8,
-    num_key_value_heads=4, head_dim=64, max_position_embeddings=128, name="small",
-)  # fmt: skip
+    vocab_size=100,
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=6,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=64,
+    max_position_embeddings=128,
+    name="small",
+)
 
 
 def plan(tp: int, size, config=DRAFT) -> LayerParallelPlan:
@@ -57,12 +64,11 @@ def test_every_part_of_a_parallel_layer_lies_on_one_chip(tp, size):
 
 def test_a_plan_prints_itself():
     text = str(plan(4, 4)).splitlines()
-    assert text[0] == (
-        "layer-parallel drafts of llama-3.2-1b on a row of 4 chips: 16 layers in 6 groups of up to 4"
-    )
+    assert text[0] == ("layer-parallel drafts of llama-3.2-1b on a row of 4 chips: 16 layers in 6 groups of up to 4")
     assert [line.split() for line in text[1:3]] == [
-        ["0", "0:1/4", "0:2/4", "0:3/4", "0:4/4"], ["1-3", "1", "2", "3", "-"]
-    ]  # fmt: skip
+        ["0", "0:1/4", "0:2/4", "0:3/4", "0:4/4"],
+        ["1-3", "1", "2", "3", "-"],
+    ]
     assert str(plan(8, 4)).splitlines()[3].split()[:4] == ["4-7", "4:1/2", "4:2/2", "5:1/2"]
     assert "one after another" in str(plan(1, 4)) and "one after another" not in str(plan(1, 1))
 
@@ -100,9 +106,7 @@ def test_a_plan_of_another_model_is_refused_before_any_work(monkeypatch):
     from models.llama31_8b.tt.model import TtLlama
 
     formats = precision_plan("accuracy", 8)
-    with pytest.raises(
-        ValueError, match="of llama-3.2-1b with 16 layers on 1x4, the model is .* with 8 on 1x4"
-    ):
+    with pytest.raises(ValueError, match="of llama-3.2-1b with 16 layers on 1x4, the model is .* with 8 on 1x4"):
         TtLlama(None, MeshPlan(1, 4), DRAFT.with_layers(8), formats, None, None, fuzzy=plan(4, 4))
 
 

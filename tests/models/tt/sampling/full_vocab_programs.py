@@ -39,9 +39,7 @@ def keys_of(mesh, numbers):
     from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.full_vocab import ordered_keys
 
-    given = ttnn.from_torch(
-        numbers.float()[None, None], dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh
-    )
+    given = ttnn.from_torch(numbers.float()[None, None], dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh)
     return read(ordered_keys(given))[0, 0]
 
 

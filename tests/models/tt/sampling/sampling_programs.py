@@ -44,9 +44,7 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
         for row in numbers:
             chooser.pick(*borders, chooser.uniforms(row.tolist()), output)
             picked.append(read(output)[0])
-        draws.append(
-            {"borders": [read(part)[0, 0] for part in borders], "tokens": torch.stack(picked).long()}
-        )
+        draws.append({"borders": [read(part)[0, 0] for part in borders], "tokens": torch.stack(picked).long()})
     return {
         "argmax": read(greedy(given))[0].long(),
         "values": read(values)[0, 0],
@@ -65,10 +63,7 @@ def pick_among(mesh, ids, numbers) -> list[int]:
 
     chooser = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
     up_to = torch.arange(1.0, 33.0).repeat(len(ids), 1)
-    parts = [
-        chooser._put(part, "float32")
-        for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))
-    ]
+    parts = [chooser._put(part, "float32") for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))]
     return read(chooser.pick(*parts, chooser.uniforms(numbers)))[0].tolist()
 
 
@@ -99,9 +94,7 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
 
     def texts(choose, prompts, params, **options):
         generator = Generator(model, choose=choose, prefill_chunk=32)
-        found = generator.generate(
-            prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options
-        )
+        found = generator.generate(prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options)
         return found.token_ids
 
     own = replace(params, seed=params.seed + len(prompts) - 1)
@@ -118,9 +111,7 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
     first = {"on_token": lambda user, token: True}
     return told | {
         "device from all": texts("device", prompts[:1], unlimited, **first),
-        "host from all": texts(
-            "host", prompts[:1], unlimited, on_logits=lambda user, row: whole.append(row), **first
-        ),
+        "host from all": texts("host", prompts[:1], unlimited, on_logits=lambda user, row: whole.append(row), **first),
         "all": warp_logits(whole[0][None], unlimited),
     }
 
@@ -185,9 +176,12 @@ def likeliest(mesh, logits) -> list:
     width = sum(chooser.blocks) * mesh.shape[1]
     padded = F.pad(logits, (0, width - vocab), value=float(logits.max()) + 1)
     given = ttnn.from_torch(
-        padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh,
+        padded[None, None],
+        dtype=ttnn.bfloat16,
+        layout=ttnn.TILE_LAYOUT,
+        device=mesh,
         mesh_mapper=chooser.plan.mapper(mesh, -1),
-    )  # fmt: skip
+    )
     output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
     chooser(given, None, output)
     return [ttnn.to_torch(part)[0].tolist() for part in ttnn.get_device_tensors(output)]

@@ -32,17 +32,13 @@ def test_choices_are_the_references(sim_device):
     generator = torch.Generator().manual_seed(0)
     logits = (torch.randn(ROWS, VOCAB, generator=generator) * 3).bfloat16()
     logits[: ROWS // 2] = logits[0]
-    cases = [
-        (params, torch.rand(draws, ROWS, generator=generator, dtype=torch.float64)) for params, draws in CASES
-    ]
+    cases = [(params, torch.rand(draws, ROWS, generator=generator, dtype=torch.float64)) for params, draws in CASES]
     told = sim_device("2x1").run(choose, logits, cases, 3, timeout=1500)
 
     ordered, order = torch.sort(logits, dim=-1, descending=True, stable=True)
     assert (ordered[:, 1:32] == ordered[:, :31]).any(), "no ties among the candidates"
     assert torch.equal(told["argmax"], order[:, 0])
-    assert torch.equal(told["values"], ordered[:, :32]) and torch.equal(
-        ORIGIN - told["keys"].long(), order[:, :32]
-    )
+    assert torch.equal(told["values"], ordered[:, :32]) and torch.equal(ORIGIN - told["keys"].long(), order[:, :32])
     for (params, numbers), drawn in zip(cases, told["draws"], strict=True):
         masses = warp_logits(logits, params)
         keys, up_to, total = (part.double() for part in drawn["borders"])
@@ -63,9 +59,7 @@ def test_choices_are_the_references(sim_device):
     counts = (tokens[:, None] == support).sum(0)
     assert counts.sum() == len(tokens)
     p = chisquare(counts, masses[support].double() / masses.double().sum() * len(tokens)).pvalue
-    logger.info(
-        "{} draws: {} of {}, chi-square p = {:.3f}", len(tokens), counts.tolist(), support.tolist(), p
-    )
+    logger.info("{} draws: {} of {}, chi-square p = {:.3f}", len(tokens), counts.tolist(), support.tolist(), p)
     assert p > LEAST_P
 
 

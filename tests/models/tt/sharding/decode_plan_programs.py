@@ -47,9 +47,7 @@ def made(mesh, layout: str, users: int, precision: str, config: LlamaConfig = BA
     model, _ = build(mesh, config, precision, users=users, capacity=CAPACITY, layout=layout)
     generator = torch.Generator().manual_seed(1)
     for tensor in (*model.cache.keys, *model.cache.values):
-        values = torch.randn(
-            users, model.cache.heads * model.plan.tp, CAPACITY, BANKED.head_dim, generator=generator
-        )
+        values = torch.randn(users, model.cache.heads * model.plan.tp, CAPACITY, BANKED.head_dim, generator=generator)
         values[:, :, CACHED:] = 0
         host = ttnn.from_torch(
             values, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=model.plan.mapper(mesh, 1)
@@ -112,9 +110,7 @@ def rows_alone(mesh, layout: str) -> dict:
     from models.llama31_8b.tt.model import read
 
     found: dict = {}
-    rows_of_products(
-        mesh, made(mesh, layout, 1, "bfloat16"), lambda name, out: found.update({name: read(out).float()})
-    )
+    rows_of_products(mesh, made(mesh, layout, 1, "bfloat16"), lambda name, out: found.update({name: read(out).float()}))
     return found
 
 

@@ -80,9 +80,7 @@ def attentions(mesh, users: int) -> list[str]:
     from models.llama31_8b.tt.decode_attention.exact import exact_attention
 
     given = {"users": users, "capacity": CAPACITY, "kv_cache": "bfloat8_b"}
-    found = [
-        exact_attention(mesh, MeshPlan(*mesh.shape), LLAMA, layout=plan, **given) for plan in DECODE_PLANS
-    ]
+    found = [exact_attention(mesh, MeshPlan(*mesh.shape), LLAMA, layout=plan, **given) for plan in DECODE_PLANS]
     for policy in ("exact", "static"):
         made = decode_attention(policy, mesh, MeshPlan(*mesh.shape), LLAMA, layout="fast", **given)
         found.append(made if policy == "exact" else made.exact)
@@ -162,11 +160,7 @@ def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mes
 @pytest.mark.parametrize("plan", DECODE_PLANS)
 def test_nine_users_build_with_the_stock_attention(mock_mesh, plan):
     """Their cores are no rectangle, which joining heads must be told."""
-    layer = [
-        launch["op"]
-        for launch in mock_mesh((1, 1)).run(launched, plan, 9, timeout=1700)
-        if launch["layer"] == 0
-    ]
+    layer = [launch["op"] for launch in mock_mesh((1, 1)).run(launched, plan, 9, timeout=1700) if launch["layer"] == 0]
     assert STOCK in layer and FLASH_DECODE not in layer and "nlp_concat_heads_decode" in layer
 
 

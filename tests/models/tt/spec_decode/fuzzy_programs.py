@@ -9,9 +9,7 @@ from tests.support.tt_programs import build, cache_figures, figures, half_split
 CAPACITY = 64
 
 
-def draft_and_calibrate(
-    mesh, config, groups, prompt: list[int], drafted: list[int], decided: list[int]
-) -> dict:
+def draft_and_calibrate(mesh, config, groups, prompt: list[int], drafted: list[int], decided: list[int]) -> dict:
     """Prefill, fuzzy steps over `drafted`, and an exact pass over `decided` at the same positions.
 
     Figures of the logits of every fuzzy step against the reference's fuzzy forward, and how far that lies from its

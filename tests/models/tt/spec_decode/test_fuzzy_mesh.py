@@ -50,16 +50,20 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     for name, run in steps.items():
         memory, shape = step_memory(run)
         told[name] = {
-            "result": shape, "dram_peak": memory.dram_peak * banks.num_banks, "l1_peak": memory.l1_peak,
+            "result": shape,
+            "dram_peak": memory.dram_peak * banks.num_banks,
+            "l1_peak": memory.l1_peak,
             "largest": (memory.largest_program, memory.largest_op),
-        }  # fmt: skip
+        }
     return {
         "held": {name: (size * banks.num_banks, planned) for name, (size, planned) in held.items()},
         "size": banks.total_bytes_per_bank * banks.num_banks,
-        "l1_held": view.total_bytes_allocated_per_bank, "l1_size": view.total_bytes_per_bank,
-        "steps": told, "plan": f"{plan}\n{plan.by_chip(formats, CAPACITY)}",
+        "l1_held": view.total_bytes_allocated_per_bank,
+        "l1_size": view.total_bytes_per_bank,
+        "steps": told,
+        "plan": f"{plan}\n{plan.by_chip(formats, CAPACITY)}",
         "programs": mesh.num_program_cache_entries(),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.slow  # 140 programs of two models: four CPU minutes where no kernel is cached

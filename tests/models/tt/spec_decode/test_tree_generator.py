@@ -123,9 +123,7 @@ def test_a_draft_model_on_the_chip_drafts_trees(sim_device, dispatch):
 @DISPATCH
 def test_a_model_drafts_for_itself(sim_device, dispatch):
     """Over 64 to 95 of up to 101 cached tokens, without a cache of its own: what it wrote there is overwritten."""
-    told = sim_device("2x1", dispatch=dispatch).run(
-        texts_by_itself, [prompt(97, 77)], 5, 2, 32, timeout=LIMIT_S
-    )
+    told = sim_device("2x1", dispatch=dispatch).run(texts_by_itself, [prompt(97, 77)], 5, 2, 32, timeout=LIMIT_S)
     check_two_drafts(told, dispatch)
 
 

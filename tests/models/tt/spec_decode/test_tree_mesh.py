@@ -37,10 +37,12 @@ def built(mesh, users: int, nodes: int, temperature: float | None) -> dict:
         memory, result = step_memory(lambda: step().outcome)
     view = ttnn.get_memory_view(mesh, ttnn.BufferType.L1)
     return {
-        "result": result, "programs": mesh.num_program_cache_entries(),
-        "l1_peak": view.total_bytes_allocated_per_bank + memory.l1_peak, "l1_size": view.total_bytes_per_bank,
+        "result": result,
+        "programs": mesh.num_program_cache_entries(),
+        "l1_peak": view.total_bytes_allocated_per_bank + memory.l1_peak,
+        "l1_size": view.total_bytes_per_bank,
         "largest": (memory.largest_program, memory.largest_op),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.mock_mesh

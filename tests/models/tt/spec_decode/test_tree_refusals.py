@@ -24,9 +24,7 @@ def host(monkeypatch):
     monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
 
 
-def llama(
-    users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None = None, parallel: int | None = None
-):
+def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None = None, parallel: int | None = None):
     """A TtLlama as far as checks look at it; parallel: layers that it drafts with at once."""
 
     def check_trees():
@@ -35,9 +33,7 @@ def llama(
 
     attend = SimpleNamespace(check_trees=check_trees)
     groups = None if parallel is None else SimpleNamespace(plan=SimpleNamespace(size=parallel))
-    return SimpleNamespace(
-        users=users, capacity=capacity, config=config, attend=attend, mesh=None, groups=groups
-    )
+    return SimpleNamespace(users=users, capacity=capacity, config=config, attend=attend, mesh=None, groups=groups)
 
 
 def test_positions_are_those_of_each_nodes_path():
@@ -96,9 +92,7 @@ def test_what_a_generator_of_trees_does_not_sample():
 
     generator = TreeGenerator(llama(), DraftShape(3))
     for params in (SamplingParams(1.0, top_k=5), SamplingParams(1.0, top_p=0.5)):
-        with pytest.raises(
-            ValueError, match=f"top_k {params.top_k} and top_p {params.top_p} are for decoding"
-        ):
+        with pytest.raises(ValueError, match=f"top_k {params.top_k} and top_p {params.top_p} are for decoding"):
             generator.generate([[1, 2]], max_new_tokens=4, sampling=params)
     with pytest.raises(ValueError, match="on_logits"):
         generator.generate([[1, 2]], max_new_tokens=4, on_logits=lambda *_: None)
@@ -133,9 +127,7 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
     draft = llama(users=8)
     draft.plan = None
     model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
-    with pytest.raises(
-        ValueError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows"
-    ):
+    with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows"):
         model_drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
 
 

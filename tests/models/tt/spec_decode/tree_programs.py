@@ -167,13 +167,18 @@ def texts_by_a_draft_model(
     model, reference = build(mesh, config, users=users, capacity=CAPACITY)
     small, plan = config.with_layers(1 if fuzzy is None else 2), MeshPlan(*mesh.shape)
     layers = None if fuzzy is None else LayerParallelPlan.make(small, plan, fuzzy)
-    state = {
-        name: value for name, value in random_state_dict(config, 0).items() if name in tensor_shapes(small)
-    }
+    state = {name: value for name, value in random_state_dict(config, 0).items() if name in tensor_shapes(small)}
     draft = TtLlama(
-        mesh, plan, small, precision_plan("bfloat16", small.num_hidden_layers), WeightMap(small, state, plan),
-        WeightStore(mesh, plan), users=users, capacity=CAPACITY, fuzzy=layers,
-    )  # fmt: skip
+        mesh,
+        plan,
+        small,
+        precision_plan("bfloat16", small.num_hidden_layers),
+        WeightMap(small, state, plan),
+        WeightStore(mesh, plan),
+        users=users,
+        capacity=CAPACITY,
+        fuzzy=layers,
+    )
     small_reference = ReferenceLlama.from_state_dict(small, state)
     drafter, rounds = ModelDrafter(draft, prefill_chunk=32), []
 
@@ -207,9 +212,7 @@ def texts_by_a_draft_model(
             for result in (found, wanted)
         ],
         "chains": chains if width == 1 else [],
-        "seconds": [
-            getattr(found.speculation, f"{part}_seconds") for part in ("calibration", "draft", "target")
-        ],
+        "seconds": [getattr(found.speculation, f"{part}_seconds") for part in ("calibration", "draft", "target")],
         "replays": generator.replays,
         "lengths": lengths,
         "cache": cache_figures(draft, cache, lengths),

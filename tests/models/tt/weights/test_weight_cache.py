@@ -20,14 +20,27 @@ from models.llama31_8b.tt.weights.cache import WeightCache, entry_folder
 from tests.support.machines import set_ttnn_version
 
 CONFIG = LlamaConfig(
-    vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,
-    num_key_value_heads=1, head_dim=64, max_position_embeddings=256, name="tiny",
-)  # fmt: skip
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=64,
+    max_position_embeddings=256,
+    name="tiny",
+)
 PLAN = precision_plan("accuracy", 2)
 OTHER_FIELDS = {
-    "num_attention_heads": 4, "bos_token_id": 1, "eos_token_ids": (2,), "tie_word_embeddings": True,
-    "rope_scaling": RopeScaling("linear", 2.0), "rope_theta": 5e5, "rms_norm_eps": 1e-6, "name": "other",
-}  # fmt: skip
+    "num_attention_heads": 4,
+    "bos_token_id": 1,
+    "eos_token_ids": (2,),
+    "tie_word_embeddings": True,
+    "rope_scaling": RopeScaling("linear", 2.0),
+    "rope_theta": 5e5,
+    "rms_norm_eps": 1e-6,
+    "name": "other",
+}
 DESCRIBED = {"dtype": "bfloat16", "split": -1, "layout": "TILE_LAYOUT"}
 
 
@@ -72,9 +85,7 @@ def test_names_shapes_and_formats_of_tensors_change_the_entry():
         {**state, "matrix": state["matrix"].t().contiguous().t() + 1},
     ]
     assert len({folder(state), *map(folder, others)}) == 1 + len(others)
-    assert folder({**state, "matrix": state["matrix"].t().contiguous().t()}) == folder(state), (
-        "layout in memory"
-    )
+    assert folder({**state, "matrix": state["matrix"].t().contiguous().t()}) == folder(state), "layout in memory"
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(LlamaConfig)])
@@ -107,9 +118,7 @@ def test_plan_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
 
 
 def test_long_and_strange_names_make_short_folders():
-    name = folder(
-        config=replace(CONFIG, name="a/b c" + 300 * "x"), precision=replace(PLAN, name=300 * "y")
-    ).name
+    name = folder(config=replace(CONFIG, name="a/b c" + 300 * "x"), precision=replace(PLAN, name=300 * "y")).name
     assert len(name) < 130 and name.startswith("a-b-cxxx")
 
 

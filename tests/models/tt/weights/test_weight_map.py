@@ -19,9 +19,16 @@ from models.llama31_8b.tt.weights.map import WeightMap, adjacent_pairs
 
 LLAMA = preset("llama-3.1-8b").with_layers(2)
 SMALL = LlamaConfig(
-    vocab_size=100, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=8,
-    num_key_value_heads=4, head_dim=64, max_position_embeddings=128, name="small",
-)  # fmt: skip
+    vocab_size=100,
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=2,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=64,
+    max_position_embeddings=128,
+    name="small",
+)
 
 
 def meta(config):
@@ -37,12 +44,7 @@ def test_shapes_at_8b_widths(tp):
         4096,
     )
     assert weights.embedding().shape == (128256, 4096) and weights.lm_head(0, 128).shape == (4096, tp * 128)
-    assert (
-        weights.norm(1, "attention").shape
-        == weights.norm(0, "mlp").shape
-        == weights.final_norm().shape
-        == (4096,)
-    )
+    assert weights.norm(1, "attention").shape == weights.norm(0, "mlp").shape == weights.final_norm().shape == (4096,)
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4])

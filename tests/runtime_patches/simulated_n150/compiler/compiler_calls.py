@@ -41,9 +41,7 @@ class Compiler:
         self.program.chmod(0o755)
         self.package, self.log = folder / "package", folder / "log"
         self.write("tt_metal/hw/inc/internal/risc_attribs.h", "#pragma once\n")
-        self.write(
-            SOURCE, '#include "shared.h"\n#include "generated.h"\nint answer() { return SHARED + OWN; }\n'
-        )
+        self.write(SOURCE, '#include "shared.h"\n#include "generated.h"\nint answer() { return SHARED + OWN; }\n')
         self.write("tt_metal/hw/late/shared.h", "#pragma once\n#define SHARED 40\n")
         self.first = folder / "first.h"
         self.first.write_text("#pragma once\n#include <cstdint>\n")

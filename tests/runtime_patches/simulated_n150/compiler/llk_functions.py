@@ -116,9 +116,7 @@ TRIGONOMETRY = [
         lambda x: torch.fmod(x, 0.75),
         initialization=f"fmod_tile_init({word(0.75)}, {word(1 / 0.75)})",
     ),
-    unary(
-        "leaky_relu", lambda x: nn.leaky_relu(x, 0.1), header="relu", call=f"leaky_relu_tile(0, {word(0.1)})"
-    ),
+    unary("leaky_relu", lambda x: nn.leaky_relu(x, 0.1), header="relu", call=f"leaky_relu_tile(0, {word(0.1)})"),
     unary("tanhshrink", lambda x: x - torch.tanh(x)),
 ]
 

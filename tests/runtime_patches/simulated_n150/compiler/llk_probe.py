@@ -52,8 +52,7 @@ def run_functions(
     headers = dict.fromkeys(header for header, _, _ in functions if header)
     includes = "\n".join(f'#include "api/compute/{header}"' for header in headers)
     probes = "\n".join(
-        f"    probe([]() {{ {initialization}; }}, []() {{ {call}; }});"
-        for _, initialization, call in functions
+        f"    probe([]() {{ {initialization}; }}, []() {{ {call}; }});" for _, initialization, call in functions
     )
     source = COMPUTE.replace("@INCLUDES@", includes).replace("@PROBES@", probes)
     straight = 2 if dtype == "float32" else 0

@@ -39,9 +39,7 @@ def test_functions(sim_device, group):
             pcc = agreement(got, expected)
             error = (got - expected).abs()
             relative = (error / expected.abs().clamp_min(1e-3)).max()
-            logger.info(
-                "{}: PCC {:.6f}, max abs {:.3g}, max rel {:.3g}", function.name, pcc, error.max(), relative
-            )
+            logger.info("{}: PCC {:.6f}, max abs {:.3g}, max rel {:.3g}", function.name, pcc, error.max(), relative)
             if pcc < PCC or function.exact and not torch.equal(got, expected):
                 row, column = divmod(int(error.nan_to_num(torch.inf).argmax()), 32)
                 report.append(

@@ -73,9 +73,7 @@ def test_a_macro_of_the_chip_counts_where_it_is_used(compiler):
     fabric = ("-DROUTING_MODE=137", "-DFABRIC_1D_PKT_HDR_EXTENSION_WORDS=0")
     assert compiler.compile(root, "b", own, "-DNUM_L1_BANKS=1", *fabric) == ("hit", one)
     absent = "#ifdef NUM_L1_BANKS\n#define OWN 1\n#else\n#define OWN 2\n#endif\n"
-    assert (
-        compiler.compile(root, "c", absent)[1] != compiler.compile(root, "c", absent, "-DNUM_L1_BANKS=1")[1]
-    )
+    assert compiler.compile(root, "c", absent)[1] != compiler.compile(root, "c", absent, "-DNUM_L1_BANKS=1")[1]
 
 
 def test_the_length_of_an_array_counts_where_machine_code_names_it(compiler):
@@ -140,9 +138,15 @@ def test_a_link_is_known_by_the_content_of_what_it_names(compiler, tmp_path):
         compiler.compile(root, name, own)
         unit = compiler.unit(name, own)
         arguments = [
-            "-O3", "-mcpu=tt-wh-tensix", "-nostartfiles", f"-T{root}/tt_metal/kernel.ld", "-Wl,-e,_Z6answerv",
-            str(unit / "kernel.o"), "-o", str(unit / "kernel.elf"),
-        ]  # fmt: skip
+            "-O3",
+            "-mcpu=tt-wh-tensix",
+            "-nostartfiles",
+            f"-T{root}/tt_metal/kernel.ld",
+            "-Wl,-e,_Z6answerv",
+            str(unit / "kernel.o"),
+            "-o",
+            str(unit / "kernel.elf"),
+        ]
         elf = unit / "kernel.elf"
         outcomes.append((compiler.call(arguments, unit), elf.read_bytes(), elf.stat().st_mode & 0o111))
     assert [outcome for outcome, _, _ in outcomes] == ["plain", "hit", "plain"]

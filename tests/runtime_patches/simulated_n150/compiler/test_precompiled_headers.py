@@ -19,13 +19,22 @@ CORE = "-DCOMPILE_FOR_TRISC=1"
 UNPACKING = "-DCOMPILE_FOR_TRISC=0"
 # Of units of kernels, besides what SUPPORT_INCLUDES names.
 INCLUDES = (
-    "runtime/sfpi/include", "tt_metal/hostdevcommon/api", "tt_metal/tt-llk/common", "tt_metal/tt-llk/tools/include",
+    "runtime/sfpi/include",
+    "tt_metal/hostdevcommon/api",
+    "tt_metal/tt-llk/common",
+    "tt_metal/tt-llk/tools/include",
     "tt_metal/hw/ckernels/wormhole_b0/metal/llk_api",
-)  # fmt: skip
+)
 MACROS = (
-    "KERNEL_BUILD", "TENSIX_FIRMWARE", "ARCH_WORMHOLE", "PROCESSOR_INDEX=0", "PROGRAMMABLE_CORE_TYPE=0",
-    "LOCAL_MEM_EN=0", "NOC_INDEX=0", "NOC_MODE=0",
-)  # fmt: skip
+    "KERNEL_BUILD",
+    "TENSIX_FIRMWARE",
+    "ARCH_WORMHOLE",
+    "PROCESSOR_INDEX=0",
+    "PROGRAMMABLE_CORE_TYPE=0",
+    "LOCAL_MEM_EN=0",
+    "NOC_INDEX=0",
+    "NOC_MODE=0",
+)
 HEADER = "#ifdef LATE\n#define SHARED 7\n#else\n#define SHARED 40\n#endif\nconstexpr int asked = early(1);"
 BEFORE = "int early(int);\n"
 
@@ -86,12 +95,8 @@ def test_units_enough_make_it_and_objects_stay_equal(compiler):
 def test_a_macro_that_a_header_would_have_seen_is_obeyed(compiler, own, options):
     """Each would change the object if the precompiled header, made without it, were taken."""
     root = compiler.root("one")
-    compiler.write(
-        "tt_metal/hw/inc/ckernel.h", f"#pragma once\nconstexpr int later(int n) {{ return n; }}\n{HEADER}"
-    )
-    compiler.write(
-        "tt_metal/hw/inc/ckernel_globals.h", "#pragma once\nconstexpr int early(int n) { return n; }\n"
-    )
+    compiler.write("tt_metal/hw/inc/ckernel.h", f"#pragma once\nconstexpr int later(int n) {{ return n; }}\n{HEADER}")
+    compiler.write("tt_metal/hw/inc/ckernel_globals.h", "#pragma once\nconstexpr int early(int n) { return n; }\n")
     compiler.write(
         SOURCE,
         '#include "ckernel_globals.h"\n#include "generated.h"\n#include "ckernel.h"\n'
@@ -153,9 +158,7 @@ def test_a_function_lands_in_units_that_include_it_only(compiler, include, outco
     """A function that is neither static nor inline is in the object of whatever reads it."""
     compiler.headers_of(UNPACKING, HEADER)
     compiler.write("tt_metal/hw/inc/llk_unpack_common.h", "#pragma once\nint emitted(int n) { return n; }\n")
-    compiler.write(
-        "tt_metal/hw/inc/ckernel_globals.h", "#pragma once\nconstexpr int early(int n) { return n; }\n"
-    )
+    compiler.write("tt_metal/hw/inc/ckernel_globals.h", "#pragma once\nconstexpr int early(int n) { return n; }\n")
     compiler.write(
         SOURCE,
         '#include "ckernel_globals.h"\n#include "generated.h"\n#include "ckernel.h"\n'
@@ -176,18 +179,25 @@ def test_the_headers_of_a_core_leave_nothing_in_a_unit_by_being_there(core, tmp_
 
     root = Path(simulated_environment("1x1")["TT_METAL_RUNTIME_ROOT"])
     emitting = kernel_headers.EMITTING.get(core, ())
-    thread = {"0": ["-DUCK_CHLKC_UNPACK"], "1": ["-DUCK_CHLKC_MATH"], "2": ["-DUCK_CHLKC_PACK"]}.get(
-        core[-1], []
-    )
+    thread = {"0": ["-DUCK_CHLKC_UNPACK"], "1": ["-DUCK_CHLKC_MATH"], "2": ["-DUCK_CHLKC_PACK"]}.get(core[-1], [])
 
     def defined(headers):
         unit = tmp_path / "unit.cc"
         unit.write_text("#include <cstdint>\n" + "".join(f"#include <{name}>\n" for name in headers))
         command = [
-            root / "runtime/sfpi/compiler/bin/riscv-tt-elf-g++", f"-mcpu={'tt-wh-tensix' if thread else 'tt-wh'}",
-            "-O2", "-fno-lto", *(f"-I{root / name}" for name in (*toolchain.SUPPORT_INCLUDES, *INCLUDES)),
-            core, *thread, *(f"-D{macro}" for macro in MACROS), "-S", "-o", "-", unit,
-        ]  # fmt: skip
+            root / "runtime/sfpi/compiler/bin/riscv-tt-elf-g++",
+            f"-mcpu={'tt-wh-tensix' if thread else 'tt-wh'}",
+            "-O2",
+            "-fno-lto",
+            *(f"-I{root / name}" for name in (*toolchain.SUPPORT_INCLUDES, *INCLUDES)),
+            core,
+            *thread,
+            *(f"-D{macro}" for macro in MACROS),
+            "-S",
+            "-o",
+            "-",
+            unit,
+        ]
         made = subprocess.run(command, capture_output=True, text=True)
         assert made.returncode == 0, made.stderr
         return set(re.findall(r"^([A-Za-z_]\w*):", made.stdout, re.MULTILINE))
@@ -213,9 +223,7 @@ def test_a_changed_header_is_precompiled_anew(compiler, where):
 
 
 def test_headers_gcc_refuses_leave_units_as_they_were(compiler):
-    compiler.headers_of(
-        CORE, '#ifndef OWN\n#error "comes too early"\n#endif\n#define SHARED 1\nconst int asked = 1;'
-    )
+    compiler.headers_of(CORE, '#ifndef OWN\n#error "comes too early"\n#endif\n#define SHARED 1\nconst int asked = 1;')
     root = compiler.root("one")
     for n in range(WANTED + 1):
         assert compiler.compile(root, "kernel", f"#define OWN {n}\n", CORE, "-DKERNEL_BUILD")[0] == "plain"

@@ -41,9 +41,16 @@ def test_a_stock_kernel_is_empty_and_links(compiler, core):
     script, linked = root / "kernel.ld", unit / "kernel.elf"
     script.write_text("ENTRY(_start)\nSECTIONS { .text 0x1000 : { *(.start) } }\n")
     arguments = [
-        "-O3", f"-mcpu={core}", "-nostartfiles", "-Wl,-z,max-page-size=16", "-Wl,--emit-relocs", f"-T{script}",
-        str(unit / "kernel.o"), "-o", str(linked),
-    ]  # fmt: skip
+        "-O3",
+        f"-mcpu={core}",
+        "-nostartfiles",
+        "-Wl,-z,max-page-size=16",
+        "-Wl,--emit-relocs",
+        f"-T{script}",
+        str(unit / "kernel.o"),
+        "-o",
+        str(linked),
+    ]
     assert compiler.call(arguments, unit) == "empty"
     header = subprocess.run(["readelf", "-h", linked], capture_output=True, text=True, check=True).stdout
     assert "0x1000" in header and "RISC-V" in header

@@ -163,7 +163,4 @@ def test_the_survey_compiles_and_reports_the_cause_of_a_failure():
     root = simulated_environment("1x1")["TT_METAL_RUNTIME_ROOT"]
     outcome = {name: cause for _, name, cause in survey.run(root, ["recip", "selu"], jobs=1)}
     assert outcome["recip_tile"] == "" and outcome["recip_tile_init"] == ""
-    assert (
-        "calculate_selu" in outcome["selu_tile"]
-        and "scalar float is computed at run time" in outcome["selu_tile"]
-    )
+    assert "calculate_selu" in outcome["selu_tile"] and "scalar float is computed at run time" in outcome["selu_tile"]

@@ -32,27 +32,30 @@ def translate(*lines):
 
 def test_a_multiplication_waits_for_the_one_it_needs():
     """An SFPNOP between a two-cycle instruction and its reader, none where something else lies between."""
-    dependent = translate(
-        "sfpu load fa0 0 0", "sfpu mul fa1 fa0 fa0", "sfpu mul fa2 fa1 fa1", "sfpu store fa2 0 0"
-    )
+    dependent = translate("sfpu load fa0 0 0", "sfpu mul fa1 fa0 fa0", "sfpu mul fa2 fa1 fa1", "sfpu store fa2 0 0")
     assert [w >> 24 for w in dependent] == [0x70, 0x86, 0x8F, 0x86, 0x8F, 0x72]
     apart = translate(
-        "sfpu load fa0 0 0", "sfpu load fa3 0 2", "sfpu mul fa1 fa0 fa0", "sfpu mul fa2 fa3 fa3",
-        "sfpu store fa1 0 0", "sfpu store fa2 0 2",
-    )  # fmt: skip
+        "sfpu load fa0 0 0",
+        "sfpu load fa3 0 2",
+        "sfpu mul fa1 fa0 fa0",
+        "sfpu mul fa2 fa3 fa3",
+        "sfpu store fa1 0 0",
+        "sfpu store fa2 0 2",
+    )
     assert [w >> 24 for w in apart] == [0x70, 0x70, 0x86, 0x86, 0x72, 0x72]
 
 
 def test_constants_come_from_the_constant_registers_and_immediates():
     found = translate(
-        "sfpu load fa0 0 0", "sfpu loadi fa1 0x3f800000", "sfpu loadi fa2 0",
-        "sfpu mad fa3 fa0 fa1 fa2", "sfpu store fa3 0 0",
-    )  # fmt: skip
+        "sfpu load fa0 0 0",
+        "sfpu loadi fa1 0x3f800000",
+        "sfpu loadi fa2 0",
+        "sfpu mad fa3 fa0 fa1 fa2",
+        "sfpu store fa3 0 0",
+    )
     assert [w >> 24 for w in found] == [0x70, 0x84, 0x8F, 0x72]
     assert found[1] >> 12 & 15 == 10 and found[1] >> 8 & 15 == 9
-    halved = translate(
-        "sfpu load fa0 0 0", "sfpu loadi fa1 0x3f000000", "sfpu mul fa2 fa0 fa1", "sfpu store fa2 0 0"
-    )
+    halved = translate("sfpu load fa0 0 0", "sfpu loadi fa1 0x3f000000", "sfpu mul fa2 fa0 fa1", "sfpu store fa2 0 0")
     assert [w >> 24 for w in halved] == [0x70, 0x74, 0x8F, 0x72] and halved[1] >> 8 & 0xFFFF == 0x3F00
 
 
@@ -65,21 +68,23 @@ def test_a_32_bit_constant_takes_two_words_and_a_short_one_takes_one():
 def test_an_assignment_under_a_condition_keeps_the_other_lanes():
     """x = t inside v_if writes x itself; the same assignment outside is no instruction at all."""
     inside = translate(
-        "sfpu load fa0 0 0", "sfpu load fa1 0 2", "sfpu pushc", "sfpu setcc fa1 0",
-        "sfpu not fa2 fa1 0 0", "sfpu assign fa0 fa2", "sfpu popc", "sfpu store fa0 0 0",
-    )  # fmt: skip
+        "sfpu load fa0 0 0",
+        "sfpu load fa1 0 2",
+        "sfpu pushc",
+        "sfpu setcc fa1 0",
+        "sfpu not fa2 fa1 0 0",
+        "sfpu assign fa0 fa2",
+        "sfpu popc",
+        "sfpu store fa0 0 0",
+    )
     assert [w >> 24 for w in inside] == [0x70, 0x70, 0x87, 0x7B, 0x80, 0x88, 0x72]
     assert inside[4] >> 4 & 15 == inside[0] >> 20 & 15
-    outside = translate(
-        "sfpu load fa0 0 0", "sfpu not fa2 fa0 0 0", "sfpu assign fa0 fa2", "sfpu store fa0 0 0"
-    )
+    outside = translate("sfpu load fa0 0 0", "sfpu not fa2 fa0 0 0", "sfpu assign fa0 fa2", "sfpu store fa0 0 0")
     assert [w >> 24 for w in outside] == [0x70, 0x80, 0x72]
 
 
 def test_an_immediate_known_only_at_run_time_goes_through_the_instruction_buffer():
-    text = vector.translate(
-        function(["sfpu load fa0 0 0", "sfpu divp2 fa1 fa0 rt 1 a5 a4 a3", "sfpu store fa1 0 0"])
-    )
+    text = vector.translate(function(["sfpu load fa0 0 0", "sfpu divp2 fa1 fa0 rt 1 a5 a4 a3", "sfpu store fa1 0 0"]))
     assert re.search(r"li\ta5,0x76[0-9a-f]+\n\tadd\ta5,a5,a4\n\tsw\ta5,0\(a3\)", text)
 
 
@@ -245,10 +250,7 @@ def test_random_programs_store_the_same_before_and_after():
     draw, ran, refused = random.Random(20), 0, 0
     while ran < 600:
         lines = random_program(draw)
-        gcc = [
-            line.replace("sfpu move", "fmv.s").replace(" ", "\t", 1) if "move" in line else line
-            for line in lines
-        ]
+        gcc = [line.replace("sfpu move", "fmv.s").replace(" ", "\t", 1) if "move" in line else line for line in lines]
         gcc = [re.sub(r"^fmv\.s\t(\w+) (\w+)", r"fmv.s\t\1,\2", line) for line in gcc]
         try:
             words = translate(*gcc)

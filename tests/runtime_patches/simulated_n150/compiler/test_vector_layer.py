@@ -33,11 +33,7 @@ EDGES = np.array(
 def random_patterns(seed: int) -> np.ndarray:
     """[32, 32] words: half ordinary floats of like size, a quarter small integers, a quarter any bits."""
     draw = np.random.default_rng(seed)
-    ordinary = (
-        draw.integers(120, 134, 1024) << 23
-        | draw.integers(0, 1 << 23, 1024)
-        | draw.integers(0, 2, 1024) << 31
-    )
+    ordinary = draw.integers(120, 134, 1024) << 23 | draw.integers(0, 1 << 23, 1024) | draw.integers(0, 2, 1024) << 31
     small = draw.integers(-40, 40, 1024) & 0xFFFFFFFF
     anything = draw.integers(0, 1 << 32, 1024)
     chosen = np.choose(draw.integers(0, 4, 1024), (ordinary, ordinary, small, anything))

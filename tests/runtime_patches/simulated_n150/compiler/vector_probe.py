@@ -155,8 +155,6 @@ def run_probes(
         kernel(COPY_OUT, ttnn.WriterConfigDescriptor(), accessor(out), [out.buffer_address(), count]),
         kernel(compute, config),
     ]
-    program = ttnn.ProgramDescriptor(
-        kernels=kernels, semaphores=[], cbs=[buffer(index) for index in range(3)]
-    )
+    program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=[buffer(index) for index in range(3)])
     ttnn.generic_op([first, second, out], program)
     return ttnn.to_torch(out).reshape(count, 32, 32)

@@ -136,9 +136,7 @@ def first_writes_body(mesh):
 
     size = mesh.compute_with_storage_grid_size()
     last = ttnn.CoreCoord(size.x - 1, size.y - 1)
-    shard = ttnn.ShardSpec(
-        ttnn.CoreRangeSet([ttnn.CoreRange(last, last)]), [1, 64], ttnn.ShardOrientation.ROW_MAJOR
-    )
+    shard = ttnn.ShardSpec(ttnn.CoreRangeSet([ttnn.CoreRange(last, last)]), [1, 64], ttnn.ShardOrientation.ROW_MAJOR)
     links = Links(os.getpid())
     start = links.cycle()
     ttnn.from_torch(

@@ -76,9 +76,7 @@ def test_collective(sim_mesh, name, dtype, memory, shape):
 @pytest.mark.parametrize("name", ["all_gather", "reduce_scatter"])
 def test_collective_along_each_axis_of_four_chips(sim_mesh, name, axis):
     x = whole_numbers(4, FLAT)
-    held = sim_mesh((2, 2), GRID).run(
-        collective_body, name, x, "bfloat16", DRAM, {"dim": 3, "cluster_axis": axis}
-    )
+    held = sim_mesh((2, 2), GRID).run(collective_body, name, x, "bfloat16", DRAM, {"dim": 3, "cluster_axis": axis})
     parts = list(x.split(1))  # of the chips row by row
     for group in ([0, 2], [1, 3]) if axis == 0 else ([0, 1], [2, 3]):
         for chip, right in zip(group, expected(name, [parts[chip] for chip in group]), strict=True):
@@ -92,9 +90,7 @@ def test_rows_of_eight_boards(sim_mesh, shape):
     """All routers run; every row gathers what its boards have."""
     rows, columns = shape
     x = whole_numbers(rows * columns, FLAT)
-    held = sim_mesh(shape).run(
-        collective_body, "all_gather", x, "bfloat16", DRAM, {"dim": 3, "cluster_axis": 1}
-    )
+    held = sim_mesh(shape).run(collective_body, "all_gather", x, "bfloat16", DRAM, {"dim": 3, "cluster_axis": 1})
     parts = list(x.split(1))
     for chip, found in enumerate(held):
         first = chip // columns * columns

@@ -262,23 +262,25 @@ def test_events_happen_at_their_cycle():
     clock.advance(299)
     send(one, 0, 16, 0x200)
     clock.advance(1000)
-    assert (
-        sorted(other.L1_mem.bytes) == list(range(0x100, 0x110)) and link.is_cut(300) and not link.is_cut(299)
-    )
+    assert sorted(other.L1_mem.bytes) == list(range(0x100, 0x110)) and link.is_cut(300) and not link.is_cut(299)
 
 
 def test_the_stub_is_what_an_assembler_makes_of_it():
     """The words of boot.program against an assembler's output for the same lines."""
     code = {
-        address: [data[i : i + 4].hex() for i in range(0, len(data), 4)]
-        for address, data in boot.program().items()
+        address: [data[i : i + 4].hex() for i in range(0, len(data), 4)] for address, data in boot.program().items()
     }
     assert code[0] == ["6f000040"]  # j 0x400
     assert code[0x400] == [
-        "3711b0ff", "130101ff",  # lui sp, 0xffb01; addi sp, sp, -16
-        "b7910000", "9381013f",  # lui gp, 9; addi gp, gp, 0x3f0
-        "b7920000", "93824200",  # lui t0, 9; addi t0, t0, 4
-        "03a30200", "e30e03fe",  # lw t1, 0(t0); beqz t1, . - 4
-        "e780c203", "6ff0dffe",  # jalr ra, 60(t0); j . - 20
-    ]  # fmt: skip
+        "3711b0ff",
+        "130101ff",  # lui sp, 0xffb01; addi sp, sp, -16
+        "b7910000",
+        "9381013f",  # lui gp, 9; addi gp, gp, 0x3f0
+        "b7920000",
+        "93824200",  # lui t0, 9; addi t0, t0, 4
+        "03a30200",
+        "e30e03fe",  # lw t1, 0(t0); beqz t1, . - 4
+        "e780c203",
+        "6ff0dffe",  # jalr ra, 60(t0); j . - 20
+    ]
     assert code[0x4F0] == ["67800000"] and code[0x9020] == ["f0040000"] * 8

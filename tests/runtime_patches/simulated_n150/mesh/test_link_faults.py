@@ -119,8 +119,14 @@ def check_whole(worker):
 @pytest.mark.sim
 def test_delays_and_losses_change_when_not_what(sim_mesh):
     worker = sim_mesh((1, 2))
-    steps = [None, ("delay", {"latency": 3000}), ("delay", {"latency": 1}), ("mend", {}),
-             ("lose", {"probability": 0.3, "seed": 5}), ("mend", {})]  # fmt: skip
+    steps = [
+        None,
+        ("delay", {"latency": 3000}),
+        ("delay", {"latency": 1}),
+        ("mend", {}),
+        ("lose", {"probability": 0.3, "seed": 5}),
+        ("mend", {}),
+    ]
     assert worker.run(exchange_body, steps, patience_s=1e-3) == [(None, SENT)] * len(steps)
 
 

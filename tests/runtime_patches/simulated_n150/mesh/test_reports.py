@@ -21,16 +21,13 @@ from tests.support.sim_worker import _descendants, left_running
 def test_long_transfers_are_no_deadlock(sim_mesh):
     worker = sim_mesh((1, 2))
     x = torch.randint(-8, 9, (1, 1, 32, 64)).float()
-    for part in worker.run(
-        long_transfers_body, x, 130_000
-    ):  # the watch takes 50,000 without progress for a deadlock
+    for part in worker.run(long_transfers_body, x, 130_000):  # the watch takes 50,000 without progress for a deadlock
         assert torch.equal(part.float(), 2 * x)
     assert worker.diagnosis() == ""
 
 
 OPENS = (
-    "import ttnn, time;"
-    "mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2)); print('open', flush=True); time.sleep(600)"
+    "import ttnn, time;mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2)); print('open', flush=True); time.sleep(600)"
 )
 
 

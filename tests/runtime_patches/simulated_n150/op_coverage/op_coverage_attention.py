@@ -104,8 +104,7 @@ def create_heads(device):
     )
     parts = fused.reshape(heads + 2 * kv_heads, dimension).split([heads, kv_heads, kv_heads])
     return [
-        (get(tensor).reshape(-1, dimension)[: len(part)], part)
-        for tensor, part in zip((q, k, v), parts, strict=True)
+        (get(tensor).reshape(-1, dimension)[: len(part)], part) for tensor, part in zip((q, k, v), parts, strict=True)
     ]
 
 
@@ -180,9 +179,7 @@ def sdpa_prefill(device):
     out = ttnn.transformer.scaled_dot_product_attention(
         put(device, q), put(device, k), put(device, v), is_causal=True, program_config=_program(32, 32)
     )
-    expected = F.scaled_dot_product_attention(
-        q.float(), k.float(), v.float(), is_causal=True, enable_gqa=True
-    )
+    expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True, enable_gqa=True)
     return get(out), expected
 
 

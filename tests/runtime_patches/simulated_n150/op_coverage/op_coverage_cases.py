@@ -56,9 +56,7 @@ def integers(low: int, high: int, *shape: int, seed: int = 0) -> torch.Tensor:
 def put(device, tensor: torch.Tensor, dtype: str = "bfloat16", layout: str = "TILE_LAYOUT", **options):
     import ttnn
 
-    return ttnn.from_torch(
-        tensor, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device, **options
-    )
+    return ttnn.from_torch(tensor, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device, **options)
 
 
 def get(tensor) -> torch.Tensor:
@@ -69,9 +67,7 @@ def get(tensor) -> torch.Tensor:
 
 # -- matmul -------------------------------------------------------------------------------------------------
 
-WEIGHT_NOTE = (
-    "against torch on the weights as quantised, since quantisation itself costs more than 0.001 of PCC"
-)
+WEIGHT_NOTE = "against torch on the weights as quantised, since quantisation itself costs more than 0.001 of PCC"
 
 
 def _matmul(device, weight_dtype):
@@ -106,9 +102,15 @@ def matmul_accumulating(device):
         math_fidelity=ttnn.MathFidelity.HiFi4, fp32_dest_acc_en=True, packer_l1_acc=True
     )
     program = ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
-        compute_with_storage_grid_size=(1, 1), in0_block_w=1, out_subblock_h=1, out_subblock_w=1, per_core_M=1,
-        per_core_N=1, transpose_mcast=False, fused_activation=None,
-    )  # fmt: skip
+        compute_with_storage_grid_size=(1, 1),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        per_core_M=1,
+        per_core_N=1,
+        transpose_mcast=False,
+        fused_activation=None,
+    )
     out = ttnn.matmul(put(device, a), put(device, w), program_config=program, compute_kernel_config=config)
     return get(out), a.float() @ w.float()
 
@@ -319,9 +321,7 @@ def topk(device):
     import ttnn
 
     x = torch.stack([torch.randperm(64, generator=torch.Generator().manual_seed(row)) for row in range(32)])
-    values, indices = ttnn.topk(
-        put(device, x.bfloat16()[None, None]), k=32, dim=-1, largest=True, sorted=True
-    )
+    values, indices = ttnn.topk(put(device, x.bfloat16()[None, None]), k=32, dim=-1, largest=True, sorted=True)
     expected = x.topk(32, -1)
     pairs = (get(values)[0, 0].long(), expected.values), (get(indices)[0, 0].long(), expected.indices)
     return list(pairs)
@@ -440,9 +440,7 @@ def packed(x: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.ldexp(torch.sign(groups) * steps, largest - 7).reshape(x.shape).float()
 
 
-@case(
-    "typecast_to_and_from_bfloat8_b", exact=True, note="the oracle packs as the hardware documentation says"
-)
+@case("typecast_to_and_from_bfloat8_b", exact=True, note="the oracle packs as the hardware documentation says")
 def typecast_bfloat8_b(device):
     return _typecast_block_float(device, "bfloat8_b", 8)
 

@@ -62,9 +62,9 @@ def render(collected: dict[str, dict]) -> str:
     lines = [
         "# Stock ttnn operations on the simulated N150",
         "",
-        f"Written by tests/runtime_patches/simulated_n150/op_coverage with {VARIABLE}=1; do not edit. bfloat16 and",
-        "tensors of one to eight tiles unless noted. PCC and errors are the worst of a case; relative errors count elements",
-        "below 0.01 as 0.01. An exact case has to give equal tensors.",
+        f"Written by tests/runtime_patches/simulated_n150/op_coverage with {VARIABLE}=1; do not edit.",
+        "bfloat16 and tensors of one to eight tiles unless noted. PCC and errors are the worst of a case; relative",
+        "errors count elements below 0.01 as 0.01. An exact case has to give equal tensors.",
         "",
         "| operation | required | PCC | largest absolute error | largest relative error | note |",
         "|---|---|---|---|---|---|",
@@ -92,18 +92,18 @@ def test_op(sim_device, outcomes, found):
     outcomes[found.name] = figures
     logger.info(
         "{}: PCC {:.6f}, largest error {:.4g} absolute, {:.4g} relative, {:.2f} s",
-        found.name, figures["pcc"], figures["absolute"], figures["relative"], figures["seconds"],
-    )  # fmt: skip
+        found.name,
+        figures["pcc"],
+        figures["absolute"],
+        figures["relative"],
+        figures["seconds"],
+    )
     check(found, figures)
 
 
 def test_the_committed_table_lists_the_cases():
     """Same operations, in the same order, with the same requirements."""
-    rows = [
-        re.split(r" \| ", line.strip("| "))
-        for line in TABLE.read_text().splitlines()
-        if line.startswith("| ")
-    ][1:]
+    rows = [re.split(r" \| ", line.strip("| ")) for line in TABLE.read_text().splitlines() if line.startswith("| ")][1:]
     assert [tuple(row[:2]) for row in rows] == [
         (found.name, "equal" if found.exact else f"PCC {found.bound}") for found in CASES
     ]

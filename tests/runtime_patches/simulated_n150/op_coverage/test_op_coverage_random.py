@@ -38,9 +38,7 @@ def draws(seed: int = SEED, count: int = DRAWS) -> list[tuple]:
         names = {"unary": UNARY, "binary": BINARY, "reduction": REDUCTIONS, "matmul": {"matmul": None}}[kind]
         # A float32 reduction does not compile for the simulated chip: see OP_COVERAGE.md.
         dtype = rng.choice(("bfloat16",) if kind == "reduction" else FLOATS)
-        drawn.append(
-            (kind, rng.choice(sorted(names)), dtype, rng.choice(SIDES), rng.choice(SIDES), rng.choice(SIDES))
-        )
+        drawn.append((kind, rng.choice(sorted(names)), dtype, rng.choice(SIDES), rng.choice(SIDES), rng.choice(SIDES)))
     return drawn
 
 

@@ -44,14 +44,7 @@ def random_word(rng: random.Random) -> int:
         return offset << 20 | 8 << 15 | rng.choice([0, 1, 2, 4, 5]) << 12 | rd << 7 | 0x03
     if kind == 6:
         offset = rng.randrange(0, 64, 4)
-        return (
-            (offset >> 5) << 25
-            | rs2 << 20
-            | 8 << 15
-            | rng.choice([0, 1, 2]) << 12
-            | (offset & 31) << 7
-            | 0x23
-        )
+        return (offset >> 5) << 25 | rs2 << 20 | 8 << 15 | rng.choice([0, 1, 2]) << 12 | (offset & 31) << 7 | 0x23
     if kind == 7:  # over the next word, or not
         return rs2 << 20 | rs1 << 15 | rng.choice([0, 1, 4, 5, 6, 7]) << 12 | 8 << 7 | 0x63
     return 8 << 20 | rd << 7 | 0x6F | 0  # jal over the next word (offset 8 in bits 30:21)

@@ -20,9 +20,12 @@ from tests.runtime_patches.simulated_n150.simulator.vector_programs import word
 THREAD = 1
 COUNTERS = ("Dst", "Dst_Cr", "SrcA", "SrcA_Cr", "SrcB", "SrcB_Cr", "FidelityPhase", "ExtraAddrModBit")
 FIELDS = (
-    "ALU_FORMAT_SPEC_REG0_SrcA", "ALU_FORMAT_SPEC_REG1_SrcB", "ALU_ACC_CTRL_Zero_Flag_disabled_src",
-    "ALU_ACC_CTRL_Fp32_enabled", "DEST_REGW_BASE_Base",
-)  # fmt: skip
+    "ALU_FORMAT_SPEC_REG0_SrcA",
+    "ALU_FORMAT_SPEC_REG1_SrcB",
+    "ALU_ACC_CTRL_Zero_Flag_disabled_src",
+    "ALU_ACC_CTRL_Fp32_enabled",
+    "DEST_REGW_BASE_Base",
+)
 INT8, FP16A, DIAGNOSTICS = "int8", "fp16a", "diagnostics"
 
 
@@ -39,9 +42,7 @@ def exponents(rng, shape):
 def source_datums(rng):
     """64 rows as SrcA or SrcB hold them: zeros of both signs, denormals, infinities, NaN, ordinary ones, any bits."""
     shape = (64, 16)
-    fraction = np.where(
-        rng.random(shape) < 0.3, rng.choice([0, 1, 7, 8, 0x3FF], shape), rng.integers(0, 1024, shape)
-    )
+    fraction = np.where(rng.random(shape) < 0.3, rng.choice([0, 1, 7, 8, 0x3FF], shape), rng.integers(0, 1024, shape))
     datums = rng.integers(0, 2, shape) << 18 | fraction << 8 | exponents(rng, shape)
     kind = rng.random()
     if kind < 0.1:
@@ -65,9 +66,7 @@ class Pair:
 
     def __init__(self, rng, formats, wide, unusual=None):
         self.backends = make_backend(), make_backend()
-        for backend, unit, counters in zip(
-            self.backends, (MatrixUnit, PatchedUnit), (RWC, Counters), strict=True
-        ):
+        for backend, unit, counters in zip(self.backends, (MatrixUnit, PatchedUnit), (RWC, Counters), strict=True):
             backend.matrix_unit = unit(backend)
             backend.rwc = [counters(backend) for _ in range(3)]
         self.rng, self.formats, self.wide, self.unusual = rng, formats, wide, unusual
@@ -156,10 +155,14 @@ class Pair:
         unit, counters = backend.matrix_unit, backend.rwc[THREAD]
         registers = backend.srcA + backend.srcB
         return [
-            backend.dst.dstBits.copy(), backend.dst.dstRowValid.copy(), *(each.data.copy() for each in registers),
-            [each.allowedClient for each in registers], unit.srcABank, unit.srcBBank,
+            backend.dst.dstBits.copy(),
+            backend.dst.dstRowValid.copy(),
+            *(each.data.copy() for each in registers),
+            [each.allowedClient for each in registers],
+            unit.srcABank,
+            unit.srcBBank,
             [getattr(counters, name) for name in COUNTERS],
-        ]  # fmt: skip
+        ]
 
 
 def same(first: list, second: list) -> bool:
@@ -186,9 +189,7 @@ def random_instruction(rng, name: str) -> int:
         )
     if name == "GMPOOL":
         mode, index = int(rng.random() < 0.95), int(rng.random() < 0.05)
-        return word(
-            name, dst=dst, addr_mode=below(4), instr_mod19=mode, max_pool_index_en=index, clear_dvalid=cleared
-        )
+        return word(name, dst=dst, addr_mode=below(4), instr_mod19=mode, max_pool_index_en=index, clear_dvalid=cleared)
     if name == "ZEROACC":
         return word(name, dst=below(80), AddrMode=below(16), clear_mode=below(8))
     if name == "ZEROSRC":

@@ -17,9 +17,7 @@ FACE = 256
 
 
 def make_backend() -> TensixBackend:
-    backend = TensixBackend(
-        TensixCoprocessorDiagnostics(), cfg_state_size=47, thd_state_size=57, blackhole=False
-    )
+    backend = TensixBackend(TensixCoprocessorDiagnostics(), cfg_state_size=47, thd_state_size=57, blackhole=False)
     backend.addressable_memory = AddressableMemory(L1_BYTES)
     return backend
 

@@ -32,9 +32,7 @@ def test_every_datum_unpacks_to_its_value(bits):
     for exponent in (10, 100, 127, 128, 200, 254):
         at_top = datums << (8 - bits)
         got = block_float.to_bfloat16(at_top, np.full(len(datums), exponent))
-        assert [as_float(int(pattern)) for pattern in got] == [
-            value_of(int(d), exponent, bits) for d in datums
-        ]
+        assert [as_float(int(pattern)) for pattern in got] == [value_of(int(d), exponent, bits) for d in datums]
 
 
 @pytest.mark.parametrize("bits", BITS)

@@ -67,9 +67,7 @@ def test_a_run_stops_before_the_first_slow_instruction_of_any_core():
     memory = np.zeros((2, 64), np.uint8)
     memory[0] = np.frombuffer(b"".join(word.to_bytes(4, "little") for word in [nop] * 16), np.uint8)
     for word, reached in ((tensix, 3), (load, 4), (0x73, 3)):
-        memory[1] = np.frombuffer(
-            b"".join(w.to_bytes(4, "little") for w in [nop] * 3 + [word] + [nop] * 12), np.uint8
-        )
+        memory[1] = np.frombuffer(b"".join(w.to_bytes(4, "little") for w in [nop] * 3 + [word] + [nop] * 12), np.uint8)
         registers = np.zeros((2, interpreter.WORDS), np.int64)
         spans = np.array([[0, 63, part.ctypes.data, interpreter.RAM] for part in memory], np.int64)
         end = interpreter.run(registers, spans, np.array([0, 1, 2]), np.zeros((2, 4), np.int64), 0, 4)
@@ -116,9 +114,7 @@ def step(word, low, array, kind, address, value=0, cycle=0):
     )
     registers = np.zeros((1, interpreter.WORDS), np.int64)
     registers[0, 1], registers[0, 2] = low + address, value
-    reached = interpreter.run(
-        registers, spans, np.array([0, 2]), np.zeros((1, 4), np.int64), cycle, cycle + 1
-    )
+    reached = interpreter.run(registers, spans, np.array([0, 2]), np.zeros((1, 4), np.int64), cycle, cycle + 1)
     return int(registers[0, 3]) if reached == cycle + 1 else None
 
 
@@ -164,9 +160,7 @@ def test_a_transmit_queues_registers_are_written_as_in_python():
         assert step(STORE, low, compiled.state, interpreter.TRANSMIT, address, value) == 0
         assert np.array_equal(plain.state, compiled.state)
     compiled.busy_until = 50
-    busy = [
-        step(LOAD, low, compiled.state, interpreter.TRANSMIT, queues.COMMAND, cycle=at) for at in (49, 50)
-    ]
+    busy = [step(LOAD, low, compiled.state, interpreter.TRANSMIT, queues.COMMAND, cycle=at) for at in (49, 50)]
     assert busy == [1, 0]
     for address in (queues.COMMAND, queues.TRANSFERS, queues.ENDED, 0x08, 0x70, 0x1014):
         assert step(STORE, low, compiled.state, interpreter.TRANSMIT, address, 1) is None, hex(address)

@@ -12,9 +12,7 @@ from runtime_patches.simulated_n150.simulator.patches.integer_division import PA
 DIV, DIVU, REM, REMU = 4, 5, 6, 7
 MINIMUM = 0x80000000
 ALL_ONES = 0xFFFFFFFF
-word = st.one_of(
-    st.integers(0, ALL_ONES), st.sampled_from([0, 1, 2, 7, MINIMUM, MINIMUM + 1, ALL_ONES, ALL_ONES - 6])
-)
+word = st.one_of(st.integers(0, ALL_ONES), st.sampled_from([0, 1, 2, 7, MINIMUM, MINIMUM + 1, ALL_ONES, ALL_ONES - 6]))
 
 
 @pytest.mark.parametrize(

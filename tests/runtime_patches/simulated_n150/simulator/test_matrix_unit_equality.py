@@ -24,9 +24,20 @@ from tests.runtime_patches.simulated_n150.simulator.matrix_programs import (
 )
 
 INSTRUCTIONS = (
-    "MVMUL", "DOTPV", "GAPOOL", "ELWMUL", "ELWADD", "ELWSUB", "GMPOOL", "ZEROACC", "ZEROSRC", "MOVB2D", "MOVD2B",
-    "TRNSPSRCB", "MOVA2D",
-)  # fmt: skip
+    "MVMUL",
+    "DOTPV",
+    "GAPOOL",
+    "ELWMUL",
+    "ELWADD",
+    "ELWSUB",
+    "GMPOOL",
+    "ZEROACC",
+    "ZEROSRC",
+    "MOVB2D",
+    "MOVD2B",
+    "TRNSPSRCB",
+    "MOVA2D",
+)
 BF16, TF32 = 5, 4
 EVERY_FORMAT = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15)
 

@@ -35,9 +35,7 @@ def multicast_rounds(device, tiles, columns, rows, noc, includes_sender):
     arguments = ttnn.RuntimeArgs()
     for number in range(cores):
         core = ttnn.CoreCoord(number % columns, number // columns)
-        arguments.append(
-            core, [number, source.buffer_address(), target.buffer_address(), 0, 1, *sender, *corners]
-        )
+        arguments.append(core, [number, source.buffer_address(), target.buffer_address(), 0, 1, *sender, *corners])
     compile_time = [ROUNDS, cores, 2048, int(includes_sender)]
     for tensor in (source, target):
         compile_time += ttnn.TensorAccessorArgs(tensor).get_compile_time_args()
@@ -65,9 +63,7 @@ def _on_noc(noc):
         return ttnn.DataMovementConfigDescriptor(
             processor=ttnn.DataMovementProcessor.RISCV_1, noc=ttnn.NOC.RISCV_0_default
         )
-    return ttnn.DataMovementConfigDescriptor(
-        processor=ttnn.DataMovementProcessor.RISCV_0, noc=ttnn.NOC.RISCV_1_default
-    )
+    return ttnn.DataMovementConfigDescriptor(processor=ttnn.DataMovementProcessor.RISCV_0, noc=ttnn.NOC.RISCV_1_default)
 
 
 @pytest.mark.sim
@@ -100,8 +96,7 @@ def multicast_matmuls(device, activations, weights, rows_only, columns, rows):
     else:
         program = ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(transpose_mcast=False, **common)
     a, b = (
-        ttnn.from_torch(x, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-        for x in (activations, weights)
+        ttnn.from_torch(x, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device) for x in (activations, weights)
     )
     return ttnn.to_torch(ttnn.matmul(a, b, program_config=program))
 

@@ -30,9 +30,7 @@ def test_every_patch_fits_the_installed_simulator_and_says_its_rule():
 
 def test_other_code_is_refused_and_nothing_is_applied():
     applied = []
-    good = _patch(
-        {"framework.util.bits.get_bits": registry.fingerprint("framework.util.bits.get_bits")}, applied
-    )
+    good = _patch({"framework.util.bits.get_bits": registry.fingerprint("framework.util.bits.get_bits")}, applied)
     bad = _patch({"framework.util.bits.get_bits": "0" * 16, "framework.util.bits.gone": "0"}, applied)
     with pytest.raises(
         PatchRefused, match=r"get_bits has source [0-9a-f]{16}, expected 0{16}(.|\n)*gone cannot be read"
@@ -106,9 +104,7 @@ def test_run_sh_starts_the_patched_server(tmp_path):
     folder = simulator_dir(tmp_path / "with space", (1, 1), Path(sys.executable))
     done = subprocess.run([folder / "run.sh", "--list-patches"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
-        patch.name for patch in all_patches()
-    ]
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [patch.name for patch in all_patches()]
 
 
 def test_diagnosis_keeps_exceptions_and_watch_reports(tmp_path, capsys):

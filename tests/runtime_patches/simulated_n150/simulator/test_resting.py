@@ -114,9 +114,7 @@ def test_a_tile_does_the_same_in_the_same_cycles(fresh_interpreter, cost_model):
     assert with_rest["parks"] > 20
     assert with_rest["skipped"] > 2 * without["skipped"] + 1000, "waiting cores were left alone"
     assert len(set(with_rest["found"])) > 50, "the flags were seen at many times"
-    different = [
-        i for i, pair in enumerate(zip(with_rest["found"], without["found"], strict=True)) if len({*pair}) > 1
-    ]
+    different = [i for i, pair in enumerate(zip(with_rest["found"], without["found"], strict=True)) if len({*pair}) > 1]
     assert different == []
 
 

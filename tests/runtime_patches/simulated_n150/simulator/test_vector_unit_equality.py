@@ -57,14 +57,19 @@ def _draw(rng, name):
         "SFPSWAP": lambda: {"lreg_dest": d, "lreg_src_c": c, "instr_mod1": pick(*range(10))},
         "SFPCAST": lambda: {"lreg_dest": d, "lreg_src_c": c, "instr_mod1": 0},
         "SFP_STOCH_RND": lambda: {
-            "lreg_dest": d, "lreg_src_c": c, "lreg_src_b": b, "imm8_math": pick(0, 3, 31),
+            "lreg_dest": d,
+            "lreg_src_c": c,
+            "lreg_src_b": b,
+            "imm8_math": pick(0, 3, 31),
             "instr_mod1": pick(*range(16)),
         },
         "SFPLUT": lambda: {"lreg_ind": d, "instr_mod0": pick(0, 4, 8, 12)},
         "SFPLUTFP32": lambda: {"lreg_dest": d, "instr_mod1": pick(0, 2, 3, 4, 6, 7, 8, 10, 14)},
         "SFPTRANSP": lambda: {"lreg_dest": 0},
         "SFPLOADI": lambda: {
-            "lreg_ind": d, "instr_mod0": pick(0, 1, 2, 4, 8, 10), "imm16": pick(0, 0x3F80, 0x8001, 0xFFFF),
+            "lreg_ind": d,
+            "instr_mod0": pick(0, 1, 2, 4, 8, 10),
+            "imm16": pick(0, 0x3F80, 0x8001, 0xFFFF),
         },
         "SFPSETCC": lambda: {"lreg_c": c, "imm12_math": pick(0, 1), "instr_mod1": pick(0, 1, 2, 4, 6, 8)},
         "SFPENCC": lambda: {"imm12_math": pick(0, 1, 2, 3), "instr_mod1": pick(0, 1, 2, 8, 10)},
@@ -72,17 +77,21 @@ def _draw(rng, name):
         "SFPPUSHC": lambda: {},
         "SFPPOPC": lambda: {"instr_mod1": pick(*range(16))},
         "SFPCONFIG": lambda: {
-            "config_dest": pick(11, 13, 14, 15), "instr_mod1": pick(0, 8), "imm16_math": pick(0x5555, 0x1111),
+            "config_dest": pick(11, 13, 14, 15),
+            "instr_mod1": pick(0, 8),
+            "imm16_math": pick(0x5555, 0x1111),
         },
         "SFPLOAD": lambda: {
-            "dest_reg_addr": pick(0, 2, 4, 62), "instr_mod0": pick(0, 1, 2, 3, 4, 5, 10, 11, 14, 15), "lreg_ind": d,
+            "dest_reg_addr": pick(0, 2, 4, 62),
+            "instr_mod0": pick(0, 1, 2, 3, 4, 5, 10, 11, 14, 15),
+            "lreg_ind": d,
         },
         "SFPSTORE": lambda: {
             "dest_reg_addr": pick(0, 2, 4, 62),
             "instr_mod0": pick(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15),
             "lreg_ind": pick(d, 9, 11),
         },
-    }[name]()  # fmt: skip
+    }[name]()
 
 
 NAMES = (

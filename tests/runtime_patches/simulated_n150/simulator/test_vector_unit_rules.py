@@ -91,9 +91,7 @@ def test_leading_zeros(unit):
     np.testing.assert_array_equal(np.array(unit.laneFlags), values != 0)
     run(unit, word("SFPENCC", imm12_math=3, instr_mod1=10))
     run(unit, word("SFPLZ", lreg_c=2, lreg_dest=3, instr_mod1=4))
-    np.testing.assert_array_equal(
-        get_register(unit, 3), [32 - int(v & 0x7FFFFFFF).bit_length() for v in values]
-    )
+    np.testing.assert_array_equal(get_register(unit, 3), [32 - int(v & 0x7FFFFFFF).bit_length() for v in values])
 
 
 def test_random_generator_follows_its_recurrence(unit):
@@ -143,9 +141,7 @@ def test_sixteen_bit_loads(unit, mode, expected):
 
 
 def test_sign_magnitude_words_come_and_go(unit):
-    values = np.array([0, 1, -1, 5, -5, 1 << 30, -(1 << 30), 0x7FFFFFFF] * 4, dtype=np.int64).astype(
-        np.uint32
-    )
+    values = np.array([0, 1, -1, 5, -5, 1 << 30, -(1 << 30), 0x7FFFFFFF] * 4, dtype=np.int64).astype(np.uint32)
     set_register(unit, 2, values)
     run(unit, word("SFPSTORE", lreg_ind=2, instr_mod0=12, dest_reg_addr=0))
     run(unit, word("SFPLOAD", lreg_ind=3, instr_mod0=12, dest_reg_addr=0))

@@ -28,11 +28,7 @@ def word(name: str, **fields: int) -> int:
     """Encoded instruction; fields by the names of the simulator's instruction table."""
     encoded = opcode(name) << 24
     arguments = TensixInstructionDecoder.tensix_instructions[name]["arguments"]
-    places = (
-        {argument["name"]: argument["start_bit"] for argument in arguments}
-        if isinstance(arguments, list)
-        else {}
-    )
+    places = {argument["name"]: argument["start_bit"] for argument in arguments} if isinstance(arguments, list) else {}
     for field, value in fields.items():
         encoded |= value << places[field]
     return encoded
@@ -70,9 +66,7 @@ def get_register(unit, index: int) -> np.ndarray:
 def random_values(rng: np.random.Generator) -> np.ndarray:
     """32 patterns: special ones, ordinary floats, small integers, any bits."""
     kind = rng.integers(0, 4, 32)
-    ordinary = (rng.integers(115, 140, 32) << 23 | rng.integers(0, 1 << 23, 32)) | rng.integers(
-        0, 2, 32
-    ) << 31
+    ordinary = (rng.integers(115, 140, 32) << 23 | rng.integers(0, 1 << 23, 32)) | rng.integers(0, 2, 32) << 31
     choices = (
         SPECIAL[rng.integers(0, len(SPECIAL), 32)],
         ordinary,

@@ -48,9 +48,7 @@ def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
 class ReferenceSession(Session):
     """The reference model on this machine. chat: one user's cache is kept from text to text."""
 
-    def __init__(
-        self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False) -> None:
         """Loads a draft model. Raises as make_drafter does."""
         self.checkpoint = self.loaded = loaded
         self.options, self.policy = options, policy

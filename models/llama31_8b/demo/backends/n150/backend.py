@@ -145,9 +145,7 @@ def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
         )
 
 
-def check_attention(
-    options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int, users: int = 1
-) -> None:
+def check_attention(options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int, users: int = 1) -> None:
     """Raises SpeculationError and UserError when chips cannot decode with this attention policy."""
     if options.attention == "alspec":
         check_speculation(mesh, users, capacity, options.chunk_size, options.threshold)
@@ -175,9 +173,7 @@ def context_limit(config: LlamaConfig, options: DemoOptions) -> int:
     """Positions of --max-context, else the model's. Raises UserError for more than the model has."""
     most = config.max_position_embeddings
     if options.max_context is not None and options.max_context > most:
-        raise UserError(
-            f"max_context must be between 1 and {most} for {config.name}, got {options.max_context}"
-        )
+        raise UserError(f"max_context must be between 1 and {most} for {config.name}, got {options.max_context}")
     return options.max_context or most
 
 
@@ -284,9 +280,13 @@ class Weights(NamedTuple):
         return cls(source.config, state, precision, entry)
 
     def on(
-        self, device: ttnn.MeshDevice, plan: BoardPlan, attend: DecodeAttention | None = None,
-        layers: LayerParallelPlan | None = None, layout: str = PLAN,
-    ) -> TtLlama:  # fmt: skip
+        self,
+        device: ttnn.MeshDevice,
+        plan: BoardPlan,
+        attend: DecodeAttention | None = None,
+        layers: LayerParallelPlan | None = None,
+        layout: str = PLAN,
+    ) -> TtLlama:
         """The model of the plan's users. layers: of a draft model."""
         from ....tt.model import TtLlama
         from ....tt.weights.map import WeightMap
@@ -353,9 +353,7 @@ def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, opti
     return model
 
 
-def _generator(
-    model: TtLlama, plan: BoardPlan, drafts: Weights | None, options: DemoOptions, chat: bool
-) -> Generator:
+def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options: DemoOptions, chat: bool) -> Generator:
     """chat: the trace of decode steps serves all turns; those of drafted trees are recorded in each."""
     if options.drafter != "none":
         from ....tt.spec_decode.drafters import LookUpDrafter, TreeDrafter

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 class BoardSession(Session):
     """Whoever opened the boards closes them. limit: positions that a prompt and its text may take."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int) -> None:
         self.checkpoint, self.options, self.generator, self.limit = checkpoint, options, generator, limit
         self.capacity = min(generator.model.capacity - generator.spare, limit)
         self.warm_up = (0, 0.0)

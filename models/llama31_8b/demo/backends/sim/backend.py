@@ -46,7 +46,8 @@ SUPPORT = Support(
     attention={name: None for name in ATTENTIONS},
     drafting=CHIP_DRAFTING,
     drafts_refuse={
-        **CHIP_DRAFTS_REFUSE, "adapt": "drafts have their full length here: a simulator's times say nothing",
+        **CHIP_DRAFTS_REFUSE,
+        "adapt": "drafts have their full length here: a simulator's times say nothing",
     },
     chat=_CHECKED,
     prompts=_CHECKED,
@@ -56,7 +57,7 @@ SUPPORT = Support(
     ),
     reads_prompt=False,
     seeds_weights=True,
-)  # fmt: skip
+)
 TINY = LlamaConfig(
     vocab_size=96,
     hidden_size=64,
@@ -146,15 +147,33 @@ def plan_request(options: DemoOptions) -> dict:
     layers = _static_layers(options, config) if attention == "static" else []
     overrides = options.precision_overrides
     return {
-        "mesh": str(mesh), "grid": grid_for(config, mesh, guessed is not None, layout), "layout": layout,
-        "dispatch": dispatch_of(layout), "tokens": tokens, "seed": options.seed,
-        "temperature": options.temperature, "verify": options.verify,
-        "precision": precision, "overrides": None if overrides is None else os.path.abspath(overrides),
-        "attention": attention, "threshold": options.threshold, "chunk_size": chunk_size, "static_layers": layers,
-        "model": options.model, "layers": options.layers, "prompt": _prompt(options), "json": options.json,
-        "prompt_tokens": prompt_tokens, "capacity": capacity, "draft_length": options.draft_length, "nodes": nodes,
-        "tree": options.tree, "draft": options.drafter, "fuzzy": options.fuzzy, "window": window,
-    }  # fmt: skip
+        "mesh": str(mesh),
+        "grid": grid_for(config, mesh, guessed is not None, layout),
+        "layout": layout,
+        "dispatch": dispatch_of(layout),
+        "tokens": tokens,
+        "seed": options.seed,
+        "temperature": options.temperature,
+        "verify": options.verify,
+        "precision": precision,
+        "overrides": None if overrides is None else os.path.abspath(overrides),
+        "attention": attention,
+        "threshold": options.threshold,
+        "chunk_size": chunk_size,
+        "static_layers": layers,
+        "model": options.model,
+        "layers": options.layers,
+        "prompt": _prompt(options),
+        "json": options.json,
+        "prompt_tokens": prompt_tokens,
+        "capacity": capacity,
+        "draft_length": options.draft_length,
+        "nodes": nodes,
+        "tree": options.tree,
+        "draft": options.drafter,
+        "fuzzy": options.fuzzy,
+        "window": window,
+    }
 
 
 def grid_for(config: LlamaConfig, mesh: MeshPlan, guesses: bool, layout: str = "simple") -> str:
@@ -248,7 +267,6 @@ def _static_layers(options: DemoOptions, config: LlamaConfig) -> list[int]:
     layers = sorted(options.static_layer_set())
     if beyond := [layer for layer in layers if layer >= config.num_hidden_layers]:
         raise UserError(
-            f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to "
-            f"{config.num_hidden_layers - 1}"
+            f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to {config.num_hidden_layers - 1}"
         )
     return layers

@@ -73,11 +73,7 @@ def source_of(request: dict[str, Any]) -> Source:
         prompt = torch.randint(0, TINY.vocab_size, (count,), generator=generator).tolist()
         if request["draft"] == LookUpDrafter.name:
             prompt = (prompt[:PATTERN] * count)[:count]  # something to look up
-        config = (
-            TINY
-            if request["fuzzy"] is None
-            else tiny_model(request["fuzzy"], MeshPlan.parse(request["mesh"]))
-        )
+        config = TINY if request["fuzzy"] is None else tiny_model(request["fuzzy"], MeshPlan.parse(request["mesh"]))
         return Source("a tiny random Llama", config, random_state_dict(config, request["seed"]), prompt)
     from ....checkpoint.load import load_state_dict, read_config, resolve_source
     from ....checkpoint.tokenizer import Tokenizer
@@ -159,10 +155,18 @@ def _steps(
     them."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
     attend = decode_attention(
-        request["attention"], device, plan, config, users=1, capacity=capacity, kv_cache=precision.kv_cache,
-        layout=request["layout"], chunk_size=request["chunk_size"], threshold=request["threshold"],
+        request["attention"],
+        device,
+        plan,
+        config,
+        users=1,
+        capacity=capacity,
+        kv_cache=precision.kv_cache,
+        layout=request["layout"],
+        chunk_size=request["chunk_size"],
+        threshold=request["threshold"],
         static_layers=request["static_layers"],
-    )  # fmt: skip
+    )
     weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
     model = TtLlama(
         device,
@@ -193,9 +197,14 @@ def _steps(
         found.append(step_figures(f"decode {step + 1}", got, expected, show))
         tokens.append(int(got.argmax()))
     result = GenerationResult(
-        [tokens], ["length"], len(prompt), prefilled - started, len(tokens) - 1, time.perf_counter() - prefilled,
+        [tokens],
+        ["length"],
+        len(prompt),
+        prefilled - started,
+        len(tokens) - 1,
+        time.perf_counter() - prefilled,
         attend.statistics(),
-    )  # fmt: skip
+    )
     ours, theirs = result.statistics, policy.statistics
     if ours is not None and theirs is not None:
         show(
@@ -214,9 +223,7 @@ def _tree_steps(
     tree; both go on with the path that the chips accept."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
     weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
-    model = TtLlama(
-        device, plan, config, precision, weights, store, capacity=capacity, layout=request["layout"]
-    )
+    model = TtLlama(device, plan, config, precision, weights, store, capacity=capacity, layout=request["layout"])
     reference = ReferenceLlama.from_state_dict(config, source.state)
     cache = reference.new_cache(1, capacity)
     found: list[dict] = []
@@ -254,9 +261,11 @@ def _tree_steps(
     expected = reference.prefill([prompt], cache)[0]
     found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
     result = generator.generate(
-        [prompt], max_new_tokens=request["tokens"], eos_token_ids=(),
+        [prompt],
+        max_new_tokens=request["tokens"],
+        eos_token_ids=(),
         sampling=SamplingParams(request["temperature"], seed=request["seed"]),
-    )  # fmt: skip
+    )
     return found, result
 
 

@@ -30,8 +30,7 @@ class Counters(RWC):
         self._base = Constants.get_addr32("ADDR_MOD_SET_Base")
         # The words that hold each mode: of one part all fields are in one word.
         self._words = [
-            itemgetter(*sorted({Constants.get_addr32(name) for name in _names(mode)}))
-            for mode in range(MODES)
+            itemgetter(*sorted({Constants.get_addr32(name) for name in _names(mode)})) for mode in range(MODES)
         ]
         self._known: list[dict[tuple[int, ...], tuple[int, ...]]] = [{} for _ in range(MODES)]
 
@@ -47,9 +46,21 @@ class Counters(RWC):
             value = self.backend.getThreadConfigValue
             fields = known[key] = tuple(value(thread_id, name) for name in _names(mode))
         (
-            a_clear, a_carried, a_step, b_clear, b_carried, b_step,
-            dst_clear, dst_to_carry, dst_carried, dst_step, phase_clear, phase_step, bias_clear, bias_step,
-        ) = fields  # fmt: skip
+            a_clear,
+            a_carried,
+            a_step,
+            b_clear,
+            b_carried,
+            b_step,
+            dst_clear,
+            dst_to_carry,
+            dst_carried,
+            dst_step,
+            phase_clear,
+            phase_step,
+            bias_clear,
+            bias_step,
+        ) = fields
 
         if a_clear:
             self.SrcA = self.SrcA_Cr = 0

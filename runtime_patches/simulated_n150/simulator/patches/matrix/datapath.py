@@ -181,10 +181,15 @@ def multiply(src_a, src_b, dst, valid, a_row, b_row, b_step, dst_row, rows, kept
             term0 = np.int64(sums[0, c]) if exponent0 > 0 else 0
             term1 = np.int64(sums[1, c]) if exponent1 > 0 else 0
             value = _accumulated(
-                np.int64(term0 < 0), exponent0, abs(term0) << 13,
-                np.int64(term1 < 0), exponent1, abs(term1) << 13,
-                _held(dst, valid, place, c, wide), wide,
-            )  # fmt: skip
+                np.int64(term0 < 0),
+                exponent0,
+                abs(term0) << 13,
+                np.int64(term1 < 0),
+                exponent1,
+                abs(term1) << 13,
+                _held(dst, valid, place, c, wide),
+                wide,
+            )
             _put(dst, place, c, wide, value)
         valid[place] = True
 
@@ -219,9 +224,7 @@ def _sum(a, b):
 
 
 @numba.njit(cache=True)
-def elementwise(
-    src_a, src_b, dst, valid, a_row, b_row, b_step, b_columns, dst_row, kept, wide, operation, accumulate
-):
+def elementwise(src_a, src_b, dst, valid, a_row, b_row, b_step, b_columns, dst_row, kept, wide, operation, accumulate):
     """ELWMUL, ELWADD, ELWSUB: 8 rows of Dst from as many of SrcA and of SrcB.
 
     b_step: 0 where one row of SrcB serves all; b_columns: 0 where its first column does.

@@ -119,17 +119,13 @@ class MatrixUnit(installed.MatrixUnit):
 
     # -- products and sums -----------------------------------------------------------------------------------
 
-    def perform_mvmul(
-        self, issue_thread, dstRow, addrMod, broadcastSrcBRow, flipSrcA, flipSrcB, numRows, opcode=None
-    ):  # noqa: N803, E501 (the simulator's names)
+    def perform_mvmul(self, issue_thread, dstRow, addrMod, broadcastSrcBRow, flipSrcA, flipSrcB, numRows, opcode=None):  # noqa: N803, E501 (the simulator's names)
         setting, backend = self._setting(issue_thread), self.backend
         counters = backend.rwc[issue_thread]
         row = counters.SrcA & 0x38
         datapath = self._datapath or self._compiled()
         if not setting.kept or row > 48 or datapath is None:
-            super().perform_mvmul(
-                issue_thread, dstRow, addrMod, broadcastSrcBRow, flipSrcA, flipSrcB, numRows, opcode
-            )
+            super().perform_mvmul(issue_thread, dstRow, addrMod, broadcastSrcBRow, flipSrcA, flipSrcB, numRows, opcode)
             return
         count = numRows - 1 if broadcastSrcBRow else numRows
         dst = backend.dst
@@ -195,9 +191,7 @@ class MatrixUnit(installed.MatrixUnit):
         scales = scales[:, np.newaxis]
         # Sign, exponent (9 bits) and fraction (10 bits) in one number; so is minus infinity, all ones.
         exponents = datums & 0xFF
-        patterns = (
-            (datums & 0x40000) << 1 | (exponents + scales) << 10 | datums >> 8 & setting.kept >> 8 & 0x3FF
-        )
+        patterns = (datums & 0x40000) << 1 | (exponents + scales) << 10 | datums >> 8 & setting.kept >> 8 & 0x3FF
         patterns[exponents == 0] = 0
         patterns[scales[:, 0] == 0] = 0xFFFFF
 

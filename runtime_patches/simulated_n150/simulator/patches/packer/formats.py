@@ -154,9 +154,7 @@ def accumulate(old: np.ndarray, new: np.ndarray, out: F) -> np.ndarray:
         total = old.astype(np.uint32).view(np.float32) + new.astype(np.uint32).view(np.float32)
         return total.view(np.uint32).astype(np.int64)
     if out == F.BF16:
-        total = (old << 16).astype(np.uint32).view(np.float32) + (new << 16).astype(np.uint32).view(
-            np.float32
-        )
+        total = (old << 16).astype(np.uint32).view(np.float32) + (new << 16).astype(np.uint32).view(np.float32)
         bits = total.view(np.uint32).astype(np.int64)
         return np.where(np.isnan(total), bits >> 16 | 1, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16) & 0xFFFF
     if out == F.INT32:

@@ -91,9 +91,7 @@ class Packer(PackerUnit):
     def _refuse_compression(self, state, index):
         prefix = self.getIPackerConfig(index, 2, 1)
         if self.getConfigValue(state, prefix + "All_pack_disable_zero_compress_ovrd"):
-            disabled = get_nth_bit(
-                self.getConfigValue(state, prefix + "All_pack_disable_zero_compress"), index
-            )
+            disabled = get_nth_bit(self.getConfigValue(state, prefix + "All_pack_disable_zero_compress"), index)
         else:
             disabled = self.getConfigValue(state, prefix + "Disable_zero_compress")
         if not disabled:
@@ -176,9 +174,7 @@ class Packer(PackerUnit):
         block = (dst.getDst32bRows if wide else dst.getDst16bRows)(rows)
         raw = block.reshape(-1)[start:][:count]
         intermediate = packer.inDataFormat
-        bits = formats.early(
-            raw, wide, intermediate, bool(stages["Read_int8"]), bool(stages["Round_10b_mant"])
-        )
+        bits = formats.early(raw, wide, intermediate, bool(stages["Read_int8"]), bool(stages["Round_10b_mant"]))
         if passed is not None:
             bits = np.where(passed, bits, 0)
         half = intermediate in (F.FP16, F.FP8, F.BFP8a)
@@ -219,9 +215,7 @@ class Packer(PackerUnit):
         size = out.bits // 8
         memory = self.backend.addressable_memory
         if accumulates:
-            old = np.frombuffer(
-                memory.read(packer.byteAddress, len(values) * size), dtype=_TYPE_OF_SIZE[size]
-            )
+            old = np.frombuffer(memory.read(packer.byteAddress, len(values) * size), dtype=_TYPE_OF_SIZE[size])
             values = formats.accumulate(old.astype(np.int64), values, out)
         memory.write(packer.byteAddress, values.astype(_TYPE_OF_SIZE[size]).tobytes())
         packer.byteAddress += len(values) * size
@@ -229,9 +223,7 @@ class Packer(PackerUnit):
     def _write_block_floats(self, packer, bits):
         out = packer.outDataFormat
         if len(bits) % block_float.GROUP:
-            raise ValueError(
-                f"packing {len(bits)} datums as {out.name}: only whole groups of 16 are modelled"
-            )
+            raise ValueError(f"packing {len(bits)} datums as {out.name}: only whole groups of 16 are modelled")
         datums, shared = block_float.share_exponent(*formats.block_float_parts(bits, out))
         if out.bits < 8:
             datums = block_float.truncate(datums, out.bits)

@@ -141,9 +141,7 @@ class ControlInstructions(CrossLaneInstructions):
             macro.misc(self._combined(old, value, mode) & 0xFFF)
         elif 11 <= target <= 14:
             constant = _DEFAULT_CONSTANT[target] if is_value else None
-            self.registers[target, lane] = (
-                np.float32(constant).view(U32) if is_value else self.registers[0, lane & 7]
-            )
+            self.registers[target, lane] = np.float32(constant).view(U32) if is_value else self.registers[0, lane & 7]
         elif target == 15:
             original = self.laneConfig[lane]
             new = self._combined(original, value, mode)

@@ -70,9 +70,7 @@ class CrossLaneInstructions(ConvertingInstructions):
                 last = values[_ROTATED]
                 if target < 12:
                     self._last_rotated = values
-            for index, following in enumerate(
-                (registers[1].copy(), registers[2].copy(), registers[3].copy(), last)
-            ):
+            for index, following in enumerate((registers[1].copy(), registers[2].copy(), registers[3].copy(), last)):
                 self.put(index, following)
         else:
             raise ValueError(f"SFPSHFT2 with undefined mode {mode}")

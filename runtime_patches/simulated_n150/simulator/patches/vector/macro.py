@@ -148,9 +148,9 @@ class MacroInstructions(MemoryInstructions):
         return not self._waiting and super().is_clock_idle()
 
     def hasInflightInstructionsFromThread(self, from_thread):  # noqa: N802 (the simulator's name)
-        return any(
-            held.thread == from_thread for held in self._waiting
-        ) or super().hasInflightInstructionsFromThread(from_thread)
+        return any(held.thread == from_thread for held in self._waiting) or super().hasInflightInstructionsFromThread(
+            from_thread
+        )
 
     def clock_tick(self, cycle_num):
         if not self._waiting:
@@ -178,9 +178,7 @@ class MacroInstructions(MemoryInstructions):
 
     def _collect(self, before, after):
         """Move what the last instruction wrote into `after`, and give the next one the state of `before`."""
-        for old, new, present in zip(
-            before, after, (self.registers, self.flags, self.use_flags), strict=True
-        ):
+        for old, new, present in zip(before, after, (self.registers, self.flags, self.use_flags), strict=True):
             np.copyto(new, present, where=present != old)
         self._restore(before)
 

@@ -98,9 +98,7 @@ class MemoryInstructions(ControlInstructions):
         active = self._active(mode, V.BLOCK_SFPU_RD_FROM_DEST)
         self.put(target, self._loaded(target, rows, columns, mode), active)
         if target < 4 and self.any_option(V.ENABLE_DEST_INDEX):
-            captures = (self.option(V.ENABLE_DEST_INDEX) & self.option(V.CAPTURE_DEFAULT_DEST_INDEX)).astype(
-                bool
-            )
+            captures = (self.option(V.ENABLE_DEST_INDEX) & self.option(V.CAPTURE_DEFAULT_DEST_INDEX)).astype(bool)
             if active is not None:
                 captures &= active
             self.put(target + 4, ((rows << 4) | columns).astype(U32), captures)

@@ -97,9 +97,7 @@ class VectorState(VectorUnit):
 
     def configuration_changed(self) -> None:
         """To be called after laneConfig was written."""
-        off = np.array(
-            [bool(self.laneConfig[lane & 7] >> (_ROW_MASK_SHIFT + lane // 8) & 1) for lane in range(LANES)]
-        )
+        off = np.array([bool(self.laneConfig[lane & 7] >> (_ROW_MASK_SHIFT + lane // 8) & 1) for lane in range(LANES)])
         self._rows_off = off if off.any() else None
         self._enabled_known = False
 
