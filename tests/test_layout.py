@@ -60,7 +60,7 @@ WRONG = {
         "models.llama31_8b.generation.sampling -> models.llama31_8b.tt.rope",
     ),
     "tt_kernels/op.py": (
-        "from models.llama31_8b import sampling\n",
+        "from models.llama31_8b.generation import sampling\n",
         "tt_kernels.op -> models.llama31_8b.generation.sampling",
     ),
     "runtime_patches/root.py": ("import tt_kernels.op\n", "runtime_patches.root -> tt_kernels.op"),
@@ -76,7 +76,7 @@ def test_a_wrong_import_is_found(tmp_path, file):
     for name in WRONG:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(WRONG[name][0] if name == file else "")
-    (tmp_path / "perf").mkdir()
+    (tmp_path / "perf/footprint").mkdir(parents=True)
     (tmp_path / "perf/footprint/roofline.py").write_text("")
     (found,) = layout.wrong_arrows(layout.imports(layout.modules(tmp_path)))
     assert found.startswith(WRONG[file][1] + ": ")

@@ -243,7 +243,7 @@ from pathlib import Path
 from perf.sweep.configurations import Configuration
 from perf.sweep.runner import sweep
 from perf.sweep.table import opened
-from tests.perf import sweep_workers
+from tests.perf.sweep import sweep_workers
 
 with opened(Path(sys.argv[1])) as rows:
     sweep(sweep_workers.CONFIGURATIONS, "sim", rows, timeout_s=600, start=sweep_workers.third_hangs)
