@@ -18,12 +18,12 @@ def negate(device) -> list[float]:
     import ttnn
 
     from tt_kernels.common.cores import core_set
-    from tt_kernels.common.priority import ACCEPTED, RECEIVED, priority_row
+    from tt_kernels.common.priority import HOLDS_GUESS, YIELDED, priority_row
     from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, skip_compute
 
     clear_compute_gate(device)
     tiles, members = [], []
-    for number, priority in enumerate((ACCEPTED, RECEIVED)):  # 0: the sender, whose guess was accepted, may skip
+    for number, priority in enumerate((YIELDED, HOLDS_GUESS)):  # 0: the sender, whose guess was accepted, may skip
         core = core_set((number, 0))
         shard = ttnn.ShardSpec(core, [32, 32], ttnn.ShardOrientation.ROW_MAJOR)
         memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)

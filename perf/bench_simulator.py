@@ -41,7 +41,7 @@ def measure(repeats: int) -> None:
     from runtime_patches.simulated_n150.dispatch import mesh_options
     from runtime_patches.simulated_n150.links import Links
     from tt_kernels.common.peer import ChipPairs
-    from tt_kernels.common.priority import ACCEPTED, REJECTED, priority_row
+    from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
     from tt_kernels.device_exchange.op import DeviceExchange
 
     imported = time.perf_counter()
@@ -57,7 +57,7 @@ def measure(repeats: int) -> None:
 
     chips = MESH[0] * MESH[1]
     tensor = sharded([torch.ones(1, 1, 32, COLUMNS)] * chips, ttnn.bfloat16, ttnn.TILE_LAYOUT)
-    roles = [priority_row([REJECTED]), priority_row([ACCEPTED])]
+    roles = [priority_row([HOLDS_EXACT]), priority_row([YIELDED])]
     priority = sharded(roles, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
     exchange = DeviceExchange(ChipPairs(mesh, 1), users=1)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Sequence, TypeVar, cast
 
 if TYPE_CHECKING:
-    from .generation.sequences import UserStream
+    from .generation.sequences import SequenceState
 
 _Result = TypeVar("_Result", bound="GenerationResult")
 
@@ -57,7 +57,7 @@ class GenerationResult:
     @classmethod
     def of(
         cls: type[_Result],
-        streams: Sequence[UserStream],
+        streams: Sequence[SequenceState],
         prompts: Sequence[Sequence[int]],
         times: tuple[float, float, float],
         statistics: AttentionStatistics | None = None,

@@ -20,8 +20,8 @@ from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device.dram_budget import MAX_USERS, budget
 from models.llama31_8b.tt.device.precision import PLANS, precision_plan
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshPlan
-from models.llama31_8b.tt.sharding.config import DECODE_PLANS, DecodePlanError, FastPlan
+from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.sharding.config import DECODE_PLANS, ShardedDecodeConfig, ShardingError
 from perf.lib.measuring_process import answered, measure_apart
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
@@ -44,7 +44,7 @@ def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
     return found
 
 
-def build(mesh: MeshPlan, asked: Mapping[str, Any]) -> list[Launch]:
+def build(mesh: MeshShape, asked: Mapping[str, Any]) -> list[Launch]:
     """The launches of a step, in a process of its own; asked: plan, precision, users, context, layers.
 
     Errors: RuntimeRootError when mock meshes cannot run here; SystemExit when the build fails.
@@ -73,7 +73,7 @@ def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
 
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
 
-    plan, opening = MeshPlan.parse(mesh), {}
+    plan, opening = MeshShape.parse(mesh), {}
     if real_sfpi() is None:
         opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     device = plan.open(**opening)
@@ -83,7 +83,7 @@ def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
         plan.close(device)
 
 
-def report(mesh: MeshPlan, asked: Mapping[str, Any], found: Sequence[Launch]) -> str:
+def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> str:
     """The table of one build: launches of the first layer and around, and the step beside the roofline."""
     config = preset(MODEL)
     precision = precision_plan(asked["precision"], config.num_hidden_layers)
@@ -112,7 +112,7 @@ def report(mesh: MeshPlan, asked: Mapping[str, Any], found: Sequence[Launch]) ->
     return "\n".join(lines)
 
 
-def step_totals(mesh: MeshPlan, asked: Mapping[str, Any], found: Sequence[Launch]) -> dict[str, int]:
+def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> dict[str, int]:
     """`totals` of the whole model, with the bytes that the "roofline" counts of the plan, and of its "numbers" without
     padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
     config = preset(MODEL)
@@ -153,11 +153,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{options.context}"
         )
     try:
-        meshes = [MeshPlan.parse(text) for text in options.mesh]
+        meshes = [MeshShape.parse(text) for text in options.mesh]
         for mesh in meshes:
             if "fast" in options.plan:
-                FastPlan.of(config, mesh, options.users)
-    except (MeshError, DecodePlanError) as error:
+                ShardedDecodeConfig.of(config, mesh, options.users)
+    except (MeshError, ShardingError) as error:
         parser.error(str(error))
     if reason := doctor.why_not("mock mesh"):
         parser.error(reason)
@@ -180,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not options.json:
                 if plan == "fast":
                     precision = precision_plan(options.precision, config.num_hidden_layers)
-                    print(FastPlan.of(config, mesh, options.users).describe(precision))
+                    print(ShardedDecodeConfig.of(config, mesh, options.users).describe(precision))
                 print(report(mesh, asked, found), flush=True)
     if options.json:
         print(json.dumps({"model": MODEL, "rows": rows}))

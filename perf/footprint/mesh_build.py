@@ -23,8 +23,8 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.device.precision import precision_plan
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.weights.map import WeightMap
 from models.llama31_8b.tt.weights.store import WeightStore
 from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
@@ -74,7 +74,7 @@ def build_model(
     chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
     fuzzy: layers that a draft model runs in parallel.
     """
-    plan, config = MeshPlan(*mesh.shape), preset(model)
+    plan, config = MeshShape(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)
     state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
     attend = None
@@ -92,7 +92,7 @@ def build_model(
         zeroed=False,
         attend=attend,
         layout=layout,
-        fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
+        fuzzy=None if fuzzy is None else LayerAssignment.make(config, plan, fuzzy),
     )
 
 
@@ -159,7 +159,7 @@ def step_memory(step: Callable[[], ttnn.Tensor]) -> tuple[StepMemory, tuple[int,
 def main(arguments: list[str]) -> int:
     """In a mock mesh's environment: measure, and print one JSON object as the last line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("mesh", type=MeshPlan.parse)
+    parser.add_argument("mesh", type=MeshShape.parse)
     parser.add_argument("precision")
     for name in ("users", "capacity", "chunk"):
         parser.add_argument(name, type=int)

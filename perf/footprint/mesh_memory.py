@@ -22,7 +22,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tt.decode_attention.settings import check_speculation
 from models.llama31_8b.tt.device.dram_budget import DoesNotFit, budget
 from models.llama31_8b.tt.device.precision import PLANS, precision_plan
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
@@ -125,7 +125,7 @@ def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
 
 
 def build(
-    mesh: MeshPlan, precision: str, users: int, capacity: int, chunk: int, chunk_size: int | None = None
+    mesh: MeshShape, precision: str, users: int, capacity: int, chunk: int, chunk_size: int | None = None
 ) -> MeshMemory:
     """`mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the patch of SGDC
     (static graph, dynamic concurrency). chunk_size: of attention-level speculation, None for exact attention.
@@ -159,7 +159,7 @@ def build(
     return MeshMemory.of_dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def row(mesh: MeshPlan, precision: str, found: MeshMemory) -> dict[str, Any]:
+def row(mesh: MeshShape, precision: str, found: MeshMemory) -> dict[str, Any]:
     """A line of the table: DRAM of a chip, L1 of a core, in bytes."""
     worst = max(("decode", "prefill"), key=lambda name: getattr(found, name).largest_program)
     step = getattr(found, worst)
@@ -221,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     config = preset(MODEL)
     try:
-        meshes = [MeshPlan.parse(name) for name in options.mesh]
+        meshes = [MeshShape.parse(name) for name in options.mesh]
         for mesh in meshes:
             if options.speculate is not None:
                 check_speculation(mesh, options.users, options.context, options.speculate, 0.1)

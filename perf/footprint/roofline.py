@@ -21,7 +21,7 @@ from models.llama31_8b.command_line import OneLineParser, reader_left
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
 from models.llama31_8b.tt.device.precision import PLANS, precision_plan
-from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshPlan
+from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.sharding.config import DECODE_PLANS
 from perf.projections.estimator.tables import read_rows
 
@@ -45,7 +45,7 @@ def rows(
     decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of banks."""
     config, table = preset(model), []
     for mesh_name in meshes:
-        mesh = MeshPlan.parse(mesh_name)
+        mesh = MeshShape.parse(mesh_name)
         for name, plan in product(precisions, plans):
             precision = precision_plan(name, config.num_hidden_layers, overrides)
             for context in contexts:

@@ -23,13 +23,13 @@ def timed_chip() -> Iterator[tuple[Any, Any]]:
     """(the open mesh device of one chip, its Timeline)."""
     import ttnn
 
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from runtime_patches.profiling.timeline import Timeline
     from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshPlan(1, 1)
+    plan = MeshShape(1, 1)
     device = plan.open(worker_l1_size=room, **opening_options("fast"))
     try:
         yield device, Timeline(device)

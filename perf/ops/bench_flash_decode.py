@@ -36,7 +36,7 @@ TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class Point:
-    """A shape: cached tokens, tokens a chunk, and how it is run. last, whole_tail: of the predictor, by default
+    """A shape: cached tokens, tokens a chunk, and how it is run. last, whole_tail: of the guess_range, by default
     chunk_size tokens at either end."""
 
     context: int
@@ -121,11 +121,11 @@ def measure_point(device, point: Point) -> Cycles:
 
     from runtime_patches.profiling.cycles import measure
     from tt_kernels.common.peer import CorePair
-    from tt_kernels.common.priority import ACCEPTED, MAX_USERS, REJECTED, priority_row
+    from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
     from tt_kernels.speculative_flash_decode.op import (
+        GuessRange,
         PairMember,
         Peer,
-        Predictor,
         ProgramConfig,
         flash_decode,
         guess_flash_decode,
@@ -146,24 +146,24 @@ def measure_point(device, point: Point) -> Cycles:
     exchange = ((4, 1), (4, 3))
     pairs = CorePair(device, exchange)
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
-    gathered[0, 0, 0] = REJECTED
+    gathered[0, 0, 0] = HOLDS_EXACT
     peer = Peer(pairs, [words(gathered) for _ in range(2)], timeout_s=1e-2)
-    configs = [ProgramConfig(MEMBER_GRID, (0, 2 * i), workers_a_head=point.workers) for i in range(2)]
+    configs = [ProgramConfig(MEMBER_GRID, (0, 2 * i), workers_per_head=point.workers) for i in range(2)]
     members = [
-        PairMember(q, k, v, at, words(priority_row((REJECTED, ACCEPTED)[i])), config)
+        PairMember(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), config)
         for i, config in enumerate(configs)
     ]
 
     def exact():
         flash_decode(q, k, v, at, chunk_size=point.chunk_size, program_config=configs[0])
 
-    predictor = Predictor(point.chunk_size, point.last or point.chunk_size, point.whole_tail)
+    guess_range = GuessRange(point.chunk_size, point.last or point.chunk_size, point.whole_tail)
 
     def guess():
-        guess_flash_decode(q, k, v, at, chunk_size=point.chunk_size, predictor=predictor, program_config=configs[0])
+        guess_flash_decode(q, k, v, at, chunk_size=point.chunk_size, guess_range=guess_range, program_config=configs[0])
 
     def pair():
-        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, predictor=predictor, peer=peer)
+        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, guess_range=guess_range, peer=peer)
 
     def held(launch):
         with held_at_start_line(device):

@@ -39,10 +39,10 @@ def measure_gate(device, depth: int = DEPTH) -> dict:
     longest of its kernels.
     """
     from runtime_patches.profiling.cycles import measure
-    from tt_kernels.common.priority import ACCEPTED, REJECTED
+    from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
     from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, set_compute_gate
 
-    closed, opened = _priority(device, ACCEPTED), _priority(device, REJECTED)
+    closed, opened = _priority(device, YIELDED), _priority(device, HOLDS_EXACT)
     log = OutcomeLog(device, layers=1, users=1)
     programs = {
         "op, run": _reference_op(device, depth),
@@ -92,11 +92,11 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
 
     from perf.ops.sgdc_layers import measure_together, since_start
     from tt_kernels.common.peer import CorePair
-    from tt_kernels.common.priority import RECEIVED, REJECTED
+    from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS
     from tt_kernels.device_exchange.op import DeviceExchange
 
     exchange = DeviceExchange(CorePair(device), users=1)
-    priorities = [_priority(device, REJECTED), _priority(device, RECEIVED)]
+    priorities = [_priority(device, HOLDS_EXACT), _priority(device, HOLDS_GUESS)]
     found = {}
     for count in tiles:
         tensors = [

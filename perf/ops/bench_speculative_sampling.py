@@ -134,7 +134,7 @@ def _ways(device, users: int, drafted: int, vocab: int, cores: int | None):
     rejected = target.scatter(-1, following, torch.tensor(-30.0).bfloat16().expand_as(following))
     moved = bytes_moved(users, drafted, vocab)
     for name, logits, uniform in (("accepted", target, 2**30), ("rejected", rejected, 2**32 - 1)):
-        inputs = sampling_inputs(device, tokens, logits, draft, uniform) | {"cores_a_user": cores}
+        inputs = sampling_inputs(device, tokens, logits, draft, uniform) | {"cores_per_user": cores}
         for op in TARGETS:
             yield f"{op}, {name}", verification(op, inputs), moved[f"{op}, {name}"]
         del inputs
@@ -330,7 +330,7 @@ def main(argv: list[str] | None = None) -> int:
     vocabularies = [FULL_VOCAB] if options.mock else options.vocab
     cases = [(u, d, v) for v in vocabularies for u in options.users for d in options.drafted]
     grid = None if options.mock else options.grid
-    print(report(run(cases, grid, options.ways, options.cores_a_user)))
+    print(report(run(cases, grid, options.ways, options.cores_per_user)))
     print(f"\n{variation_report()}\n\n{paper_report()}")
     return 0
 

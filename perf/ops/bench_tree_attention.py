@@ -143,7 +143,7 @@ def measure_point(device, point: Point) -> Cycles:
         intervals = words([[enter, leave]])
         # All query tiles on the same cores: the keys are read once.
         tiles = -(-rows // 32)
-        config = ProgramConfig(grid, workers_a_head=point.workers, query_tiles=tiles, key_chunk=KEY_CHUNK)
+        config = ProgramConfig(grid, workers_per_head=point.workers, query_tiles=tiles, key_chunk=KEY_CHUNK)
         return partial(tree_attention, q, k, v, prefix, intervals, program_config=config)
 
     at = words([point.context - 1])
@@ -154,7 +154,7 @@ def measure_point(device, point: Point) -> Cycles:
         v,
         at,
         chunk_size=KEY_CHUNK,
-        program_config=DecodeConfig(grid, workers_a_head=point.workers),
+        program_config=DecodeConfig(grid, workers_per_head=point.workers),
     )
 
     def held(launch):

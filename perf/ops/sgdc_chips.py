@@ -53,7 +53,7 @@ def overlap(sender: dict, receiver: dict) -> int:
 
 
 def measure_chips_patterns(mesh, patterns=PATTERNS) -> dict[str, dict]:
-    """Replay every pattern on a mesh of two chips: cycles of the whole, of each chip, and of the overlap."""
+    """TracedStep every pattern on a mesh of two chips: cycles of the whole, of each chip, and of the overlap."""
     pair = _Chips(mesh)
     pair.launch((True, False))  # compiles
     return {name: pair.replay(hits) for name, hits in patterns.items()}
@@ -107,7 +107,7 @@ class _Chips:
         self.priority = self._initial(device=mesh)
         self.exchange = DeviceExchange(ChipPairs(mesh, 1, PEER_CORE), users=1, timeout_s=1e-2)
         self.peer = Peer(ChipPairs(mesh, 1, PEER_CORE), self.exchange.gathered, timeout_s=1e-2)
-        self.config = ProgramConfig((len(ATTENTION_CORES), 1), (0, 0), workers_a_head=1)
+        self.config = ProgramConfig((len(ATTENTION_CORES), 1), (0, 0), workers_per_head=1)
 
     def _initial(self, **place):
         """The priorities a token starts with, a chip each."""

@@ -109,10 +109,10 @@ def measure_patterns(device, patterns=PATTERNS) -> dict[str, dict]:
 
 def check_outcome(hit: bool, sender: int, priorities: list[int]) -> None:
     """Errors: RuntimeError when the members' priorities after the attention are not those of `hit`."""
-    from tt_kernels.common.priority import ACCEPTED, NAMES, RECEIVED, REJECTED
+    from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, NAMES, YIELDED
 
-    wanted = [RECEIVED, RECEIVED]
-    wanted[sender] = ACCEPTED if hit else REJECTED
+    wanted = [HOLDS_GUESS, HOLDS_GUESS]
+    wanted[sender] = YIELDED if hit else HOLDS_EXACT
     if priorities != wanted:
         found, asked = ([NAMES.get(value, value) for value in row] for row in (priorities, wanted))
         raise RuntimeError(f"the members' outcomes are {found}; the layer was to give {asked}")
@@ -161,7 +161,7 @@ class _Pair:
         self.priorities = [_words(device, self._row(member), ttnn.uint32) for member in range(2)]
         self.exchange = DeviceExchange(CorePair(device, ((2, 0), (2, 1))), users=1, timeout_s=1e-2)
         self.peer = Peer(CorePair(device, ((3, 0), (3, 1))), self.exchange.gathered, timeout_s=1e-2)
-        self.configs = [ProgramConfig((4, 1), (0, row), workers_a_head=1) for row in range(2)]
+        self.configs = [ProgramConfig((4, 1), (0, row), workers_per_head=1) for row in range(2)]
 
     @staticmethod
     def _row(member: int):

@@ -13,9 +13,9 @@ from functools import cache
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.spec_decode.layer_groups import layer_groups
-from models.llama31_8b.tt.device.precision import PrecisionPlan, bytes_of, precision_plan
-from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan, Stage
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.device.precision import PrecisionConfig, bytes_of, precision_plan
+from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment, Stage
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.estimator.latency import estimate
 from perf.projections.estimator.tables import FLASH_DECODE_OP, chip_table
 
@@ -64,7 +64,7 @@ def product_ns(size: int) -> float:
     return fixed + rate * size
 
 
-def _layer_bytes(config: LlamaConfig, chips: int, precision: PrecisionPlan, layer: int) -> dict[str, int]:
+def _layer_bytes(config: LlamaConfig, chips: int, precision: PrecisionConfig, layer: int) -> dict[str, int]:
     """Bytes of a layer's matrices on one of `chips` chips that share it."""
     hidden, ffn, dim = config.hidden_size, config.intermediate_size, config.head_dim
     heads, kv_heads, of = config.num_attention_heads, config.num_key_value_heads, precision.of_layer(layer)
@@ -108,11 +108,11 @@ class DraftCost:
     size: int
 
     @property
-    def plan(self) -> LayerParallelPlan:
-        return LayerParallelPlan.make(self.config, MeshPlan(1, self.chips), self.size)
+    def plan(self) -> LayerAssignment:
+        return LayerAssignment.make(self.config, MeshShape(1, self.chips), self.size)
 
     @property
-    def precision(self) -> PrecisionPlan:
+    def precision(self) -> PrecisionConfig:
         return precision_plan("performance", self.config.num_hidden_layers)
 
     def attention_ns(self, share: int) -> float:
@@ -175,7 +175,7 @@ class DraftCost:
         return self.calibration_ns() + (length - 1) * self.step_ns()
 
 
-def tokens_a_round(acceptance: float, length: int) -> float:
+def tokens_per_round(acceptance: float, length: int) -> float:
     """Accepted tokens and the one behind them, when each is accepted with the chance `acceptance`."""
     if not 0 <= acceptance <= 1:
         raise ValueError(f"an acceptance is 0 to 1, got {acceptance}")
@@ -201,7 +201,7 @@ class Round:
 
     def tokens_per_s(self, acceptance: float) -> float:
         """Of one user."""
-        return tokens_a_round(acceptance, self.length) * 1e9 / (self.drafting_ns + self.plain_ns)
+        return tokens_per_round(acceptance, self.length) * 1e9 / (self.drafting_ns + self.plain_ns)
 
     def gain(self, acceptance: float) -> float:
         """Over plain decoding on the same chips."""

@@ -43,7 +43,7 @@ def cells(study: Study) -> Iterator[Cell]:
 
     @lru_cache(maxsize=None)
     def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
-        policy = ALSpecAttention(threshold, settings.predictor(chunk_size))
+        policy = ALSpecAttention(threshold, settings.guess_range(chunk_size))
         window = study.window(context, study.starts(context)[-1])
         read(study.loaded.model, window, policy, study.loaded.model.new_cache(1, context))
         return tuple(rate for rate in policy.statistics.hit_rate_per_layer if rate is not None)
@@ -61,11 +61,11 @@ def cells(study: Study) -> Iterator[Cell]:
         return static(context, start, chunk_size, [layer for layer, rate in enumerate(ready) if rate > least])
 
     def static(context: int, start: int, chunk_size: int, layers: Sequence[int]) -> dict[str, object]:
-        policy = StaticAttention(settings.predictor(chunk_size), layers)
+        policy = StaticAttention(settings.guess_range(chunk_size), layers)
         return fixed(context, start, policy, list(layers))
 
     def sink(context: int, start: int, chunk_size: int, _: float) -> dict[str, object]:
-        policy = SinkAttention(settings.predictor(chunk_size))
+        policy = SinkAttention(settings.guess_range(chunk_size))
         return fixed(context, start, policy, list(range(study.layers)))
 
     def fixed(context: int, start: int, policy: AttentionPolicy, layers: list[int]) -> dict[str, object]:

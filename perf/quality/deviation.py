@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 
 from .bound import high_probability_hilbert, linear, linear_printed, propagated, worst_case
 from .forward import read
@@ -61,8 +61,8 @@ class Stream:
 class SpeculationErrors(ALSpecAttention):
     """Attention-level speculation that keeps what each taken guess adds: errors[layer], blocks of [t, heads * d]."""
 
-    def __init__(self, threshold: float, predictor: Predictor, layers: int) -> None:
-        super().__init__(threshold, predictor)
+    def __init__(self, threshold: float, guess_range: GuessRange, layers: int) -> None:
+        super().__init__(threshold, guess_range)
         self.errors: list[list[torch.Tensor]] = [[] for _ in range(layers)]
 
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
@@ -103,11 +103,11 @@ def measured(
     exact: Stream,
     ids: list[int],
     threshold: float,
-    predictor: Predictor,
+    guess_range: GuessRange,
 ) -> dict[str, object]:
     """The columns VALUES but `seconds` for one text. Every figure but hit rate and constants is relative to the norm
     of the exact state behind the last layer."""
-    policy = SpeculationErrors(threshold, predictor, len(model.layers))
+    policy = SpeculationErrors(threshold, guess_range, len(model.layers))
     stream = recorded_pass(model, ids, policy)
     with torch.inference_mode():
         added = [
@@ -153,12 +153,12 @@ def cells(study: Study) -> Iterator[Cell]:
     @lru_cache(maxsize=1)
     def exact(context: int, start: int) -> Stream:
         # Threshold 0 and not dense attention: the same sums in the same order, so equal inputs give equal outputs.
-        policy = ALSpecAttention(0.0, settings.predictor(settings.chunk_sizes[0]))
+        policy = ALSpecAttention(0.0, settings.guess_range(settings.chunk_sizes[0]))
         return recorded_pass(model, study.window(context, start), policy)
 
     def measure(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
         ids = study.window(context, start)
-        return measured(model, exact(context, start), ids, threshold, settings.predictor(chunk_size))
+        return measured(model, exact(context, start), ids, threshold, settings.guess_range(chunk_size))
 
     for place in study.places():
         for threshold in (t for t in settings.thresholds if t > 0):

@@ -75,7 +75,7 @@ def cells(study: Study) -> Iterator[Cell]:
         for number, (lead, answer) in enumerate(hidden):
             question = tokenizer.encode(f"\n\n{lead}", add_bos=False)
             wanted = tokenizer.encode(answer, add_bos=False)
-            policy = ALSpecAttention(threshold, settings.predictor(chunk_size))
+            policy = ALSpecAttention(threshold, settings.guess_range(chunk_size))
             result = text_pass(model, [*question, *wanted], policy, cache=cache)
             cache.truncate(context)
             said = result.choices[len(question) - 1 : -1].tolist()

@@ -132,7 +132,7 @@ def generation(study: Study, folder: Path) -> list[Path]:
     settings = study.settings
     context, size = settings.contexts[0], settings.chunk_sizes[0]
     prompt = study.window(context, study.starts(context)[0])[: context - settings.new_tokens]
-    policy = ALSpecAttention(THRESHOLD, settings.predictor(size))
+    policy = ALSpecAttention(THRESHOLD, settings.guess_range(size))
     made = generate(
         study.loaded.model, [prompt], max_new_tokens=settings.new_tokens, policy=policy, eos_token_ids=()
     ).token_ids[0]

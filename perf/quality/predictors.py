@@ -18,8 +18,7 @@ import torch
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.kv_cache import KVCache
-from models.llama31_8b.reference.model.step import DecodeStep
-from models.llama31_8b.reference.model.step import Predictor as Ends
+from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
 from .forward import read
 from .study import Cell, Study
@@ -120,7 +119,7 @@ def _read(
 ) -> torch.Tensor:
     """bool [kv_heads or 1, t, slots]: which keys the guess reads."""
     first, last, middle = lengths(predictor, budget)
-    start = Ends(first, last, TILE, predictor.whole_tail).tail_start(cached)[:, None]
+    start = GuessRange(first, last, TILE, predictor.whole_tail).tail_start(cached)[:, None]
     keys = torch.arange(slots)
     ends = ((keys < first) | (keys >= start))[None]
     if predictor.score is None or not middle:

@@ -90,7 +90,7 @@ class Asked:
 
     def __init__(self, study: Study, prefix: str, room: int, chunk_size: int, threshold: float) -> None:
         self.model, self.tokenizer = study.loaded.model, study.loaded.tokenizer
-        self.policy = ALSpecAttention(threshold, study.settings.predictor(chunk_size))
+        self.policy = ALSpecAttention(threshold, study.settings.guess_range(chunk_size))
         ids = self.tokenizer.encode(prefix)
         self.cache: KVCache = self.model.new_cache(1, len(ids) + room)
         read(self.model, ids, self.policy, self.cache)

@@ -14,7 +14,7 @@ import torch
 
 from models.llama31_8b.checkpoint.load import LoadedModel
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 
 from .forward import TextPass, check_length, text_pass
 from .tables import Table
@@ -45,8 +45,8 @@ class Settings:
         whole = self.tail_alignment > 1 and not self.short_tail
         return f"{self.tail_alignment}{'+' if whole else ''}"
 
-    def predictor(self, chunk_size: int) -> Predictor:
-        return Predictor(chunk_size, chunk_size, self.tail_alignment, whole_tail=not self.short_tail)
+    def guess_range(self, chunk_size: int) -> GuessRange:
+        return GuessRange(chunk_size, chunk_size, self.tail_alignment, whole_tail=not self.short_tail)
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,14 @@ class Study:
         speculation, to be filled in for other policies."""
         exact = self.exact(context, start)
         result = text_pass(self.loaded.model, self.window(context, start), policy, exact.scores)
-        return result, comparison(result, exact, policy.predictor.bypass_below)
+        return result, comparison(result, exact, policy.guess_range.bypass_below)
 
     def speculated(self, context: int, start: int, chunk_size: int, threshold: float) -> Speculated:
         """A window under attention-level speculation, measured once."""
-        predictor = self.settings.predictor(chunk_size)
-        key = (context, start, predictor, threshold)
+        guess_range = self.settings.guess_range(chunk_size)
+        key = (context, start, guess_range, threshold)
         if key not in self._speculated:
-            policy = ALSpecAttention(threshold, predictor)
+            policy = ALSpecAttention(threshold, guess_range)
             result, columns = self.compared(context, start, policy)
             self._speculated[key] = Speculated(columns, result.hit_rate(), result.hit_rate_by_layer())
         return self._speculated[key]

@@ -23,13 +23,13 @@ from models.llama31_8b.tt.attention import DecodeAttention
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.device.precision import precision_plan
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.weights.map import WeightMap
 from models.llama31_8b.tt.weights.store import WeightStore
 from perf.lib.launch_labels import Labels
 from perf.steps.alspec_programs import EXACT, OWN, hit_pattern
 from runtime_patches.profiling.timeline import Timeline
-from tt_kernels.common.priority import ACCEPTED
+from tt_kernels.common.priority import YIELDED
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 
 
@@ -50,7 +50,7 @@ class Shape:
     workers: int | None = None
 
     def program(self) -> ProgramConfig:
-        return ProgramConfig(workers_a_head=self.workers)
+        return ProgramConfig(workers_per_head=self.workers)
 
     def config(self) -> LlamaConfig:
         return LlamaConfig(
@@ -95,7 +95,7 @@ def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None
     "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0, as the chips decided}.
     Errors: RuntimeError when the chips' outcomes are not the forced ones.
     """
-    plan, config = MeshPlan(*mesh.shape), shape.config()
+    plan, config = MeshShape(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
     exact = ExactFlashDecode(shape)
     speculation = None
@@ -141,7 +141,7 @@ def _speculative_step(model: TtLlama, speculation: ForcedSpeculation, timeline: 
     step = _step(model, speculation, timeline, shape)
     speculation.check()
     rows = speculation.last_priorities()
-    hits = [any(layer[0] == ACCEPTED for layer in layers) for layers in zip(*rows, strict=True)]
+    hits = [any(layer[0] == YIELDED for layer in layers) for layers in zip(*rows, strict=True)]
     return step | {"hits": [int(hit) for hit in hits]}
 
 

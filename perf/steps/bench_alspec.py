@@ -247,13 +247,13 @@ def run(
 def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None) -> dict[str, Step]:
     import ttnn
 
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from perf.steps.alspec_step import Shape, measure
     from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshPlan(*mesh)
+    plan = MeshShape(*mesh)
     device = plan.open(worker_l1_size=room, **opening_options("fast"))
     steps = measure(device, Shape(**shape), rates, own)
     plan.close(device)

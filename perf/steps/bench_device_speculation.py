@@ -44,13 +44,13 @@ def run(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
 def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
     import ttnn
 
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from perf.steps.device_speculation_step import Shape, measure
     from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshPlan(1, chips)
+    plan = MeshShape(1, chips)
     mesh = plan.open(worker_l1_size=room, **opening_options("fast"))
     parts = measure(mesh, Shape(**shape))
     plan.close(mesh)

@@ -19,8 +19,8 @@ from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.spec_decode.tree import TokenTree
 from models.llama31_8b.tt.device.precision import precision_plan
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
 from models.llama31_8b.tt.weights.map import WeightMap
 from models.llama31_8b.tt.weights.store import WeightStore
@@ -57,9 +57,9 @@ class Shape:
 
 def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
     """By part: cycles from its first program's start to its last one's end over all chips, and its programs."""
-    plan, config = MeshPlan(*mesh.shape), shape.config()
+    plan, config = MeshShape(*mesh.shape), shape.config()
 
-    def llama(layers: int, fuzzy: LayerParallelPlan | None) -> TtLlama:
+    def llama(layers: int, fuzzy: LayerAssignment | None) -> TtLlama:
         cut = config.with_layers(layers)
         weights = WeightMap(cut, random_state_dict(cut, 0), plan)
         return TtLlama(
@@ -73,7 +73,7 @@ def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
             fuzzy=fuzzy,
         )
 
-    draft = llama(shape.layers, LayerParallelPlan.make(config, plan, [list(range(shape.layers))]))
+    draft = llama(shape.layers, LayerAssignment.make(config, plan, [list(range(shape.layers))]))
     target = llama(1, None)
     groups, one = draft.groups, draft.step_inputs([5], [shape.context])
     chain = TokenTree.chain(shape.drafted + 1)

@@ -14,7 +14,7 @@ import yaml
 
 from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
 from models.llama31_8b.tt.device.precision import TILE_BYTES
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.plans import PLANS
 
 SOURCES = ("n150", "sim", "model")
@@ -88,9 +88,9 @@ class Configuration:
         return dict(self.options).get(option, default)
 
     @property
-    def mesh(self) -> MeshPlan:
+    def mesh(self) -> MeshShape:
         """One chip for an op without a mesh."""
-        return MeshPlan.parse(self.get("mesh", "1x1"))
+        return MeshShape.parse(self.get("mesh", "1x1"))
 
 
 def _check(family: str, name: str, value: Any, default: Value) -> None:
@@ -104,7 +104,7 @@ def _check(family: str, name: str, value: Any, default: Value) -> None:
     elif where in ALLOWED and value not in ALLOWED[where]:
         raise ValueError(f"{where} must be one of {', '.join(ALLOWED[where])}, got {value!r}")
     elif name == "mesh":
-        MeshPlan.parse(value)
+        MeshShape.parse(value)
     elif any(sign in value for sign in ",;=\n "):
         raise ValueError(f"{where} must be one word, got {value!r}")
 

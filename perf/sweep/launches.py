@@ -20,11 +20,11 @@ from models.llama31_8b.tt.decode_attention.exact import StockDecodeAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.linear import kernel_config
 from models.llama31_8b.tt.parallel.mesh import TILE
-from models.llama31_8b.tt.sharding.config import ProductPlan, Shards
+from models.llama31_8b.tt.sharding.config import MatmulConfig, Shards
 from models.llama31_8b.tt.sharding.modules import banked_program, in_banks, in_l1
 from perf.sweep.configurations import Configuration
 from perf.sweep.launch import Launch, nothing
-from tt_kernels.common.priority import ACCEPTED, MAX_USERS, RECEIVED, REJECTED, priority_row
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, YIELDED, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
 
 EXCHANGE_TIMEOUT_S = 0.05
@@ -93,7 +93,7 @@ def _dram_sharded(mesh, c: Configuration) -> Launch:
             f"{k // TILE} tiles of k are not shared by cores={cores} of {columns}x{rows}, which the activation is on"
         )
     block = k // TILE // cores
-    product = ProductPlan(
+    product = MatmulConfig(
         "matmul", k, n, dtype, Shards(cores, k // cores), Shards(cores, -(-n // (TILE * cores)) * TILE),
         max(d for d in range(1, 9) if block % d == 0),
     )  # fmt: skip
@@ -128,7 +128,7 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
         return Launch(run)
     workers = c["workers"] or None
     if c["variant"] in ("exact", "guess"):
-        own = ProgramConfig(workers_a_head=workers)
+        own = ProgramConfig(workers_per_head=workers)
         op, name = (
             (flash_decode, "FlashDecode") if c["variant"] == "exact" else (guess_flash_decode, "GuessFlashDecode")
         )
@@ -152,11 +152,11 @@ def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launc
     half = rows // 2
     pairs = CorePair(mesh, ((columns - 1, half - 1), (columns - 1, 2 * half - 1)))
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
-    gathered[0, 0, 0] = REJECTED
+    gathered[0, 0, 0] = HOLDS_EXACT
     peer = Peer(pairs, [_words(mesh, gathered) for _ in range(2)], timeout_s=EXCHANGE_TIMEOUT_S)
     q, k, v, at = tensors
     configs = [ProgramConfig((columns, half), (0, half * i), workers) for i in range(2)]
-    priorities = [_words(mesh, priority_row(held)) for held in (REJECTED, ACCEPTED)]
+    priorities = [_words(mesh, priority_row(held)) for held in (HOLDS_EXACT, YIELDED)]
     members = [PairMember(q, k, v, at, priority, config) for priority, config in zip(priorities, configs, strict=True)]
     run = partial(speculative_flash_decode_pair, members, chunk_size=c["chunk_size"], peer=peer)
     return Launch(run, "SpeculativeFlashDecodePair", check=pairs.check)
@@ -175,7 +175,7 @@ def _tree_attention(mesh, c: Configuration) -> Launch:
     check_intervals(enter, leave)
     check_room([context - nodes], nodes, context)
     prefix, intervals = _words(mesh, [context - nodes], "int32"), _words(mesh, [[enter, leave]], "int32")
-    config = ProgramConfig(workers_a_head=c["workers"] or None)
+    config = ProgramConfig(workers_per_head=c["workers"] or None)
     return Launch(partial(tree_attention, q, k, v, prefix, intervals, program_config=config), "TreeAttention")
 
 
@@ -187,7 +187,7 @@ def _exchange(mesh, c: Configuration) -> Launch:
     if plan.sp != 2:
         raise UnsupportedError(f"an exchange is between the two rows of a mesh, got {plan}")
     exchange = DeviceExchange(ChipPairs(mesh), users=1, timeout_s=EXCHANGE_TIMEOUT_S)
-    rows = torch.stack([priority_row(value).reshape(1, MAX_USERS) for value in (REJECTED, RECEIVED)])
+    rows = torch.stack([priority_row(value).reshape(1, MAX_USERS) for value in (HOLDS_EXACT, HOLDS_GUESS)])
     priority = ttnn.from_torch(
         rows.reshape(2, 1, 1, MAX_USERS), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
         mesh_mapper=ttnn.ShardTensor2dMesh(mesh, mesh_shape=plan.shape, dims=(0, None)),

@@ -16,7 +16,7 @@ from perf.projections.estimator.attention_latency import AttentionLatency
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
 from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE
-from tt_kernels.speculative_flash_decode.predictor import both_ends
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
@@ -37,7 +37,7 @@ def _ops(c: Configuration) -> list[tuple[Op, float]]:
         dram = c["layout"] == "dram_sharded"
         ops = [matmul(c["role"], c["k"], c["n"], c["dtype"], cores=c["cores"], dram_sharded=dram, m=c["m"])]
     elif c.family == "flash_decode":
-        context, guess = c["context"], both_ends(c["chunk_size"])
+        context, guess = c["context"], GuessRange.both_ends(c["chunk_size"])
         if c["variant"] == "guess":
             context = min(context, guess.first + TILE * guess.tail_tiles(context))
         op = attention(c["kv_heads"], c["head_dim"], context, c["users"], c["dtype"])

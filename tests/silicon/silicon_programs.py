@@ -21,12 +21,12 @@ def build(mesh, config, state, precision: str, capacity: int):
     """A TtLlama of one user, its weights through the cache on disk."""
     from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.weights.cache import entry_folder
     from models.llama31_8b.tt.weights.map import WeightMap
     from models.llama31_8b.tt.weights.store import WeightStore
 
-    plan, formats = MeshPlan(*mesh.shape), precision_plan(precision, config.num_hidden_layers)
+    plan, formats = MeshShape(*mesh.shape), precision_plan(precision, config.num_hidden_layers)
     store = WeightStore(mesh, plan, entry_folder(config, state, plan, formats))
     return TtLlama(mesh, plan, config, formats, WeightMap(config, state, plan), store, capacity=capacity)
 

@@ -19,7 +19,7 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device.dram_budget import budget
 from models.llama31_8b.tt.device.precision import precision_plan
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.footprint.roofline import published
 from perf.sweep.against_model import against_model, report
 from perf.sweep.table import NOT_RUN, read
@@ -32,7 +32,7 @@ MESHES = ["1x1", "1x2", "1x4", "1x8"]
 
 
 def needs(mesh: str) -> None:
-    chips, present = MeshPlan.parse(mesh).chips, len(visible_boards())
+    chips, present = MeshShape.parse(mesh).chips, len(visible_boards())
     if present < chips:
         pytest.skip(f"needs {chips} N150 connected by ethernet; the driver shows {present}")
 
@@ -62,7 +62,7 @@ def test_tokens_a_second_against_the_published(request, mesh, precision):
     source = os.environ.get("HF_MODEL")
     if not source:
         pytest.skip("needs a Llama 3.1 8B checkpoint: set HF_MODEL to its folder")
-    plan, config = MeshPlan.parse(mesh), preset("llama-3.1-8b")
+    plan, config = MeshShape.parse(mesh), preset("llama-3.1-8b")
     trace = {"trace_region_size": 64 * 1024**2}
     worker = (
         request.getfixturevalue("sim_device")(options=trace)

@@ -42,7 +42,7 @@ def cached(mesh, cache: str, name: str, *arguments):
 
 def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
     """In the worker: the demo as if the simulated chip were a board; exit code, output, log."""
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from runtime_patches import boards
     from runtime_patches.simulated_n150 import doctor
 
@@ -52,8 +52,8 @@ def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
             mock.patch.dict(os.environ, {"LLAMA_ALSPEC_CACHE": cache}),
             mock.patch.object(doctor, "why_not", return_value=None),
             mock.patch.object(boards, "visible_boards", return_value=[0]),
-            mock.patch.object(MeshPlan, "open", lambda plan, **options: mesh),
-            mock.patch.object(MeshPlan, "close", lambda plan, opened: None),
+            mock.patch.object(MeshShape, "open", lambda plan, **options: mesh),
+            mock.patch.object(MeshShape, "close", lambda plan, opened: None),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

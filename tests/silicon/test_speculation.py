@@ -12,7 +12,7 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from tests.models.tt.decode_attention.speculation_programs import Run, speculate, traced
 from tests.support.alspec_reference import Recorded, reference_steps
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 
 CHUNK_SIZE, CAPACITY, PROMPT_TOKENS = 32, 128, 62
 TRACE_REGION_BYTES = 16 * 1024**2
@@ -37,12 +37,12 @@ def test_two_boards_decide_as_the_reference(board_mesh):
     told = board_mesh((2, 1)).run(speculate, TINY, state, prompt(1003), prefilled, CHUNK_SIZE, CAPACITY, runs)
     (run,) = told["runs"]
     assert [int(rows[0].argmax()) for rows in run["logits"]] == wanted.tokens[1:]
-    names = {ACCEPTED: True, REJECTED: False, BYPASSED: None}
+    names = {YIELDED: True, HOLDS_EXACT: False, HOLDS_EXACT_UNVERIFIED: None}
     for rows, ratios, accepted in zip(run["decisions"], wanted.ratios, wanted.accepted, strict=True):
         sender = 0
         for ours, ratio, hit in zip(zip(*rows, strict=True), ratios, accepted, strict=True):
-            assert ours[1 - sender] == RECEIVED and names[ours[sender]] is (None if ratio is None else hit)
-            sender = 1 - sender if ours[sender] == ACCEPTED else sender
+            assert ours[1 - sender] == HOLDS_GUESS and names[ours[sender]] is (None if ratio is None else hit)
+            sender = 1 - sender if ours[sender] == YIELDED else sender
 
 
 @pytest.mark.silicon

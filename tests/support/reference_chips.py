@@ -39,12 +39,12 @@ class ReferenceAttend:
         """Nothing fails."""
 
     def statistics(self):
-        from models.llama31_8b.tt.decode_attention.alspec import LayerCounts, Outcomes
+        from models.llama31_8b.tt.decode_attention.alspec import LayerCounters, SpeculationCounters
 
         if self.policy is None:
             return None
-        layers = tuple(LayerCounts(*counts) for counts in self.policy.statistics.totals_per_layer().tolist())
-        return Outcomes(layers, ties=1, sent=(3, 4), failures=())
+        layers = tuple(LayerCounters(*counts) for counts in self.policy.statistics.totals_per_layer().tolist())
+        return SpeculationCounters(layers, ties=1, sent=(3, 4), failures=())
 
 
 class ReferenceChips:

@@ -31,17 +31,17 @@ def build(
     layout="simple",
 ):
     """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: as of
-    LayerParallelPlan.make, of a draft model."""
+    LayerAssignment.make, of a draft model."""
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.weights.map import WeightMap
     from models.llama31_8b.tt.weights.store import WeightStore
 
-    plan, state = MeshPlan(*mesh.shape), random_state_dict(config, seed)
+    plan, state = MeshShape(*mesh.shape), random_state_dict(config, seed)
     formats = precision_plan(precision, config.num_hidden_layers, overrides)
     model = TtLlama(
         mesh,
@@ -53,7 +53,7 @@ def build(
         users=users,
         capacity=capacity,
         layout=layout,
-        fuzzy=None if fuzzy is None else LayerParallelPlan.make(config, plan, fuzzy),
+        fuzzy=None if fuzzy is None else LayerAssignment.make(config, plan, fuzzy),
     )
     return model, ReferenceLlama.from_state_dict(config, state)
 
@@ -134,14 +134,14 @@ def weight_cache(mesh, folder: str) -> dict:
     import torch
 
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.weights.store import WeightStore
 
     generator = torch.Generator().manual_seed(0)
     host = {name: torch.randn(64, 64, generator=generator).bfloat16().float() for name in ("a", "b", "c")}
 
     def put_all(dtype="bfloat16") -> dict:
-        store = WeightStore(mesh, MeshPlan(*mesh.shape), Path(folder))
+        store = WeightStore(mesh, MeshShape(*mesh.shape), Path(folder))
         equal = True
         for name, tensor in host.items():
             got = read(store.put(name, lambda tensor=tensor: tensor, dtype, -1)).float()

@@ -15,17 +15,17 @@ import torch
 MAX_USERS = 32
 
 # The values after a layer's verification.
-ACCEPTED = 0  # the sender's guess was accepted: the receiver carries on, the sender may skip
-RECEIVED = 1  # the receiver, which works on the guess
-REJECTED = 2  # the sender's guess was rejected: the sender carries on with the exact result
-BYPASSED = 3  # the sender, at a position with too few cached tokens to guess; exact like REJECTED
-NAMES = {ACCEPTED: "accepted", RECEIVED: "received", REJECTED: "rejected", BYPASSED: "bypassed"}
+YIELDED = 0  # the sender's guess was accepted: the receiver carries on, the sender may skip
+HOLDS_GUESS = 1  # the receiver, which works on the guess
+HOLDS_EXACT = 2  # the sender's guess was rejected: the sender carries on with the exact result
+HOLDS_EXACT_UNVERIFIED = 3  # the sender, at a position with too few cached tokens to guess; exact like HOLDS_EXACT
+NAMES = {YIELDED: "accepted", HOLDS_GUESS: "received", HOLDS_EXACT: "rejected", HOLDS_EXACT_UNVERIFIED: "bypassed"}
 
 # In a row of gathered priorities: those of a peer that the exchange did not reach.
 UNKNOWN = 0xFFFFFFFF
 
 # Where decoding starts: both hold the same activations, the first member sends.
-INITIAL = (REJECTED, ACCEPTED)
+INITIAL = (HOLDS_EXACT, YIELDED)
 
 
 def priority_row(values: int | Sequence[int]) -> torch.Tensor:

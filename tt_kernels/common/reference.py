@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED, UNKNOWN
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, UNKNOWN, YIELDED
 
 
 class NobodyError(ValueError):
@@ -22,7 +22,7 @@ def sends(own: int, other: int, member: int) -> bool:
     """Whether `member` sends, as it sees it: with the higher priority, on a tie member 0. A member that does not know
     its peer's goes on alone unless it knows that it holds nothing."""
     if other == UNKNOWN:
-        return own != ACCEPTED
+        return own != YIELDED
     return own > other or (own == other and member == 0)
 
 
@@ -33,14 +33,14 @@ def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = 
     then: its priorities come from an exchange, which has reported the error. Errors: NobodyError.
     """
     own, other = (highest(row, users) for row in priorities)
-    if somebody and own == other == ACCEPTED:
+    if somebody and own == other == YIELDED:
         raise NobodyError("both members have priority 0")
     return 0 if sends(own, other, 0) else 1
 
 
 def after_verification(priorities: Sequence[Sequence[int]], users: int, accepted: Sequence[bool]) -> list[list[int]]:
-    """Both rows after a layer (algorithm 2): the sender's by outcome, the receiver's RECEIVED."""
+    """Both rows after a layer (algorithm 2): the sender's by outcome, the receiver's HOLDS_GUESS."""
     holder = sender(priorities, users)
-    rows = [[RECEIVED] * users, [RECEIVED] * users]
-    rows[holder] = [ACCEPTED if outcome else REJECTED for outcome in accepted]
+    rows = [[HOLDS_GUESS] * users, [HOLDS_GUESS] * users]
+    rows[holder] = [YIELDED if outcome else HOLDS_EXACT for outcome in accepted]
     return rows

@@ -44,7 +44,7 @@ class ChipState:
         return f"gave up in call {self.status_call}: {reason}"
 
 
-class ChipRows(DeviceState):
+class TpGroup(DeviceState):
     """Every row of chips along `row_axis` of a mesh, 2 to MAX_CHIPS of them, that share the heads of the same users.
 
     core: (x, y) of the output core, the same on every chip; not the exchange core of a pair. link: which of the

@@ -22,7 +22,7 @@ from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.cores import all_worker_cores, check_core, check_on_device, core_list
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.peer import is_pair_axis
-from tt_kernels.common.priority import ACCEPTED, MAX_USERS, check_priority_tensor, check_users, priority_row
+from tt_kernels.common.priority import MAX_USERS, YIELDED, check_priority_tensor, check_users, priority_row
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.compute_gate.outcome_log import ROW_WORDS, OutcomeLog
 from tt_kernels.compute_gate.region import gated_region, require_no_region
@@ -120,7 +120,7 @@ def clear_compute_gate(device: ttnn.MeshDevice) -> None:
 
     require_no_region("clear_compute_gate")
     require_patched()
-    anchor = ttnn.from_torch(priority_row(ACCEPTED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+    anchor = ttnn.from_torch(priority_row(YIELDED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
     _launch(opening_program(all_worker_cores(device)), [anchor])
 
 

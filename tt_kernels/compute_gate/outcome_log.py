@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, MAX_USERS, RECEIVED, REJECTED, check_users
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, MAX_USERS, YIELDED, check_users
 
 _COUNTERS = 8
 ROW_WORDS = _COUNTERS + MAX_USERS
 
 
 @dataclass(frozen=True)
-class LayerOutcomes:
+class DeviceCounters:
     """What one member counted at one layer; each count is in (calls, users) except `calls`."""
 
     calls: int
@@ -69,20 +69,20 @@ class OutcomeLog:
             raise ValueError(f"layer must be from 0 to {self.layers - 1}, not {layer!r}")
         return layer
 
-    def read(self) -> list[list[LayerOutcomes]]:
+    def read(self) -> list[list[DeviceCounters]]:
         """The counters of every chip (row-major over the mesh), by layer. This waits for the device."""
         import ttnn
 
         chips = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(self.tensor)]
         return [[self._row(row) for row in chip.reshape(self.layers, ROW_WORDS).tolist()] for chip in chips]
 
-    def _row(self, words: list[int]) -> LayerOutcomes:
-        return LayerOutcomes(
+    def _row(self, words: list[int]) -> DeviceCounters:
+        return DeviceCounters(
             calls=words[0],
-            accepted=words[1 + ACCEPTED],
-            received=words[1 + RECEIVED],
-            rejected=words[1 + REJECTED],
-            bypassed=words[1 + BYPASSED],
+            accepted=words[1 + YIELDED],
+            received=words[1 + HOLDS_GUESS],
+            rejected=words[1 + HOLDS_EXACT],
+            bypassed=words[1 + HOLDS_EXACT_UNVERIFIED],
             invalid=words[_COUNTERS - 1],
             last=tuple(words[_COUNTERS : _COUNTERS + self.users]),
         )

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tt_kernels.common.priority import ACCEPTED, NAMES, check_users
+from tt_kernels.common.priority import NAMES, YIELDED, check_users
 
 
 def skips(priorities: Sequence[int], users: int) -> bool:
     """Whether a chip with these priorities skips: all of its `users` have priority 0."""
-    return max(priorities[: check_users(users)]) == ACCEPTED
+    return max(priorities[: check_users(users)]) == YIELDED
 
 
 def count(priorities: Sequence[int], users: int) -> dict[str, int]:

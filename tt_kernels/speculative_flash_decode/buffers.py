@@ -91,6 +91,6 @@ def l1_refusal(
     return UnsupportedError(
         f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
         f"{workers} worker(s) a head needs {needed} bytes of L1 on a {role} core, of which {available} "
-        f"are free (largest buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_a_head or "
-        "fewer users, or free tensors in L1"
+        f"are free (largest buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_per_head "
+        "or fewer users, or free tensors in L1"
     )

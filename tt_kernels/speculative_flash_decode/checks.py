@@ -16,7 +16,7 @@ from tt_kernels.common.attention_checks import (
 )
 from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.predictor import Predictor, both_ends, check_predictor
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
 from tt_kernels.speculative_flash_decode.work_split import TILE
 
 MAX_USERS = 8  # a semaphore of the output core each
@@ -36,7 +36,7 @@ class Problem:
     max_tokens: int
     cache_dtype: str
     chunk_size: int
-    predictor: Predictor | None = None
+    guess_range: GuessRange | None = None
 
     @property
     def items(self) -> int:
@@ -48,9 +48,9 @@ class Problem:
         return self.head_dim // TILE
 
     @property
-    def guess(self) -> Predictor:
+    def guess(self) -> GuessRange:
         """What the guess reads: by default chunk_size tokens at either end."""
-        return self.predictor or both_ends(self.chunk_size)
+        return self.guess_range or GuessRange.both_ends(self.chunk_size)
 
 
 def check_problem(
@@ -59,7 +59,7 @@ def check_problem(
     v: TensorFacts,
     cur_pos: TensorFacts,
     chunk_size: int,
-    predictor: Predictor | None = None,
+    guess_range: GuessRange | None = None,
 ) -> Problem:
     """The Problem of these inputs. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"cur_pos": cur_pos})
@@ -77,10 +77,10 @@ def check_problem(
         raise UnsupportedError(f"1 to {MAX_QUERY_HEADS} query heads are supported, q has {query_heads}")
     check_heads(query_heads, kv_heads, head_dim, max_tokens)
     check_chunk(chunk_size, max_tokens)
-    if predictor is not None:
-        check_predictor(predictor, max_tokens)
+    if guess_range is not None:
+        check_guess_range(guess_range, max_tokens)
     check_positions(cur_pos, users)
-    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, predictor)
+    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, guess_range)
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:

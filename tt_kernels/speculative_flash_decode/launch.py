@@ -13,14 +13,14 @@ from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
 from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.placement import l1_free as l1_free
 from tt_kernels.common.priority import check_priority_tensor
-from tt_kernels.common.row import ChipRows
+from tt_kernels.common.row import TpGroup
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.checks import Problem, check_problem
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
 from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
-from tt_kernels.speculative_flash_decode.predictor import Predictor
 from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
 from tt_kernels.speculative_flash_decode.work_split import TILE, Core
 
@@ -32,14 +32,14 @@ class ProgramConfig:
     """How a call is laid out on the chip.
 
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core.
-    workers_a_head: cores that share one head, default by shapes. key_chunk: tokens whose keys a worker holds and
+    workers_per_head: cores that share one head, default by shapes. key_chunk: tokens whose keys a worker holds and
     processes at once, a multiple of 32 up to chunk_size; default chunk_size, or the most that fit L1.
     math_fidelity: name of a ttnn.MathFidelity.
     """
 
     grid: tuple[int, int] | None = None
     origin: Core = (0, 0)
-    workers_a_head: int | None = None
+    workers_per_head: int | None = None
     key_chunk: int | None = None
     math_fidelity: str = "HiFi3"
 
@@ -50,7 +50,7 @@ def launch(
     settings: Settings,
     config: ProgramConfig,
     peer: Peer | None,
-    row: ChipRows | None = None,
+    row: TpGroup | None = None,
 ) -> None:
     """Run on the chip, or each chip of the mesh, that holds the tensors. Errors: UnsupportedError,
     GatedRegionError."""
@@ -126,8 +126,8 @@ def launch_pair(
     plans = [layout.plan for layout in layouts]
     if shared := sorted(set(plans[0].cores) & set(plans[1].cores)):
         raise UnsupportedError(f"core {shared[0]} belongs to both members of the pair")
-    if plans[0].workers_a_group != plans[1].workers_a_group:
-        sizes = [plan.workers_a_group for plan in plans]
+    if plans[0].workers_per_group != plans[1].workers_per_group:
+        sizes = [plan.workers_per_group for plan in plans]
         raise UnsupportedError(f"the members have {sizes[0]} and {sizes[1]} workers a head: they must be equal")
     if layouts[0].key_tiles != layouts[1].key_tiles:
         sizes = [layout.key_tiles * TILE for layout in layouts]
@@ -138,10 +138,10 @@ def launch_pair(
     ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)
 
 
-def problem_of(q, k, v, cur_pos, priority, chunk_size: int, predictor: Predictor | None = None) -> Problem:
+def problem_of(q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRange | None = None) -> Problem:
     """The checked shapes of a call. Errors: UnsupportedError."""
     problem = check_problem(
-        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, predictor
+        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range
     )
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
     if priority is not None:
@@ -183,7 +183,7 @@ def layout_of(
         peer=exchange is not None,
         exchange=exchange,
         output=output,
-        workers_a_head=config.workers_a_head,
+        workers_per_head=config.workers_per_head,
         key_chunk=config.key_chunk,
     )
 
@@ -205,7 +205,7 @@ def _check_peer(tensors: Tensors, peer: Peer, member: int = 0) -> None:
     unsupported_if_refused(timeout_words, peer.timeout_s)
 
 
-def _check_row(row: ChipRows | None, peer: Peer | None, pairs: ChipPairs | None, device) -> None:
+def _check_row(row: TpGroup | None, peer: Peer | None, pairs: ChipPairs | None, device) -> None:
     shape = tuple(device.shape)
     if row is None:
         pair_axis = None if pairs is None else pairs.pair_axis
@@ -213,11 +213,11 @@ def _check_row(row: ChipRows | None, peer: Peer | None, pairs: ChipPairs | None,
         if peer is not None and shared:
             raise UnsupportedError(
                 f"on a mesh of shape {shape} the chips along axis {shared[0]} share the heads of a user and must "
-                "decide together: give row=ChipRows"
+                "decide together: give row=TpGroup"
             )
         return
-    if not isinstance(row, ChipRows):
-        raise UnsupportedError(f"row must be a ChipRows, it is a {type(row).__qualname__}")
+    if not isinstance(row, TpGroup):
+        raise UnsupportedError(f"row must be a TpGroup, it is a {type(row).__qualname__}")
     if row.device.id() != device.id():
         raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
     if pairs is not None and pairs.pair_axis == row.row_axis:

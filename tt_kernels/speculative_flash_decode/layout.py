@@ -13,7 +13,7 @@ from loguru import logger
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.buffers import Buffer, l1_bytes, l1_refusal, plan_buffers
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CorePlan, cost, deal_cores
+from tt_kernels.speculative_flash_decode.work_split import TILE, Core, CoreAssignment, cost, deal_cores
 
 # Where a group does more heads one after another, the guess of their user leaves only with the last of them, and what a
 # head begins and ends with comes again: only for a gain of so much.
@@ -24,7 +24,7 @@ LEAST_GAIN_OF_A_ROUND = 1.05
 class Layout:
     """plan: the cores of each role. key_tiles: of keys a worker processes at once. buffers: by name."""
 
-    plan: CorePlan
+    plan: CoreAssignment
     key_tiles: int
     buffers: dict[str, Buffer]
 
@@ -40,13 +40,13 @@ def choose_layout(
     peer: bool,
     exchange: Core | None = None,
     output: Core | None = None,
-    workers_a_head: int | None = None,
+    workers_per_head: int | None = None,
     key_chunk: int | None = None,
 ) -> Layout:
     """The Layout on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
     exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the output core where
-    it is not any, in `cores` or not. workers_a_head: default as many as take the shortest time, as `work_split.cost`
+    it is not any, in `cores` or not. workers_per_head: default as many as take the shortest time, as `work_split.cost`
     has it at half the cache (`guess_alone`: at the guess's tiles), among what fits; with fewer groups than another only
     for LEAST_GAIN_OF_A_ROUND.
     key_chunk: tokens a worker processes at once, default chunk_size or, said in a log line, the most that fit.
@@ -54,7 +54,7 @@ def choose_layout(
     """
     _check_key_chunk(key_chunk, problem.chunk_size)
     for_workers = len([core for core in cores if core not in (exchange, output)])
-    sizes = _group_sizes(for_workers, workers_a_head, speculate and output is None)
+    sizes = _group_sizes(for_workers, workers_per_head, speculate and output is None)
     most = (key_chunk or problem.chunk_size) // TILE
     least = most if key_chunk else 1
 
@@ -83,7 +83,7 @@ def choose_layout(
         raise l1_refusal(buffers_of(sizes[0], least), l1_free, problem, sizes[0], least)
     if best.key_tiles < most:
         logger.info(
-            f"speculative_flash_decode: {best.plan.workers_a_group} worker(s) a head process "
+            f"speculative_flash_decode: {best.plan.workers_per_group} worker(s) a head process "
             f"{best.key_tiles * TILE} keys at once: the {most * TILE} of a chunk do not fit the {l1_free} free "
             "bytes of L1"
         )
@@ -102,7 +102,7 @@ def _check_key_chunk(key_chunk: int | None, chunk_size: int) -> None:
 def _group_sizes(cores: int, wanted: int | None, speculate: bool) -> range:
     """The numbers of workers a head to consider, where there are `cores` beside the exchange core."""
     if wanted is not None and (type(wanted) is not int or wanted < 1):
-        raise UnsupportedError(f"workers_a_head must be an integer of at least 1, got {wanted!r}")
+        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {wanted!r}")
     least, special = wanted or 1, int(speculate)
     available = cores - special
     if available < least:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tt_kernels.speculative_flash_decode.work_split import CorePlan
+from tt_kernels.speculative_flash_decode.work_split import CoreAssignment
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Member:
     when the priorities are equal. row: the chips it shares its users' heads with."""
 
     tensors: Tensors
-    plan: CorePlan
+    plan: CoreAssignment
     index: int = 0
     peer: PeerArgs | None = None
     row: RowArgs | None = None

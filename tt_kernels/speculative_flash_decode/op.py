@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tt_kernels.common.peer import CorePair
-from tt_kernels.common.row import ChipRows
+from tt_kernels.common.row import TpGroup
 from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
 from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.launch import (
     ProgramConfig,
     check_config,
@@ -23,17 +24,16 @@ from tt_kernels.speculative_flash_decode.launch import (
 )
 from tt_kernels.speculative_flash_decode.member import Settings, Tensors
 from tt_kernels.speculative_flash_decode.peer import Peer
-from tt_kernels.speculative_flash_decode.predictor import Predictor
 
 if TYPE_CHECKING:
     import ttnn
 
 __all__ = [
-    "ChipRows",
+    "TpGroup",
     "Decoded",
     "PairMember",
     "Peer",
-    "Predictor",
+    "GuessRange",
     "ProgramConfig",
     "UnsupportedError",
     "flash_decode",
@@ -74,12 +74,12 @@ def speculative_flash_decode(
     cur_pos: ttnn.Tensor,
     *,
     chunk_size: int,
-    predictor: Predictor | None = None,
+    guess_range: GuessRange | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
     priority: ttnn.Tensor | None = None,
     peer: Peer | None = None,
-    row: ChipRows | None = None,
+    row: TpGroup | None = None,
     program_config: ProgramConfig | None = None,
 ) -> Decoded:
     """Attention of one token a user over its cache, and the guess that attends to the first `chunk_size` cached
@@ -91,12 +91,12 @@ def speculative_flash_decode(
         already; -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count
         as its last.
     chunk_size: tokens of the guess at either end (see above), a multiple of 32.
-    predictor: what the guess attends to instead: other sizes at the two ends, a tail of at most so many tokens.
+    guess_range: what the guess attends to instead: other sizes at the two ends, a tail of at most so many tokens.
     threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
-    priority: this chip's row of priorities (common/priority.py), updated in place: ACCEPTED or REJECTED (also
-        where its guess found no peer) by the sender, BYPASSED below 2 * chunk_size cached tokens (the predictor's
-        two sizes), RECEIVED by a receiver; ACCEPTED if skipped, and by a receiver without a guess.
+    priority: this chip's row of priorities (common/priority.py), updated in place: YIELDED or HOLDS_EXACT (also
+        where its guess found no peer) by the sender, HOLDS_EXACT_UNVERIFIED below 2 * chunk_size cached tokens (the two
+        sizes of guess_range), HOLDS_GUESS by a receiver; YIELDED if skipped, and by a receiver without a guess.
     peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip
         sends to nobody.
     row: the chips of the mesh that hold the other heads of the same users (tensor parallelism). All chips of a row
@@ -109,7 +109,7 @@ def speculative_flash_decode(
     """
     if peer is not None:
         check_peer(peer)
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, predictor)
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range)
     settings = _settings(q, threshold, scale, True, program_config)
     outputs = _outputs(q)
     gathered = None if peer is None else peer.gathered
@@ -122,7 +122,7 @@ def speculative_flash_decode_pair(
     members: Sequence[PairMember],
     *,
     chunk_size: int,
-    predictor: Predictor | None = None,
+    guess_range: GuessRange | None = None,
     peer: Peer,
     threshold: float = 0.1,
     scale: float | None = None,
@@ -139,7 +139,7 @@ def speculative_flash_decode_pair(
     check_peer(peer)
     for member in members:
         check_config(member.program_config)
-    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size, predictor) for m in members]
+    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size, guess_range) for m in members]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two members of the same shapes, got {problems}")
     pairs = peer.pairs
@@ -183,7 +183,7 @@ def guess_flash_decode(
     cur_pos: ttnn.Tensor,
     *,
     chunk_size: int,
-    predictor: Predictor | None = None,
+    guess_range: GuessRange | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
     memory_config: ttnn.MemoryConfig | None = None,
@@ -191,8 +191,8 @@ def guess_flash_decode(
     """The guess alone, by the kernels of `flash_decode`: nothing else of the cache is read and nothing is verified; all
     workers of a head share the guess's tiles. Arguments, shapes and errors as of `speculative_flash_decode`,
     memory_config as of `flash_decode`; returns guess, bfloat16 [1, users, heads, head_dim], TILE, which below
-    2 * chunk_size cached tokens (the predictor's two sizes) is the exact result."""
-    problem = problem_of(q, k, v, cur_pos, None, chunk_size, predictor)
+    2 * chunk_size cached tokens (the guess_range's two sizes) is the exact result."""
+    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range)
     return _one_result(problem, q, k, v, cur_pos, scale, program_config, memory_config, guess_alone=True)
 
 

@@ -14,7 +14,7 @@ from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.kernel_set import KernelSet
 from tt_kernels.speculative_flash_decode.layout import Layout
 from tt_kernels.speculative_flash_decode.member import Member, Settings
-from tt_kernels.speculative_flash_decode.work_split import TILE, CorePlan
+from tt_kernels.speculative_flash_decode.work_split import TILE, CoreAssignment
 
 MAX_SEMAPHORES = 16
 # The last is the first of one a user.
@@ -42,13 +42,13 @@ def shapes(problem: Problem, settings: Settings, layout: Layout) -> dict[str, in
         "guess_last": problem.guess.last_tiles,
         "guess_whole_tail": int(problem.guess.whole_tail),
         "guess_alone": int(settings.guess_alone),
-        "workers": layout.plan.workers_a_group,
-        "rows_a_head": problem.query_heads // problem.kv_heads,
+        "workers": layout.plan.workers_per_group,
+        "rows_per_head": problem.query_heads // problem.kv_heads,
         "key_tiles": layout.key_tiles,
     }
 
 
-def empty_program(problem: Problem, plans: Sequence[CorePlan]):
+def empty_program(problem: Problem, plans: Sequence[CoreAssignment]):
     """A ttnn.ProgramDescriptor with the semaphores of the op alone, to which a fabric connection may add its
     own."""
     import ttnn

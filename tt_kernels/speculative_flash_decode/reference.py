@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
 TILE = 32
 
@@ -27,32 +28,24 @@ class Decoded(NamedTuple):
     norm_sq: torch.Tensor
 
 
-class Ends(NamedTuple):
-    """Tokens of the guess at either end. whole_tail: at least `last` cached ones, from a tile boundary on."""
-
-    first: int
-    last: int
-    whole_tail: bool = False
-
-
 def guess_positions(
-    position: int, chunk_size: int, tail_alignment: int = TILE, ends: Ends | None = None
+    position: int, chunk_size: int, tail_alignment: int = TILE, guess_range: GuessRange | None = None
 ) -> torch.Tensor:
     """bool [position + 1]: the cached tokens the guess attends to: the first `chunk_size` and the last chunk_size to
-    chunk_size + 31, or `ends`.
+    chunk_size + 31, or `guess_range`.
 
     The last ones begin at a multiple of `tail_alignment`; 1 gives the paper's definition. Without `whole_tail` they are
     counted from the next multiple behind the current position, so are last - 31 to last. All tokens where fewer than
     first + last are cached.
     """
-    ends = ends or Ends(chunk_size, chunk_size, True)
+    guess_range = guess_range or GuessRange(chunk_size, chunk_size, True)
     cached = position + 1
     seen = torch.ones(cached, dtype=torch.bool)
-    if cached >= ends.first + ends.last:
-        tail = -(-cached // tail_alignment) * tail_alignment - ends.last
-        if ends.whole_tail:
-            tail = (cached - ends.last) // tail_alignment * tail_alignment
-        seen[ends.first : max(tail, ends.first)] = False
+    if cached >= guess_range.first + guess_range.last:
+        tail = -(-cached // tail_alignment) * tail_alignment - guess_range.last
+        if guess_range.whole_tail:
+            tail = (cached - guess_range.last) // tail_alignment * tail_alignment
+        seen[guess_range.first : max(tail, guess_range.first)] = False
     return seen
 
 
@@ -65,7 +58,7 @@ def speculative_flash_decode_reference(
     chunk_size: int,
     scale: float | None = None,
     tail_alignment: int = TILE,
-    ends: Ends | None = None,
+    guess_range: GuessRange | None = None,
 ) -> Decoded:
     """Decode attention and its guess (ALSpec paper, section 4.1).
 
@@ -85,7 +78,7 @@ def speculative_flash_decode_reference(
         queries = q[0, user].double().view(kv_heads, heads // kv_heads, head_dim)
         keys, values = k[user, :, :cached].double(), v[user, :, :cached].double()
         scores = scale * queries @ keys.mT
-        hidden = ~guess_positions(position, chunk_size, tail_alignment, ends)
+        hidden = ~guess_positions(position, chunk_size, tail_alignment, guess_range)
         exact[0, user] = (scores.softmax(-1) @ values).view(heads, head_dim)
         guess[0, user] = (scores.masked_fill(hidden, -math.inf).softmax(-1) @ values).view(heads, head_dim)
     distance_sq = (guess - exact).square().sum((0, 2, 3))
@@ -99,22 +92,22 @@ def outcomes(
     *,
     chunk_size: int,
     threshold: float,
-    ends: Ends | None = None,
+    guess_range: GuessRange | None = None,
 ) -> list[int]:
-    """The sender's priority of each user after verification: ACCEPTED where |guess - exact| < threshold *
-    |exact| (strictly: threshold 0 accepts nothing), else REJECTED; BYPASSED with fewer than 2 * chunk_size
-    cached tokens; ACCEPTED for a skipped user, who keeps no member at work."""
+    """The sender's priority of each user after verification: YIELDED where |guess - exact| < threshold *
+    |exact| (strictly: threshold 0 accepts nothing), else HOLDS_EXACT; HOLDS_EXACT_UNVERIFIED with fewer than
+    2 * chunk_size cached tokens; YIELDED for a skipped user, who keeps no member at work."""
     found = []
     for distance, norm, position in zip(distance_sq.tolist(), norm_sq.tolist(), cur_pos, strict=True):
         if position < 0:
-            found.append(ACCEPTED)
-        elif position + 1 < (2 * chunk_size if ends is None else ends.first + ends.last):
-            found.append(BYPASSED)
+            found.append(YIELDED)
+        elif position + 1 < (2 * chunk_size if guess_range is None else guess_range.first + guess_range.last):
+            found.append(HOLDS_EXACT_UNVERIFIED)
         else:
-            found.append(ACCEPTED if distance < threshold**2 * norm else REJECTED)
+            found.append(YIELDED if distance < threshold**2 * norm else HOLDS_EXACT)
     return found
 
 
 def receiver_outcomes(cur_pos: Sequence[int]) -> list[int]:
     """The receiver's priority of each user once the guess has arrived."""
-    return [ACCEPTED if position < 0 else RECEIVED for position in cur_pos]
+    return [YIELDED if position < 0 else HOLDS_GUESS for position in cur_pos]

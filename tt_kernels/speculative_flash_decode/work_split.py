@@ -40,7 +40,7 @@ def parts(
     tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool, guess_alone: bool = False
 ) -> list[Part]:
     """The part of each worker of a group for a user with `tokens` cached tokens, whose guess reads so many tiles from
-    either end (Predictor). guess_alone: without speculation, of the guess."""
+    either end (GuessRange). guess_alone: without speculation, of the guess."""
     total, split = -(-tokens // TILE), speculate or guess_alone
     first_end = min(first_tiles, total) if split else 0
     meet = total <= first_tiles + tail_tiles
@@ -77,7 +77,7 @@ def _dealt(tiles: int, count: int) -> list[range]:
 
 
 @dataclass(frozen=True)
-class CorePlan:
+class CoreAssignment:
     """groups: the workers of each group, the reducer first; group g does the heads g, g + len(groups), ... of
     all users. output, exchange: their cores, None where the program has none."""
 
@@ -86,7 +86,7 @@ class CorePlan:
     exchange: Core | None
 
     @property
-    def workers_a_group(self) -> int:
+    def workers_per_group(self) -> int:
         return len(self.groups[0])
 
     @property
@@ -106,7 +106,7 @@ def deal_cores(
     speculate: bool,
     exchange: Core | None = None,
     output: Core | None = None,
-) -> CorePlan:
+) -> CoreAssignment:
     """Assign `cores` (in order) to the roles: as many groups of `workers` as there are, at most one for each of
     the `items` heads of all users.
 
@@ -118,7 +118,7 @@ def deal_cores(
         output = rest.pop()
     groups = min(items, len(rest) // workers)
     members = [tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups)]
-    return CorePlan(tuple(members), output, exchange)
+    return CoreAssignment(tuple(members), output, exchange)
 
 
 # What steps of a worker cost besides its key tiles, in units of one: every chunk (row maximum, rescale, packing), every

@@ -40,31 +40,31 @@ class Layout:
 
 
 def choose_layout(
-    cores: Sequence[Core], users: int, ids: int, cores_a_user: int | None, hub: Core | None, chips: int
+    cores: Sequence[Core], users: int, ids: int, cores_per_user: int | None, hub: Core | None, chips: int
 ) -> Layout:
-    """cores: of a chip; ids: of a chip; cores_a_user: None chooses. hub: core for it, where it is given. Errors:
+    """cores: of a chip; ids: of a chip; cores_per_user: None chooses. hub: core for it, where it is given. Errors:
     UnsupportedError."""
     tiles = -(-ids // TILE_IDS)
-    if cores_a_user is None:
+    if cores_per_user is None:
         room = (len(cores) - 1) // min(users, MAX_GROUPS)
-        cores_a_user = max(1, min(room, tiles // LEAST_TILES))
-    if type(cores_a_user) is not int or not 1 <= cores_a_user <= tiles:
+        cores_per_user = max(1, min(room, tiles // LEAST_TILES))
+    if type(cores_per_user) is not int or not 1 <= cores_per_user <= tiles:
         raise UnsupportedError(
-            f"cores_a_user must be from 1 to {tiles}, the tiles of 1024 ids on a chip, got {cores_a_user!r}"
+            f"cores_per_user must be from 1 to {tiles}, the tiles of 1024 ids on a chip, got {cores_per_user!r}"
         )
-    slices = _slices(ids, tiles, cores_a_user)
-    if cores_a_user == 1 and chips == 1:
+    slices = _slices(ids, tiles, cores_per_user)
+    if cores_per_user == 1 and chips == 1:
         return Layout(tuple((core,) for core in cores[:users]), slices, None)
     hub = cores[-1] if hub is None else hub
     free = [core for core in cores if core != hub]
-    groups = min(users, MAX_GROUPS, len(free) // cores_a_user)
+    groups = min(users, MAX_GROUPS, len(free) // cores_per_user)
     if hub not in cores or groups == 0:
         raise UnsupportedError(
-            f"a split vocabulary with {cores_a_user} cores a user needs these and a hub, {hub}: the grid has "
+            f"a split vocabulary with {cores_per_user} cores a user needs these and a hub, {hub}: the grid has "
             f"{len(cores)} cores, {list(cores)[:4]}..."
         )
-    starts = range(0, groups * cores_a_user, cores_a_user)
-    return Layout(tuple(tuple(free[start : start + cores_a_user]) for start in starts), slices, hub)
+    starts = range(0, groups * cores_per_user, cores_per_user)
+    return Layout(tuple(tuple(free[start : start + cores_per_user]) for start in starts), slices, hub)
 
 
 def _slices(ids: int, tiles: int, cores: int) -> tuple[Slice, ...]:

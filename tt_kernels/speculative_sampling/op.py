@@ -22,7 +22,7 @@ from tt_kernels.speculative_sampling.checks import (
 )
 from tt_kernels.speculative_sampling.layout import choose_layout
 from tt_kernels.speculative_sampling.program import OUTCOME_HEAD, Place, Rule, build_program, greedy_program
-from tt_kernels.speculative_sampling.row import VocabularyRows
+from tt_kernels.speculative_sampling.row import VocabTpGroup
 
 if TYPE_CHECKING:
     import ttnn
@@ -31,7 +31,7 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "Verified",
-    "VocabularyRows",
+    "VocabTpGroup",
     "greedy_verification",
     "lossy_sigmoid_sampling",
     "speculative_sampling",
@@ -50,7 +50,7 @@ class VerificationError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class UserOutcome:
+class VerificationResult:
     """status: 0, or a reason of VerificationError. path: accepted nodes in order without the root; tokens: theirs and
     the bonus token."""
 
@@ -67,17 +67,19 @@ class Verified:
 
     outcome: ttnn.Tensor
     nodes: int
-    row: VocabularyRows | None = None
+    row: VocabTpGroup | None = None
 
-    def read(self, chip: int = 0) -> list[UserOutcome]:
+    def read(self, chip: int = 0) -> list[VerificationResult]:
         """What each user got, as a chip of a mesh, counted row by row, has it. Waits for the device."""
         import ttnn
 
         rows = ttnn.to_torch(ttnn.get_device_tensors(self.outcome)[chip]).tolist()
         path = slice(OUTCOME_HEAD, OUTCOME_HEAD + self.nodes)
-        return [UserOutcome(row[0], row[path][: row[1]], row[OUTCOME_HEAD + self.nodes :][: row[3]]) for row in rows]
+        return [
+            VerificationResult(row[0], row[path][: row[1]], row[OUTCOME_HEAD + self.nodes :][: row[3]]) for row in rows
+        ]
 
-    def check(self) -> list[UserOutcome]:
+    def check(self) -> list[VerificationResult]:
         """As read(). Errors: VerificationError that names the users and reasons; PeerError when the chips of a row lost
         each other."""
         if self.row is not None:
@@ -106,8 +108,8 @@ def speculative_sampling(
     top_k: int = 0,
     top_p: float = 1.0,
     grid: tuple[int, int] | None = None,
-    cores_a_user: int | None = None,
-    row: VocabularyRows | None = None,
+    cores_per_user: int | None = None,
+    row: VocabTpGroup | None = None,
 ) -> Verified:
     """Exact verification: whatever the draft, the tokens have the target's distribution.
 
@@ -120,7 +122,7 @@ def speculative_sampling(
         column 0 that of the bonus token.
     with_replacement: siblings were drawn independently, duplicates kept; else one by one without replacement.
     top_k, top_p: refused; logits a warper leaves out can be set to -inf.
-    grid: (columns, rows) of cores, default all. cores_a_user: how many of them a user's vocabulary is split over; by
+    grid: (columns, rows) of cores, default all. cores_per_user: how many of them a user's vocabulary is split over; by
         default as many as there are, each with at least four tiles of 1024 ids.
     row: on a mesh the rows of chips that share a vocabulary; then vocab above is a chip's part of it, chip i has the
         ids from i * vocab on, and the other tensors, tokens among them, are alike on all chips of a row.
@@ -135,7 +137,7 @@ def speculative_sampling(
     )
     rule = Rule((1.0 / temperature, 1.0 / draft_temperature), with_replacement)
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, grid, cores_a_user, row)
+    return _verify(drafted, draft_logits, rule, grid, cores_per_user, row)
 
 
 def lossy_sigmoid_sampling(
@@ -151,8 +153,8 @@ def lossy_sigmoid_sampling(
     top_k: int = 0,
     top_p: float = 1.0,
     grid: tuple[int, int] | None = None,
-    cores_a_user: int | None = None,
-    row: VocabularyRows | None = None,
+    cores_per_user: int | None = None,
+    row: VocabTpGroup | None = None,
 ) -> Verified:
     """LOSSY verification: the tokens do not have the target's distribution (section 3.2.2 of the paper, equation 5).
 
@@ -172,11 +174,11 @@ def lossy_sigmoid_sampling(
         raise UnsupportedError("draft_logits are None: the sigmoid approximation compares logits with the draft's")
     rule = Rule((1.0 / temperature, 1.0 / temperature), sigmoid=scaling)
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, grid, cores_a_user, row)
+    return _verify(drafted, draft_logits, rule, grid, cores_per_user, row)
 
 
 def _verify(
-    drafted: dict, draft_logits, rule: Rule, grid, cores_a_user: int | None, row: VocabularyRows | None
+    drafted: dict, draft_logits, rule: Rule, grid, cores_per_user: int | None, row: VocabTpGroup | None
 ) -> Verified:
     """drafted: the arguments of `speculative_sampling` but for draft_logits, by name."""
     import ttnn
@@ -195,7 +197,7 @@ def _verify(
         _check_same_device(name, tensor, device)
     chips = _check_row(row, device, problem.vocab)
     hub = None if row is None else row.core
-    layout = choose_layout(_cores(device, grid), problem.users, problem.vocab, cores_a_user, hub, chips)
+    layout = choose_layout(_cores(device, grid), problem.users, problem.vocab, cores_per_user, hub, chips)
     outcome = _empty_outcome(device, problem.users, problem.nodes)
     tensors = {
         "target": named["target_logits"],
@@ -261,12 +263,12 @@ def _check_same_device(name: str, tensor, device) -> None:
         raise UnsupportedError(str(error)) from error
 
 
-def _check_row(row: VocabularyRows | None, device, vocab: int) -> int:
+def _check_row(row: VocabTpGroup | None, device, vocab: int) -> int:
     """How many chips share the vocabulary. Errors: UnsupportedError."""
     if row is None:
         return 1
-    if not isinstance(row, VocabularyRows):
-        raise UnsupportedError(f"row must be a VocabularyRows, it is a {type(row).__qualname__}")
+    if not isinstance(row, VocabTpGroup):
+        raise UnsupportedError(f"row must be a VocabTpGroup, it is a {type(row).__qualname__}")
     if row.device.id() != device.id():
         raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
     if vocab * row.chips > MAX_VOCAB:

@@ -17,7 +17,7 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_sampling.checks import Problem
 from tt_kernels.speculative_sampling.layout import MAX_GROUPS, TILE_IDS, Core, Layout
-from tt_kernels.speculative_sampling.row import VocabularyRows
+from tt_kernels.speculative_sampling.row import VocabTpGroup
 
 KERNELS = Path(__file__).parent / "kernels"
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
@@ -206,7 +206,7 @@ def _hub(core: Core, layout: Layout, place: Place, noc_core: Callable, program):
                 "links": [] if place.links is None else place.links(program),
             }
         },
-        defines=[UNGATED_DEFINE, *(() if place.links is None else VocabularyRows.defines)],
+        defines=[UNGATED_DEFINE, *(() if place.links is None else VocabTpGroup.defines)],
     )
 
 

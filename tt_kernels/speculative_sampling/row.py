@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tt_kernels.common.row import ChipRows
+from tt_kernels.common.row import TpGroup
 
 _STATUS, _STATUS_CALL, _SILENT = 72, 73, 74
 _REASONS = {
@@ -33,11 +33,11 @@ class HubState:
         return f"gave up in exchange {self.status_call} of a user: {reason}"
 
 
-class VocabularyRows(ChipRows):
+class VocabTpGroup(TpGroup):
     """Every row of chips along `row_axis` of a mesh, 2 to 8 of them: chip i has the i-th part of the ids of all rows of
     logits, all parts alike.
 
-    core: (x, y) of the hub, the same on every chip, which no user gets. Other arguments, errors: ChipRows'.
+    core: (x, y) of the hub, the same on every chip, which no user gets. Other arguments, errors: TpGroup'.
     timeout_s: how long a hub waits for the line of another, in seconds at 1 GHz. Its state takes 41 KB of L1.
     """
 

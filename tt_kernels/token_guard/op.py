@@ -18,7 +18,7 @@ from pathlib import Path
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.peer import ChipPairs
-from tt_kernels.common.row import ChipRows
+from tt_kernels.common.row import TpGroup
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
@@ -27,7 +27,7 @@ _SCRATCH_CB = 0
 _LINE_BYTES = 32
 
 
-def guard_tokens(tokens, pairs: Sequence[ChipPairs | ChipRows]) -> None:
+def guard_tokens(tokens, pairs: Sequence[ChipPairs | TpGroup]) -> None:
     """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or rows) gave up.
 
     tokens: uint32 [1, users], ROW_MAJOR, interleaved, one page. Runs inside and outside `skip_compute` alike.
@@ -42,14 +42,14 @@ def guard_tokens(tokens, pairs: Sequence[ChipPairs | ChipRows]) -> None:
         raise ValueError(f"tokens must be uint32, ROW_MAJOR and interleaved, they are {tokens.dtype}, {tokens.layout}")
     if len(shape) != 2 or shape[0] != 1:
         raise ValueError(f"tokens must be [1, users], their shape is {shape}")
-    if not pairs or not all(isinstance(pair, (ChipPairs, ChipRows)) for pair in pairs):
-        raise ValueError(f"pairs must be a list of ChipPairs and ChipRows, not {pairs!r}")
+    if not pairs or not all(isinstance(pair, (ChipPairs, TpGroup)) for pair in pairs):
+        raise ValueError(f"pairs must be a list of ChipPairs and TpGroup, not {pairs!r}")
     for pair in pairs:
         check_on_device("tokens", tokens, pair.device)
     ttnn.generic_op([tokens, tokens], _program(tokens, pairs))
 
 
-def _program(tokens, states: Sequence[ChipPairs | ChipRows]):
+def _program(tokens, states: Sequence[ChipPairs | TpGroup]):
     import ttnn
 
     device = tokens.device()

@@ -71,6 +71,6 @@ def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, a
         raise UnsupportedError(
             f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} and "
             f"{workers} worker(s) a head need {needed} bytes of L1 on a core, of which {available} are free "
-            f"(largest buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_a_head, a smaller "
+            f"(largest buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_per_head, a smaller "
             "key_chunk, or free tensors in L1"
         )

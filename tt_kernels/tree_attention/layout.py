@@ -39,7 +39,7 @@ class Layout:
         return [core for group in self.groups for core in group]
 
     @property
-    def workers_a_group(self) -> int:
+    def workers_per_group(self) -> int:
         return len(self.groups[0])
 
 
@@ -49,21 +49,21 @@ def choose_layout(
     cores: tuple[Core, ...],
     l1_free: int,
     *,
-    workers_a_head: int | None = None,
+    workers_per_head: int | None = None,
     query_tiles: int | None = None,
     key_chunk: int | None = None,
 ) -> Layout:
     """The Layout on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
-    workers_a_head: cores that share the keys of a job; query_tiles: of a job; by default those that take the shortest
+    workers_per_head: cores that share the keys of a job; query_tiles: of a job; by default those that take the shortest
     time by `cost`. key_chunk: tokens a worker processes at once, default 256 or the most that fit. Errors:
     UnsupportedError with the numbers.
     """
-    if workers_a_head is not None and (type(workers_a_head) is not int or workers_a_head < 1):
-        raise UnsupportedError(f"workers_a_head must be an integer of at least 1, got {workers_a_head!r}")
-    if workers_a_head is not None and workers_a_head > len(cores):
+    if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
+        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
+    if workers_per_head is not None and workers_per_head > len(cores):
         raise UnsupportedError(
-            f"{workers_a_head} workers a head need {workers_a_head} cores, the grid has {len(cores)}"
+            f"{workers_per_head} workers a head need {workers_per_head} cores, the grid has {len(cores)}"
         )
     most_tiles = problem.max_tokens // TILE
     if key_chunk is not None and (
@@ -88,7 +88,7 @@ def choose_layout(
     for tiles in [query_tiles] if query_tiles else job_sizes(problem.query_tiles):
         passes = -(-problem.query_tiles // tiles)
         jobs = problem.items * passes
-        for workers in [workers_a_head] if workers_a_head else group_sizes(len(cores), jobs):
+        for workers in [workers_per_head] if workers_per_head else group_sizes(len(cores), jobs):
             keys = next((keys for keys in key_sizes if fits(workers, tiles, keys)), None)
             if keys is None:
                 break  # more workers need more
@@ -99,7 +99,7 @@ def choose_layout(
                 best = Layout(dealt, tiles, passes, keys, plan_buffers(problem, workers, tiles, keys))
                 best_cost = takes
     if best is None:
-        check_l1(problem, workers_a_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
+        check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
         raise AssertionError("a layout that fits was not taken")
     return best
 

@@ -25,7 +25,7 @@ __all__ = ["ProgramConfig", "UnsupportedError", "check_intervals", "check_room",
 class ProgramConfig:
     """How a call is laid out on the chip.
 
-    grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_a_head: cores that
+    grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_per_head: cores that
     share the keys of one head. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a core
     takes through the cache at once. Both by default as shapes have it fastest. key_chunk: tokens whose keys a core
     holds and processes at once, a multiple of 32; default 256, or the most that fit L1. math_fidelity: name of a
@@ -34,7 +34,7 @@ class ProgramConfig:
 
     grid: tuple[int, int] | None = None
     origin: tuple[int, int] = (0, 0)
-    workers_a_head: int | None = None
+    workers_per_head: int | None = None
     query_tiles: int | None = None
     key_chunk: int | None = None
     math_fidelity: str = "HiFi3"
@@ -83,7 +83,7 @@ def tree_attention(
         problem,
         grid_cores(device, config.grid, config.origin),
         l1_free(device),
-        workers_a_head=config.workers_a_head,
+        workers_per_head=config.workers_per_head,
         query_tiles=config.query_tiles,
         key_chunk=config.key_chunk,
     )

@@ -47,7 +47,7 @@ def shapes(problem: Problem, layout: Layout) -> dict[str, int]:
         "cache_tiles": problem.max_tokens // 32,
         "query_tiles": layout.query_tiles,
         "passes": layout.passes,
-        "workers": layout.workers_a_group,
+        "workers": layout.workers_per_group,
         "key_tiles": layout.key_tiles,
         "tree_tiles": times_tiles(problem, layout.key_tiles),
     }

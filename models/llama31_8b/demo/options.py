@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..generation.sampling_params import SamplingParams
 from ..tt.device.precision import PLANS
-from ..tt.parallel.mesh import MeshError, MeshPlan
+from ..tt.parallel.mesh import MeshError, MeshShape
 from ..tt.sharding.config import DECODE_PLANS
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class DemoOptions:
             _one_of("place to sample on", self.sample_on, SAMPLE_ON)
         if self.mesh is not None:
             try:
-                MeshPlan.parse(self.mesh)
+                MeshShape.parse(self.mesh)
             except MeshError as error:
                 raise UserError(f"--mesh: {error}") from error
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..config import LlamaConfig
-from ..tt.parallel.layer_parallel import LayerParallelPlan
-from ..tt.parallel.mesh import MeshError, MeshPlan
+from ..tt.parallel.layer_parallel import LayerAssignment
+from ..tt.parallel.mesh import MeshError, MeshShape
 from ..tt.spec_decode.draft_rows import pass_nodes
 from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
@@ -59,7 +59,7 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
     return shape.most_nodes
 
 
-def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshPlan) -> LayerParallelPlan | None:
+def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) -> LayerAssignment | None:
     """The plan of --fuzzy for a draft model on chips, None for sequential drafts. Raises UserError for a number of
     layers that the model does not have and for drafts of one token, MeshError for a model that the mesh cannot hold."""
     if options.fuzzy is None or options.fuzzy == 1:
@@ -70,7 +70,7 @@ def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshPlan) -> 
             "from the exact pass"
         )
     try:
-        return LayerParallelPlan.make(draft, mesh, options.fuzzy)
+        return LayerAssignment.make(draft, mesh, options.fuzzy)
     except MeshError:
         raise
     except ValueError as error:

@@ -13,7 +13,7 @@ from ..config import LlamaConfig
 TokenCallback = Callable[[int, int], bool | None]
 
 
-class UserStream:
+class SequenceState:
     """The text of one user as it grows: `push` tokens until `finish_reason` is set."""
 
     def __init__(
@@ -65,7 +65,7 @@ def open_streams(
     stop_token_ids: Collection[int] = (),
     on_token: TokenCallback | None = None,
     context_limit: int | None = None,
-) -> list[UserStream]:
+) -> list[SequenceState]:
     """One stream a prompt, after checking the request. eos_token_ids None means the config's; () means none.
 
     Raises ValueError for no prompts, an empty one or max_new_tokens < 1, and ContextLengthError for a prompt
@@ -85,5 +85,5 @@ def open_streams(
         room = limit - len(prompt) + 1
         if room < 1:
             raise ContextLengthError(f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}")
-        streams.append(UserStream(user, max_new_tokens, room, eos, stop_token_ids, on_token))
+        streams.append(SequenceState(user, max_new_tokens, room, eos, stop_token_ids, on_token))
     return streams

@@ -16,7 +16,7 @@ from ..config import LlamaConfig
 from ..results import AttentionStatistics
 from .kv_cache import KVCache
 from .linear import Projection, kernel_config
-from .parallel.mesh import MeshPlan
+from .parallel.mesh import MeshShape
 from .rope import Angles, Rope
 from .sharding.heads import Heads
 
@@ -106,7 +106,7 @@ class Attention:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshPlan,
+        plan: MeshShape,
         config: LlamaConfig,
         layer: int,
         qkv: Projection,

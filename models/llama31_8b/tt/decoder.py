@@ -13,7 +13,7 @@ from .attention import Attention, DecodeAttention, TokenHeads
 from .kv_cache import KVCache
 from .linear import Row, gather, reduce
 from .mlp import MLP
-from .parallel.mesh import MeshPlan
+from .parallel.mesh import MeshShape
 from .rms_norm import RMSNorm
 from .rope import Angles
 
@@ -27,7 +27,7 @@ class DecoderLayer:
 
     def __init__(
         self,
-        plan: MeshPlan,
+        plan: MeshShape,
         row: Row,
         attention_norm: RMSNorm,
         attention: Attention,

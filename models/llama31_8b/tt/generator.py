@@ -14,13 +14,13 @@ import ttnn
 from loguru import logger
 
 from ..generation.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
-from ..generation.sequences import TokenCallback, UserStream, open_streams
+from ..generation.sequences import SequenceState, TokenCallback, open_streams
 from ..results import GenerationResult
 from .model import StepInputs, TtLlama, overwrite, read
 from .parallel.mesh import TILE
 from .prefill import PREFILL_CHUNK, cache_prompt, check_chunk, kept_prefix
-from .sampling.top_k import Chooser
-from .trace import Replay, why_no_trace
+from .sampling.top_k import Sampler
+from .trace import TracedStep, why_no_trace
 
 
 class Generator:
@@ -53,7 +53,7 @@ class Generator:
         self.keep_trace = keep_trace
         self._kept: _Steps | None = None
         self._texts: list[list[int]] = []  # of the last call: what was prefilled
-        self._streams: list[UserStream] = []
+        self._streams: list[SequenceState] = []
         self._lengths: list[int] = []  # cached tokens
         self._given: list[int] = []  # tokens of all users by step
         self._warm_up = 0
@@ -193,13 +193,13 @@ class Generator:
             self.release()
         return _TokenSource(self.model, sampling, batch, self._chooser(sampling, on_logits), on_logits)
 
-    def _chooser(self, sampling: SamplingParams, on_logits: Callable | None) -> Chooser | None:
+    def _chooser(self, sampling: SamplingParams, on_logits: Callable | None) -> Sampler | None:
         """What chooses on the chips; None when the host does."""
         if self.choose == "host" or on_logits is not None:
             return None
-        return Chooser(self.model.mesh, self.model.plan, self.model.config, sampling)
+        return Sampler(self.model.mesh, self.model.plan, self.model.config, sampling)
 
-    def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
+    def _decode(self, streams: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
         """Decode until every stream has ended."""
         model, self.replays = self.model, 0
         steps = self._kept or _Steps.of(model, source, eager=self.why_eager is not None)
@@ -223,7 +223,7 @@ class Generator:
             if self._kept is None:
                 step.release()
 
-    def _ran(self, step: Replay, ran: int, replayed: int, given: int) -> None:
+    def _ran(self, step: TracedStep, ran: int, replayed: int, given: int) -> None:
         """Count a step that gives so many tokens. ran, replayed: its counts before the first step of this call."""
         self.replays = step.replays - replayed
         self._given.append(given)
@@ -235,12 +235,12 @@ class _Steps(NamedTuple):
 
     source: _TokenSource
     inputs: StepInputs
-    replay: Replay[ttnn.Tensor]
+    replay: TracedStep[ttnn.Tensor]
 
     @classmethod
     def of(cls, model: TtLlama, source: _TokenSource, eager: bool) -> _Steps:
         inputs = model.step_inputs([0] * model.users, [-1] * model.users)
-        return cls(source, inputs, Replay(model.mesh, lambda: _step(model, inputs, source), eager))
+        return cls(source, inputs, TracedStep(model.mesh, lambda: _step(model, inputs, source), eager))
 
 
 class _TokenSource:
@@ -254,7 +254,7 @@ class _TokenSource:
         model: TtLlama,
         sampling: SamplingParams,
         batch: int,
-        chooser: Chooser | None,
+        chooser: Sampler | None,
         on_logits: Callable[[int, torch.Tensor], None] | None,
     ) -> None:
         self.chooser, self.sampling, self.on_logits = chooser, sampling, on_logits
@@ -321,7 +321,7 @@ def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
     return found[0]
 
 
-def _load(model: TtLlama, inputs: StepInputs, unfinished: Sequence[UserStream], lengths: Sequence[int]) -> None:
+def _load(model: TtLlama, inputs: StepInputs, unfinished: Sequence[SequenceState], lengths: Sequence[int]) -> None:
     """Write tokens and positions of the unfinished users to the device; the others are skipped."""
     tokens, positions = [0] * model.users, [-1] * model.users
     for stream in unfinished:

@@ -12,7 +12,7 @@ import ttnn
 from tt_kernels.tree_cache.op import commit_path, write_nodes
 
 from ..config import LlamaConfig
-from .parallel.mesh import BLOCKS, TILE, MeshPlan
+from .parallel.mesh import BLOCKS, TILE, MeshShape
 
 MAX_USERS = 32
 _ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
@@ -33,7 +33,7 @@ class KVCache:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshPlan,
+        plan: MeshShape,
         config: LlamaConfig,
         dtype: str,
         users: int,

@@ -9,7 +9,7 @@ from functools import cache
 import ttnn
 
 from .device.precision import FIDELITY
-from .parallel.mesh import TILE, TP_AXIS, MeshPlan
+from .parallel.mesh import TILE, TP_AXIS, MeshShape
 
 
 @cache
@@ -90,7 +90,7 @@ class BankedProjection(Projection):
 class Row:
     """The chips of a row: their collectives of a decode step."""
 
-    def __init__(self, plan: MeshPlan) -> None:
+    def __init__(self, plan: MeshShape) -> None:
         self.plan = plan
 
     def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
@@ -102,13 +102,13 @@ class Row:
         return reduce(x, self.plan)
 
 
-class ShardedRow(Row):
+class ShardedTpCollectives(Row):
     """Between activations that lie in L1 by columns, into buffers that all steps share: `whole` of all columns, `part`
     of a chip's. Gathers and reductions take turns, so that no chip writes a buffer which its peer still reads."""
 
     def __init__(
         self,
-        plan: MeshPlan,
+        plan: MeshShape,
         mesh: ttnn.MeshDevice,
         users: int,
         hidden: int,
@@ -141,13 +141,13 @@ class ShardedRow(Row):
         )
 
 
-def gather(x: ttnn.Tensor, plan: MeshPlan, dim: int = 3) -> ttnn.Tensor:
+def gather(x: ttnn.Tensor, plan: MeshShape, dim: int = 3) -> ttnn.Tensor:
     """The columns of all chips of a row, on each: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]; or what they
     have one behind the other along another dimension."""
     return x if plan.tp == 1 else ttnn.all_gather(x, dim=dim, cluster_axis=TP_AXIS)
 
 
-def reduce(x: ttnn.Tensor, plan: MeshPlan) -> ttnn.Tensor:
+def reduce(x: ttnn.Tensor, plan: MeshShape) -> ttnn.Tensor:
     """The sum over the chips of a row, a part each: [1, 1, rows, columns] -> [1, 1, rows, columns / tp]."""
     if plan.tp == 1:
         return x

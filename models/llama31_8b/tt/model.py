@@ -19,14 +19,14 @@ from ..config import LlamaConfig
 from .attention import Attention, DecodeAttention
 from .decode_attention.exact import exact_attention
 from .decoder import DecoderLayer
-from .device.precision import PrecisionPlan
+from .device.precision import PrecisionConfig
 from .embedding import Embedding
 from .kv_cache import KVCache
 from .linear import Projection, gather
 from .lm_head import LMHead
 from .mlp import MLP
-from .parallel.layer_parallel import LayerParallelPlan
-from .parallel.mesh import TILE, MeshPlan
+from .parallel.layer_parallel import LayerAssignment
+from .parallel.mesh import TILE, MeshShape
 from .rms_norm import RMSNorm
 from .rope import Angles, Rope
 from .sharding.config import check_plan_groups, check_plan_rows
@@ -56,16 +56,16 @@ class TtLlama:
     users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32.
     attend: the attention of decode steps, by default exact by the op that the layout's plan chooses. zeroed: see
     KVCache. layout: how decode steps lie on a chip, a name of DECODE_PLANS. fuzzy: as a draft model, run the layers of
-    a decode step in the groups of this plan; prefill and steps over trees stay exact. Errors: DecodePlanError, also for
+    a decode step in the groups of this plan; prefill and steps over trees stay exact. Errors: ShardingError, also for
     attention or groups that the layout does not serve; ValueError for a plan of another model.
     """
 
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshPlan,
+        plan: MeshShape,
         config: LlamaConfig,
-        precision: PrecisionPlan,
+        precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         *,
@@ -74,7 +74,7 @@ class TtLlama:
         attend: DecodeAttention | None = None,
         zeroed: bool = True,
         layout: str = "simple",
-        fuzzy: LayerParallelPlan | None = None,
+        fuzzy: LayerAssignment | None = None,
     ) -> None:
         plan.check_model(config)
         if fuzzy is not None:
@@ -269,7 +269,7 @@ class TtLlama:
         leave inclusive; prefixes: cached tokens of each user, -1 skips it.
 
         Errors: ValueError for other shapes, times that no walk of a tree gives, a tree over the cache's capacity, a
-        token outside the vocabulary; DecodePlanError for more rows than the layout takes.
+        token outside the vocabulary; ShardingError for more rows than the layout takes.
         """
         shape = tuple(tokens.shape)
         for name, values in (("enter", enter), ("leave", leave)):

@@ -11,7 +11,7 @@ import ttnn
 
 from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
-from .parallel.mesh import TILE, MeshPlan
+from .parallel.mesh import TILE, MeshShape
 
 
 class Angles(NamedTuple):
@@ -65,7 +65,7 @@ class Rope:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshPlan,
+        plan: MeshShape,
         config: LlamaConfig,
         positions: int,
         users: int,

@@ -14,7 +14,7 @@ import ttnn
 Result = TypeVar("Result")
 
 
-class Replay(Generic[Result]):
+class TracedStep(Generic[Result]):
     """Calls `step`: first eagerly, which compiles its programs, from the second time on by a captured trace, unless
     eager. step: reads and writes tensors at fixed addresses and returns tensors, which every replay writes anew: read
     them before another step runs. runs: calls since it was made or released; replays: how often the trace ran."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
 from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.costs import ATTENTION, COLLECTIVE, NotIdentified, Parameters
 from perf.projections.decode_model.fit import (
     DEFAULT_CHIPS,
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parameters, told, unknown = fit(options.fit), [], {}
     try:
         for name in options.mesh:
-            mesh = MeshPlan.parse(name)
+            mesh = MeshShape.parse(name)
             step = Step(mesh, options.context, options.users, options.plan, options.precision)
             try:
                 told.append(predict(step, parameters, options.gap_ns, options.hit_rate if mesh.sp == 2 else None))

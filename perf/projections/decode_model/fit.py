@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.costs import (
     ATTENTION,
     COLLECTIVE,
@@ -52,7 +52,7 @@ class Row:
         return None if self.modelled_ns is None else self.modelled_ns / self.measured_ns - 1
 
     @property
-    def of_a_token_ns(self) -> int:
+    def per_token_ns(self) -> int:
         return self.measured_ns * (LAYERS if self.section == LAYER else 1)
 
 
@@ -62,7 +62,7 @@ def table_ops(chips: int) -> list[tuple[str, Op, int]]:
     Errors: ValueError where there is no such table; RuntimeError if plan and table name other ops.
     """
     table = chip_table(chips)
-    step = Step(MeshPlan(1, chips), TABLE_CONTEXT, plan="paper")
+    step = Step(MeshShape(1, chips), TABLE_CONTEXT, plan="paper")
     # The tables' per-layer rows have gate and up in bfloat4_b: those of all layers but the last.
     found = []
     for section, ops, rows in ((LAYER, step.layer(0), table.per_layer), (FIXED, step.fixed(), table.fixed)):
@@ -147,16 +147,16 @@ def check_table(parameters: Parameters, chips: int) -> list[Row]:
 def weighted_error(rows: Sequence[Row]) -> float:
     """Sum of absolute errors over the time of a token, of what is modelled."""
     known = [row for row in rows if row.modelled_ns is not None]
-    apart = sum(abs(row.error or 0.0) * row.of_a_token_ns for row in known)
-    return apart / sum(row.of_a_token_ns for row in known)
+    apart = sum(abs(row.error or 0.0) * row.per_token_ns for row in known)
+    return apart / sum(row.per_token_ns for row in known)
 
 
 def token_error(rows: Sequence[Row]) -> float | None:
     """Relative error of a whole token; None when an op of it is not modelled."""
     if any(row.error is None for row in rows):
         return None
-    whole = sum(row.of_a_token_ns for row in rows)
-    return sum((row.error or 0.0) * row.of_a_token_ns for row in rows) / whole
+    whole = sum(row.per_token_ns for row in rows)
+    return sum((row.error or 0.0) * row.per_token_ns for row in rows) / whole
 
 
 def compare() -> dict[int, dict[int, tuple[float, float | None]]]:

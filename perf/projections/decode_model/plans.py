@@ -17,8 +17,8 @@ from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
-from models.llama31_8b.tt.device.precision import FIDELITY, PrecisionPlan, bytes_of, precision_plan
-from models.llama31_8b.tt.parallel.mesh import TILE, MeshPlan
+from models.llama31_8b.tt.device.precision import FIDELITY, PrecisionConfig, bytes_of, precision_plan
+from models.llama31_8b.tt.parallel.mesh import TILE, MeshShape
 from perf.projections.decode_model.costs import (
     ATTENTION,
     COLLECTIVE,
@@ -47,7 +47,7 @@ class Step:
     Errors: ValueError for values out of range, MeshError for a mesh that does not exist.
     """
 
-    mesh: MeshPlan = MeshPlan()
+    mesh: MeshShape = MeshShape()
     context: int = 1024
     users: int = 1
     plan: str = "fast"
@@ -64,7 +64,7 @@ class Step:
         self.mesh.check_model(self.config)
 
     @property
-    def formats(self) -> PrecisionPlan:
+    def formats(self) -> PrecisionConfig:
         return precision_plan(self.precision, self.config.num_hidden_layers)
 
     def layer(self, index: int) -> list[Op]:

@@ -145,12 +145,12 @@ class PublishedRow:
 
 def published_rows(parameters: Parameters, plan: str = "fast") -> list[PublishedRow]:
     """tt-metal's published speeds of Llama 3.1 8B (perf/data/published_decode.csv), none of which the fit has seen."""
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
 
     found = []
     for row in read_rows("published_decode.csv"):
         chips, context, known = int(row["chips"]), int(row["context"]), float(row["tokens_per_s"])
-        step = Step(MeshPlan(1, chips), context, plan=plan, precision=row["plan"])
+        step = Step(MeshShape(1, chips), context, plan=plan, precision=row["plan"])
         told = predict(step, parameters)
         gap = (1e9 / known - told.token_ns) / told.launches
         found.append(PublishedRow(chips, context, row["plan"], known, told.tokens_per_s, gap, fitted=context > 1024))

@@ -203,7 +203,7 @@ def parse_raw(word, line):
     return Instruction("raw", [w for w in writes if w < 8], [r for r in reads if r < 8], fields=(word,), line=line)
 
 
-class Replay(NamedTuple):
+class TracedStep(NamedTuple):
     """A REPLAY word: slots of the replay buffer, whether it records into them, and runs what it records."""
 
     slots: range
@@ -216,7 +216,7 @@ def parse_replay(word):
     if word >> 24 != 0x04:
         return None
     start, count = word >> 14 & 31, word >> 4 & 0x3FF
-    return Replay(range(start, start + count), bool(word & 1), bool(word & 2))
+    return TracedStep(range(start, start + count), bool(word & 1), bool(word & 2))
 
 
 def raw_flags(word):

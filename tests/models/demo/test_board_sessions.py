@@ -19,7 +19,7 @@ from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from tests.support.gguf_files import untied, write_hf_folder
 from tests.support.machines import refused
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
@@ -39,8 +39,8 @@ def folder(tmp_path_factory):
 def chips(monkeypatch, boards, folder) -> list[ReferenceChips]:
     """The models that runs on boards were given."""
     stand_in_for_ttnn(monkeypatch, pytest.importorskip("ttnn"))
-    monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
-    monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
+    monkeypatch.setattr(MeshShape, "open", lambda *_, **__: None)
+    monkeypatch.setattr(MeshShape, "close", lambda *_: None)
     made: list[ReferenceChips] = []
 
     def load(device, plan, loaded, options):
@@ -291,11 +291,11 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
 
 def test_readings_of_a_pair_add_up():
     pytest.importorskip("ttnn")
-    from models.llama31_8b.tt.decode_attention.alspec import LayerCounts, Outcomes
+    from models.llama31_8b.tt.decode_attention.alspec import LayerCounters, SpeculationCounters
 
-    first = Outcomes((LayerCounts(1, 2, 3), LayerCounts(4, 0, 3)), 1, (5, 6), ())
-    second = Outcomes((LayerCounts(10, 0, 0), LayerCounts(0, 10, 0)), 0, (1, 2), ("attention: silent",))
-    both = Outcomes.merged([first, second])
-    assert both.layers == (LayerCounts(11, 2, 3), LayerCounts(4, 10, 3))
+    first = SpeculationCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
+    second = SpeculationCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))
+    both = SpeculationCounters.merged([first, second])
+    assert both.layers == (LayerCounters(11, 2, 3), LayerCounters(4, 10, 3))
     assert (both.ties, both.sent, both.failures) == (1, (6, 8), ("attention: silent",))
-    assert (both.hits, both.bypassed_positions, Outcomes.merged([first])) == (15, 3, first)
+    assert (both.hits, both.bypassed_positions, SpeculationCounters.merged([first])) == (15, 3, first)

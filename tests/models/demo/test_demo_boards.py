@@ -14,7 +14,7 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.backends.n150 import session as board_session
 from models.llama31_8b.demo.options import DemoOptions, UserError
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import refused
 from tests.support.reference_chips import stand_in_for_ttnn
@@ -31,11 +31,11 @@ def checkpoint(tmp_path) -> list[str]:
 
 def test_a_model_too_large_names_the_bytes():
     with pytest.raises(UserError, match=r"needs \d{11} bytes a chip.*an N150 has 12884901888"):
-        n150.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshPlan(1, 2), 10)
+        n150.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshShape(1, 2), 10)
     options = DemoOptions(max_new_tokens=100000)
     with pytest.raises(UserError, match="with a cache of 100096 positions for 100010 needs"):
-        n150.plan_run(LLAMA, options, MeshPlan(), 10)
-    assert n150.plan_run(LLAMA, options, MeshPlan(1, 2), 10).capacity == 100096
+        n150.plan_run(LLAMA, options, MeshShape(), 10)
+    assert n150.plan_run(LLAMA, options, MeshShape(1, 2), 10).capacity == 100096
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_model_too_large_names_the_bytes():
 )
 def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capacity, limit):
     config = replace(LLAMA, max_position_embeddings=context)
-    plan = n150.plan_run(config, DemoOptions(max_context=asked), MeshPlan(1, 2), prompt)
+    plan = n150.plan_run(config, DemoOptions(max_context=asked), MeshShape(1, 2), prompt)
     assert (plan.capacity, plan.limit) == (capacity, limit)
 
 
@@ -113,8 +113,8 @@ def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, 
 
 def test_max_context_and_the_steps_that_compile_reach_the_report(capsys, monkeypatch, boards, checkpoint, host_ttnn):
     """The whole run but for the model: a context of 20 tokens, as on the CPU, and the first step left out."""
-    monkeypatch.setattr(MeshPlan, "open", lambda *_, **__: None)
-    monkeypatch.setattr(MeshPlan, "close", lambda *_: None)
+    monkeypatch.setattr(MeshShape, "open", lambda *_, **__: None)
+    monkeypatch.setattr(MeshShape, "close", lambda *_: None)
     monkeypatch.setattr(
         n150, "_load_model", lambda device, plan, weights, *_: ZerosLlama(weights.config, plan.capacity)
     )
@@ -140,23 +140,23 @@ def test_max_context_and_the_steps_that_compile_reach_the_report(capsys, monkeyp
 
 
 def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
-    plain = n150.plan_run(LLAMA, DemoOptions(max_new_tokens=100), MeshPlan(), 28).capacity
+    plain = n150.plan_run(LLAMA, DemoOptions(max_new_tokens=100), MeshShape(), 28).capacity
     drafted = DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2")
-    assert (plain, n150.plan_run(LLAMA, drafted, MeshPlan(), 28).capacity) == (128, 256)
+    assert (plain, n150.plan_run(LLAMA, drafted, MeshShape(), 28).capacity) == (128, 256)
     small = preset("llama-3.2-1b")
     options = DemoOptions(draft="a-model", precision="accuracy")
-    plan = n150.plan_run(LLAMA, options, MeshPlan(), 10, small)
+    plan = n150.plan_run(LLAMA, options, MeshShape(), 10, small)
     assert plan.draft_precision is not None and plan.draft_precision.of_layer(15).ff1 == "bfloat8_b"
     with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
-        n150.plan_run(LLAMA, replace(options, max_new_tokens=40000), MeshPlan(), 10, small)
-    n150.plan_run(LLAMA, replace(options, max_new_tokens=40000, draft=None), MeshPlan(), 10)
+        n150.plan_run(LLAMA, replace(options, max_new_tokens=40000), MeshShape(), 10, small)
+    n150.plan_run(LLAMA, replace(options, max_new_tokens=40000, draft=None), MeshShape(), 10)
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):
         context = replace(LLAMA, max_position_embeddings=140000)
-        n150.plan_run(context, replace(options, max_new_tokens=131090), MeshPlan(1, 8), 5, small)
+        n150.plan_run(context, replace(options, max_new_tokens=131090), MeshShape(1, 8), 5, small)
 
 
 def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
-    small, mesh = preset("llama-3.2-1b"), MeshPlan(1, 4)
+    small, mesh = preset("llama-3.2-1b"), MeshShape(1, 4)
     options = DemoOptions(draft="a-model", fuzzy=4, max_new_tokens=4000)
     plan = n150.plan_run(LLAMA, options, mesh, 10, small)
     assert plan.draft_layers is not None and len(plan.draft_layers.parallel_stages) == 4
@@ -167,7 +167,7 @@ def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
     # Two models of a long context fit beside each other, but not the draft's second copy.
     longer, small, mesh = (
         *(replace(config, max_position_embeddings=200000) for config in (LLAMA, small)),
-        MeshPlan(1, 2),
+        MeshShape(1, 2),
     )
     tight = replace(options, max_new_tokens=160000)
     assert n150.plan_run(longer, replace(tight, fuzzy=None), mesh, 10, small).capacity > 160000
@@ -198,7 +198,7 @@ def test_boards_that_do_not_open_are_one_line(capsys, monkeypatch, boards, check
     def refuse(*_, **__):
         raise error
 
-    monkeypatch.setattr(MeshPlan, "open", refuse)
+    monkeypatch.setattr(MeshShape, "open", refuse)
     line = refused(capsys, *checkpoint, "--mesh", "1x2")
     assert "--device n150: the boards do not open as a 1x2 mesh: " in line
     assert line.endswith(words)
@@ -222,7 +222,7 @@ def test_the_entry_of_a_run_is_the_checkpoints_whatever_context_is_asked(
     def refuse(*_, **__):
         raise MeshError("here")
 
-    monkeypatch.setattr(MeshPlan, "open", refuse)
+    monkeypatch.setattr(MeshShape, "open", refuse)
     for asked in ("100", "200"):
         refused(capsys, *checkpoint, "--max-context", asked)
     assert len(list((tmp_path / "cache" / "tt_weights").iterdir())) == 1
@@ -252,31 +252,31 @@ def test_users_take_memory_and_rows():
     """Eight caches of a long context need a mesh; the fast plan lays out so many users, and a draft model's chains of
     all of them are calibrated in one tile of rows."""
     options = DemoOptions(max_new_tokens=20000)
-    assert n150.plan_run(LLAMA, options, MeshPlan(1, 2), 10, users=8).users == 8
-    assert n150.plan_run(LLAMA, options, MeshPlan(), 10).users == 1
+    assert n150.plan_run(LLAMA, options, MeshShape(1, 2), 10, users=8).users == 8
+    assert n150.plan_run(LLAMA, options, MeshShape(), 10).users == 1
     with pytest.raises(UserError, match=r"a cache of 20096 positions for 20010 for each of 8 users needs \d{11} b"):
-        n150.plan_run(LLAMA, options, MeshPlan(), 10, users=8)
+        n150.plan_run(LLAMA, options, MeshShape(), 10, users=8)
     rows = DemoOptions(attention="alspec", max_new_tokens=300)
-    assert n150.plan_run(LLAMA, rows, MeshPlan(2, 4), 10, users=8).capacity == 384
+    assert n150.plan_run(LLAMA, rows, MeshShape(2, 4), 10, users=8).capacity == 384
     small, drafted = preset("llama-3.2-1b"), DemoOptions(draft="a-model", draft_length=3)
-    assert n150.plan_run(LLAMA, drafted, MeshPlan(1, 2), 10, small, users=8).draft_precision is not None
+    assert n150.plan_run(LLAMA, drafted, MeshShape(1, 2), 10, small, users=8).draft_precision is not None
     with pytest.raises(UserError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows a pass"):
-        n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshPlan(1, 2), 10, small, users=8)
+        n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshShape(1, 2), 10, small, users=8)
     fast = DemoOptions(plan="fast", attention="exact", draft="ngram", tree="4x2")
-    assert n150.plan_run(LLAMA, fast, MeshPlan(1, 2), 10, users=3).users == 3
+    assert n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=3).users == 3
     with pytest.raises(UserError, match="the fast plan does not go with trees of 36 nodes in all"):
-        n150.plan_run(LLAMA, fast, MeshPlan(1, 2), 10, users=4)
+        n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=4)
 
 
 def test_a_conversation_takes_its_default_context_or_the_one_asked_for():
     asked = {None: 8192, 300: 300, 20000: 20000}
-    plans = {n: n150.plan_run(LLAMA, DemoOptions(max_context=n), MeshPlan(), None) for n in asked}
+    plans = {n: n150.plan_run(LLAMA, DemoOptions(max_context=n), MeshShape(), None) for n in asked}
     assert {n: plan.limit for n, plan in plans.items()} == asked
     assert [plan.capacity for plan in plans.values()] == [8192, 384, 20096]
-    drafted = n150.plan_run(LLAMA, DemoOptions(draft="ngram"), MeshPlan(), None)
+    drafted = n150.plan_run(LLAMA, DemoOptions(draft="ngram"), MeshShape(), None)
     assert (drafted.limit, drafted.capacity) == (8192, 8320), "a tree's nodes go behind a full conversation"
     with pytest.raises(UserError, match="needs .* GB\\); --max-context takes a shorter conversation"):
-        n150.plan_run(LLAMA, DemoOptions(max_context=131072), MeshPlan(), None)
+        n150.plan_run(LLAMA, DemoOptions(max_context=131072), MeshShape(), None)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_conversation_takes_its_default_context_or_the_one_asked_for():
 )
 def test_what_chips_cannot_speculate_is_refused(mesh, options, words):
     with pytest.raises(UserError, match=words):
-        n150.plan_run(LLAMA, DemoOptions(**options), MeshPlan(*mesh), 10)
+        n150.plan_run(LLAMA, DemoOptions(**options), MeshShape(*mesh), 10)
 
 
 @pytest.mark.parametrize("mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")])

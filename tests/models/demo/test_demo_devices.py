@@ -14,7 +14,7 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.backends.sim import backend as sim
 from models.llama31_8b.demo.options import DemoOptions, UserError
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from runtime_patches import boards as driver
 from runtime_patches.simulated_n150 import doctor
 from tests.support.gguf_files import write_gguf, write_hf_folder
@@ -136,10 +136,10 @@ def test_overrides_that_do_not_fit_the_model_are_refused(capsys, boards, tmp_pat
 def test_precision_of_a_run(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text('{"layers": {"3": {"ff1": "bfloat16"}}}')
-    plain = n150.plan_run(LLAMA, DemoOptions(), MeshPlan(), 10).precision
+    plain = n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).precision
     assert plain.name == "performance" and plain.of_layer(3).ff1 == "bfloat4_b"
     options = DemoOptions(precision="accuracy", precision_overrides=str(path))
-    chosen = n150.plan_run(LLAMA, options, MeshPlan(), 10).precision
+    chosen = n150.plan_run(LLAMA, options, MeshShape(), 10).precision
     assert chosen.of_layer(3).ff1 == "bfloat16" and chosen.of_layer(4).ff1 == "bfloat8_b"
 
 
@@ -159,18 +159,18 @@ def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):
 
 def test_heads_the_mesh_cannot_share():
     with pytest.raises(UserError, match="num_key_value_heads = 3, which 2 chips"):
-        n150.plan_run(replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshPlan(1, 2), 10)
+        n150.plan_run(replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshShape(1, 2), 10)
 
 
 def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
-    plan = n150.plan_run(LLAMA, DemoOptions(attention="exact", plan="fast"), MeshPlan(1, 8), 10)
-    assert plan.layout == "fast" and n150.plan_run(LLAMA, DemoOptions(), MeshPlan(), 10).layout == "simple"
+    plan = n150.plan_run(LLAMA, DemoOptions(attention="exact", plan="fast"), MeshShape(1, 8), 10)
+    assert plan.layout == "fast" and n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).layout == "simple"
     pair = DemoOptions(attention="alspec", plan="fast")
-    assert n150.plan_run(LLAMA, pair, MeshPlan(2, 1), 10).layout == "fast"
+    assert n150.plan_run(LLAMA, pair, MeshShape(2, 1), 10).layout == "fast"
     with pytest.raises(UserError, match="no plan 'quick'; available: simple, fast"):
         DemoOptions(plan="quick")
     drafted = DemoOptions(draft="ngram", tree="8x8", attention="exact", plan="fast")
-    assert n150.plan_run(LLAMA, drafted, MeshPlan(), 10).layout == "fast", "a tree of the demo is a tile at most"
+    assert n150.plan_run(LLAMA, drafted, MeshShape(), 10).layout == "fast", "a tree of the demo is a tile at most"
     assert sim.plan_request(DemoOptions(attention="exact", plan="fast", device="sim"))["grid"] == "8x8"
 
 
@@ -179,12 +179,12 @@ def test_padding_of_the_banks_counts_where_it_no_longer_fits():
     options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy")
     fits = next(n for n in range(60000, 0, -128) if _fits(replace(options, max_new_tokens=n)))
     with pytest.raises(UserError, match="needs .* bytes a chip"):
-        n150.plan_run(LLAMA, replace(options, max_new_tokens=fits, plan="fast"), MeshPlan(), 10)
+        n150.plan_run(LLAMA, replace(options, max_new_tokens=fits, plan="fast"), MeshShape(), 10)
 
 
 def _fits(options: DemoOptions) -> bool:
     try:
-        n150.plan_run(LLAMA, options, MeshPlan(), 10)
+        n150.plan_run(LLAMA, options, MeshShape(), 10)
     except UserError:
         return False
     return True

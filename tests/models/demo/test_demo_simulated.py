@@ -12,8 +12,8 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.sim import backend as sim
 from models.llama31_8b.demo.backends.sim import checked_steps
 from models.llama31_8b.demo.options import DemoOptions
-from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from runtime_patches.simulated_n150 import doctor, environment
 from tests.support.machines import refused
 
@@ -105,10 +105,10 @@ def test_a_simulated_run_has_a_few_tokens_unless_asked(capsys, monkeypatch, aske
 def test_a_fuzzy_draft_is_of_the_whole_tiny_model(mesh, grid):
     """Which then has layers enough between the first and the last, and heads for every chip of the row."""
     options = sim.SUPPORT.resolved(DemoOptions(device="sim", draft="tiny", fuzzy=3, mesh=mesh))
-    request, plan = sim.plan_request(options), MeshPlan.parse(mesh)
+    request, plan = sim.plan_request(options), MeshShape.parse(mesh)
     config = sim.tiny_model(request["fuzzy"], plan)
     assert (request["mesh"], request["grid"], config.num_hidden_layers) == (mesh, grid, 5)
-    assert LayerParallelPlan.make(config, plan, 3).size == 3
+    assert LayerAssignment.make(config, plan, 3).size == 3
 
 
 def test_speculation_is_simulated_on_the_least_mesh_of_two_rows(capsys, monkeypatch):

@@ -11,7 +11,7 @@ import torch
 
 from models.llama31_8b.checkpoint.errors import ContextLengthError
 from models.llama31_8b.generation.sampling import SamplingParams, choose_tokens, make_generators
-from models.llama31_8b.generation.sequences import UserStream
+from models.llama31_8b.generation.sequences import SequenceState
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -142,7 +142,7 @@ def test_nan_logits_and_finished_streams_raise() -> None:
     for sampling in (SamplingParams(), SamplingParams(temperature=1.0)):
         with pytest.raises(ValueError, match="NaN in .*1"):
             choose_tokens(logits, sampling, make_generators(sampling, 2))
-    stream = UserStream(0, max_new_tokens=1, room=9, eos_token_ids=())
+    stream = SequenceState(0, max_new_tokens=1, room=9, eos_token_ids=())
     assert not stream.push(3) and stream.finish_reason == "length"
     with pytest.raises(RuntimeError, match="user 0 has ended"):
         stream.push(4)

@@ -24,7 +24,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
 
     from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
     from models.llama31_8b.tt.linear import gather
-    from models.llama31_8b.tt.sampling.top_k import Chooser
+    from models.llama31_8b.tt.sampling.top_k import Sampler
 
     model, reference = build(mesh, CONFIG, capacity=CAPACITY)
     cache, told = reference.new_cache(1, CAPACITY), []
@@ -52,7 +52,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
         compare(logits, 0, wanted)
     chosen = []
     for choice in (SamplingParams(0.0), params):
-        chooser = Chooser(mesh, model.plan, CONFIG, choice)
+        chooser = Sampler(mesh, model.plan, CONFIG, choice)
         chosen.append([int(ids[0, 0]) for ids in of_chips(chooser(part, chooser.uniforms([number])))])
     masses = warp_logits(of_chips(logits)[0][0, 0, :1, : CONFIG.vocab_size].float(), params)
     caches = [of_chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]

@@ -16,7 +16,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
 from models.llama31_8b.tt.device.dram_budget import RESERVE_BYTES, budget
 from models.llama31_8b.tt.device.precision import precision_plan
-from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshPlan
+from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
 from perf.footprint import mesh_memory
 from perf.footprint.mesh_memory import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
 
@@ -36,15 +36,15 @@ def measured(mesh, precision: str, users: int, capacity: int) -> dict:
 @pytest.mark.parametrize("precision", ["performance", "accuracy"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
 def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape):
-    check(mock_mesh(shape), MeshPlan(*shape), precision, USERS, CAPACITY)
+    check(mock_mesh(shape), MeshShape(*shape), precision, USERS, CAPACITY)
 
 
 @pytest.mark.mock_mesh
 def test_a_context_of_128k_builds_and_fits_on_two_chips(mock_mesh):
-    check(mock_mesh((1, 2)), MeshPlan(1, 2), "performance", 1, LLAMA.max_position_embeddings)
+    check(mock_mesh((1, 2)), MeshShape(1, 2), "performance", 1, LLAMA.max_position_embeddings)
 
 
-def check(worker, plan: MeshPlan, precision: str, users: int, capacity: int) -> None:
+def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) -> None:
     """Build on a worker's mesh; what it takes agrees with the budget and fits."""
     found = MeshMemory.of_dict(worker.run(measured, precision, users, capacity, timeout=1500))
     logger.info("{} x {}: {}", users, capacity, mesh_memory.row(plan, precision, found))
@@ -65,7 +65,7 @@ def check(worker, plan: MeshPlan, precision: str, users: int, capacity: int) -> 
 
 def groups(mesh) -> list:
     """In the worker: shape and chips of each submesh, and all chips."""
-    found = [(tuple(group.shape), list(group.get_device_ids())) for group in MeshPlan(*mesh.shape).submeshes(mesh)]
+    found = [(tuple(group.shape), list(group.get_device_ids())) for group in MeshShape(*mesh.shape).submeshes(mesh)]
     return [found, list(mesh.get_device_ids())]
 
 

@@ -132,7 +132,7 @@ def test_a_draft_model_goes_behind_what_its_cache_holds(host, monkeypatch):
     """Its cache is a round behind the target's: whole blocks of what both have are kept."""
     from models.llama31_8b.tt.spec_decode import model_drafters
 
-    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     model = chips()
     model.plan = None
     drafter = model_drafters.ModelDrafter(model, prefill_chunk=32)

@@ -37,7 +37,7 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
     from models.llama31_8b.tt.generator import Generator
-    from models.llama31_8b.tt.spec_decode.drafters import LookUpDrafter
+    from models.llama31_8b.tt.spec_decode.drafters import NGramDrafter
     from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter
     from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
 
@@ -47,7 +47,7 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
 
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     models = [made(), made()] if by_model else [made()]
-    drafter = ModelDrafter(models[1], prefill_chunk=32) if by_model else LookUpDrafter()
+    drafter = ModelDrafter(models[1], prefill_chunk=32) if by_model else NGramDrafter()
     generator = TreeGenerator(models[0], DraftShape(2), drafter, prefill_chunk=32)
     told: dict = {"texts": [], "counts": [], "starts": [], "draft lengths": []}
     for prompt in (first, more):
@@ -75,7 +75,7 @@ def speculated_turns(
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.decode_attention.alspec import Outcomes
+    from models.llama31_8b.tt.decode_attention.alspec import SpeculationCounters
     from models.llama31_8b.tt.generator import Generator
     from tests.models.tt.decode_attention.speculation_programs import build_pair
 
@@ -89,14 +89,14 @@ def speculated_turns(
             result = generator.generate([prompt], max_new_tokens=tokens, eos_token_ids=(), context=[held])
             told["texts"].append(result.token_ids[0])
             found.append(result.statistics)
-    for counts in (*found, Outcomes.merged(found)):
+    for counts in (*found, SpeculationCounters.merged(found)):
         told["counts"].append((counts.hits, counts.misses, counts.bypassed_positions))
     cached = len(generator.cached_ids(0))
     told["rows agree"] = all(
         torch.equal(*(ttnn.to_torch(part)[0, :, :cached] for part in ttnn.get_device_tensors(tensor)))
         for tensor in (*model.cache.keys, *model.cache.values)
     )
-    return told | {"held": held, "failures": Outcomes.merged(found).failures}
+    return told | {"held": held, "failures": SpeculationCounters.merged(found).failures}
 
 
 def _seen(prefill, starts: list[int]):

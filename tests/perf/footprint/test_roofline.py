@@ -13,7 +13,7 @@ from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device import dram_budget as memory
 from models.llama31_8b.tt.device.precision import precision_plan
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.footprint import roofline
 
 LLAMA = preset("llama-3.1-8b")
@@ -21,7 +21,7 @@ MESHES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
 
 
 def budget(mesh=(1, 1), plan="performance", context=1024, users=1, layout="simple"):
-    return memory.budget(LLAMA, MeshPlan(*mesh), precision_plan(plan, 32), context, users, layout)
+    return memory.budget(LLAMA, MeshShape(*mesh), precision_plan(plan, 32), context, users, layout)
 
 
 def test_weights_are_those_of_the_checkpoint():

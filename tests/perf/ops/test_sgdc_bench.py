@@ -21,7 +21,7 @@ from perf.ops.sgdc_layers import (
 )
 from runtime_patches import sgdc
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
-from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 
 SENDER, RECEIVER, SKIPPED, MLP = 1000, 300, 20, 500
 
@@ -74,10 +74,10 @@ def test_the_clock_may_wrap_between_start_and_end(start):
 
 
 def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():
-    check_outcome(True, 0, [ACCEPTED, RECEIVED])
-    check_outcome(False, 1, [RECEIVED, REJECTED])
+    check_outcome(True, 0, [YIELDED, HOLDS_GUESS])
+    check_outcome(False, 1, [HOLDS_GUESS, HOLDS_EXACT])
     with pytest.raises(RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"):
-        check_outcome(True, 0, [REJECTED, RECEIVED])
+        check_outcome(True, 0, [HOLDS_EXACT, HOLDS_GUESS])
 
 
 def span(start: int, end: int) -> Span:

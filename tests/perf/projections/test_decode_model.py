@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from perf.projections.decode_model import cli
 from perf.projections.decode_model.costs import MATMUL, STREAM, NotIdentified, Op
 from perf.projections.decode_model.fit import (
@@ -64,7 +64,7 @@ def test_errors_are_those_of_the_tables():
 
 def test_a_table_without_collectives_says_so():
     with pytest.raises(NotIdentified, match="collective_start is not in the table of 1 chips"):
-        predict(Step(MeshPlan(1, 2)), fit(1))
+        predict(Step(MeshShape(1, 2)), fit(1))
     assert compare()[1][8][1] is None and compare()[4][1][1] == token_error(check_table(fit(4), 1))
 
 
@@ -73,7 +73,7 @@ def test_the_bytes_of_the_plan_are_those_of_the_roofline():
     in which the model cuts the LM head into other blocks."""
     for tp in (1, 2, 4, 8):
         for plan, most in (("simple", 1.0), ("fast", 1.001)):
-            step = Step(MeshPlan(1, tp), plan=plan)
+            step = Step(MeshShape(1, tp), plan=plan)
             ops = [op for layer in step.layers() for op in layer] + step.fixed()
             read = sum(op.dram_bytes for op in ops if op.kind in (MATMUL, "attention"))
             known = budget(step.config, step.mesh, step.formats, step.context, layout=plan)
@@ -94,7 +94,7 @@ def test_time_grows_with_what_is_done():
     sharded = matmul("lm_head", 4096, 32064, "bfloat8_b", cores=32)
     plain = matmul("lm_head", 4096, 32064, "bfloat8_b", cores=32, dram_sharded=False)
     assert p.ns(sharded) < p.ns(plain), "interleaved weights read at a lower rate"
-    speeds = [predict(Step(MeshPlan(1, tp))).tokens_per_s for tp in (1, 2, 4, 8)]
+    speeds = [predict(Step(MeshShape(1, tp))).tokens_per_s for tp in (1, 2, 4, 8)]
     assert speeds == sorted(speeds)
     by_plan = [predict(Step(plan=plan)).token_ns for plan in ("fast", "paper", "simple")]
     assert by_plan == sorted(by_plan) and set(PLANS) == {"fast", "paper", "simple"}
@@ -129,7 +129,7 @@ def test_published_speeds_beside_the_model():
         (int(row["chips"]), float(row["tokens_per_s"])) for row in read_rows("published_decode.csv")
     ]
     for row in rows:
-        told = predict(Step(MeshPlan(1, row.chips), row.context, precision=row.precision), gap_ns=row.gap_ns)
+        told = predict(Step(MeshShape(1, row.chips), row.context, precision=row.precision), gap_ns=row.gap_ns)
         assert told.tokens_per_s == pytest.approx(row.published)
     short = {row.chips: row.error for row in rows if row.precision == "performance" and not row.fitted}
     # Kernels alone are faster than whole steps, and eight chips by what the collectives are off.
@@ -137,10 +137,10 @@ def test_published_speeds_beside_the_model():
 
 
 def test_two_rows_speculate():
-    exact = predict(Step(MeshPlan(1, 1), 32768))
-    hit, miss = (predict(Step(MeshPlan(2, 1), 32768), hit_rate=rate) for rate in (1.0, 0.0))
+    exact = predict(Step(MeshShape(1, 1), 32768))
+    hit, miss = (predict(Step(MeshShape(2, 1), 32768), hit_rate=rate) for rate in (1.0, 0.0))
     assert hit.token_ns < exact.token_ns < miss.token_ns
-    for mesh, rate in ((MeshPlan(1, 1), 0.5), (MeshPlan(2, 1), None)):
+    for mesh, rate in ((MeshShape(1, 1), 0.5), (MeshShape(2, 1), None)):
         with pytest.raises(ValueError, match="a hit rate is for meshes of two rows"):
             predict(Step(mesh), hit_rate=rate)
 
@@ -156,7 +156,7 @@ def test_two_rows_speculate():
         (lambda: matmul("wo", 100, 32, "bfloat8_b", cores=1), "k in tiles of 32, got m 1, k 100"),
         (lambda: attention(0, 128, 32, 1, "bfloat8_b"), "sizes of at least 1, got heads 0"),
         (lambda: collective("AllGather", "gather", 1, 32, 1), "at least 2 chips, got 1"),
-        (lambda: Step(MeshPlan(1, 3)), "no mesh 1x3"),
+        (lambda: Step(MeshShape(1, 3)), "no mesh 1x3"),
     ],
 )
 def test_refusals(make, says):

@@ -10,7 +10,7 @@ import torch
 from models.llama31_8b.checkpoint.load import LoadedModel, load_model, load_state_dict, resolve_source
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 from perf.quality.forward import text_pass
 from perf.quality.texts import Texts
 from tests.support.attention_cases import random_tokens, tiny_config
@@ -55,7 +55,7 @@ def weights(loaded) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("threshold,alignment", [(0.10, 32), (0.25, 1)])
 def test_decisions_and_losses_of_an_independent_path(loaded, weights, threshold: float, alignment: int) -> None:
     ids = Texts().book_ids(loaded.tokenizer)[300:400]
-    ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, Predictor(32, 32, alignment)))
+    ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, GuessRange(32, 32, alignment)))
     plain = plain_run(weights, loaded.config.to_hf_dict(), ids, threshold, 32, alignment)
     assert torch.equal(ours.accepted, plain.accepted), "a decision differs"
     assert 0.1 < ours.hit_rate() < 0.99, "both outcomes must occur"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 from perf.quality import bound, deviation, needle, predictors, questions
 from perf.quality.bootstrap import interval
 from perf.quality.divergence import first_difference
@@ -87,7 +87,7 @@ def test_the_stream_ends_in_the_states_of_the_pass(tiny):
 def test_a_measured_deviation_is_below_its_bounds(tiny, threshold):
     ids = random_tokens(200, seed=2)
     exact = deviation.recorded_pass(tiny, ids)
-    found = deviation.measured(tiny, exact, ids, threshold, Predictor(32, 32))
+    found = deviation.measured(tiny, exact, ids, threshold, GuessRange(32, 32))
     assert 0 < found["deviation"] <= found["by_layer_bound"] <= found["equation_3"]
     assert found["root_of_squares"] <= found["sum_of_errors"]
 
@@ -126,7 +126,7 @@ def test_first_and_last_is_the_guess_of_the_reference(tiny):
             super().attend(layer, segments)
             return segments.exact()
 
-    reference = text_pass(tiny, ids, Exactly(0.7, Predictor(32, 32)))
+    reference = text_pass(tiny, ids, Exactly(0.7, GuessRange(32, 32)))
     hits = int((distances[eligible] < 0.7).sum())
     assert hits == int(reference.accepted[:, reference.verified].sum()) and 0 < hits < int(eligible.sum())
 

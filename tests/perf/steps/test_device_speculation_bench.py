@@ -19,7 +19,7 @@ from perf.projections.draft_projection import (
     product_line,
     product_ns,
     report,
-    tokens_a_round,
+    tokens_per_round,
 )
 from perf.projections.estimator.latency import estimate
 from perf.projections.estimator.tables import chip_table
@@ -60,14 +60,14 @@ def test_a_draft_step_by_hand(chips, share):
 
 
 def test_a_round_of_tokens_by_hand():
-    assert tokens_a_round(0.5, 3) == 1 + 0.5 + 0.25 + 0.125
-    assert (tokens_a_round(0, 4), tokens_a_round(1, 4)) == (1, 5)
+    assert tokens_per_round(0.5, 3) == 1 + 0.5 + 0.25 + 0.125
+    assert (tokens_per_round(0, 4), tokens_per_round(1, 4)) == (1, 5)
     whole = Round(4, 4, 4)
     assert whole.gain(0.8) == pytest.approx(
-        tokens_a_round(0.8, 4) * whole.plain_ns / (whole.plain_ns + whole.drafting_ns)
+        tokens_per_round(0.8, 4) * whole.plain_ns / (whole.plain_ns + whole.drafting_ns)
     )
     with pytest.raises(ValueError, match="got 1.5"):
-        tokens_a_round(1.5, 4)
+        tokens_per_round(1.5, 4)
 
 
 def test_the_projection_says_what_it_reaches_of_easyspecs_gain():

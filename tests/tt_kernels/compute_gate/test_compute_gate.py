@@ -28,7 +28,7 @@ def untouched_body(device):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.priority import ACCEPTED, REJECTED
+    from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
     from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
 
     clear_compute_gate(device)
@@ -37,7 +37,7 @@ def untouched_body(device):
     counter = ttnn.get_global_semaphore_address(semaphore)
     other = device.worker_core_from_logical_core(ttnn.CoreCoord(1, 0))
     output, view = programs.words(device, 3), programs.words(device, 4)
-    closed, opened = programs.priorities(device, ACCEPTED), programs.priorities(device, REJECTED)
+    closed, opened = programs.priorities(device, YIELDED), programs.priorities(device, HOLDS_EXACT)
 
     def run(row, seed):
         programs.stamp(output, row, seed, counter=counter, other=(other.x, other.y))
@@ -84,14 +84,14 @@ def mixed_body(device, two_cores):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.priority import ACCEPTED, RECEIVED
+    from tt_kernels.common.priority import HOLDS_GUESS, YIELDED
     from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
 
     clear_compute_gate(device)
     output = programs.words(device, 3)
     target = device.worker_core_from_logical_core(ttnn.CoreCoord(0, 0))
     where = {"target": (target.x, target.y), "signaller": (1, 0) if two_cores else None}
-    for row, value in ((0, ACCEPTED), (1, RECEIVED)):
+    for row, value in ((0, YIELDED), (1, HOLDS_GUESS)):
         with skip_compute(programs.priorities(device, value), users=1):
             programs.watched_signal(output, row, **where)
     programs.watched_signal(output, 2, **where)
@@ -141,7 +141,7 @@ def stock_body(device, name):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.priority import ACCEPTED, REJECTED
+    from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
     from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
 
     clear_compute_gate(device)
@@ -162,9 +162,9 @@ def stock_body(device, name):
         "rms_norm": lambda: torch.nn.functional.rms_norm(ttnn.to_torch(a).float(), (64,)),
     }[name]()
     blank = torch.full((32, width), 3.0).bfloat16()
-    priority = programs.priorities(device, REJECTED)
+    priority = programs.priorities(device, HOLDS_EXACT)
     results, entries = [], []
-    for value in (REJECTED, ACCEPTED, REJECTED, ACCEPTED):
+    for value in (HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED):
         programs.write_priorities(priority, value)
         out = tile(device, blank)
         place = out.buffer_address()

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import find_ttnn_dir
 from tests.support import sim_worker
@@ -34,9 +34,9 @@ def add(device, x):
 def close_gate(device) -> None:
     import ttnn
 
-    from tt_kernels.common.priority import ACCEPTED, priority_row
+    from tt_kernels.common.priority import YIELDED, priority_row
 
-    row = priority_row(ACCEPTED)
+    row = priority_row(YIELDED)
     priority = ttnn.from_torch(row, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
     op.set_compute_gate(priority, users=1)
 
@@ -56,7 +56,7 @@ def opens_the_mesh_of_the_model(device, x):
         mock.patch.object(ttnn, "open_mesh_device", lambda shape: device),
         mock.patch.object(ttnn, "get_num_devices", lambda: 1),
     ):
-        MeshPlan().open()
+        MeshShape().open()
     return skipped, add(device, x)
 
 
@@ -142,7 +142,7 @@ def broken(device):
 def test_a_runtime_without_a_gate_opens_the_mesh_alone(opened, monkeypatch):
     run_on(find_ttnn_dir(), monkeypatch)
     ttnn = make_up_ttnn(monkeypatch)
-    assert MeshPlan().open() == "mesh (1, 1)" and opened == [] and ttnn.closed == []
+    assert MeshShape().open() == "mesh (1, 1)" and opened == [] and ttnn.closed == []
 
 
 def test_a_mesh_whose_gate_cannot_be_opened_is_closed(opened, monkeypatch):
@@ -150,5 +150,5 @@ def test_a_mesh_whose_gate_cannot_be_opened_is_closed(opened, monkeypatch):
     ttnn = make_up_ttnn(monkeypatch)
     monkeypatch.setattr(op, "clear_compute_gate", broken)
     with pytest.raises(ArithmeticError, match="no program runs"):
-        MeshPlan().open()
+        MeshShape().open()
     assert ttnn.closed == ["mesh (1, 1)"]

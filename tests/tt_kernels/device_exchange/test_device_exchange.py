@@ -11,7 +11,7 @@ import torch
 
 from runtime_patches import sgdc
 from tt_kernels.common import reference as common_reference
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED, UNKNOWN
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, UNKNOWN, YIELDED
 from tt_kernels.device_exchange import reference
 
 pytestmark = pytest.mark.sim
@@ -86,7 +86,7 @@ def check_results(results, stored, calls, users):
 
 
 def test_every_role_order_and_ties(chip):
-    values = (0, RECEIVED, REJECTED, BYPASSED)
+    values = (0, HOLDS_GUESS, HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED)
     calls = [([a], [b]) for a in values for b in values if (a, b) != (0, 0)]
     tensors = [torch.randn(1, 1, 32, 64).bfloat16() for _ in range(2)]
     body = ("bfloat16", "TILE_LAYOUT", "DRAM", tensors, calls, 1)
@@ -291,8 +291,8 @@ def half_peer_body(device, case):
 @pytest.mark.parametrize(
     ("case", "reason", "own"),
     [
-        ("same call", "the peer arrived but its data did not", ACCEPTED),  # it holds nothing, and says so
-        ("another call", "the peer is in another call", RECEIVED),
+        ("same call", "the peer arrived but its data did not", YIELDED),  # it holds nothing, and says so
+        ("another call", "the peer is in another call", HOLDS_GUESS),
     ],
 )
 def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, case, reason, own):

@@ -45,8 +45,8 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
     import ttnn
 
     from tt_kernels.common.peer import ChipPairs
-    from tt_kernels.common.priority import BYPASSED, priority_row
-    from tt_kernels.common.row import ChipRows
+    from tt_kernels.common.priority import HOLDS_EXACT_UNVERIFIED, priority_row
+    from tt_kernels.common.row import TpGroup
     from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode
     from tt_kernels.token_guard.op import guard_tokens
 
@@ -63,7 +63,7 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
     tensors = [put(q, "bfloat16", "TILE_LAYOUT", (None, 2))]
     tensors += [put(part, case.cache, "TILE_LAYOUT", (None, 1)) for part in (k, v)]
     pairs = ChipPairs(mesh, PAIR_AXIS, EXCHANGE) if shape[0] == 2 else None
-    row = ChipRows(mesh, ROW_AXIS, OUTPUT, timeout_s=patience_s) if shape[1] > 1 else None
+    row = TpGroup(mesh, ROW_AXIS, OUTPUT, timeout_s=patience_s) if shape[1] > 1 else None
     found = []
     for call in calls:
         for state in (pairs, row):
@@ -74,7 +74,7 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
             words = torch.cat([gathered_words(call.gathered[place]) for place in places])
             gathered = put(words.view(*shape, 2, -1), "uint32", "ROW_MAJOR_LAYOUT", (0, 1))
             peer = Peer(pairs, gathered, patience_s)
-        priority = put(priority_row(BYPASSED), "uint32", "ROW_MAJOR_LAYOUT")
+        priority = put(priority_row(HOLDS_EXACT_UNVERIFIED), "uint32", "ROW_MAJOR_LAYOUT")
         outputs = speculative_flash_decode(
             *tensors,
             put(torch.tensor(call.positions, dtype=torch.int32), "int32", "ROW_MAJOR_LAYOUT"),

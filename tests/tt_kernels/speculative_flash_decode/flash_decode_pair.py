@@ -67,10 +67,10 @@ def gathered_row(device, rows: Sequence[Sequence[int]]):
 
 
 def short_tail(case: Case):
-    """The Predictor whose guess leaves keys out of as few as 65 tokens, in chunks of 32."""
-    from tt_kernels.speculative_flash_decode.op import Predictor
+    """The GuessRange whose guess leaves keys out of as few as 65 tokens, in chunks of 32."""
+    from tt_kernels.speculative_flash_decode.op import GuessRange
 
-    return Predictor(case.chunk_size, case.chunk_size)
+    return GuessRange(case.chunk_size, case.chunk_size)
 
 
 def pair_members(device, case: Case, tensors, positions, priorities):
@@ -82,7 +82,7 @@ def pair_members(device, case: Case, tensors, positions, priorities):
             *tensors,
             upload_words(device, positions[member], "int32"),
             priorities[member],
-            ProgramConfig((4, 1), (0, member), workers_a_head=case.workers),
+            ProgramConfig((4, 1), (0, member), workers_per_head=case.workers),
         )
         for member in (0, 1)
     ]
@@ -116,7 +116,7 @@ def layers_body(device, case: Case, q, k, v, layers, initial, known=None):
     for index, (threshold, _) in enumerate(layers):
         members, peer = ready[index] if known else prepare(index, read())
         outputs = speculative_flash_decode_pair(
-            members, chunk_size=case.chunk_size, predictor=short_tail(case), threshold=threshold, peer=peer
+            members, chunk_size=case.chunk_size, guess_range=short_tail(case), threshold=threshold, peer=peer
         )
         entries.append(device.num_program_cache_entries())
         if known:
@@ -152,7 +152,7 @@ def calls_body(device, case: Case, q, k, v, calls: list[Call]) -> list[Found]:
         outputs = speculative_flash_decode_pair(
             pair_members(device, case, tensors, call.positions, rows),
             chunk_size=case.chunk_size,
-            predictor=short_tail(case),
+            guess_range=short_tail(case),
             threshold=call.threshold,
             peer=_peer(pairs, [gathered_row(device, seen) for seen in call.gathered], call.patience_s),
             present=call.present,

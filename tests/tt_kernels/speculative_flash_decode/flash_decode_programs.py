@@ -76,7 +76,7 @@ def program_config(case: Case):
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
     return ProgramConfig(
-        grid=case.grid, workers_a_head=case.workers, key_chunk=case.key_chunk, math_fidelity=case.fidelity
+        grid=case.grid, workers_per_head=case.workers, key_chunk=case.key_chunk, math_fidelity=case.fidelity
     )
 
 
@@ -86,7 +86,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
     import ttnn
 
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode.op import Predictor, speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import GuessRange, speculative_flash_decode
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
@@ -98,7 +98,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
             *tensors,
             positions,
             chunk_size=case.chunk_size,
-            predictor=None if "ends" not in run else Predictor(*run["ends"]),
+            guess_range=None if "ends" not in run else GuessRange(*run["ends"]),
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
@@ -114,13 +114,13 @@ def repeats_body(device, case: Case, q, k, v, positions: list[int], repeats: int
     """The results of `repeats` calls with the same tensors, launched one after another."""
     import ttnn
 
-    from tt_kernels.common.priority import REJECTED, priority_row
+    from tt_kernels.common.priority import HOLDS_EXACT, priority_row
     from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     tensors = [upload(device, part, case.cache) for part in (q, k, v)]
     at = upload_words(device, positions, "int32")
     config = program_config(case)
-    rows = [upload_words(device, priority_row(REJECTED), "uint32") for _ in range(repeats)]
+    rows = [upload_words(device, priority_row(HOLDS_EXACT), "uint32") for _ in range(repeats)]
     results = [
         speculative_flash_decode(*tensors, at, chunk_size=case.chunk_size, priority=row, program_config=config)
         for row in rows
@@ -149,7 +149,7 @@ def guess_body(device, case: Case, q, k, v, runs):
 def _one_result_body(op, device, case: Case, q, k, v, runs):
     import ttnn
 
-    from tt_kernels.speculative_flash_decode.op import Predictor
+    from tt_kernels.speculative_flash_decode.op import GuessRange
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
@@ -157,7 +157,7 @@ def _one_result_body(op, device, case: Case, q, k, v, runs):
         positions = upload_words(device, run["positions"], "int32")
         options = {"chunk_size": case.chunk_size, "program_config": program_config(case)}
         if "ends" in run:
-            options["predictor"] = Predictor(*run["ends"])
+            options["guess_range"] = GuessRange(*run["ends"])
         if "memory" in run:
             options["memory_config"] = getattr(ttnn, f"{run['memory']}_MEMORY_CONFIG")
         result = op(*tensors, positions, **options)
@@ -228,9 +228,9 @@ def _deallocated_query(device):
 def _deallocated_priority(device):
     import ttnn
 
-    from tt_kernels.common.priority import REJECTED, priority_row
+    from tt_kernels.common.priority import HOLDS_EXACT, priority_row
 
-    row = upload_words(device, priority_row(REJECTED), "uint32")
+    row = upload_words(device, priority_row(HOLDS_EXACT), "uint32")
     ttnn.deallocate(row)
     _call(device, priority=row)
 
@@ -268,7 +268,7 @@ def _half_a_core(device):
 
 
 def _half_a_worker(device):
-    _call(device, config={"workers_a_head": 2.5})
+    _call(device, config={"workers_per_head": 2.5})
 
 
 def _tiled_priority(device):
@@ -306,7 +306,7 @@ def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike
     tensors are given, None for one that is in no list. shared: both are given one priority tensor. broken: what is
     given in the place of a member's program_config, of `members` or of `peer`."""
     from tt_kernels.common.peer import CorePair
-    from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
+    from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, priority_row
     from tt_kernels.speculative_flash_decode.op import (
         PairMember,
         Peer,
@@ -316,12 +316,12 @@ def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike
 
     tensors = [upload(device, part) for part in Case().random()]
     at = upload_words(device, [5], "int32")
-    priorities = [upload_words(device, priority_row(REJECTED), "uint32") for _ in rows]
+    priorities = [upload_words(device, priority_row(HOLDS_EXACT), "uint32") for _ in rows]
     if shared:
         priorities[1] = priorities[0]
     seen = upload_words(device, torch.zeros(1, 1, 2, MAX_USERS), "uint32")
     members = [
-        PairMember(*tensors, at, row, ProgramConfig((4, 1), (0, y), **{"workers_a_head": 1} | further))
+        PairMember(*tensors, at, row, ProgramConfig((4, 1), (0, y), **{"workers_per_head": 1} | further))
         for y, row, further in zip(rows, priorities, unlike or ({}, {}), strict=True)
     ]
     if "program_config" in broken:

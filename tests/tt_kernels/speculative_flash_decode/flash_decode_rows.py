@@ -9,7 +9,7 @@ from loguru import logger
 
 from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import MeshCall, MeshFound
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import Case
-from tt_kernels.common.priority import RECEIVED
+from tt_kernels.common.priority import HOLDS_GUESS
 from tt_kernels.speculative_flash_decode.reference import outcomes, speculative_flash_decode_reference
 
 # A head of its own a chip, on one worker.
@@ -79,5 +79,5 @@ def check_both_rows(found: MeshFound, call: MeshCall, sender: int) -> list[int]:
     for column in (0, 1):
         sent, received = found.outputs[sender, column], found.outputs[1 - sender, column]
         assert torch.equal(received["exact"], sent["guess"]) and torch.equal(received["guess"], sent["guess"])
-        assert found.priorities[1 - sender, column] == [RECEIVED] * CASE.users
+        assert found.priorities[1 - sender, column] == [HOLDS_GUESS] * CASE.users
     return decided

@@ -23,10 +23,10 @@ from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import (
     speculative_body,
     stock_body,
 )
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, YIELDED
 from tt_kernels.speculative_flash_decode.checks import MAX_SCALE, MIN_SCALE
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
-    Ends,
     guess_positions,
     outcomes,
     speculative_flash_decode_reference,
@@ -65,7 +65,7 @@ def check_speculative(device, case: Case, positions: list[list[int]], seed: int 
     results, caches = device.run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for each, found in zip(positions, results, strict=True):
         reference = speculative_flash_decode_reference(
-            q, *caches, each, chunk_size=case.chunk_size, scale=run.get("scale"), ends=run.get("ends")
+            q, *caches, each, chunk_size=case.chunk_size, scale=run.get("scale"), guess_range=run.get("ends")
         )
         for name in ("exact", "guess"):
             check_result(f"{case} {each} {name}", found[name], getattr(reference, name), PCC[case.cache])
@@ -76,7 +76,7 @@ def check_speculative(device, case: Case, positions: list[list[int]], seed: int 
 # Cached tokens at every boundary of a tile and of a chunk, bypassed, without a middle, not a multiple, the
 # maximum. A call takes them as its users' positions, each user with a cache of its own.
 CHUNKS_OF_64 = [[1, 31, 32, 33, 63, 64], [65, 127, 128, 129, 150, 192]]
-SHORT = Ends(32, 32)  # leaves keys out from 65 cached tokens on, the default in chunks of 32 from 96 on
+SHORT = GuessRange(32, 32)  # leaves keys out from 65 cached tokens on, the default in chunks of 32 from 96 on
 CHUNKS_OF_32 = [[1, 31, 32, 33, 64, 65, 90, 128]]
 BOUNDARIES = {
     "4/1": (Case(4, 1, 64, 192, 64, users=6), CHUNKS_OF_64),
@@ -138,7 +138,7 @@ def test_one_huge_value_keeps_the_looser_tolerance(sim_device):
     (found,), _ = sim_device(CHIP).run(
         speculative_body, case, q, k, v, [{"positions": positions, "ends": SHORT}], timeout=LIMIT_S
     )
-    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, ends=SHORT)
+    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, guess_range=SHORT)
     for name in ("norm_sq", "distance_sq"):
         expected = getattr(reference, name)
         error = (found[name].double() - expected).abs() / expected
@@ -168,15 +168,17 @@ def test_fewer_keys_at_once_than_a_chunk_of_the_guess_has(sim_device):
     check_speculative(sim_device(CHIP), case, [[299, 150]])
 
 
-@pytest.mark.parametrize("ends", [Ends(32, 32, True), Ends(32, 96), Ends(64, 32, True)], ids=str)
-def test_predictors(sim_device, ends):
+@pytest.mark.parametrize("ends", [GuessRange(32, 32, True), GuessRange(32, 96), GuessRange(64, 32, True)], ids=str)
+def test_guess_ranges(sim_device, ends):
     """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the oracle."""
     case = Case(4, 1, 64, 192, 32, users=4, workers=2, grid=(3, 1))
     positions = [160, 144, 191, 40]
-    (found,) = check_speculative(sim_device(CHIP), case, [positions], ends=ends, threshold=0.5, priority=[REJECTED] * 4)
+    (found,) = check_speculative(
+        sim_device(CHIP), case, [positions], guess_range=ends, threshold=0.5, priority=[HOLDS_EXACT] * 4
+    )
     distance, norm = found["distance_sq"], found["norm_sq"]
-    expected = outcomes(distance, norm, positions, chunk_size=32, threshold=0.5, ends=ends)
-    assert found["priority"] == expected and expected[3] == BYPASSED
+    expected = outcomes(distance, norm, positions, chunk_size=32, threshold=0.5, guess_range=ends)
+    assert found["priority"] == expected and expected[3] == HOLDS_EXACT_UNVERIFIED
 
 
 def test_a_chunk_that_l1_does_not_hold_at_once(sim_device):
@@ -225,7 +227,7 @@ def test_partial_results_of_the_exact_variant_are_merged(sim_device, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("ends", [None, Ends(64, 32)], ids=str)
+@pytest.mark.parametrize("ends", [None, GuessRange(64, 32)], ids=str)
 def test_the_guess_alone(sim_device, ends, workers):
     """Whatever lies outside it, NaN too, is not read. A user without speculation, one whose two ends meet, a skipped
     one, and two at and behind a boundary of tiles."""
@@ -234,12 +236,12 @@ def test_the_guess_alone(sim_device, ends, workers):
     q, k, v = case.random(5)
     dirty = [part.clone() for part in (k, v)]
     for user, position in enumerate(positions):
-        outside = ~guess_positions(position, 32, ends=ends) if position >= 0 else slice(None)
+        outside = ~guess_positions(position, 32, guess_range=ends) if position >= 0 else slice(None)
         for part in dirty:
             part[user, :, : position + 1][:, outside] = math.nan
     run = {"positions": positions} | ({} if ends is None else {"ends": ends})
     (found,), _ = sim_device(CHIP).run(guess_body, case, q, *dirty, [run], timeout=LIMIT_S)
-    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, ends=ends)
+    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, guess_range=ends)
     check_result(f"guess alone {ends} {workers}", found, reference.guess, PCC[case.cache])
     assert not found[0, 2].any()
 
@@ -276,15 +278,15 @@ def test_mixed_outcomes_of_several_users(sim_device):
     q, k, v = crafted(case, [True, False, True, True])
     positions = [127, 127, 62, -1]
     thresholds = [0.1, 0.0, 100.0]
-    runs = [{"positions": positions, "threshold": each, "priority": REJECTED} for each in thresholds]
+    runs = [{"positions": positions, "threshold": each, "priority": HOLDS_EXACT} for each in thresholds]
     results, caches = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     reference = speculative_flash_decode_reference(q, *caches, positions, chunk_size=32)
     ratios = (reference.distance_sq / reference.norm_sq).sqrt()
     assert ratios[0] < 0.09 and ratios[1] > 0.11, "the cases must lie clear of the band around the threshold"
     expected = {
-        0.1: [ACCEPTED, REJECTED, BYPASSED, ACCEPTED],
-        0.0: [REJECTED, REJECTED, BYPASSED, ACCEPTED],
-        100.0: [ACCEPTED, ACCEPTED, BYPASSED, ACCEPTED],
+        0.1: [YIELDED, HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, YIELDED],
+        0.0: [HOLDS_EXACT, HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, YIELDED],
+        100.0: [YIELDED, YIELDED, HOLDS_EXACT_UNVERIFIED, YIELDED],
     }
     for threshold, found in zip(thresholds, results, strict=True):
         oracle = outcomes(reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold)
@@ -303,15 +305,15 @@ def test_decisions_follow_thresholds_close_to_the_ratio(sim_device):
     common = torch.randn(1, 1, 1, case.head_dim, generator=torch.Generator().manual_seed(0))
     v = (common + torch.tensor([0.6, 1.5, 6.0]).view(-1, 1, 1, 1) * v).bfloat16()
     positions = [95, 80, 64]
-    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, ends=SHORT)
+    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, guess_range=SHORT)
     ratios = (reference.distance_sq / reference.norm_sq).sqrt().tolist()
     logger.info(f"ratios {ratios}")
     assert 0.05 < ratios[0] < ratios[1] / 2 < ratios[2] / 4, "each clear of the others' bands"
     thresholds = [factor * ratio for ratio in ratios for factor in (0.994, 1.006)]
-    runs = [{"positions": positions, "threshold": each, "priority": REJECTED, "ends": SHORT} for each in thresholds]
+    runs = [{"positions": positions, "threshold": each, "priority": HOLDS_EXACT, "ends": SHORT} for each in thresholds]
     results, _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for threshold, found in zip(thresholds, results, strict=True):
-        expected = [ACCEPTED if ratio < threshold else REJECTED for ratio in ratios]
+        expected = [YIELDED if ratio < threshold else HOLDS_EXACT for ratio in ratios]
         assert found["priority"] == expected, (threshold, ratios)
     check_numbers(results[0], reference)
 
@@ -396,7 +398,7 @@ def gate_body(device, case: Case, q, k, v, run):
 
     clear_compute_gate(device)
     results = []
-    for value in (ACCEPTED, REJECTED):
+    for value in (YIELDED, HOLDS_EXACT):
         with skip_compute(sgdc_programs.priorities(device, value), users=1):
             results += speculative_body(device, case, q, k, v, [run])[0]
     return results
@@ -404,12 +406,12 @@ def gate_body(device, case: Case, q, k, v, run):
 
 def test_a_closed_gate_does_not_stop_it(sim_device):
     case = Case(2, 1, 64, 96, 32)
-    run = {"positions": [95], "priority": ACCEPTED, "threshold": 0.0}
+    run = {"positions": [95], "priority": YIELDED, "threshold": 0.0}
     gate_closed, gate_open = sim_device(CHIP).run(gate_body, case, *case.random(7), run, timeout=LIMIT_S)
     assert gate_closed["exact"].any() and not torch.equal(gate_closed["exact"], gate_closed["guess"])
     for name in ("exact", "guess", "distance_sq", "norm_sq"):
         assert torch.equal(gate_open[name], gate_closed[name]), name
-    assert gate_open["priority"] == gate_closed["priority"] == [REJECTED]
+    assert gate_open["priority"] == gate_closed["priority"] == [HOLDS_EXACT]
 
 
 def test_refused_before_anything_runs(sim_device):
@@ -432,7 +434,7 @@ def test_refused_before_anything_runs(sim_device):
         "priority in torch": ("UnsupportedError", "priority must be a ttnn.Tensor, not torch.Tensor"),
         "query in torch": ("UnsupportedError", "q must be a ttnn.Tensor, it is a Tensor"),
         "too many keys at once": ("UnsupportedError", "key_chunk 4096 with head_dim 128"),
-        "half a worker": ("UnsupportedError", "workers_a_head must be an integer of at least 1, got 2.5"),
+        "half a worker": ("UnsupportedError", "workers_per_head must be an integer of at least 1, got 2.5"),
         "half a core": ("UnsupportedError", "grid must be two integers (x, y), got (1.5, 2)"),
         "sharded result": ("UnsupportedError", "memory_config must be interleaved, it is HEIGHT_SHARDED"),
         "result memory in words": (

@@ -15,7 +15,7 @@ from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import (
     mesh_body,
 )
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import Case
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
 from tt_kernels.token_guard.op import FAILED
 
@@ -26,12 +26,12 @@ CASE = Case(2, 2, 64, 96, 32, users=2, workers=1, grid=(2, 2))
 POSITIONS = [95, 40]  # the last is bypassed
 HIT = 100.0
 PATIENCE_S, IMPATIENCE_S = 2e-3, 3e-5
-KEPT, GIVEN = [REJECTED, BYPASSED], [ACCEPTED, BYPASSED]
+KEPT, GIVEN = [HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED], [YIELDED, HOLDS_EXACT_UNVERIFIED]
 
 
 def call(sender: int = 0, threshold: float = HIT, reset: bool = False) -> MeshCall:
-    rows = [[RECEIVED] * CASE.users, [RECEIVED] * CASE.users]
-    rows[sender] = [REJECTED] * CASE.users
+    rows = [[HOLDS_GUESS] * CASE.users, [HOLDS_GUESS] * CASE.users]
+    rows[sender] = [HOLDS_EXACT] * CASE.users
     return MeshCall(POSITIONS, threshold, {(0, 0): rows, (1, 0): rows}, reset)
 
 
@@ -51,7 +51,7 @@ def test_either_chip_sends(sim_mesh):
         assert found.messages == (None, None)
         check_results(found, sender)
         assert found.priorities[sender, 0] == outcome
-        assert found.priorities[1 - sender, 0] == [RECEIVED] * CASE.users
+        assert found.priorities[1 - sender, 0] == [HOLDS_GUESS] * CASE.users
         assert all(tokens == [TOKEN] * CASE.users for tokens in found.tokens.values())
 
 
@@ -69,7 +69,7 @@ def test_a_cut_cable_leaves_the_layer_to_the_sender(sim_mesh, sender):
         pairs, _ = found.messages
         assert "chip (0, 0) gave up in call 1" in pairs and "chip (1, 0) gave up in call 1" in pairs
         assert found.priorities[sender, 0] == KEPT
-        assert found.priorities[1 - sender, 0] == [ACCEPTED] * CASE.users
+        assert found.priorities[1 - sender, 0] == [YIELDED] * CASE.users
         assert all(tokens == [FAILED] * CASE.users for tokens in found.tokens.values()), "no token leaves"
 
 
@@ -86,5 +86,5 @@ def test_a_late_acknowledgement_costs_a_hit_and_not_agreement(sim_mesh):
         worker.kill()
     assert found.messages[0] == "chip (0, 0) gave up in call 1: the peer did not acknowledge the data"
     check_results(found, 0)
-    assert found.priorities == {(0, 0): KEPT, (1, 0): [RECEIVED] * CASE.users}
+    assert found.priorities == {(0, 0): KEPT, (1, 0): [HOLDS_GUESS] * CASE.users}
     assert found.tokens == {(0, 0): [FAILED] * CASE.users, (1, 0): [TOKEN] * CASE.users}

@@ -28,9 +28,9 @@ from tt_kernels.speculative_flash_decode.checks import (
     check_numbers,
     check_problem,
 )
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.layout import choose_layout
 from tt_kernels.speculative_flash_decode.peer import check_gathered
-from tt_kernels.speculative_flash_decode.predictor import Predictor
 
 GRID = [(x, y) for y in range(8) for x in range(8)]
 # What the runtime leaves on an N150 is asked of it at run time; this is what it leaves on the chips of the tests,
@@ -53,10 +53,10 @@ def layout(problem, l1_free=N150_L1, cores=GRID, speculate=True, exchange=(7, 7)
 
 def test_llamas_heads_take_the_whole_grid():
     found = layout(LLAMA)
-    assert len(found.plan.groups) == 8 and found.plan.workers_a_group == 7
+    assert len(found.plan.groups) == 8 and found.plan.workers_per_group == 7
     assert len(set(found.plan.cores)) == 58
     busy = layout(replace(LLAMA, users=8)).plan
-    assert len(busy.groups) * busy.workers_a_group >= 56
+    assert len(busy.groups) * busy.workers_per_group >= 56
 
 
 @pytest.mark.parametrize("speculate", [True, False])
@@ -72,7 +72,7 @@ def test_defaults_serve_every_shape(kv_heads, head_dim, cache_dtype, speculate):
         assert 1 <= found.key_tiles <= problem.chunk_size // 32
         if max_tokens == 131072:
             groups = len(found.plan.groups)
-            assert groups == min(problem.items, 62) or groups * found.plan.workers_a_group >= 40
+            assert groups == min(problem.items, 62) or groups * found.plan.workers_per_group >= 40
 
 
 def test_as_many_keys_at_once_as_fit_and_said_once():
@@ -81,7 +81,7 @@ def test_as_many_keys_at_once_as_fit_and_said_once():
     messages = []
     handle = logger.add(lambda message: messages.append(message.record["message"]), level="INFO")
     try:
-        found = [layout(problem, l1_free=700_000, workers_a_head=7) for _ in range(3)]
+        found = [layout(problem, l1_free=700_000, workers_per_head=7) for _ in range(3)]
     finally:
         logger.remove(handle)
     key_tiles = found[0].key_tiles
@@ -102,10 +102,10 @@ def test_layouts_that_cannot_be_are_refused():
     ):
         layout(LLAMA, cores=two, exchange=(1, 0))
     with pytest.raises(UnsupportedError, match=r"need 6 cores, the grid has 4"):
-        layout(LLAMA, cores=GRID[:4], workers_a_head=5)
+        layout(LLAMA, cores=GRID[:4], workers_per_head=5)
     for workers in (0, -1, 2.0, 2.5, True, "2"):
-        with pytest.raises(UnsupportedError, match=f"workers_a_head must .* at least 1, got {workers!r}"):
-            layout(LLAMA, workers_a_head=workers)
+        with pytest.raises(UnsupportedError, match=f"workers_per_head must .* at least 1, got {workers!r}"):
+            layout(LLAMA, workers_per_head=workers)
     for key_chunk in (0, 16, 100, 512, -32, 64.0, True):
         with pytest.raises(UnsupportedError, match=f"from 32 to the chunk_size 256, got {key_chunk!r}"):
             layout(LLAMA, key_chunk=key_chunk)
@@ -137,8 +137,8 @@ def test_too_little_l1_is_refused_with_the_bytes():
     with pytest.raises(
         UnsupportedError, match=rf"key_chunk 2048 .* 7 worker.* needs {needed} bytes .* {N150_L1} are free"
     ):
-        layout(problem, workers_a_head=7, key_chunk=2048)
-    assert layout(problem, needed, workers_a_head=7, key_chunk=2048).buffers == buffers
+        layout(problem, workers_per_head=7, key_chunk=2048)
+    assert layout(problem, needed, workers_per_head=7, key_chunk=2048).buffers == buffers
     with pytest.raises(UnsupportedError, match=r"key_chunk 32 .* 1 worker.* of which 60000 are free"):
         layout(problem, 60_000)
 
@@ -199,15 +199,15 @@ def test_unsupported_inputs_are_refused_with_their_values(q, k, v, positions, ch
 
 def test_predictors_are_checked():
     for wrong, message in (
-        ("both ends", "predictor must be a Predictor, it is a str"),
-        (Predictor(48, 64), "predictor.first must be a multiple of 32 from 32 to the 1024 .* got 48"),
-        (Predictor(64, 0), "predictor.last must be .* got 0"),
-        (Predictor(64, 2048), "predictor.last must be .* got 2048"),
-        (Predictor(64, 64, 1), "predictor.whole_tail must be True or False, got 1"),
+        ("both ends", "guess_range must be a GuessRange, it is a str"),
+        (GuessRange(48, 64), "guess_range.first must be a multiple of 32 from 32 to the 1024 .* got 48"),
+        (GuessRange(64, 0), "guess_range.last must be .* got 0"),
+        (GuessRange(64, 2048), "guess_range.last must be .* got 2048"),
+        (GuessRange(64, 64, 1), "guess_range.whole_tail must be True or False, got 1"),
     ):
         with pytest.raises(UnsupportedError, match=message):
             check_problem(Q, CACHE, CACHE, POSITIONS, 256, wrong)
-    assert check_problem(Q, CACHE, CACHE, POSITIONS, 256, Predictor(32, 96)).guess == Predictor(32, 96)
+    assert check_problem(Q, CACHE, CACHE, POSITIONS, 256, GuessRange(32, 96)).guess == GuessRange(32, 96)
 
 
 def test_numbers_and_names_are_checked():

@@ -18,17 +18,17 @@ import torch
 from tests.tt_kernels.speculative_flash_decode.flash_decode_faults import Held, Step, steps_body
 from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import GRID
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import Case
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED, UNKNOWN
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, UNKNOWN, YIELDED
 from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
 
 pytestmark = pytest.mark.sim
 
 LIMIT_S = 600
 CASE = Case(2, 1, 64, 96, 32, users=1, workers=1, grid=(2, 2))
-BEFORE = BYPASSED  # no member writes it at this position
+BEFORE = HOLDS_EXACT_UNVERIFIED  # no member writes it at this position
 HIT = 100.0  # threshold
 PATIENCE_S, IMPATIENCE_S, SHORT_S = 1e-4, 2e-5, 4e-6  # the last is longer than chips start apart
-ROWS = {0: [[REJECTED], [ACCEPTED]], 1: [[ACCEPTED], [REJECTED]]}  # by who sends
+ROWS = {0: [[HOLDS_EXACT], [YIELDED]], 1: [[YIELDED], [HOLDS_EXACT]]}  # by who sends
 REASONS = {
     1: "the peer did not arrive",
     2: "the peer arrived but its data did not",
@@ -53,7 +53,7 @@ def run(worker, *steps: Step) -> list[Held]:
 
 
 @dataclass(frozen=True)
-class Ends:
+class Ending:
     """What a call ends in. statuses, priorities: of both chips; calls: that gave up; exact: chips with their own
     results; guess: the chip that has its peer's guess."""
 
@@ -65,12 +65,12 @@ class Ends:
 
 
 WHOLE = {
-    0: Ends((0, 0), (ACCEPTED, RECEIVED), (0,), 1),
-    1: Ends((0, 0), (RECEIVED, ACCEPTED), (1,), 0),
+    0: Ending((0, 0), (YIELDED, HOLDS_GUESS), (0,), 1),
+    1: Ending((0, 0), (HOLDS_GUESS, YIELDED), (1,), 0),
 }
 
 
-def check(found: Held, ends: Ends) -> None:
+def check(found: Held, ends: Ending) -> None:
     failed = [
         f"chip ({chip}, 0) gave up in call {ends.calls[chip]}: {REASONS[status]}"
         for chip, status in enumerate(ends.statuses)
@@ -91,36 +91,36 @@ def check(found: Held, ends: Ends) -> None:
             )
 
 
-NOT_MET = Ends((1, 1), (REJECTED, ACCEPTED), (0,))  # chip 0 sends
+NOT_MET = Ending((1, 1), (HOLDS_EXACT, YIELDED), (0,))  # chip 0 sends
 
 # What a call ends in by what a member does; a short patience ends the wait of the other. The step before is whole.
 MEMBERS = {
     "silent receiver": (
         step(0, IMPATIENCE_S, present=(0,)),
-        Ends((1, 0), (REJECTED, BEFORE), (0,)),
+        Ending((1, 0), (HOLDS_EXACT, BEFORE), (0,)),
     ),
     "silent sender": (
         step(1, IMPATIENCE_S, present=(0,)),
-        Ends((1, 0), (ACCEPTED, BEFORE), ()),
+        Ending((1, 0), (YIELDED, BEFORE), ()),
     ),
     "receiver that does not wait": (  # its sender hears that it arrived, and no more
         step(0, 5e-5, SHORT_S),
-        Ends((8, 2), (REJECTED, ACCEPTED), (0,)),
+        Ending((8, 2), (HOLDS_EXACT, YIELDED), (0,)),
     ),
     "peer that began anew": (
         step(0, reset=False, forget=1),
-        Ends((4, 4), (REJECTED, ACCEPTED), (0,), calls=(2, 1)),
+        Ending((4, 4), (HOLDS_EXACT, YIELDED), (0,), calls=(2, 1)),
     ),
-    "two senders": (step(gathered=(ROWS[0], ROWS[1])), Ends((6, 6), (REJECTED, REJECTED), (0, 1))),
-    "two receivers": (step(gathered=(ROWS[1], ROWS[0])), Ends((6, 6), (ACCEPTED, ACCEPTED), ())),
-    "other users": (step(positions=([95], [-1])), Ends((7, 7), (REJECTED, ACCEPTED), (0,))),
+    "two senders": (step(gathered=(ROWS[0], ROWS[1])), Ending((6, 6), (HOLDS_EXACT, HOLDS_EXACT), (0, 1))),
+    "two receivers": (step(gathered=(ROWS[1], ROWS[0])), Ending((6, 6), (YIELDED, YIELDED), ())),
+    "other users": (step(positions=([95], [-1])), Ending((7, 7), (HOLDS_EXACT, YIELDED), (0,))),
     "sender whose exchange failed": (
-        step(0, IMPATIENCE_S, gathered=([[REJECTED], [UNKNOWN]], ROWS[0])),
-        Ends((9, 1), (REJECTED, ACCEPTED), (0,), calls=(0, 1)),
+        step(0, IMPATIENCE_S, gathered=([[HOLDS_EXACT], [UNKNOWN]], ROWS[0])),
+        Ending((9, 1), (HOLDS_EXACT, YIELDED), (0,), calls=(0, 1)),
     ),
     "receiver whose exchange failed": (
-        step(1, IMPATIENCE_S, gathered=([[ACCEPTED], [UNKNOWN]], ROWS[1])),
-        Ends((9, 1), (ACCEPTED, REJECTED), (1,), calls=(0, 1)),
+        step(1, IMPATIENCE_S, gathered=([[YIELDED], [UNKNOWN]], ROWS[1])),
+        Ending((9, 1), (YIELDED, HOLDS_EXACT), (1,), calls=(0, 1)),
     ),
 }
 
@@ -184,8 +184,8 @@ def landings(sim_mesh) -> tuple[int, int, int]:
     ("landing", "ends"),
     [
         pytest.param(0, NOT_MET, marks=pytest.mark.slow),
-        (1, Ends((8, 2), (REJECTED, ACCEPTED), (0,))),
-        (2, Ends((8, 0), (REJECTED, RECEIVED), (0,), 1)),
+        (1, Ending((8, 2), (HOLDS_EXACT, YIELDED), (0,))),
+        (2, Ending((8, 0), (HOLDS_EXACT, HOLDS_GUESS), (0,), 1)),
     ],
     ids=["arrivals", "guess", "acknowledgement"],
 )
@@ -218,7 +218,7 @@ def test_a_cut_after_a_call_is_for_the_next_which_ends_until_the_link_takes_no_m
     ("landing", "ends"),
     [
         pytest.param(0, NOT_MET, marks=pytest.mark.slow),
-        (1, Ends((8, 2), (REJECTED, ACCEPTED), (0,))),
+        (1, Ending((8, 2), (HOLDS_EXACT, YIELDED), (0,))),
     ],
     ids=["arrivals", "guess"],
 )

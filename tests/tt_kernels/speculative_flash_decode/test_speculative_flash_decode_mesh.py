@@ -37,12 +37,12 @@ class Calls:
         import ttnn
 
         from tt_kernels.common.peer import ChipPairs
-        from tt_kernels.common.priority import MAX_USERS, REJECTED, priority_row
-        from tt_kernels.common.row import ChipRows
+        from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, priority_row
+        from tt_kernels.common.row import TpGroup
 
         self.mesh = mesh
         tensor_parallel = tuple(mesh.shape)[1 - pair_axis] > 1
-        self.row = ChipRows(mesh, 1 - pair_axis, OUTPUT) if tensor_parallel else None
+        self.row = TpGroup(mesh, 1 - pair_axis, OUTPUT) if tensor_parallel else None
         self.pairs = ChipPairs(mesh, pair_axis, EXCHANGE)
         gathered, row = (
             ttnn.from_torch(
@@ -52,7 +52,7 @@ class Calls:
                 device=mesh,
                 mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
             )
-            for values in (torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32), priority_row(REJECTED))
+            for values in (torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32), priority_row(HOLDS_EXACT))
         )
         self.gathered, self.priority = gathered, row
 
@@ -143,7 +143,7 @@ def l1_in_use_body(mesh) -> tuple[str, list]:
     from tt_kernels.speculative_flash_decode.op import ProgramConfig, UnsupportedError
 
     calls, shape = Calls(mesh, 1), Shape(8, 2048, 512, cache="bfloat16")
-    config = ProgramConfig(workers_a_head=7, key_chunk=512)
+    config = ProgramConfig(workers_per_head=7, key_chunk=512)
     calls.run(replace(shape, cache="bfloat8_b"), program_config=config)
     before = l1_free(mesh)
     held = [calls.empty((1, 1, 64 * 32, 256 * 32), "bfloat16", memory="L1") for _ in range(2)]
@@ -195,7 +195,7 @@ def refusals_body(mesh) -> list[tuple[str, str]]:
 
 def row_refusals_body(mesh) -> list[tuple[str, str]]:
     """The errors of calls on a 2x2 mesh whose chips would not decide together."""
-    from tt_kernels.common.row import ChipRows
+    from tt_kernels.common.row import TpGroup
     from tt_kernels.compute_gate.region import GatedRegionError, gated_region
 
     calls = Calls(mesh, 0)
@@ -210,8 +210,8 @@ def row_refusals_body(mesh) -> list[tuple[str, str]]:
     found = [
         call(row=None),
         call(row="the other chips"),
-        call(row=ChipRows(mesh, 0, OUTPUT)),
-        call(row=ChipRows(mesh, 1, EXCHANGE)),
+        call(row=TpGroup(mesh, 0, OUTPUT)),
+        call(row=TpGroup(mesh, 1, EXCHANGE)),
     ]
     with gated_region(shared_gate_axis=1):
         found.append(call())
@@ -220,8 +220,8 @@ def row_refusals_body(mesh) -> list[tuple[str, str]]:
 
 def test_rows_that_would_not_decide_together_are_refused(mock_mesh):
     texts = [
-        "the chips along axis 1 share the heads of a user and must decide together: give row=ChipRows",
-        "row must be a ChipRows, it is a str",
+        "the chips along axis 1 share the heads of a user and must decide together: give row=TpGroup",
+        "row must be a TpGroup, it is a str",
         "pairs and rows both lie along axis 0 of the mesh",
         "core (7, 7) cannot be both the exchange core of the pairs and the output core of the rows",
         "speculative_flash_decode (cluster_axis=0) is a cross-chip op",

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from models.llama31_8b.reference.model.attention import OneQuery
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED, UNKNOWN
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, UNKNOWN, YIELDED
 from tt_kernels.common.reference import NobodyError, sender, sends
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
-    Ends,
     guess_positions,
     outcomes,
     receiver_outcomes,
@@ -44,7 +44,7 @@ def test_oracle_takes_the_papers_definition_of_the_tail_too():
     seen = guess_positions(99, 32, tail_alignment=1)
     assert seen.nonzero().flatten().tolist() == [*range(32), *range(68, 100)]
     assert guess_positions(99, 32).nonzero().flatten().tolist() == [*range(32), *range(64, 100)]
-    short = guess_positions(99, 32, ends=Ends(32, 32))
+    short = guess_positions(99, 32, guess_range=GuessRange(32, 32))
     assert short.nonzero().flatten().tolist() == [*range(32), *range(96, 100)]
     assert guess_positions(62, 32).all()
 
@@ -63,14 +63,14 @@ def test_outcomes_are_strict_and_count_bypassed_users_apart():
     distance, norm = torch.tensor([0.0, 0.0, 0.25, 0.0, 1.0]), torch.ones(5)
     positions = [-1, 62, 63, 63, 127]
     assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.5) == [
-        ACCEPTED,
-        BYPASSED,
-        REJECTED,
-        ACCEPTED,
-        REJECTED,
+        YIELDED,
+        HOLDS_EXACT_UNVERIFIED,
+        HOLDS_EXACT,
+        YIELDED,
+        HOLDS_EXACT,
     ]
-    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == REJECTED
-    assert receiver_outcomes(positions) == [ACCEPTED, RECEIVED, RECEIVED, RECEIVED, RECEIVED]
+    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == HOLDS_EXACT
+    assert receiver_outcomes(positions) == [YIELDED, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS]
 
 
 def test_the_rows_alone_decide_who_sends():
@@ -107,6 +107,6 @@ def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
     assert len(lines) == 20
     for own, other, *found, nobody in (map(int, line.split()) for line in lines):
         assert found == [sends(own, other, 0), sends(own, other, 1)]
-        assert bool(nobody) == (own == other == ACCEPTED)
+        assert bool(nobody) == (own == other == YIELDED)
         if other != UNKNOWN:
             assert sends(own, other, 0) != sends(other, own, 1), "one of them sends"

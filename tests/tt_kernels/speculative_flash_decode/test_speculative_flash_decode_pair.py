@@ -19,11 +19,11 @@ from tests.tt_kernels.speculative_flash_decode.flash_decode_pair import (
     layers_body,
 )
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import CHIP, Case
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED, UNKNOWN
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, UNKNOWN, YIELDED
 from tt_kernels.common.reference import sender as who_sends
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     Decoded,
-    Ends,
     outcomes,
     receiver_outcomes,
     speculative_flash_decode_reference,
@@ -35,7 +35,7 @@ LIMIT_S = 900
 CASE = Case(2, 1, 64, 96, 32, users=2, workers=1)
 TWO_WORKERS = replace(CASE, workers=2)
 HIT, MISS = 100.0, 0.0  # thresholds
-SHORT = Ends(CASE.chunk_size, CASE.chunk_size)  # as of short_tail
+SHORT = GuessRange(CASE.chunk_size, CASE.chunk_size)  # as of short_tail
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def expected_layers(case, inputs, layers, initial) -> list[Expected]:
     for index, (threshold, positions) in enumerate(layers):
         sender = who_sends(priorities, case.users)
         results = speculative_flash_decode_reference(
-            q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=case.chunk_size, ends=SHORT
+            q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=case.chunk_size, guess_range=SHORT
         )
         after = [receiver_outcomes(positions)] * 2
         after[sender] = outcomes(
@@ -102,21 +102,21 @@ def test_roles_and_outcomes_alternate_over_layers(sim_device):
         (HIT, [-1, 80]),
         (HIT, full),
     ]
-    sent = check_layers(sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2])
+    sent = check_layers(sim_device(CHIP), layers, [[HOLDS_EXACT] * 2, [YIELDED] * 2])
     assert min(sent) >= 3
 
 
 def test_layers_with_two_workers_a_head_follow_each_other_without_a_look(sim_device):
     """All are launched before the host reads anything, or knows of any outcome."""
     layers = [(HIT, [64, -1]), (HIT, [95, 65]), (MISS, [40, 90]), (HIT, [33, 70])]
-    sent = check_layers(sim_device(CHIP), layers, [[REJECTED] * 2, [ACCEPTED] * 2], TWO_WORKERS, read_between=False)
+    sent = check_layers(sim_device(CHIP), layers, [[HOLDS_EXACT] * 2, [YIELDED] * 2], TWO_WORKERS, read_between=False)
     assert min(sent) >= 1
 
 
 def test_on_a_tie_the_first_member_sends(sim_device):
-    sent = check_layers(sim_device(CHIP), [(HIT, [70, -1]), (HIT, [70, -1])], [[REJECTED, 0], [REJECTED, 0]])
+    sent = check_layers(sim_device(CHIP), [(HIT, [70, -1]), (HIT, [70, -1])], [[HOLDS_EXACT, 0], [HOLDS_EXACT, 0]])
     assert sent == [1, 1]
-    assert RECEIVED > ACCEPTED and BYPASSED > REJECTED
+    assert HOLDS_GUESS > YIELDED and HOLDS_EXACT_UNVERIFIED > HOLDS_EXACT
 
 
 def run_calls(device, *calls: Call) -> list[Found]:
@@ -130,12 +130,14 @@ def run_calls(device, *calls: Call) -> list[Found]:
 def agree(priorities: list[list[int]]) -> bool:
     """Whether one member's row outranks the other's, as after a call that went well."""
     highest, other = sorted((max(row) for row in priorities), reverse=True)
-    return (highest >= REJECTED and other <= RECEIVED) or (highest, other) == (RECEIVED, ACCEPTED)
+    return (highest >= HOLDS_EXACT and other <= HOLDS_GUESS) or (highest, other) == (HOLDS_GUESS, YIELDED)
 
 
 def check_own_results(found: Found, member: int, positions: list[int]) -> None:
     """The member has its own exact result and guess, whatever its peer did."""
-    reference = speculative_flash_decode_reference(*CASE.random(6), positions, chunk_size=CASE.chunk_size, ends=SHORT)
+    reference = speculative_flash_decode_reference(
+        *CASE.random(6), positions, chunk_size=CASE.chunk_size, guess_range=SHORT
+    )
     for name in ("exact", "guess"):
         expected = getattr(reference, name)
         torch.testing.assert_close(
@@ -143,9 +145,9 @@ def check_own_results(found: Found, member: int, positions: list[int]) -> None:
         )
 
 
-# With HIT every guess would be accepted. Rows start at BYPASSED, which no member writes at these positions.
+# With HIT every guess would be accepted. Rows start at HOLDS_EXACT_UNVERIFIED, which no rank writes here.
 BOTH = [64, -1]
-ROWS = {0: [[REJECTED] * 2, [ACCEPTED] * 2], 1: [[ACCEPTED] * 2, [REJECTED] * 2]}  # by who sends
+ROWS = {0: [[HOLDS_EXACT] * 2, [YIELDED] * 2], 1: [[YIELDED] * 2, [HOLDS_EXACT] * 2]}  # by who sends
 SENDS, RECEIVES = 1, 2  # peer::Role
 GAVE_UP = "member {} (core (3, {})) gave up in call 1: {}"
 SAME_ROLE = "both members took the same role: they disagree on the gathered priorities"
@@ -153,35 +155,35 @@ SAME_ROLE = "both members took the same role: they disagree on the gathered prio
 
 def test_two_senders_leave_each_other_alone(sim_device):
     positions = (BOTH, BOTH)
-    (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[1]), BYPASSED, HIT))
+    (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[1]), HOLDS_EXACT_UNVERIFIED, HIT))
     assert found.message == "; ".join(GAVE_UP.format(member, member, SAME_ROLE) for member in (0, 1))
     for member in (0, 1):
         check_own_results(found, member, positions[member])
-        held = [REJECTED if position >= 0 else ACCEPTED for position in positions[member]]
+        held = [HOLDS_EXACT if position >= 0 else YIELDED for position in positions[member]]
         assert found.priorities[member] == held, "a guess nobody took is not accepted"
 
 
 def test_members_that_skip_different_users_are_told(sim_device):
     """They agree on who sends, which only the gathered rows decide, but the guess would be of other users."""
     positions = ([70, -1], [-1, 70])
-    (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[0]), BYPASSED, HIT))
+    (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[0]), HOLDS_EXACT_UNVERIFIED, HIT))
     reason = "the members skip different users"
     assert found.message == "; ".join(GAVE_UP.format(member, member, reason) for member in (0, 1))
     check_own_results(found, 0, positions[0])
-    assert found.priorities == [[REJECTED, ACCEPTED], [ACCEPTED] * 2]
+    assert found.priorities == [[HOLDS_EXACT, YIELDED], [YIELDED] * 2]
 
 
 def test_two_receivers_end_at_once(sim_device):
-    (found,) = run_calls(sim_device(CHIP), Call((BOTH, BOTH), (ROWS[1], ROWS[0]), BYPASSED, HIT))
+    (found,) = run_calls(sim_device(CHIP), Call((BOTH, BOTH), (ROWS[1], ROWS[0]), HOLDS_EXACT_UNVERIFIED, HIT))
     assert found.message == "; ".join(GAVE_UP.format(member, member, SAME_ROLE) for member in (0, 1))
-    assert found.priorities == [[ACCEPTED] * 2] * 2, "a receiver without a guess holds nothing"
+    assert found.priorities == [[YIELDED] * 2] * 2, "a receiver without a guess holds nothing"
 
 
 @pytest.mark.parametrize("member, sends", [(0, True), (1, False)], ids=["sender", "receiver"])
 def test_a_silent_peer_ends_in_the_bounded_error(sim_device, member, sends):
     """Then a call that gives up at once, as the state says that there is no peer; then both after a reset."""
     gathered = ROWS[member if sends else 1 - member]
-    both = Call((BOTH, BOTH), (gathered, gathered), BYPASSED, HIT, reset=True)
+    both = Call((BOTH, BOTH), (gathered, gathered), HOLDS_EXACT_UNVERIFIED, HIT, reset=True)
     alone = replace(both, present=(member,), patience_s=IMPATIENCE_S, reset=False)
     first, again, after = run_calls(sim_device(CHIP), alone, alone, both)
     for found in (first, again):
@@ -189,11 +191,11 @@ def test_a_silent_peer_ends_in_the_bounded_error(sim_device, member, sends):
         assert found.calls == [int(member == 0), int(member == 1)]
         if sends:  # its own results do not depend on its peer; it holds the layer
             check_own_results(found, member, BOTH)
-            assert found.priorities[member] == [REJECTED, ACCEPTED]
+            assert found.priorities[member] == [HOLDS_EXACT, YIELDED]
         else:
-            assert found.priorities[member] == [ACCEPTED] * 2
+            assert found.priorities[member] == [YIELDED] * 2
     assert after.message is None
-    assert after.priorities == [[ACCEPTED, ACCEPTED], [RECEIVED, ACCEPTED]]
+    assert after.priorities == [[YIELDED, YIELDED], [HOLDS_GUESS, YIELDED]]
     assert torch.equal(after.outputs[1]["exact"], after.outputs[0]["guess"])
 
 
@@ -211,17 +213,19 @@ def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(sim_device, 
     gathered = ROWS[0 if sends else 1]
     (found,) = run_calls(
         sim_device(CHIP),
-        Call((BOTH, BOTH), (gathered, gathered), BYPASSED, HIT, (0,), IMPATIENCE_S, heard),
+        Call((BOTH, BOTH), (gathered, gathered), HOLDS_EXACT_UNVERIFIED, HIT, (0,), IMPATIENCE_S, heard),
     )
     assert found.message == GAVE_UP.format(0, 0, reason)
-    assert found.priorities[0] == ([REJECTED, ACCEPTED] if sends else [ACCEPTED] * 2)
+    assert found.priorities[0] == ([HOLDS_EXACT, YIELDED] if sends else [YIELDED] * 2)
 
 
 def test_a_receiver_out_of_patience_leaves_the_layer_to_its_sender(sim_device):
     """The sender has written and confirmed its guess to a receiver that had given up on it: no acknowledgement, no
     hit. Both rows say that the sender holds the layer."""
     patience = (PATIENCE_S, SHORT_S)
-    (found,) = run_calls(sim_device(CHIP), Call((BOTH, BOTH), (ROWS[0], ROWS[0]), BYPASSED, HIT, patience_s=patience))
+    (found,) = run_calls(
+        sim_device(CHIP), Call((BOTH, BOTH), (ROWS[0], ROWS[0]), HOLDS_EXACT_UNVERIFIED, HIT, patience_s=patience)
+    )
     assert found.message == "; ".join(
         GAVE_UP.format(member, member, reason)
         for member, reason in enumerate(
@@ -229,15 +233,15 @@ def test_a_receiver_out_of_patience_leaves_the_layer_to_its_sender(sim_device):
         )
     )
     check_own_results(found, 0, BOTH)
-    assert found.priorities == [[REJECTED, ACCEPTED], [ACCEPTED, ACCEPTED]] and agree(found.priorities)
+    assert found.priorities == [[HOLDS_EXACT, YIELDED], [YIELDED, YIELDED]] and agree(found.priorities)
 
 
-@pytest.mark.parametrize("own, held", [(REJECTED, [REJECTED, ACCEPTED]), (ACCEPTED, [ACCEPTED] * 2)])
+@pytest.mark.parametrize("own, held", [(HOLDS_EXACT, [HOLDS_EXACT, YIELDED]), (YIELDED, [YIELDED] * 2)])
 def test_a_member_whose_exchange_failed_goes_on_alone_or_holds_nothing(sim_device, own, held):
     """The peer, which knows nothing of that, gives up on it."""
     unknown = [[own] * 2, [UNKNOWN] * 2]
     (found,) = run_calls(
-        sim_device(CHIP), Call((BOTH, BOTH), (unknown, ROWS[1]), BYPASSED, HIT, patience_s=IMPATIENCE_S)
+        sim_device(CHIP), Call((BOTH, BOTH), (unknown, ROWS[1]), HOLDS_EXACT_UNVERIFIED, HIT, patience_s=IMPATIENCE_S)
     )
     assert found.message == "; ".join(
         f"member {member} (core (3, {member})) gave up in call {call}: {reason}"
@@ -247,7 +251,7 @@ def test_a_member_whose_exchange_failed_goes_on_alone_or_holds_nothing(sim_devic
         )
     )
     assert found.priorities[0] == held
-    if own == REJECTED:
+    if own == HOLDS_EXACT:
         check_own_results(found, 0, BOTH)
     else:
         check_own_results(found, 1, BOTH)

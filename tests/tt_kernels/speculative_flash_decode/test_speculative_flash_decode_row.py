@@ -21,7 +21,7 @@ from tests.tt_kernels.speculative_flash_decode.flash_decode_rows import (
     rows_told,
     thresholds_between,
 )
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 
 pytestmark = pytest.mark.sim
 
@@ -35,29 +35,29 @@ def test_a_row_decides_by_all_heads(sim_mesh):
     results = sim_mesh((1, 2), GRID).run(mesh_body, CASE, *inputs(), calls, PATIENCE_S, timeout=LIMIT_S)
     decided = [check_sender_row(found, 0, CASE, call) for call, found in zip(calls, results, strict=True)]
     assert all(found.messages == (None, None) for found in results)
-    assert [outcome[0] for outcome in decided] == [REJECTED, ACCEPTED, REJECTED, ACCEPTED]
-    assert decided[3] == [ACCEPTED, ACCEPTED, BYPASSED]
+    assert [outcome[0] for outcome in decided] == [HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED]
+    assert decided[3] == [YIELDED, YIELDED, HOLDS_EXACT_UNVERIFIED]
 
 
 def test_two_rows_of_two_chips(sim_mesh):
     """Sender and receiver are rows; decisions equal the oracle's over all heads, whichever row sends."""
     low, high = thresholds_between(CASE, POSITIONS)
     calls = [
-        MeshCall(POSITIONS, high, rows_told(REJECTED, ACCEPTED)),
-        MeshCall(POSITIONS, low, rows_told(ACCEPTED, RECEIVED)),
-        MeshCall(POSITIONS, high, rows_told(RECEIVED, REJECTED)),
+        MeshCall(POSITIONS, high, rows_told(HOLDS_EXACT, YIELDED)),
+        MeshCall(POSITIONS, low, rows_told(YIELDED, HOLDS_GUESS)),
+        MeshCall(POSITIONS, high, rows_told(HOLDS_GUESS, HOLDS_EXACT)),
     ]
     results = sim_mesh((2, 2), GRID).run(mesh_body, CASE, *inputs(), calls, PATIENCE_S, timeout=LIMIT_S)
     decided = [
         check_both_rows(found, call, sender) for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
     ]
-    assert [outcome[0] for outcome in decided] == [ACCEPTED, REJECTED, ACCEPTED]
+    assert [outcome[0] for outcome in decided] == [YIELDED, HOLDS_EXACT, YIELDED]
 
 
 def test_faults_in_rows_and_pairs_end_and_are_told(sim_mesh):
     """Chips of a row that disagree on who sends; a chip whose guess found no receiver, so that its row accepts
     nothing; and all is well after a reset."""
-    told, other = rows_told(REJECTED, ACCEPTED), rows_told(ACCEPTED, REJECTED)
+    told, other = rows_told(HOLDS_EXACT, YIELDED), rows_told(YIELDED, HOLDS_EXACT)
     split = {place: (told if place[1] == 0 else other)[place] for place in PLACES}
     refused = told | {(1, 0): other[1, 0]}
     calls = [
@@ -66,7 +66,7 @@ def test_faults_in_rows_and_pairs_end_and_are_told(sim_mesh):
         MeshCall(POSITIONS, 100.0, told, reset=True),
     ]
     results = sim_mesh((2, 2), GRID).run(mesh_body, CASE, *inputs(), calls, IMPATIENCE_S, timeout=LIMIT_S)
-    held, hit = [REJECTED, REJECTED, BYPASSED], [RECEIVED] * CASE.users
+    held, hit = [HOLDS_EXACT, HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED], [HOLDS_GUESS] * CASE.users
 
     disagree, no_receiver, well = results
     assert disagree.messages == (
@@ -102,7 +102,7 @@ def test_a_neighbour_that_cannot_be_heard_is_given_up_on(sim_mesh):
         assert "chip (0, 0) gave up in call 1" in found.messages[1]
         assert "chip (0, 1) gave up in call 1" in found.messages[1]
         for column in (0, 1):
-            assert found.priorities[0, column] == [REJECTED, REJECTED, BYPASSED]
+            assert found.priorities[0, column] == [HOLDS_EXACT, HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED]
 
 
 @pytest.mark.slow

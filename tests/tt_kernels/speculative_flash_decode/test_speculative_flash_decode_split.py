@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from tt_kernels.common import merge_tree
-from tt_kernels.speculative_flash_decode.predictor import Predictor, both_ends
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
-    Ends,
     guess_positions,
 )
 from tt_kernels.speculative_flash_decode.work_split import cost, deal_cores, parts, speculative_worker
@@ -62,8 +61,8 @@ def test_all_workers_share_a_guess_alone(workers):
 
 
 PREDICTORS = [
-    *(both_ends(32 * tiles) for tiles in (1, 2, 4)),
-    *(Predictor(first, last, whole) for first, last in ((32, 32), (32, 96), (128, 64)) for whole in (False, True)),
+    *(GuessRange.both_ends(32 * tiles) for tiles in (1, 2, 4)),
+    *(GuessRange(first, last, whole) for first, last in ((32, 32), (32, 96), (128, 64)) for whole in (False, True)),
 ]
 
 
@@ -79,7 +78,7 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
             unsigned tokens, first, last, whole, worker, workers, speculate, alone;
             while (std::scanf("%u %u %u %u %u %u %u %u", &tokens, &first, &last, &whole, &worker, &workers,
                               &speculate, &alone) == 8) {
-                const attention::Guess guess{first, last, whole != 0, alone != 0};
+                const attention::GuessRange guess{first, last, whole != 0, alone != 0};
                 const auto p = attention::part_of(tokens, guess, worker, workers, speculate);
                 std::printf("%u %u %u %u %u %u %u %u\\n", p.first.begin, p.first.end, p.last.begin, p.last.end,
                             p.middle.begin, p.middle.end, attention::needs_mask(p, tokens) && p.tiles(),
@@ -91,9 +90,9 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
     program = tmp_path / "split"
     subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", program], check=True)
     cases = [
-        (tokens, predictor, worker, count, *variant)
+        (tokens, guess_range, worker, count, *variant)
         for tokens in TOKENS
-        for predictor in PREDICTORS
+        for guess_range in PREDICTORS
         for count in (1, 2, 3, 7)
         for variant in ((0, 0), (1, 0), (0, 1))
         for worker in range(count)
@@ -104,14 +103,14 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
     )
     printed = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.splitlines()
     for case, line in zip(cases, printed, strict=True):
-        tokens, predictor, worker, count, speculate, alone = case
-        tail = predictor.tail_tiles(tokens)
-        part = parts(tokens, predictor.first_tiles, tail, count, bool(speculate), bool(alone))[worker]
+        tokens, guess_range, worker, count, speculate, alone = case
+        tail = guess_range.tail_tiles(tokens)
+        part = parts(tokens, guess_range.first_tiles, tail, count, bool(speculate), bool(alone))[worker]
         *ends, masked, bypassed = map(int, line.split())
         for begin, end, expected in zip(ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True):
             assert list(range(begin, end)) == list(expected), case
         assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
-        assert bool(bypassed) == (tokens < predictor.bypass_below), case
+        assert bool(bypassed) == (tokens < guess_range.bypass_below), case
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 31, 62])
@@ -170,23 +169,23 @@ def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
         assert [s for s in range(levels) if sources >> s & 1] == merge_tree.sources_of(worker, has)
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=str)
-def test_predictors_read_the_keys_of_the_oracle(predictor):
+@pytest.mark.parametrize("guess_range", PREDICTORS, ids=str)
+def test_predictors_read_the_keys_of_the_oracle(guess_range):
     """The worker of the guess reads the tiles that the oracle's positions lie in, and no others."""
-    ends = Ends(predictor.first, predictor.last, predictor.whole_tail)
-    for tokens in range(predictor.bypass_below, predictor.bypass_below + 100):
-        seen = guess_positions(tokens - 1, 32, ends=ends).nonzero().flatten().tolist()
-        part = parts(tokens, predictor.first_tiles, predictor.tail_tiles(tokens), 1, True)[0]
+    ends = GuessRange(guess_range.first, guess_range.last, guess_range.whole_tail)
+    for tokens in range(guess_range.bypass_below, guess_range.bypass_below + 100):
+        seen = guess_positions(tokens - 1, 32, guess_range=ends).nonzero().flatten().tolist()
+        part = parts(tokens, guess_range.first_tiles, guess_range.tail_tiles(tokens), 1, True)[0]
         read = {32 * tile + i for tile in (*part.first, *part.last) for i in range(32)}
         assert set(seen) == {at for at in read if at < tokens}, tokens
-        in_tail = len([at for at in seen if at >= tokens - predictor.last])
-        assert in_tail == predictor.last or not predictor.whole_tail, tokens
+        in_tail = len([at for at in seen if at >= tokens - guess_range.last])
+        assert in_tail == guess_range.last or not guess_range.whole_tail, tokens
 
 
 @pytest.mark.parametrize("items, workers, groups", [(8, 7, 8), (2, 31, 2), (64, 1, 62), (40, 6, 10)])
 def test_cores_are_dealt_to_groups_of_heads(items, workers, groups):
     plan = deal_cores(GRID, items, workers, speculate=True, exchange=(7, 7))
-    assert len(plan.groups) == groups and plan.workers_a_group == workers
+    assert len(plan.groups) == groups and plan.workers_per_group == workers
     assert plan.exchange == (7, 7) and plan.output == (6, 7)
     assert len(set(plan.cores)) == len(plan.cores) == groups * workers + 2
 

@@ -85,7 +85,7 @@ def build_body(
     tokens, parents, uniforms = rows
     target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
     if split:
-        options["row"] = module.VocabularyRows(mesh)
+        options["row"] = module.VocabTpGroup(mesh)
     verified = getattr(module, op)(tokens, parents, target, draft, uniforms, **options)
     return tuple(verified.outcome.shape)
 
@@ -108,7 +108,7 @@ def row_body(
     from tt_kernels.speculative_sampling import op as module
 
     shape = tuple(mesh.shape)
-    row = module.VocabularyRows(mesh, 1, core, timeout_s=timeout_s)
+    row = module.VocabTpGroup(mesh, 1, core, timeout_s=timeout_s)
 
     def put(values, dtype, layout="ROW_MAJOR_LAYOUT", dim=None):
         mapper = ttnn.ShardTensor2dMesh(mesh, dims=(None, dim), mesh_shape=shape)

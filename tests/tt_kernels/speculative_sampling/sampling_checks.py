@@ -24,7 +24,7 @@ from tt_kernels.speculative_sampling.reference import (
 )
 
 EXACT, SIGMOID = "speculative_sampling", "lossy_sigmoid_sampling"
-_LAYOUT_OPTIONS = ("grid", "cores_a_user")
+_LAYOUT_OPTIONS = ("grid", "cores_per_user")
 
 
 @dataclass

@@ -28,17 +28,17 @@ def test_the_vocabulary_over_the_chips_of_a_row(mock_mesh, chips):
 
 def test_a_vocabulary_that_does_not_fit_is_refused(mock_mesh):
     with pytest.raises(UnsupportedError, match="a vocabulary of 1000000 needs 40.* bytes of L1 on each core"):
-        mock_mesh((1, 2)).run(build_body, 1, 1, 1_000_000, cores_a_user=1)
+        mock_mesh((1, 2)).run(build_body, 1, 1, 1_000_000, cores_per_user=1)
 
 
 def test_refused_rows_and_warpers(mock_mesh):
     """Before any launch, with the values found."""
     mesh = mock_mesh((1, 2))
     for split, vocab, options, said in (
-        (False, 64, {"row": "here"}, "row must be a VocabularyRows, it is a str"),
+        (False, 64, {"row": "here"}, "row must be a VocabTpGroup, it is a str"),
         (True, 600_000, {}, "vocab of 600000 on each of 2 chips is more than 1048576"),
         (True, 64, {"grid": (1, 1)}, r"1 cores a user needs these and a hub, \(0, 0\)"),
-        (True, 64, {"cores_a_user": 2}, "cores_a_user must be from 1 to 1, .* got 2"),
+        (True, 64, {"cores_per_user": 2}, "cores_per_user must be from 1 to 1, .* got 2"),
         (True, 64, {"top_p": 0.9}, "top_p=0.9: the op verifies the whole vocabulary"),
         (True, 64, {"op": SIGMOID, "top_k": 40}, "top_k=40: the op verifies the whole vocabulary"),
         (True, 64, {"op": SIGMOID, "alpha": 1.0}, "alpha=1.0 and beta=1000.0"),

@@ -368,7 +368,7 @@ def test_a_layout_of_users_and_cores():
 def test_refused_layouts():
     cores = [(0, 0), (1, 0)]
     for wanted in (0, 3, True, 1.0):
-        with pytest.raises(UnsupportedError, match="cores_a_user must be from 1 to 2"):
+        with pytest.raises(UnsupportedError, match="cores_per_user must be from 1 to 2"):
             choose_layout(cores, 1, 2000, wanted, None, 1)
     with pytest.raises(UnsupportedError, match="2 cores a user needs these and a hub"):
         choose_layout(cores, 1, 2000, 2, None, 1)

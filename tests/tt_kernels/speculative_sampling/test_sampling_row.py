@@ -103,7 +103,7 @@ def test_a_chip_that_cannot_be_heard_is_given_up_on(sim_mesh):
 def test_cores_and_chips_together(sim_mesh):
     """Users in turn on two cores of each of two chips."""
     batches = [random_batch(370, 2, 2, 2200, "flat")]
-    check(sim_mesh((1, 2), "2x2"), batches, {"cores_a_user": 2}, core=(1, 1))
+    check(sim_mesh((1, 2), "2x2"), batches, {"cores_per_user": 2}, core=(1, 1))
 
 
 @pytest.mark.slow

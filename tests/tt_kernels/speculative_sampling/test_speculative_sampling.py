@@ -84,7 +84,7 @@ def test_errors_are_statuses(sim_device, op):
 
 def test_a_user_on_several_cores(sim_device):
     """Two tiles of ids on two cores; users take turns on them."""
-    device, options = sim_device("2x2"), {"cores_a_user": 2}
+    device, options = sim_device("2x2"), {"cores_per_user": 2}
     check(device, [random_batch(200, 2, 3, 1100, "flat")], options, "TILE_LAYOUT")
     check(device, [likely_rejections(240, 2, 3, 1100)], options, "TILE_LAYOUT", SIGMOID)
 
@@ -99,14 +99,14 @@ def test_a_user_on_three_cores(sim_device):
         (SIGMOID, [random_batch(230, 2, 4, 2500, "flat"), likely_rejections(240, 2, 3, 2100)], {}),
     ):
         for cores in (2, 3):
-            check(device, batches, options | {"cores_a_user": cores}, "TILE_LAYOUT", op)
+            check(device, batches, options | {"cores_per_user": cores}, "TILE_LAYOUT", op)
 
 
 @pytest.mark.parametrize("op", (EXACT, pytest.param(SIGMOID, marks=pytest.mark.slow)))
 def test_errors_on_several_cores_are_statuses(sim_device, op):
     """What is wrong lies with the second core."""
     batch, statuses = spoiled_batch(1100)
-    options = {"cores_a_user": 2}
+    options = {"cores_per_user": 2}
     rows = sim_device("2x2").run(sampling_body, [batch], options, op=op, timeout=LIMIT_S)[0].tolist()
     assert rows[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
     assert rows[-1] == outcome_rows(batch, {}, op)[-1]

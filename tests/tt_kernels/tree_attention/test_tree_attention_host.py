@@ -210,9 +210,9 @@ def test_less_l1_takes_more_passes_or_fewer_keys():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"workers_a_head": 65}, "65 workers a head need 65 cores, the grid has 64"),
-        ({"workers_a_head": True}, "workers_a_head must be an integer of at least 1, got True"),
-        ({"workers_a_head": 0}, "workers_a_head must be an integer of at least 1, got 0"),
+        ({"workers_per_head": 65}, "65 workers a head need 65 cores, the grid has 64"),
+        ({"workers_per_head": True}, "workers_per_head must be an integer of at least 1, got True"),
+        ({"workers_per_head": 0}, "workers_per_head must be an integer of at least 1, got 0"),
         (
             {"query_tiles": 9},
             "query_tiles must be from 1 to the 8 that 64 nodes of 4 query heads take, got 9",
@@ -251,8 +251,8 @@ def test_every_buffer_has_its_index():
 def test_cores_are_dealt_to_groups():
     """8 heads on 64 cores: 8 workers each; with fewer cores than jobs, one each."""
     layout = choose_layout(replace(LLAMA, nodes=8), GRID, N150_L1)
-    assert (len(layout.groups), layout.workers_a_group, layout.query_tiles) == (8, 8, 1)
-    assert choose_layout(replace(LLAMA, users=8), GRID, N150_L1, workers_a_head=1).workers_a_group == 1
+    assert (len(layout.groups), layout.workers_per_group, layout.query_tiles) == (8, 8, 1)
+    assert choose_layout(replace(LLAMA, users=8), GRID, N150_L1, workers_per_head=1).workers_per_group == 1
     assert group_sizes(64, 3) == [1, 2, 4, 8, 16, 21, 32, 64] and group_sizes(6, 9) == [1, 2, 3, 4, 6]
     short = Problem(1, 32, 8, 128, 64, "BFLOAT8_B", 8)
-    assert choose_layout(short, GRID, N150_L1).workers_a_group == 1, "one tile each would only be merged"
+    assert choose_layout(short, GRID, N150_L1).workers_per_group == 1, "one tile each would only be merged"

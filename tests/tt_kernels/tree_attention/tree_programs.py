@@ -115,7 +115,7 @@ def config_of(case: Case):
 
     return ProgramConfig(
         grid=case.grid,
-        workers_a_head=case.workers,
+        workers_per_head=case.workers,
         query_tiles=case.query_tiles,
         key_chunk=case.key_chunk,
         math_fidelity=case.fidelity,
@@ -156,7 +156,7 @@ def decode_body(device, case: Case, q, k, v, positions: list[int]):
         *tensors,
         upload_words(device, positions),
         chunk_size=case.key_chunk,
-        program_config=ProgramConfig(grid=case.grid, workers_a_head=1, math_fidelity=case.fidelity),
+        program_config=ProgramConfig(grid=case.grid, workers_per_head=1, math_fidelity=case.fidelity),
     )
     return ttnn.to_torch(found)
 
@@ -248,7 +248,7 @@ REFUSED = {
     "tiled intervals": lambda device: _call(device, replace={"intervals": upload(device, torch.zeros(1, 2, 8))}),
     "rows": lambda device: _call(device, replace={"intervals": upload_words(device, torch.zeros(1, 2, 7))}),
     "config in words": lambda device: _call(device, program_config="HiFi4"),
-    "three workers": lambda device: _call(device, config={"workers_a_head": 3}),
+    "three workers": lambda device: _call(device, config={"workers_per_head": 3}),
     "grid": lambda device: _call(device, config={"grid": (9, 1)}),
     "fidelity": lambda device: _call(device, config={"math_fidelity": "LoFi"}),
     "scale": lambda device: _call(device, scale=0),

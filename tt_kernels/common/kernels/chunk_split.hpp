@@ -47,8 +47,8 @@ inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
     return {begin, begin + share + (index < larger ? 1 : 0)};
 }
 
-// What the guess reads, in tiles from either end (tt_kernels/speculative_flash_decode/predictor.py).
-struct Guess {
+// What the guess reads, in tiles from either end (tt_kernels/speculative_flash_decode/guess_range.py).
+struct GuessRange {
     uint32_t first;
     uint32_t last;
     bool whole_tail;     // one tile more at the end where the last one is not full
@@ -62,7 +62,8 @@ struct Guess {
 // everything where they meet. Without speculation the middle is everything, or there is none where the guess is alone.
 // The tiles are dealt so that all workers read about as many, the speculative worker never more than the others unless
 // the guess alone is: it has the guess to emit besides. The reducer's slice is empty only if the middle is.
-inline Part part_of(uint32_t tokens, const Guess& ends, uint32_t worker, uint32_t workers, bool speculate) {
+inline Part part_of(
+    uint32_t tokens, const GuessRange& ends, uint32_t worker, uint32_t workers, bool speculate) {
     const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
     const bool split = speculate || ends.alone;
     const uint32_t first_end = split ? least(ends.first, total) : 0;

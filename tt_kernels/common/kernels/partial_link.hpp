@@ -29,7 +29,7 @@ struct Slots {
     uint32_t tiles;
     uint32_t partials = 1;
 
-    uint32_t tiles_a_slot() const { return partials * tiles; }
+    uint32_t tiles_per_slot() const { return partials * tiles; }
 };
 
 inline volatile tt_l1_ptr uint32_t* word(uint32_t address) {
@@ -49,7 +49,7 @@ public:
         if (from == 0) {
             return;
         }
-        cb_reserve_back(slots_.gathered, slots_.levels * slots_.tiles_a_slot());
+        cb_reserve_back(slots_.gathered, slots_.levels * slots_.tiles_per_slot());
         cb_reserve_back(slots_.gathered_row_max, slots_.levels * slots_.partials);
         for (uint32_t level = 0; level < slots_.levels; ++level) {
             if (used_ >> level & 1) {
@@ -62,7 +62,7 @@ public:
             while ((from & (*arrived_ ^ expected_)) >> level & 1) {
                 invalidate_l1_cache();
             }
-            cb_push_back(slots_.gathered, slots_.tiles_a_slot());
+            cb_push_back(slots_.gathered, slots_.tiles_per_slot());
             cb_push_back(slots_.gathered_row_max, slots_.partials);
         }
     }

@@ -12,10 +12,10 @@ namespace priority {
 constexpr uint32_t max_users = 32;
 constexpr uint32_t row_bytes = max_users * sizeof(uint32_t);
 
-constexpr uint32_t accepted = 0;
-constexpr uint32_t received = 1;
-constexpr uint32_t rejected = 2;
-constexpr uint32_t bypassed = 3;
+constexpr uint32_t yielded = 0;
+constexpr uint32_t holds_guess = 1;
+constexpr uint32_t holds_exact = 2;
+constexpr uint32_t holds_exact_unverified = 3;
 // In a row of gathered priorities: those of a peer that the exchange did not reach. Higher than any priority.
 constexpr uint32_t unknown = 0xFFFFFFFF;
 
@@ -34,8 +34,8 @@ inline uint32_t highest(const volatile uint32_t* row, uint32_t users) {
 // the result; the exchange reports that. A member whose peer is unknown goes on alone unless it knows that it holds
 // nothing.
 inline bool sends(uint32_t own, uint32_t other, uint32_t member) {
-    return other == unknown ? own != accepted : own > other || (own == other && member == 0);
+    return other == unknown ? own != yielded : own > other || (own == other && member == 0);
 }
-inline bool nobody_holds(uint32_t own, uint32_t other) { return own == accepted && other == accepted; }
+inline bool nobody_holds(uint32_t own, uint32_t other) { return own == yielded && other == yielded; }
 
 }  // namespace priority

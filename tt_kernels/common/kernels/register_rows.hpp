@@ -51,7 +51,7 @@ namespace register_rows::vector {
 constexpr uint32_t tile_stride = 32;
 constexpr uint32_t face_stride = 8;
 constexpr uint32_t band_stride = 2;
-constexpr uint32_t bands_a_face = 4;
+constexpr uint32_t bands_per_face = 4;
 // In rows of the destination, as instructions address it.
 constexpr uint32_t vector_rows = 2;
 
@@ -75,7 +75,7 @@ sfpi_inline void for_each_band(Bands bands, Visit visit) {
         } else {
             sfpi::dst_reg += band_stride;
         }
-        if (band % bands_a_face == bands_a_face - 1) {
+        if (band % bands_per_face == bands_per_face - 1) {
             sfpi::dst_reg += face_stride / 2;  // over the face to the right, in steps an instruction can hold
             sfpi::dst_reg += face_stride / 2;
         }
@@ -85,9 +85,9 @@ sfpi_inline void for_each_band(Bands bands, Visit visit) {
 // As for_each_band, for the part of each band in either face: first those of all bands of the left one.
 template <typename Visit>
 sfpi_inline void for_each_half_band(Bands bands, Visit visit) {
-    const uint32_t steps = bands.end > bands_a_face ? 4 * bands_a_face : 2 * bands_a_face;
+    const uint32_t steps = bands.end > bands_per_face ? 4 * bands_per_face : 2 * bands_per_face;
     for (uint32_t step = 0; step < steps; ++step) {
-        const uint32_t band = step / (2 * bands_a_face) * bands_a_face + step % bands_a_face;
+        const uint32_t band = step / (2 * bands_per_face) * bands_per_face + step % bands_per_face;
         if (band >= bands.begin && band < bands.end) {
             visit();
         } else {
@@ -184,7 +184,7 @@ inline void prepare(uint32_t scale) {
 inline void exponentiate(uint32_t tiles, Bands bands) {
     for (uint32_t i = 0; i < tiles; ++i) {
         for_each_half_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
-        if (bands.end <= bands_a_face) {  // not led over the lower faces
+        if (bands.end <= bands_per_face) {  // not led over the lower faces
             for (uint32_t half = 0; half < 4; ++half) {
                 sfpi::dst_reg += face_stride / 2;
             }

@@ -35,7 +35,7 @@ void count_outcomes(volatile tt_l1_ptr uint32_t* row, const volatile uint32_t* o
     row[0] += 1;
     for (uint32_t user = 0; user < users; ++user) {
         const uint32_t value = own[user];
-        if (value <= priority::bypassed) {
+        if (value <= priority::holds_exact_unverified) {
             row[1 + value] += 1;
         } else {
             row[counters - 1] += 1;
@@ -71,7 +71,7 @@ void kernel_main() {
 #endif
     noc_async_read_barrier();
     const volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
-    write_gate(priority::highest(own, users) == priority::accepted ? SGDC_GATE_CLOSED : SGDC_GATE_OPEN);
+    write_gate(priority::highest(own, users) == priority::yielded ? SGDC_GATE_CLOSED : SGDC_GATE_OPEN);
 
 #if defined(OUTCOME_LOG)
     if (keeps_log) {

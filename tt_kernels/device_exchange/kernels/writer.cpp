@@ -34,7 +34,7 @@ void write_unsynchronised(
     if (holds_nothing) {
         volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(own_row);
         for (uint32_t user = 0; user < priority::max_users; ++user) {
-            own[user] = priority::accepted;
+            own[user] = priority::yielded;
         }
     }
     write_gathered(gathered, member, own_row, scratch);

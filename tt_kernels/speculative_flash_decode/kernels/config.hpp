@@ -27,14 +27,14 @@ inline uint32_t users() { return COMMON_ARG(users); }
 inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
 inline uint32_t query_heads() { return COMMON_ARG(query_heads); }
 inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
-inline attention::Guess guess() {
+inline attention::GuessRange guess() {
     return {
         COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0,
         COMMON_ARG(guess_alone) != 0};
 }
 inline uint32_t workers() { return COMMON_ARG(workers); }
-inline uint32_t rows_a_head() { return COMMON_ARG(rows_a_head); }  // of a query tile, for one KV head
-inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }      // that a worker processes at once
+inline uint32_t rows_per_head() { return COMMON_ARG(rows_per_head); }  // of a query tile, for one KV head
+inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }          // that a worker processes at once
 inline uint32_t items() { return users() * kv_heads(); }
 constexpr uint32_t most_users = 8;
 

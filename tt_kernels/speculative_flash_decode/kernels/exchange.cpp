@@ -8,7 +8,7 @@
 // one call ahead.
 //
 // Who holds the layer is the sender's decision alone: it gives the layer away only with an acknowledged guess, and its
-// REJECTED outranks the receiver's RECEIVED. So an acknowledgement that is late or lost costs a hit, never agreement.
+// HOLDS_EXACT outranks the receiver's HOLDS_GUESS. So an acknowledgement that is late or lost costs a hit, never agreement.
 // A receiver that has no guess holds nothing: its priorities become 0.
 
 #include <cstdint>
@@ -75,7 +75,7 @@ bool send_guesses(PeerLink& link, uint32_t base, const Accessor& peer_exact) {
 template <typename Priority>
 void hold_nothing(const Priority& priorities) {
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
-    tile_masks::fill(scratch, priority::row_bytes, priority::accepted);
+    tile_masks::fill(scratch, priority::row_bytes, priority::yielded);
     noc_async_write(scratch, priorities.get_noc_addr(0), priority::row_bytes);
     noc_async_write_barrier();
 }
@@ -103,7 +103,7 @@ void finish_receiver(
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + priority::row_bytes);
     for (uint32_t user = 0; user < config::users(); ++user) {
         if (words[control::first_tokens + user] > 0) {
-            outcome[user] = priority::received;
+            outcome[user] = priority::holds_guess;
         }
     }
     noc_async_write(scratch, distances.get_noc_addr(0), config::users() * sizeof(uint32_t));

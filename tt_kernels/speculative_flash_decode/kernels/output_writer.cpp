@@ -64,12 +64,12 @@ uint32_t outcome_of(
     const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user, bool given_away) {
     const uint32_t tokens = words[control::first_tokens + user];
     if (tokens == 0) {
-        return priority::accepted;  // nothing to do for a skipped user: it keeps no member at work
+        return priority::yielded;  // nothing to do for a skipped user: it keeps no member at work
     }
     if (config::guess().bypassed(tokens)) {
-        return priority::bypassed;
+        return priority::holds_exact_unverified;
     }
-    return given_away && good(words, numbers, user) ? priority::accepted : priority::rejected;
+    return given_away && good(words, numbers, user) ? priority::yielded : priority::holds_exact;
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ void kernel_main() {
         line(2)[user] = outcome_of(words, numbers, user, given_away);
     }
     for (uint32_t user = config::users(); user < priority::max_users; ++user) {
-        line(2)[user] = priority::accepted;
+        line(2)[user] = priority::yielded;
     }
     noc_async_write<line_bytes>(scratch, distances, config::users() * sizeof(uint32_t));
     noc_async_write<line_bytes>(scratch + line_bytes, norms, config::users() * sizeof(uint32_t));

@@ -29,8 +29,8 @@ attention::Part part_of(uint32_t tokens, uint32_t worker) {
 
 // The bands of rows with the queries of this item's head: all that is sent on of a result.
 Bands bands_of(uint32_t item) {
-    const uint32_t row = item % config::kv_heads() * config::rows_a_head();
-    return register_rows::bands_of(row, row + config::rows_a_head());
+    const uint32_t row = item % config::kv_heads() * config::rows_per_head();
+    return register_rows::bands_of(row, row + config::rows_per_head());
 }
 
 struct Step : online_softmax::Step {

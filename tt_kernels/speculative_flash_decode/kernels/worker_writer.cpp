@@ -42,8 +42,8 @@ struct Head {
 Head head_of(uint32_t item) {
     const uint32_t user = item / config::kv_heads();
     const uint32_t head = item - user * config::kv_heads();
-    const uint32_t row = head * config::rows_a_head();
-    return {user, row, row + config::rows_a_head(), head == config::kv_heads() - 1};
+    const uint32_t row = head * config::rows_per_head();
+    return {user, row, row + config::rows_per_head(), head == config::kv_heads() - 1};
 }
 
 // Where the tiles of a user's result lie.

@@ -90,7 +90,7 @@ void range(const Task& task, uint32_t begin) {
 
 void sums(const Task& task, uint32_t begin) {
     while (begin < task.end) {
-        const uint32_t room = begin + command::tiles_a_result;
+        const uint32_t room = begin + command::tiles_per_result;
         const uint32_t stop = task.end < room ? task.end : room;
         tile_regs_acquire();
         for (uint32_t tile = begin; tile < stop; ++tile) {

@@ -45,7 +45,7 @@ namespace command {
 enum Kind : uint32_t {
     end,
     range,  // of all tiles of a row the largest and the least logit -> a tile, see below
-    sums,  // of tiles [begin, end) the sum of weights, lane by lane -> a tile for each tiles_a_result of them
+    sums,  // of tiles [begin, end) the sum of weights, lane by lane -> a tile for each tiles_per_result of them
     weights,  // of tile `begin` the coarse parts, then the fine parts -> 2 tiles
 };
 enum Source : uint32_t { target, draft };
@@ -77,6 +77,6 @@ static_assert(words * sizeof(uint32_t) <= bytes);
 // sums: coarse and fine parts, of value part * 2^16 and part, as weights.hpp leaves them.
 constexpr uint32_t pairs = 32;
 constexpr uint32_t result_pages = 2;  // always, so that two tiles never wrap
-constexpr uint32_t tiles_a_result = config::tile_ids / (2 * pairs);
+constexpr uint32_t tiles_per_result = config::tile_ids / (2 * pairs);
 
 }  // namespace command

@@ -122,7 +122,7 @@ public:
         sum_ = 0;
         Words lanes = nullptr;
         for (uint32_t tile = 0; tile < tiles_; ++tile) {
-            const uint32_t slot = tile % command::tiles_a_result;
+            const uint32_t slot = tile % command::tiles_per_result;
             if (slot == 0) {
                 lanes = wait_result();
             }
@@ -134,7 +134,7 @@ public:
             const uint64_t sum = static_cast<uint64_t>((static_cast<int64_t>(coarse) << 16) + fine_part);
             tile_sums_[tile] = sum;
             sum_ += sum;
-            if (slot + 1 == command::tiles_a_result || tile + 1 == tiles_) {
+            if (slot + 1 == command::tiles_per_result || tile + 1 == tiles_) {
                 end_result();
             }
         }

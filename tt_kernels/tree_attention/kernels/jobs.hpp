@@ -64,7 +64,8 @@ struct Span {
 
     // The key tiles `worker` reads. Only workers behind all others have none.
     attention::Range part(uint32_t worker) const {
-        return attention::part_of(tokens, attention::Guess{0, 0, false}, worker, config::workers(), false)
+        return attention::part_of(
+                   tokens, attention::GuessRange{0, 0, false}, worker, config::workers(), false)
             .middle;
     }
 

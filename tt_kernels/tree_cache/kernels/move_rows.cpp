@@ -80,24 +80,24 @@ inline void copy_row(uint32_t from_base, uint32_t from_row, uint32_t to_base, ui
     }
 }
 
-// Tiles [begin, end) of a column: tile t is page first_page + t * pages_a_row of the tensor.
+// Tiles [begin, end) of a column: tile t is page first_page + t * pages_per_row of the tensor.
 struct Column {
     uint32_t first_page;
-    uint32_t pages_a_row;
+    uint32_t pages_per_row;
     uint32_t begin;
     uint32_t end;
 
     template <typename Accessor>
     void read(const Accessor& tensor, uint32_t to) const {
         for (uint32_t tile = begin; tile < end; ++tile, to += tile_bytes) {
-            noc_async_read_page(first_page + tile * pages_a_row, tensor, to);
+            noc_async_read_page(first_page + tile * pages_per_row, tensor, to);
         }
     }
 
     template <typename Accessor>
     void write(const Accessor& tensor, uint32_t from) const {
         for (uint32_t tile = begin; tile < end; ++tile, from += tile_bytes) {
-            noc_async_write(from, tensor.get_noc_addr(first_page + tile * pages_a_row), tile_bytes);
+            noc_async_write(from, tensor.get_noc_addr(first_page + tile * pages_per_row), tile_bytes);
         }
     }
 };

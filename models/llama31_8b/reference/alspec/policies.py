@@ -11,38 +11,28 @@ from typing import Iterable
 import torch
 
 from ..model.attention import Segments
-from ..model.step import DecodeStep, Predictor, check_positive
+from ..model.step import DecodeStep, GuessRange
 from .acceptance import accept_guess, check_threshold
-from .statistics import AttentionSpeculationStatistics
-
-
-def both_ends(chunk_size: int, tail_alignment: int = 32) -> Predictor:
-    """The default, the paper's but for whole tiles: at least S keys at either end. Raises ValueError when S is not a
-    positive multiple of the alignment."""
-    check_positive("chunk_size", chunk_size)
-    check_positive("tail_alignment", tail_alignment)
-    if chunk_size % tail_alignment:
-        raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
-    return Predictor(chunk_size, chunk_size, tail_alignment, whole_tail=True)
+from .statistics import SpeculationCounters
 
 
 class AttentionPolicy(ABC):
     """Chooses the attention output of decode steps. Prefill is exact under every policy, as in the paper.
 
-    chunk_size: S, keys that the guess reads at either end, or a Predictor that says which it reads. tail_alignment:
+    chunk_size: S, keys that the guess reads at either end, or a GuessRange that says which it reads. tail_alignment:
     where the tail may begin: with 32, as the device kernel reads, it holds S to S + 31 keys; 1 gives the paper's
     definition. Raises ValueError when S is not a positive multiple of the alignment, and for an alignment beside a
-    Predictor, which has its own.
+    GuessRange, which has its own.
     """
 
     name: str
-    statistics: AttentionSpeculationStatistics | None = None
+    statistics: SpeculationCounters | None = None
 
-    def __init__(self, chunk_size: int | Predictor = 128, tail_alignment: int = 32) -> None:
-        if not isinstance(chunk_size, Predictor):
-            self.predictor = both_ends(chunk_size, tail_alignment)
+    def __init__(self, chunk_size: int | GuessRange = 128, tail_alignment: int = 32) -> None:
+        if not isinstance(chunk_size, GuessRange):
+            self.guess_range = GuessRange.both_ends(chunk_size, tail_alignment)
         elif tail_alignment in (32, chunk_size.alignment):
-            self.predictor = chunk_size
+            self.guess_range = chunk_size
         else:
             raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
 
@@ -80,7 +70,9 @@ class StaticAttention(AttentionPolicy):
 
     name = "static"
 
-    def __init__(self, chunk_size: int | Predictor = 128, layers: Iterable[int] = (), tail_alignment: int = 32) -> None:
+    def __init__(
+        self, chunk_size: int | GuessRange = 128, layers: Iterable[int] = (), tail_alignment: int = 32
+    ) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.layers = frozenset(int(layer) for layer in layers)
         if any(layer < 0 for layer in self.layers):
@@ -103,12 +95,12 @@ class ALSpecAttention(AttentionPolicy):
     """
 
     name = "alspec"
-    statistics: AttentionSpeculationStatistics
+    statistics: SpeculationCounters
 
-    def __init__(self, threshold: float = 0.10, chunk_size: int | Predictor = 128, tail_alignment: int = 32) -> None:
+    def __init__(self, threshold: float = 0.10, chunk_size: int | GuessRange = 128, tail_alignment: int = 32) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.threshold = check_threshold(threshold)
-        self.statistics = AttentionSpeculationStatistics()
+        self.statistics = SpeculationCounters()
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         self._accepted = self.statistics.begin_step(layers, step.users, step.eligible)

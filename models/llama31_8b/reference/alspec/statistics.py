@@ -11,7 +11,7 @@ import torch
 
 
 @dataclass
-class StepOutcome:
+class StepDecisions:
     """Decisions of one decode step.
 
     accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached;
@@ -24,7 +24,7 @@ class StepOutcome:
     counted: torch.Tensor
 
 
-class AttentionSpeculationStatistics:
+class SpeculationCounters:
     """Hits, misses and bypassed positions, kept per layer, per decoded token and per user.
 
     One count is one (layer, user, query token). Recording costs one small tensor write a layer; sums are made
@@ -32,12 +32,12 @@ class AttentionSpeculationStatistics:
     """
 
     def __init__(self) -> None:
-        self.steps: list[StepOutcome] = []
+        self.steps: list[StepDecisions] = []
 
     def begin_step(self, layers: int, users: Sequence[int], verified: torch.Tensor) -> torch.Tensor:
         """Start a step and return its `accepted` buffer, bool [layers, batch, T], for the policy to fill."""
         accepted = torch.zeros((layers, *verified.shape), dtype=torch.bool)
-        self.steps.append(StepOutcome(list(users), accepted, verified, torch.ones_like(verified)))
+        self.steps.append(StepDecisions(list(users), accepted, verified, torch.ones_like(verified)))
         return accepted
 
     def keep_queries(self, row: int, queries: Sequence[int]) -> None:
@@ -59,7 +59,7 @@ class AttentionSpeculationStatistics:
         """Forget everything recorded."""
         self.steps.clear()
 
-    def _counts(self, step: StepOutcome) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _counts(self, step: StepDecisions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """(hits, misses, bypassed), each int64 [layers, batch]."""
         verified = step.verified & step.counted
         hits = (step.accepted & verified).sum(2)

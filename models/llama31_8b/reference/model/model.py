@@ -21,7 +21,7 @@ from .kv_cache import KVCache
 from .projection import Projection
 from .random_weights import random_state_dict
 from .rope import RotaryTable, rotate
-from .step import DecodeStep, Predictor, TokenTreeLike
+from .step import DecodeStep, GuessRange, TokenTreeLike
 
 
 class LlamaLayer(nn.Module):
@@ -158,8 +158,8 @@ class ReferenceLlama(nn.Module):
         self._check_ids(tokens)
         batch, count = tokens.shape
         behind = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
-        predictor = Predictor(1, 1, 1) if policy is None else policy.predictor
-        step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, predictor)
+        guess_range = GuessRange(1, 1, 1) if policy is None else policy.guess_range
+        step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, guess_range)
         cos, sin = self._rotary_rows(step)
         cache.reserve(count, behind)
         if policy is not None:

@@ -45,7 +45,7 @@ def check_positive(label: str, value: object) -> None:
 
 
 @dataclass(frozen=True)
-class Predictor:
+class GuessRange:
     """Which keys the guess of a query reads: the first `first` and the last ones of its own path.
 
     The last `last` keys end at the next multiple of `alignment` behind the query (32: the tile boundary, as the device
@@ -66,6 +66,16 @@ class Predictor:
             check_positive(label, value)
             if value % self.alignment:
                 raise ValueError(f"{label} {value} is not a multiple of the tail's alignment {self.alignment}")
+
+    @classmethod
+    def both_ends(cls, chunk_size: int, tail_alignment: int = 32) -> GuessRange:
+        """Return the default, the paper's but for whole tiles: at least `chunk_size` keys at either end. Raises
+        ValueError when it is not a positive multiple of the alignment."""
+        check_positive("chunk_size", chunk_size)
+        check_positive("tail_alignment", tail_alignment)
+        if chunk_size % tail_alignment:
+            raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
+        return cls(chunk_size, chunk_size, tail_alignment, whole_tail=True)
 
     @property
     def bypass_below(self) -> int:
@@ -94,11 +104,11 @@ class DecodeStep:
         users: Sequence[int],
         tokens: int,
         tree: TokenTreeLike | None = None,
-        predictor: Predictor = Predictor(128, 128),
+        guess_range: GuessRange = GuessRange(128, 128),
     ) -> None:
         """Raises ValueError when the tree's tensors do not fit [batch, T]."""
         self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
-        self.predictor = predictor
+        self.guess_range = guess_range
         self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
         self.behind = 0 if self.tree is None else self.tree[0].shape[1] - tokens
         start = torch.tensor(self.lengths)[:, None]
@@ -106,7 +116,7 @@ class DecodeStep:
             torch.arange(tokens)[None, :] if self.tree is None else self.tree[2][:, self.behind :]
         )
         self.cached = self.positions + 1
-        self.eligible = self.cached >= predictor.bypass_below
+        self.eligible = self.cached >= guess_range.bypass_below
         self.groups = self._group()
         # Of a step of one block, for its other layers.
         self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -115,9 +125,9 @@ class DecodeStep:
     def cut(self, cached: int) -> tuple[int, int] | None:
         """(end of the first, start of the last) keys of the guess for a query with this many cached tokens, or None
         when it is bypassed."""
-        if cached < self.predictor.bypass_below:
+        if cached < self.guess_range.bypass_below:
             return None
-        return self.predictor.first, self.predictor.tail_start(cached)
+        return self.guess_range.first, self.guess_range.tail_start(cached)
 
     def blocks(self) -> Iterator[slice]:
         """Query blocks of at most QUERY_BLOCK tokens."""
@@ -167,7 +177,7 @@ class DecodeStep:
         if self.tree is not None:
             keys[length:] = length + self.tree[2][row]
         cached = self.cached[row, block, None]
-        return (keys < self.predictor.first) | (keys >= self.predictor.tail_start(cached))
+        return (keys < self.guess_range.first) | (keys >= self.guess_range.tail_start(cached))
 
     def _group(self) -> list[UserGroup]:
         groups: list[UserGroup] = []

@@ -29,17 +29,17 @@ import ttnn
 
 from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.priority import INITIAL, priority_row
-from tt_kernels.common.row import ChipRows
+from tt_kernels.common.row import TpGroup
 from tt_kernels.compute_gate.op import skip_compute
 from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
-from tt_kernels.speculative_flash_decode.op import Peer, Predictor, ProgramConfig, speculative_flash_decode
+from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, ProgramConfig, speculative_flash_decode
 from tt_kernels.token_guard.op import guard_tokens
 
 from ...config import LlamaConfig
 from ..attention import DecodeAttention, TokenHeads
-from ..parallel.mesh import SP_AXIS, TP_AXIS, MeshPlan
+from ..parallel.mesh import SP_AXIS, TP_AXIS, MeshShape
 from .settings import check_speculation
 
 # At 1 GHz; far beyond the time of a layer, which is what a row waits for the other.
@@ -47,7 +47,7 @@ TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
-class LayerCounts:
+class LayerCounters:
     """What verification said at one layer, counted in (decode steps, users); skipped users count nowhere."""
 
     hits: int
@@ -62,23 +62,23 @@ class LayerCounts:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class SpeculationCounters:
     """What the pair counted since `reset`.
 
     layers: by layer. ties: exchanges that found equal priorities, where the first row sent. sent: layers whose
     residual the first and the second row sent. failures: of members that gave up on their peer.
     """
 
-    layers: tuple[LayerCounts, ...]
+    layers: tuple[LayerCounters, ...]
     ties: int
     sent: tuple[int, int]
     failures: tuple[str, ...]
 
     @classmethod
-    def merged(cls, parts: Sequence[Outcomes]) -> Outcomes:
+    def merged(cls, parts: Sequence[SpeculationCounters]) -> SpeculationCounters:
         """The sums of several readings, at least one, of one model."""
         layers = (
-            LayerCounts(*(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed")))
+            LayerCounters(*(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed")))
             for counts in zip(*(part.layers for part in parts), strict=True)
         )
         first, second = (sum(sent) for sent in zip(*(part.sent for part in parts), strict=True))
@@ -107,7 +107,7 @@ class Outcomes:
     @property
     def hit_rate(self) -> float | None:
         """Over all layers; None where nothing was verified."""
-        return LayerCounts(self.hits, self.misses, self.bypassed).hit_rate
+        return LayerCounters(self.hits, self.misses, self.bypassed).hit_rate
 
     @property
     def exchange(self) -> dict[str, object]:
@@ -126,14 +126,14 @@ class AttentionSpeculation(DecodeAttention):
     threshold: the guess is accepted where |guess - exact| < threshold * |exact| over all heads of a user;
         infinite: the largest the op takes, 1e6, which accepts every finite guess of a result that is not zero.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program: layout of the attention on the chip. predictor: the tokens of the guess, where they are not those that
+    program: layout of the attention on the chip. guess_range: the tokens of the guess, where they are not those that
         the op takes by itself. Errors: SpeculationError, ValueError (ChipPairs).
     """
 
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshPlan,
+        plan: MeshShape,
         config: LlamaConfig,
         *,
         users: int,
@@ -142,12 +142,12 @@ class AttentionSpeculation(DecodeAttention):
         threshold: float = 0.10,
         timeout_s: float = TIMEOUT_S,
         program: ProgramConfig | None = None,
-        predictor: Predictor | None = None,
+        guess_range: GuessRange | None = None,
     ) -> None:
         check_speculation(plan, users, capacity, chunk_size, threshold)
         self.mesh, self.plan, self.users = mesh, plan, users
         self.chunk_size, self.threshold, self.program = chunk_size, threshold, program
-        self.predictor = predictor
+        self.guess_range = guess_range
         self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
         core = (grid.x - 1, grid.y - 1)
@@ -156,7 +156,7 @@ class AttentionSpeculation(DecodeAttention):
         # A pair's state counts the calls of one op: attention has its own.
         self.pairs = ChipPairs(mesh, SP_AXIS, core)
         # With tensor parallelism the chips of a row decide together, over all heads, on another core.
-        self.row = ChipRows(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if plan.tp > 1 else None
+        self.row = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if plan.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.pairs, self.exchange.gathered, timeout_s)
@@ -181,7 +181,7 @@ class AttentionSpeculation(DecodeAttention):
             peer=self._peer,
             row=self.row,
             program_config=self.program,
-            predictor=self.predictor,
+            guess_range=self.guess_range,
         ).exact
 
     def until_next_attention(self, layer: int) -> AbstractContextManager[None]:
@@ -202,7 +202,7 @@ class AttentionSpeculation(DecodeAttention):
             except PeerError as error:
                 raise PeerError(f"{what}: {error}") from error
 
-    def statistics(self) -> Outcomes:
+    def statistics(self) -> SpeculationCounters:
         return self.outcomes()
 
     def reset(self) -> None:
@@ -211,7 +211,7 @@ class AttentionSpeculation(DecodeAttention):
         for state in self._states().values():
             state.reset()
 
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> SpeculationCounters:
         """Read the chips' counters; waits for the device."""
         rows = [chips[0] for chips in self._by_row(self.log.read())]
         layers = []
@@ -221,7 +221,7 @@ class AttentionSpeculation(DecodeAttention):
             received, misses, bypassed = (
                 sum(getattr(count, name) for count in counts) for name in ("received", "rejected", "bypassed")
             )
-            layers.append(LayerCounts(received - misses - bypassed, misses, bypassed))
+            layers.append(LayerCounters(received - misses - bypassed, misses, bypassed))
         exchange = self._by_row(self._exchanging.states())
         failures = [
             f"{what} {name} {state.failure}"
@@ -230,15 +230,15 @@ class AttentionSpeculation(DecodeAttention):
             if state.failure
         ]
         sent = tuple(chips[0].sent for chips in exchange)
-        return Outcomes(tuple(layers), exchange[0][0].ties, sent, tuple(failures))
+        return SpeculationCounters(tuple(layers), exchange[0][0].ties, sent, tuple(failures))
 
     def last_priorities(self) -> list[list[list[int]]]:
         """By row and layer, the priorities of all users after the last step; for tests and diagnosis."""
         return [[list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())]
 
-    def _states(self) -> dict[str, ChipPairs | ChipRows]:
+    def _states(self) -> dict[str, ChipPairs | TpGroup]:
         """What the chips keep of their calls to each other, by what calls."""
-        found: dict[str, ChipPairs | ChipRows] = {"exchange": self._exchanging, "attention": self.pairs}
+        found: dict[str, ChipPairs | TpGroup] = {"exchange": self._exchanging, "attention": self.pairs}
         return found if self.row is None else found | {"decision of a row": self.row}
 
     def _by_row(self, chips: list) -> list[list]:

@@ -10,7 +10,7 @@ import ttnn
 
 from ...config import LlamaConfig
 from ..attention import DecodeAttention
-from ..parallel.mesh import MeshPlan
+from ..parallel.mesh import MeshShape
 from .alspec import AttentionSpeculation
 from .exact import exact_attention
 from .sink_static import GuessAttention
@@ -21,7 +21,7 @@ POLICIES = ("exact", "sink", "static", "alspec")
 def decode_attention(
     name: str,
     mesh: ttnn.MeshDevice,
-    plan: MeshPlan,
+    plan: MeshShape,
     config: LlamaConfig,
     *,
     users: int,

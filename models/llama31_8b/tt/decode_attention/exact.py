@@ -12,8 +12,8 @@ from ...config import LlamaConfig
 from ..attention import DecodeAttention
 from ..kv_cache import cache_block
 from ..linear import kernel_config
-from ..parallel.mesh import TILE, MeshPlan
-from ..sharding.config import FLASH_DECODE, FastPlan, check_plan
+from ..parallel.mesh import TILE, MeshShape
+from ..sharding.config import FLASH_DECODE, ShardedDecodeConfig, check_plan
 
 # Keys that flash decode takes at once, as measured (perf.ops.bench_plan_attention); a shorter cache's whole.
 CHUNK = 128
@@ -74,7 +74,7 @@ class FlashDecodeAttention(ExactDecodeAttention):
 
 def exact_attention(
     mesh: ttnn.MeshDevice,
-    plan: MeshPlan,
+    plan: MeshShape,
     config: LlamaConfig,
     *,
     users: int,
@@ -83,7 +83,10 @@ def exact_attention(
     layout: str,
 ) -> ExactDecodeAttention:
     """Of a model with as many users and positions. kv_cache: the cache's dtype. layout: a name of DECODE_PLANS; the
-    simple plan, the oracle of the fast one, has the stock op. Errors: DecodePlanError, MeshError."""
-    if check_plan(layout) == "fast" and FastPlan.of(config, plan, users).exact_attention(kv_cache).op == FLASH_DECODE:
+    simple plan, the oracle of the fast one, has the stock op. Errors: ShardingError, MeshError."""
+    if (
+        check_plan(layout) == "fast"
+        and ShardedDecodeConfig.of(config, plan, users).exact_attention(kv_cache).op == FLASH_DECODE
+    ):
         return FlashDecodeAttention(config, capacity)
     return StockDecodeAttention(mesh, config, cache_block(capacity))

@@ -8,7 +8,7 @@ import math
 
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD, MAX_USERS
 
-from ..parallel.mesh import TILE, MeshPlan
+from ..parallel.mesh import TILE, MeshShape
 
 
 class SpeculationError(ValueError):
@@ -25,7 +25,7 @@ def check_chunk_size(chunk_size: int, capacity: int, name: str = "chunk_size") -
         )
 
 
-def check_speculation(plan: MeshPlan, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
+def check_speculation(plan: MeshShape, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
     """Refuse what the rows of `plan` cannot do. Errors: SpeculationError."""
     if plan.sp != 2:
         raise SpeculationError(

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...config import LlamaConfig
-from ..parallel.mesh import DRAM_BYTES, TILE, MeshPlan
-from ..sharding.config import FastPlan, check_plan
-from .precision import PrecisionPlan, bytes_of
+from ..parallel.mesh import DRAM_BYTES, TILE, MeshShape
+from ..sharding.config import ShardedDecodeConfig, check_plan
+from .precision import PrecisionConfig, bytes_of
 
 DRAM_BYTES_PER_S = 288e9  # Wormhole at 12 GT/s
 # Left for captured traces, a prefill chunk's activations and the runtime.
@@ -71,11 +71,11 @@ class Budget:
 
 
 def budget(
-    config: LlamaConfig, mesh: MeshPlan, plan: PrecisionPlan, context: int, users: int = 1, layout: str = "simple"
+    config: LlamaConfig, mesh: MeshShape, plan: PrecisionConfig, context: int, users: int = 1, layout: str = "simple"
 ) -> Budget:
     """DRAM of one chip. context: cached positions a user, in whole tiles. layout: a name of DECODE_PLANS; the fast plan
-    has every matrix over 12 banks, each as full as the fullest (ProductPlan.laid_bytes). Raises ValueError for values
-    out of range, MeshError for a mesh that cannot split the model, DecodePlanError."""
+    has every matrix over 12 banks, each as full as the fullest (MatmulConfig.laid_bytes). Raises ValueError for values
+    out of range, MeshError for a mesh that cannot split the model, ShardingError."""
     check_plan(layout)
     mesh.check_model(config)
     if not 1 <= users <= MAX_USERS:
@@ -93,7 +93,7 @@ def budget(
     weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, plan.lm_head)
     padding = 0
     if layout == "fast":
-        padding = FastPlan.of(config, mesh, users).padding_bytes(plan, config.num_hidden_layers)
+        padding = ShardedDecodeConfig.of(config, mesh, users).padding_bytes(plan, config.num_hidden_layers)
         weights += padding
     norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
     positions = -(-context // TILE) * TILE

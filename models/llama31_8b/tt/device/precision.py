@@ -39,7 +39,7 @@ class LayerPrecision:
 
 
 @dataclass(frozen=True)
-class PrecisionPlan:
+class PrecisionConfig:
     """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding
     are bfloat16."""
 
@@ -60,7 +60,7 @@ class PrecisionPlan:
 PLANS = ("performance", "accuracy", "bfloat16")
 
 
-def precision_plan(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionPlan:
+def precision_plan(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionConfig:
     """A named plan for a model of `num_layers`, changed by a JSON file of `overrides`.
 
     performance: gate and up in bfloat4_b, but not in the last layer, and the rest in bfloat8_b. accuracy: all
@@ -73,15 +73,15 @@ def precision_plan(name: str, num_layers: int, overrides: str | Path | None = No
         raise PrecisionError(f"no precision plan {name!r}; plans: {', '.join(PLANS)}")
     if name == "performance":
         fast = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
-        plan = PrecisionPlan(name, fast, {num_layers - 1: LayerPrecision()})
+        plan = PrecisionConfig(name, fast, {num_layers - 1: LayerPrecision()})
     elif name == "accuracy":
-        plan = PrecisionPlan(name)
+        plan = PrecisionConfig(name)
     else:
-        plan = PrecisionPlan(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
+        plan = PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
     return plan if overrides is None else _overridden(plan, Path(overrides), num_layers)
 
 
-def _overridden(plan: PrecisionPlan, path: Path, num_layers: int) -> PrecisionPlan:
+def _overridden(plan: PrecisionConfig, path: Path, num_layers: int) -> PrecisionConfig:
     data = _read(path)
     if not isinstance(data, dict):
         raise PrecisionError(f"{path} must hold an object, it holds a {type(data).__name__}")

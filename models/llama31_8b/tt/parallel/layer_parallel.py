@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ...config import LlamaConfig
 from ...spec_decode.layer_groups import check_groups, layer_groups
 from ..device.dram_budget import Budget, budget
-from ..device.precision import LayerPrecision, PrecisionError, PrecisionPlan, bytes_of
-from .mesh import TILE, MeshPlan
+from ..device.precision import LayerPrecision, PrecisionConfig, PrecisionError, bytes_of
+from .mesh import TILE, MeshShape
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class LayerParallelPlan:
+class LayerAssignment:
     """groups: consecutive layers whose attentions all read what enters the first of them (EasySpec, algorithm 2).
 
     A group runs in stages of at most tp layers, one after another where it has more; a stage of one layer is the
@@ -58,11 +58,11 @@ class LayerParallelPlan:
     """
 
     config: LlamaConfig
-    mesh: MeshPlan
+    mesh: MeshShape
     groups: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def make(cls, config: LlamaConfig, mesh: MeshPlan, fuzzy: int | Sequence[Sequence[int]]) -> LayerParallelPlan:
+    def make(cls, config: LlamaConfig, mesh: MeshShape, fuzzy: int | Sequence[Sequence[int]]) -> LayerAssignment:
         """fuzzy: layers in parallel, by the strategies of table 6 (1 is sequential), or the groups themselves.
 
         Raises ValueError for a size or groups that the model does not have, MeshError for a model that the row, or the
@@ -72,7 +72,7 @@ class LayerParallelPlan:
         plan = cls(config, mesh, tuple(map(tuple, groups)))
         mesh.check_model(config)
         for stage in plan.parallel_stages:
-            MeshPlan(1, stage.share).check_model(config)
+            MeshShape(1, stage.share).check_model(config)
         return plan
 
     @property
@@ -89,7 +89,7 @@ class LayerParallelPlan:
         """All stages of more than one layer: those that hold a second copy."""
         return [stage for group in self.groups for stage in self.stages(group) if not stage.alone]
 
-    def formats(self, stage: Stage, precision: PrecisionPlan) -> LayerPrecision:
+    def formats(self, stage: Stage, precision: PrecisionConfig) -> LayerPrecision:
         """Of the attentions of a stage, which run as one program. Raises PrecisionError where they differ."""
         kinds = {layer: precision.of_layer(layer) for layer in stage.layers}
         if len({(of.qkv, of.wo) for of in kinds.values()}) > 1:
@@ -104,7 +104,7 @@ class LayerParallelPlan:
         places = [stage.place(chip) for stage in self.parallel_stages]
         return [place[0] for place in places if place is not None]
 
-    def extra(self, precision: PrecisionPlan, context: int, users: int = 1) -> Budget:
+    def extra(self, precision: PrecisionConfig, context: int, users: int = 1) -> Budget:
         """DRAM of one chip beside `budget` of the model; the same on every chip, for one program runs on all: a chip
         that idles in a stage holds zeros. read_per_step: what a fuzzy step reads more than a sequential one. Raises
         PrecisionError (see `formats`)."""
@@ -129,7 +129,7 @@ class LayerParallelPlan:
             read += own + cached - len(stage.layers) * sum(layer(tp))
         return Budget(weights, norms, 0, kv_cache, 0, read)
 
-    def held(self, precision: PrecisionPlan, context: int, users: int = 1) -> Budget:
+    def held(self, precision: PrecisionConfig, context: int, users: int = 1) -> Budget:
         """DRAM of one chip: the tensor-parallel model and the layers beside it. Raises what `budget` does."""
         whole = budget(self.config, self.mesh, precision, context, users)
         return whole.beside(self.extra(precision, context, users))
@@ -161,7 +161,7 @@ class LayerParallelPlan:
             for place in places
         ]
 
-    def by_chip(self, precision: PrecisionPlan, context: int, users: int = 1) -> str:
+    def by_chip(self, precision: PrecisionConfig, context: int, users: int = 1) -> str:
         """A line a chip of the row: the layers that are its own, and its bytes."""
         extra, held = self.extra(precision, context, users), self.held(precision, context, users)
         return "\n".join(

@@ -33,7 +33,7 @@ class MeshError(ValueError):
 
 
 @dataclass(frozen=True)
-class MeshPlan:
+class MeshShape:
     """sp x tp chips, opened as a ttnn mesh of that shape. Every row holds the whole model, split over its
     columns.
 
@@ -49,7 +49,7 @@ class MeshPlan:
             raise MeshError(f"no mesh {self.sp}x{self.tp}; supported: {', '.join(f'{r}x{c}' for r, c in SHAPES)}")
 
     @classmethod
-    def parse(cls, text: str) -> MeshPlan:
+    def parse(cls, text: str) -> MeshShape:
         """From ROWSxCOLUMNS, such as 1x8, or a name as in MESH_DEVICE (N150, N150x2, N150x4, N150x8)."""
         upper = text.strip().upper()
         if upper in NAMES:
@@ -67,7 +67,7 @@ class MeshPlan:
         return cls(int(found[1]), int(found[2]))
 
     @classmethod
-    def choose(cls, mesh: str | None = None, environment: Mapping[str, str] | None = None) -> MeshPlan:
+    def choose(cls, mesh: str | None = None, environment: Mapping[str, str] | None = None) -> MeshShape:
         """From the --mesh option, else MESH_DEVICE, else one chip. Raises MeshError, which says where from."""
         environment = os.environ if environment is None else environment
         source, text = ("--mesh", mesh) if mesh else ("MESH_DEVICE", environment.get("MESH_DEVICE") or "1x1")

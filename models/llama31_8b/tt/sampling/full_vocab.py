@@ -35,7 +35,7 @@ from tt_kernels.speculative_sampling.words import uniform_words
 from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
 from ..linear import gather, kernel_config
-from ..parallel.mesh import TILE, TP_AXIS, MeshPlan
+from ..parallel.mesh import TILE, TP_AXIS, MeshShape
 
 # Whole numbers up to it are exact in the matrix unit; 2048 is not beside odd ones.
 PIECE = 1024.0
@@ -55,7 +55,7 @@ def block_shape(columns: int) -> tuple[int, int]:
     return ceil(tiles / width), width
 
 
-class WholeVocabulary:
+class FullVocabSampler:
     """Draws a token for each row of logits by `params`, on every chip the same.
 
     Tensors of this class are float32 [blocks, tiles, 32, 32] where not said otherwise; numbers of a row are tiles
@@ -65,7 +65,7 @@ class WholeVocabulary:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshPlan,
+        plan: MeshShape,
         config: LlamaConfig,
         params: SamplingParams,
         *,

@@ -17,7 +17,7 @@ positions. (On the simulated chip it does not load: what the stand-in compiler m
 floats, has relocations the loader refuses. `ttnn.rand` does not compile there: it computes with a scalar float at
 run time.)
 
-32 candidates are the tile that the stable top-k sorts. From more tokens `WholeVocabulary` draws, as exactly as drafts
+32 candidates are the tile that the stable top-k sorts. From more tokens `FullVocabSampler` draws, as exactly as drafts
 are verified.
 """
 
@@ -33,8 +33,8 @@ from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
 from ..linear import gather, kernel_config
 from ..lm_head import BLOCK_TILES, column_blocks
-from ..parallel.mesh import TILE, MeshPlan
-from .full_vocab import WholeVocabulary
+from ..parallel.mesh import TILE, MeshShape
+from .full_vocab import FullVocabSampler
 
 CANDIDATES = TILE
 # A token travels as ORIGIN - id: positive, a whole float32, and larger for lower ids.
@@ -53,7 +53,7 @@ def block_starts(blocks: Sequence[int], tp: int) -> list[int]:
     return list(accumulate(list(blocks) * tp, initial=0))[:-1]
 
 
-class Chooser:
+class Sampler:
     """Chooses a token for each row of logits by `params`, on every chip the same.
 
     block_tiles: tiles of columns sorted at once; above 1024, topk has one core do it.
@@ -63,7 +63,7 @@ class Chooser:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshPlan,
+        plan: MeshShape,
         config: LlamaConfig,
         params: SamplingParams,
         *,
@@ -79,7 +79,7 @@ class Chooser:
             self._padding = self._put(mask, "bfloat16", split=True)
         self._whole = None
         if not params.greedy and min(params.top_k or self.vocab, self.vocab) > CANDIDATES:
-            self._whole = WholeVocabulary(mesh, plan, config, params)
+            self._whole = FullVocabSampler(mesh, plan, config, params)
             return
         # What index 0 of every block travels as.
         starts = torch.tensor(block_starts(self.blocks, plan.tp))
@@ -100,7 +100,7 @@ class Chooser:
 
     def uniforms(self, values: Sequence[float], on_device: bool = True) -> ttnn.Tensor | None:
         """The numbers in [0, 1) that a call reads, one a row: float32 [1, 1, rows, 1], rounded down to 22 bits, or
-        WholeVocabulary's where it draws from more than 32 tokens; None when greedy."""
+        FullVocabSampler's where it draws from more than 32 tokens; None when greedy."""
         if self.params.greedy:
             return None
         wrong = [value for value in values if not 0.0 <= value < 1.0]

@@ -17,8 +17,8 @@ from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_problem
 
 from ...config import LlamaConfig
-from ..device.precision import TILE_BYTES, LayerPrecision, PrecisionPlan
-from ..parallel.mesh import TILE, MeshPlan
+from ..device.precision import TILE_BYTES, LayerPrecision, PrecisionConfig
+from ..parallel.mesh import TILE, MeshShape
 
 DECODE_PLANS = ("simple", "fast")
 BANKS = 12  # of a Wormhole's DRAM, each with a core that reads it
@@ -32,7 +32,7 @@ FLASH_DECODE, STOCK = "flash_decode", "scaled_dot_product_attention_decode"
 MEASURED = "0.71 to 0.90 of the stock op's cycles, 1 to 8 users: perf.ops.bench_plan_attention"
 
 
-class DecodePlanError(ValueError):
+class ShardingError(ValueError):
     """The fast plan cannot lay this model, mesh or step out; the message has the numbers."""
 
 
@@ -53,7 +53,7 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class ProductPlan:
+class MatmulConfig:
     """One matrix product of a chip: [32, inputs] @ [inputs, outputs].
 
     source, result: where the activation lies and where its product is left; the last core of `result` may have fewer
@@ -109,7 +109,7 @@ class AttentionChoice:
 
 
 @dataclass(frozen=True)
-class FastPlan:
+class ShardedDecodeConfig:
     """The fast arrangement of a model on one chip of a mesh.
 
     normed: the norm's input and output, and the sums over all columns; residual: a chip's part of it. merged: the
@@ -117,7 +117,7 @@ class FastPlan:
     """
 
     model: str
-    mesh: MeshPlan
+    mesh: MeshShape
     users: int
     hidden_size: int
     qkv_columns: int
@@ -131,20 +131,20 @@ class FastPlan:
     name = "fast"
 
     @classmethod
-    def of(cls, config: LlamaConfig, mesh: MeshPlan, users: int) -> FastPlan:
-        """Errors: MeshError where the mesh cannot split the model; DecodePlanError where heads or users are more than
+    def of(cls, config: LlamaConfig, mesh: MeshShape, users: int) -> ShardedDecodeConfig:
+        """Errors: MeshError where the mesh cannot split the model; ShardingError where heads or users are more than
         cores."""
         mesh.check_model(config)
         tp, head_dim, cores = mesh.tp, config.head_dim, GRID[0] * GRID[1]
         heads, kv_heads = config.num_attention_heads // tp, config.num_key_value_heads // tp
         joined = heads + 2 * kv_heads
         if joined > cores:
-            raise DecodePlanError(
+            raise ShardingError(
                 f"the fast plan gives every head of a chip a core: {config.name} has {heads} + 2 x {kv_heads} on "
                 f"{mesh}, a chip {cores} cores"
             )
         if 2 * users > cores:
-            raise DecodePlanError(
+            raise ShardingError(
                 f"the fast plan gives queries and keys of every user a core each: {users} users, {cores} cores"
             )
         return cls(
@@ -174,23 +174,23 @@ class FastPlan:
             return AttentionChoice(STOCK, f"{FLASH_DECODE}: {error}")
         return AttentionChoice(FLASH_DECODE, MEASURED)
 
-    def qkv(self, dtype: str) -> ProductPlan:
+    def qkv(self, dtype: str) -> MatmulConfig:
         return _product("qkv", self.hidden_size, self.qkv_columns, dtype, self.normed, self.fused)
 
-    def wo(self, dtype: str) -> ProductPlan:
+    def wo(self, dtype: str) -> MatmulConfig:
         width = self.merged.cores * self.merged.columns
         return _product("wo", width, self.hidden_size, dtype, self.merged, self.normed)
 
-    def ff1(self, dtype: str, name: str = "ff1") -> ProductPlan:
+    def ff1(self, dtype: str, name: str = "ff1") -> MatmulConfig:
         return _product(name, self.hidden_size, self._intermediate, dtype, self.normed, self.hidden)
 
-    def ff3(self, dtype: str) -> ProductPlan:
+    def ff3(self, dtype: str) -> MatmulConfig:
         return self.ff1(dtype, "ff3")
 
-    def ff2(self, dtype: str) -> ProductPlan:
+    def ff2(self, dtype: str) -> MatmulConfig:
         return _product("ff2", self._intermediate, self.hidden_size, dtype, self.hidden, self.normed)
 
-    def lm_head(self, columns: int, dtype: str) -> ProductPlan:
+    def lm_head(self, columns: int, dtype: str) -> MatmulConfig:
         """A block of so many columns."""
         tiles = -(-columns // TILE // (GRID[0] * GRID[1]))
         result = Shards(-(-columns // (TILE * tiles)), TILE * tiles)
@@ -204,20 +204,20 @@ class FastPlan:
         widths[-1] -= sum(widths) - self.head_columns
         return widths
 
-    def layer(self, formats: LayerPrecision) -> list[ProductPlan]:
+    def layer(self, formats: LayerPrecision) -> list[MatmulConfig]:
         """The five products of a layer."""
         return [getattr(self, name)(dtype) for name, dtype in vars(formats).items()]
 
-    def products(self, precision: PrecisionPlan, layers: int) -> list[ProductPlan]:
+    def products(self, precision: PrecisionConfig, layers: int) -> list[MatmulConfig]:
         """All products of a step."""
         found = [product for index in range(layers) for product in self.layer(precision.of_layer(index))]
         return found + [self.lm_head(columns, precision.lm_head) for columns in self.head_blocks()]
 
-    def padding_bytes(self, precision: PrecisionPlan, layers: int) -> int:
+    def padding_bytes(self, precision: PrecisionConfig, layers: int) -> int:
         """Of all weights of a chip as they are laid over the banks, beyond those of the simple plan."""
         return sum(product.laid_bytes - product.weight_bytes for product in self.products(precision, layers))
 
-    def describe(self, precision: PrecisionPlan) -> str:
+    def describe(self, precision: PrecisionConfig) -> str:
         """A line for the activations, attention and each product; of the layers the first stands for all."""
         lines = [
             f"fast plan of {self.model} on a chip of {self.mesh}, {self.users} users, {precision.name} precision",
@@ -236,22 +236,22 @@ class FastPlan:
 
 
 def check_plan(name: str) -> str:
-    """Raises DecodePlanError for another name."""
+    """Raises ShardingError for another name."""
     if name not in DECODE_PLANS:
-        raise DecodePlanError(f"no decode plan {name!r}; plans: {', '.join(DECODE_PLANS)}")
+        raise ShardingError(f"no decode plan {name!r}; plans: {', '.join(DECODE_PLANS)}")
     return name
 
 
 def check_plan_groups(plan: str) -> None:
-    """Raises DecodePlanError where a plan does not go with layer-parallel drafts."""
+    """Raises ShardingError where a plan does not go with layer-parallel drafts."""
     if check_plan(plan) != "simple":
-        raise DecodePlanError(f"the {plan} plan does not go with layer-parallel drafts: their layers lie simply")
+        raise ShardingError(f"the {plan} plan does not go with layer-parallel drafts: their layers lie simply")
 
 
 def check_plan_rows(plan: str, rows: int) -> None:
-    """Raises DecodePlanError where a plan does not go with steps over trees of so many rows, users * nodes."""
+    """Raises ShardingError where a plan does not go with steps over trees of so many rows, users * nodes."""
     if check_plan(plan) == "fast" and rows > ROWS:
-        raise DecodePlanError(
+        raise ShardingError(
             f"the fast plan does not go with trees of {rows} nodes in all (users * nodes): its steps are a tile high, "
             f"{ROWS} rows"
         )
@@ -264,9 +264,9 @@ def _shards(columns: int) -> Shards:
     return Shards(cores, columns // cores)
 
 
-def _product(name: str, inputs: int, outputs: int, dtype: str, source: Shards, result: Shards) -> ProductPlan:
+def _product(name: str, inputs: int, outputs: int, dtype: str, source: Shards, result: Shards) -> MatmulConfig:
     """Blocks as deep as a core's part of the activation, unless the weight's would not fit in L1."""
     columns = -(-outputs // (BANKS * TILE))
     room = BLOCK_BYTES // (_BLOCKS_UNDER_WAY * columns * TILE_BYTES[dtype])
     block = max((n for n in range(1, source.tiles + 1) if source.tiles % n == 0 and n <= room), default=1)
-    return ProductPlan(name, inputs, outputs, dtype, source, result, block)
+    return MatmulConfig(name, inputs, outputs, dtype, source, result, block)

@@ -10,7 +10,7 @@ import ttnn
 
 from ...config import LlamaConfig
 from ..kv_cache import KVCache
-from ..parallel.mesh import TILE, MeshPlan
+from ..parallel.mesh import TILE, MeshShape
 from ..rope import Angles, Rope, all_cores, user_shards
 
 
@@ -21,7 +21,7 @@ class Heads(ABC):
     # Cores that share a user's rotation: the rows of angles that a step looks up for each.
     angle_rows = 1
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig) -> None:
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig) -> None:
         self.mesh = mesh
         self.heads = config.num_attention_heads // plan.tp
         self.kv_heads = config.num_key_value_heads // plan.tp
@@ -97,7 +97,7 @@ class ShardedHeads(Heads):
 
     angle_rows = 2
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int) -> None:
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
         super().__init__(mesh, plan, config)
         self.users = users
 

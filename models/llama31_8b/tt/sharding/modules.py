@@ -15,16 +15,16 @@ import ttnn
 
 from ...config import LlamaConfig
 from ..device.precision import LayerPrecision
-from ..linear import BankedProjection, Projection, Row, ShardedRow
+from ..linear import BankedProjection, Projection, Row, ShardedTpCollectives
 from ..lm_head import column_blocks
-from ..parallel.mesh import TILE, MeshPlan
+from ..parallel.mesh import TILE, MeshShape
 from ..rms_norm import RMSNorm, ShardedRMSNorm
 from ..weights.store import WeightStore
-from .config import BANKS, FastPlan, ProductPlan, Shards, check_plan
+from .config import BANKS, MatmulConfig, ShardedDecodeConfig, Shards, check_plan
 from .heads import Heads, InterleavedHeads, ShardedHeads
 
 
-class DecodeLayout(ABC):
+class DecodeModules(ABC):
     """The parts of a model that depend on how decode steps lie on a chip. Prefill and steps over trees use the same
     parts, with interleaved activations.
 
@@ -59,12 +59,12 @@ class DecodeLayout(ABC):
         """The blocks of the LM head, next to each other a chip's columns. make: as WeightMap.lm_head."""
 
 
-class SimpleLayout(DecodeLayout):
+class InterleavedModules(DecodeModules):
     """Interleaved throughout; ttnn chooses programs. The oracle of the fast layout."""
 
     name = "simple"
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int) -> None:
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
         self.row = Row(plan)
         self.heads = InterleavedHeads(mesh, plan, config)
         self._columns = plan.padded_vocab(config) // plan.tp
@@ -88,16 +88,18 @@ class SimpleLayout(DecodeLayout):
         return blocks
 
 
-class FastLayout(DecodeLayout):
-    """As FastPlan says. Errors: DecodePlanError."""
+class ShardedModules(DecodeModules):
+    """As ShardedDecodeConfig says. Errors: ShardingError."""
 
     name = "fast"
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int) -> None:
-        self.mesh, self.plan = mesh, FastPlan.of(config, plan, users)
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
+        self.mesh, self.plan = mesh, ShardedDecodeConfig.of(config, plan, users)
         normed, residual = (in_l1(mesh, shards) for shards in (self.plan.normed, self.plan.residual))
         self._residual, self._normed = residual, normed
-        self.row = Row(plan) if plan.tp == 1 else ShardedRow(plan, mesh, users, config.hidden_size, normed, residual)
+        self.row = (
+            Row(plan) if plan.tp == 1 else ShardedTpCollectives(plan, mesh, users, config.hidden_size, normed, residual)
+        )
         self.heads = ShardedHeads(mesh, plan, config, users)
 
     def residual(self, x):
@@ -134,16 +136,16 @@ class FastLayout(DecodeLayout):
         name: str,
         make: Callable[[], torch.Tensor],
         split: int,
-        product: ProductPlan,
+        product: MatmulConfig,
     ) -> BankedProjection:
         weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
         source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
         return BankedProjection(weight, banked_program(product), source, result)
 
 
-def decode_layout(name: str, mesh: ttnn.MeshDevice, plan: MeshPlan, config: LlamaConfig, users: int) -> DecodeLayout:
-    """The layout of a plan by name. Errors: DecodePlanError."""
-    layouts = {"simple": SimpleLayout, "fast": FastLayout}
+def decode_layout(name: str, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> DecodeModules:
+    """The layout of a plan by name. Errors: ShardingError."""
+    layouts = {"simple": InterleavedModules, "fast": ShardedModules}
     return layouts[check_plan(name)](mesh, plan, config, users)
 
 
@@ -154,14 +156,14 @@ def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
 
 
-def in_banks(product: ProductPlan) -> ttnn.MemoryConfig:
+def in_banks(product: MatmulConfig) -> ttnn.MemoryConfig:
     """DRAM memory of a weight, its columns over all banks."""
     banks = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(BANKS - 1, 0))})
     spec = ttnn.ShardSpec(banks, [product.inputs, product.bank_columns], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
 
 
-def banked_program(product: ProductPlan):
+def banked_program(product: MatmulConfig):
     """Of ttnn.linear with a weight of `in_banks`."""
     return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
         in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None

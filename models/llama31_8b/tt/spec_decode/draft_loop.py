@@ -18,8 +18,8 @@ from tt_kernels.speculative_sampling.op import Verified
 from ...generation.sampling import draw_uniforms
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ..model import TtLlama, overwrite, read
-from ..sampling.top_k import Chooser
-from ..trace import Mark, Replay
+from ..sampling.top_k import Sampler
+from ..trace import Mark, TracedStep
 from .drafters import Drafts, Rounds
 from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
@@ -29,10 +29,10 @@ class ChainSteps:
     """Decode steps, each leaving its inputs ready for the next; `replay` runs one of the likeliest tokens and gives
     uint32 [1, users]. chooser: of all steps. inputs: what a step reads."""
 
-    def __init__(self, model: TtLlama, chooser: Chooser, eager: bool) -> None:
+    def __init__(self, model: TtLlama, chooser: Sampler, eager: bool) -> None:
         self.model, self._chooser = model, chooser
         self.inputs = model.step_inputs([0] * model.users, [-1] * model.users)
-        self.replay = Replay(model.mesh, self.step, eager)
+        self.replay = TracedStep(model.mesh, self.step, eager)
 
     def follow(self, tokens: Mapping[int, int], lengths: Sequence[int], steps: int) -> dict[int, list[int]]:
         """Of the users in `tokens` what `steps` steps choose, the first of them reading these tokens behind `lengths`
@@ -58,7 +58,7 @@ class ChainSteps:
         return self._chooser(logits, uniforms, self.inputs.tokens)
 
 
-class ChainRounds(Rounds):
+class OnDeviceDraftLoop(Rounds):
     """Rounds of a few launches, traces from the second on: the exact pass of the draft over what was decided
     (EasySpec's bonus calibration), which gives the first drafted token; a step for each further one; the target's step
     over the chain, and what follows from its outcome for the next round. The host launches them one behind another,
@@ -75,7 +75,7 @@ class ChainRounds(Rounds):
 
     def __init__(self, draft: TtLlama, step: TreeStep, lengths: list[int], eager: bool) -> None:
         self.draft, self.step, self._lengths = draft, step, lengths
-        self._chooser = Chooser(draft.mesh, draft.plan, draft.config, step.sampling)
+        self._chooser = Sampler(draft.mesh, draft.plan, draft.config, step.sampling)
         self._steps = ChainSteps(draft, self._chooser, eager)
         users, nodes = draft.users, step.nodes
         # Of every node that can have a child, the first one's numbers for all rows of the exact pass.
@@ -92,13 +92,13 @@ class ChainRounds(Rounds):
         self._length = 0  # of the chains that the target's step knows
         self._given: dict[int, int] = {}  # tokens that each user was decided since the draft's last pass
         self._choices: ttnn.Tensor | None = None  # of the exact pass
-        self._calibrating = Replay(draft.mesh, self._calibrate, eager)
-        self._beginning = Replay(draft.mesh, self._begin_chain, eager)
-        self._appending = [Replay(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
-        self._replay = Replay(draft.mesh, self._verify, eager)
+        self._calibrating = TracedStep(draft.mesh, self._calibrate, eager)
+        self._beginning = TracedStep(draft.mesh, self._begin_chain, eager)
+        self._appending = [TracedStep(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
+        self._replay = TracedStep(draft.mesh, self._verify, eager)
 
     @property
-    def replay(self) -> Replay[Verified]:
+    def replay(self) -> TracedStep[Verified]:
         return self._replay
 
     @property
@@ -153,7 +153,7 @@ class ChainRounds(Rounds):
     def _tree(self) -> TokenTree:
         return TokenTree.chain(self._length + 1)
 
-    def _drafting(self) -> list[Replay]:
+    def _drafting(self) -> list[TracedStep]:
         """What makes chains of this length, behind the exact pass."""
         return [self._beginning, *self._appending[: max(self._length - 1, 0)]]
 

@@ -12,7 +12,7 @@ from ...spec_decode.draft_shape import DraftShape
 from ...spec_decode.ngram import NGramTrees
 from ...spec_decode.tree import TokenTree
 from ..model import TtLlama
-from ..trace import Replay
+from ..trace import TracedStep
 from .tree_step import ROOT, TreeStep
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Rounds(ABC):
 
     @property
     @abstractmethod
-    def replay(self) -> Replay[Verified]:
+    def replay(self) -> TracedStep[Verified]:
         """The step that ends a round."""
 
     @property
@@ -101,22 +101,22 @@ class TreeDrafter(ABC):
 
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
         """After start: the rounds of a text, in which `step` verifies. Here `draft` is called in each."""
-        return HostRounds(self, step, shape, eager)
+        return HostDraftLoop(self, step, shape, eager)
 
     def release(self) -> None:
         """After a text: give traces back."""
 
 
-class HostRounds(Rounds):
+class HostDraftLoop(Rounds):
     """Drafts that the host has, which it writes to the device in every round. None where one token is left."""
 
     def __init__(self, drafter: TreeDrafter, step: TreeStep, shape: DraftShape, eager: bool) -> None:
         self.drafter, self.step, self.shape = drafter, step, shape
-        self._replay: Replay[Verified] = Replay(step.model.mesh, step, eager)
+        self._replay: TracedStep[Verified] = TracedStep(step.model.mesh, step, eager)
         self._drafts: Drafts = {}
 
     @property
-    def replay(self) -> Replay[Verified]:
+    def replay(self) -> TracedStep[Verified]:
         return self._replay
 
     def load(self, undrafted, lengths, generators, length):
@@ -138,7 +138,7 @@ class HostRounds(Rounds):
         return self._drafts
 
 
-class LookUpDrafter(TreeDrafter):
+class NGramDrafter(TreeDrafter):
     """What followed the last tokens of a text when they occurred in it before (NGramTrees)."""
 
     name = "ngram"

@@ -12,11 +12,11 @@ import ttnn
 
 from ..attention import Attention, DecodeAttention
 from ..decoder import DecoderLayer
-from ..device.precision import PrecisionPlan
+from ..device.precision import PrecisionConfig
 from ..kv_cache import KVCache
 from ..linear import Projection, gather, reduce
-from ..parallel.layer_parallel import LayerParallelPlan, Stage
-from ..parallel.mesh import MeshPlan
+from ..parallel.layer_parallel import LayerAssignment, Stage
+from ..parallel.mesh import MeshShape
 from ..rms_norm import RMSNorm
 from ..rope import Angles, Rope
 from ..sharding.heads import InterleavedHeads
@@ -34,9 +34,9 @@ class ParallelStage:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: LayerParallelPlan,
+        plan: LayerAssignment,
         stage: Stage,
-        precision: PrecisionPlan,
+        precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
@@ -49,7 +49,7 @@ class ParallelStage:
         config, self.plan, self.layers = plan.config, plan.mesh, stage.layers
         formats = plan.formats(stage, precision)
         name = f"own.{'-'.join(map(str, stage.layers))}"
-        chip = MeshPlan(1, stage.share)  # a chip of a stage has the heads of one of a row of `share` chips
+        chip = MeshShape(1, stage.share)  # a chip of a stage has the heads of one of a row of `share` chips
         self.norm = RMSNorm(
             store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
         )
@@ -128,9 +128,9 @@ class LayerGroups:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: LayerParallelPlan,
+        plan: LayerAssignment,
         layers: Sequence[DecoderLayer],
-        precision: PrecisionPlan,
+        precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,

@@ -21,9 +21,9 @@ from ..decode_attention.settings import check_chunk_size
 from ..decode_attention.sink_static import GuessAttention
 from ..model import TtLlama, overwrite, read
 from ..prefill import PREFILL_CHUNK, cache_prompt, kept_prefix
-from ..sampling.top_k import CANDIDATES, ORIGIN, Chooser
-from ..trace import Replay
-from .draft_loop import ChainRounds, ChainSteps
+from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
+from ..trace import TracedStep
+from .draft_loop import ChainSteps, OnDeviceDraftLoop
 from .draft_rows import pass_nodes
 from .drafters import Drafts, Rounds, TreeDrafter
 from .tree_inputs import TreeInputs
@@ -34,22 +34,22 @@ GREEDY = SamplingParams(0.0)
 
 class ModelDrafter(TreeDrafter):
     """Drafts of a model that lies on the target's mesh: chains of the likeliest tokens, one step a token, fuzzy where
-    the model was made with a LayerParallelPlan; or trees of the `shape.width` likeliest tokens behind a node, one pass
+    the model was made with a LayerAssignment; or trees of the `shape.width` likeliest tokens behind a node, one pass
     a level over all nodes that have children. Trees are the reference's of as many nodes (fixed_shape).
 
     A round begins with one exact pass over the tokens decided since the last (EasySpec's bonus calibration, section
     3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
     plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
 
-    Rounds of chains stay on the chips (ChainRounds), and are drawn where the text is, as the reference's; trees go over
-    the host, and hold the likeliest tokens.
+    Rounds of chains stay on the chips (OnDeviceDraftLoop) and are drawn where the text is, as the reference's; trees go
+    over the host, and hold the likeliest tokens.
     """
 
     name = "model"
 
     def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK) -> None:
         self.model, self.prefill_chunk = draft, prefill_chunk
-        self._chooser = Chooser(draft.mesh, draft.plan, draft.config, GREEDY)
+        self._chooser = Sampler(draft.mesh, draft.plan, draft.config, GREEDY)
         self._lengths = [0] * draft.users
         self._nodes, self._width = 0, 1
         self._exact: _ExactPass | None = None
@@ -64,7 +64,7 @@ class ModelDrafter(TreeDrafter):
 
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
         if shape.width == 1:
-            return ChainRounds(self.model, step, self._lengths, eager)
+            return OnDeviceDraftLoop(self.model, step, self._lengths, eager)
         self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, eager)
         return super().rounds(step, shape, eager)
 
@@ -167,7 +167,7 @@ class SelfDrafter(TreeDrafter):
             raise ValueError(f"1 to {MOST_GUESSED_USERS} users draft for themselves, got {target.users}")
         self.target = target
         self.model = target.attending(GuessAttention(target.config, window, target.attend))
-        self._chooser = Chooser(target.mesh, target.plan, target.config, GREEDY)
+        self._chooser = Sampler(target.mesh, target.plan, target.config, GREEDY)
         self._lengths = [0] * target.users
         self._chain: ChainSteps | None = None
         self.window = window
@@ -209,10 +209,10 @@ class _ExactPass:
     """An exact pass over forests of up to `nodes` nodes of each user; `replay` runs it and gives the likeliest tokens
     behind each node, float32 [1, 1, users * nodes, 32], ORIGIN less the ids, likeliest first."""
 
-    def __init__(self, model: TtLlama, nodes: int, chooser: Chooser, width: int, eager: bool) -> None:
+    def __init__(self, model: TtLlama, nodes: int, chooser: Sampler, width: int, eager: bool) -> None:
         self.model, self.nodes, self.width, self._chooser = model, nodes, width, chooser
         self._inputs = self._made({}, [], on_device=True)
-        self.replay = Replay(model.mesh, self._step, eager)
+        self.replay = TracedStep(model.mesh, self._step, eager)
 
     def follow(
         self, forests: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]

@@ -16,7 +16,7 @@ from tt_kernels.speculative_sampling.op import Verified
 from tt_kernels.tree_attention.checks import MAX_USERS
 
 from ...generation.sampling import SamplingParams
-from ...generation.sequences import TokenCallback, UserStream
+from ...generation.sequences import SequenceState, TokenCallback
 from ...spec_decode.draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
 from ...spec_decode.draft_shape import DraftShape
 from ...spec_decode.metrics import SpeculativeResult, TokenSpeculationMetrics
@@ -24,7 +24,7 @@ from ...spec_decode.sigmoid import SigmoidApproximation
 from ..generator import Generator, _TokenSource
 from ..model import TtLlama
 from ..prefill import PREFILL_CHUNK
-from .drafters import Drafts, LookUpDrafter, TreeDrafter
+from .drafters import Drafts, NGramDrafter, TreeDrafter
 from .tree_step import TreeStep
 
 OnStep = Callable[[TreeStep, Drafts, Verified], None]
@@ -60,7 +60,7 @@ class TreeGenerator(Generator):
         on_step: OnStep | None = None,
     ) -> None:
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
-        self.drafter = drafter or LookUpDrafter()
+        self.drafter = drafter or NGramDrafter()
         model.attend.check_trees()
         if shape.length < 1:
             raise ValueError("a draft length of 0 drafts nothing")
@@ -124,7 +124,7 @@ class TreeGenerator(Generator):
     def _start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         self.drafter.start(texts, cached)
 
-    def _decode(self, streams: list[UserStream], lengths: list[int], source: _TokenSource) -> None:
+    def _decode(self, streams: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
         """Rounds of draft, tree step, and commit, until every stream has ended."""
         self.replays = 0
         step = TreeStep(self.model, self.spare, source.sampling, self.lossy)
@@ -177,7 +177,7 @@ class TreeGenerator(Generator):
         return AdaptiveDraftLength(length, costs, rows_per_level=0.0, measured=sampling.greedy, first=length)
 
 
-def _worth(unfinished: list[UserStream]) -> int:
+def _worth(unfinished: list[SequenceState]) -> int:
     """Drafted tokens that texts about to end could still take. Those of a fixed length, drawn, take no heed: they must
     not depend on neighbours."""
     # Every step yields one token more than it accepts, so drafting the last token is never worth it.

@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 from ...checkpoint.gguf.conversion_cache import cache_folder
 from ...config import LlamaConfig
-from ..device.precision import PrecisionPlan
-from ..parallel.mesh import MeshPlan
+from ..device.precision import PrecisionConfig
+from ..parallel.mesh import MeshShape
 
 # Part of every key: raise it when the layout of a converted tensor changes.
 LAYOUT_VERSION = 2
@@ -56,7 +56,7 @@ def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
 
 
 def entry_folder(
-    config: LlamaConfig, state: Mapping[str, torch.Tensor], plan: MeshPlan, precision: PrecisionPlan
+    config: LlamaConfig, state: Mapping[str, torch.Tensor], plan: MeshShape, precision: PrecisionConfig
 ) -> Path:
     """Where the converted weights of this model, mesh, precision plan and ttnn version are kept.
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from ...checkpoint.tensor_shapes import LM_HEAD, check_shapes
 from ...config import LlamaConfig
 from ..parallel.layer_parallel import Stage
-from ..parallel.mesh import MeshPlan
+from ..parallel.mesh import MeshShape
 
 EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
 
@@ -24,7 +24,7 @@ class WeightMap:
     missing, misshapen or unexpected tensor.
     """
 
-    def __init__(self, config: LlamaConfig, state: Mapping[str, torch.Tensor], mesh: MeshPlan) -> None:
+    def __init__(self, config: LlamaConfig, state: Mapping[str, torch.Tensor], mesh: MeshShape) -> None:
         mesh.check_model(config)
         check_shapes(config, {name: tuple(tensor.shape) for name, tensor in state.items()}, config.name)
         self.config, self.state, self.mesh = config, state, mesh

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 import ttnn
 
-from ..parallel.mesh import MeshPlan
+from ..parallel.mesh import MeshShape
 from .cache import WeightCache
 
 
 class WeightStore:
     """Puts host matrices on the mesh. folder: the cache entry (see cache.py), None for no cache."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshPlan, folder: Path | None = None) -> None:
+    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, folder: Path | None = None) -> None:
         self.mesh, self.plan = mesh, plan
         self.cache = None if folder is None else WeightCache(folder)
         self.converted, self.reused = 0, 0

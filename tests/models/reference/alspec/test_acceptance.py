@@ -13,7 +13,7 @@ from loguru import logger
 
 from models.llama31_8b.reference.alspec.acceptance import accept_guess
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
-from models.llama31_8b.reference.alspec.statistics import AttentionSpeculationStatistics
+from models.llama31_8b.reference.alspec.statistics import SpeculationCounters
 from models.llama31_8b.reference.model.attention import decode_attention
 from models.llama31_8b.reference.model.step import DecodeStep
 from tests.support.attention_cases import dense_attention_of, guess_positions, path_to, tree_of
@@ -33,7 +33,7 @@ def check(query, keys, values, lengths, policy: ALSpecAttention, parents: list[i
     tokens]."""
     users, tokens = query.shape[:2]
     tree = None if parents is None else tree_of(parents)
-    step = DecodeStep(lengths, range(users), tokens, tree, policy.predictor)
+    step = DecodeStep(lengths, range(users), tokens, tree, policy.guess_range)
     policy.begin_step(step, 1)
     out = decode_attention(policy, 0, query, keys, values, step)
     record = policy.statistics.steps[-1]
@@ -44,9 +44,11 @@ def check(query, keys, values, lengths, policy: ALSpecAttention, parents: list[i
             path = range(token + 1) if parents is None else path_to(parents, token)
             slots = [*range(lengths[user]), *(lengths[user] + node for node in path)]
             exact = dense_attention_of(query[user, token], keys[user], values[user], slots)
-            picked = [slots[p] for p in guess_positions(len(slots), policy.predictor.last, policy.predictor.alignment)]
+            picked = [
+                slots[p] for p in guess_positions(len(slots), policy.guess_range.last, policy.guess_range.alignment)
+            ]
             guess = dense_attention_of(query[user, token], keys[user], values[user], picked)
-            verified = len(slots) >= policy.predictor.bypass_below
+            verified = len(slots) >= policy.guess_range.bypass_below
             distance, norm = (guess - exact).norm().item(), exact.norm().item()
             decisions[user, token] = verified and distance < policy.threshold * norm
             if verified and policy.threshold:
@@ -147,7 +149,7 @@ def test_norms_accumulate_in_float32_for_bfloat16_states() -> None:
 
 
 def test_statistics_add_up_by_layer_token_and_user() -> None:
-    statistics = AttentionSpeculationStatistics()
+    statistics = SpeculationCounters()
     first = statistics.begin_step(2, [4, 7], torch.tensor([[True], [False]]))
     first[0, 0] = True
     second = statistics.begin_step(2, [7], torch.tensor([[True, True, True]]))

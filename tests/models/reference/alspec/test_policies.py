@@ -17,11 +17,10 @@ from models.llama31_8b.reference.alspec.policies import (
     ExactAttention,
     SinkAttention,
     StaticAttention,
-    both_ends,
 )
 from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.step import DecodeStep, Predictor
+from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 from tests.support.attention_cases import guess_positions, path_to, random_tokens, tiny_config, tree_of
 
 CHUNKS = [(16, 4), (16, 1), (32, 32)]
@@ -92,7 +91,7 @@ class Trace(AttentionPolicy):
         return segments.exact()
 
     def replay(self, threshold: float) -> ALSpecAttention:
-        policy = ALSpecAttention(threshold, self.predictor)
+        policy = ALSpecAttention(threshold, self.guess_range)
         for step, layers, calls in self.steps:
             policy.begin_step(step, layers)
             for layer, segments in calls:
@@ -137,7 +136,7 @@ def test_the_guess_is_the_partial_that_exact_reuses(model, cache, monkeypatch: p
 def test_selected_keys_are_the_first_and_the_last_chunk(cached: int, alignment: int, chunks: int) -> None:
     chunk = alignment * chunks
     wanted = guess_positions(cached, chunk, alignment)
-    step = DecodeStep([cached - 1], [0], 1, None, both_ends(chunk, alignment))
+    step = DecodeStep([cached - 1], [0], 1, None, GuessRange.both_ends(chunk, alignment))
     cut = step.cut(cached)
     assert bool(step.eligible[0, 0]) == (cut is not None) == (cached >= 2 * chunk)
     if cut is None:
@@ -158,8 +157,8 @@ def test_selected_keys_are_the_first_and_the_last_chunk(cached: int, alignment: 
     whole=st.booleans(),
 )
 def test_predictors_take_sizes_of_their_own_and_tails_that_hold_them(cached, alignment, first, last, whole) -> None:
-    predictor = Predictor(first * alignment, last * alignment, alignment, whole)
-    step = DecodeStep([cached - 1], [0], 1, None, predictor)
+    guess_range = GuessRange(first * alignment, last * alignment, alignment, whole)
+    step = DecodeStep([cached - 1], [0], 1, None, guess_range)
     assert bool(step.eligible[0, 0]) == (cached >= (first + last) * alignment)
     keys = step.masks(0, slice(0, 1))[1][0]
     tail = int(keys[first * alignment :].sum())
@@ -174,28 +173,28 @@ def test_predictors_take_sizes_of_their_own_and_tails_that_hold_them(cached, ali
 
 
 @pytest.mark.parametrize(
-    "predictor", [Predictor(32, 32, 32, True), Predictor(32, 64), Predictor(8, 24, 8, True)], ids=str
+    "guess_range", [GuessRange(32, 32, 32, True), GuessRange(32, 64), GuessRange(8, 24, 8, True)], ids=str
 )
-def test_any_predictor_lies_between_exact_and_sink_attention(model, cache, predictor) -> None:
-    exact, sink = ExactAttention(predictor), SinkAttention(predictor)
-    nothing, everything = ALSpecAttention(0.0, predictor), ALSpecAttention(math.inf, predictor)
+def test_any_predictor_lies_between_exact_and_sink_attention(model, cache, guess_range) -> None:
+    exact, sink = ExactAttention(guess_range), SinkAttention(guess_range)
+    nothing, everything = ALSpecAttention(0.0, guess_range), ALSpecAttention(math.inf, guess_range)
     assert torch.equal(decode(model, cache, nothing), decode(model, cache, exact))
     assert torch.equal(decode(model, cache, everything), decode(model, cache, sink))
     assert everything.statistics.hits == nothing.statistics.misses > 0
 
 
 def test_a_predictor_has_its_own_alignment() -> None:
-    with pytest.raises(ValueError, match="tail_alignment 8 beside Predictor.first=16"):
-        ExactAttention(Predictor(16, 16, 16), 8)
+    with pytest.raises(ValueError, match="tail_alignment 8 beside GuessRange.first=16"):
+        ExactAttention(GuessRange(16, 16, 16), 8)
     with pytest.raises(ValueError, match="last 24 is not a multiple of the tail's alignment 16"):
-        Predictor(16, 24, 16)
+        GuessRange(16, 24, 16)
     with pytest.raises(ValueError, match="first must be a positive integer, got 0"):
-        Predictor(0, 32)
+        GuessRange(0, 32)
 
 
 def test_tree_queries_select_by_their_own_path(model: ReferenceLlama) -> None:
     parents = [-1, 0, 0, 1, 3, 4, 2]
-    step = DecodeStep([61], [0], len(parents), tree_of(parents), both_ends(16, 8))
+    step = DecodeStep([61], [0], len(parents), tree_of(parents), GuessRange.both_ends(16, 8))
     (block,) = step.blocks()
     visible, ends = step.masks(0, block)
     for node in range(len(parents)):

@@ -9,7 +9,7 @@ from loguru import logger
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.reference.spec_decode.generate import speculative_generate
 from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.spec_decode.ngram_drafter import NGramDrafter
@@ -21,7 +21,7 @@ NEW_TOKENS = 24
 
 
 def alspec():
-    return ALSpecAttention(0.4, Predictor(32, 32))  # the short tail misses at short texts too
+    return ALSpecAttention(0.4, GuessRange(32, 32))  # the short tail misses at short texts too
 
 
 @lru_cache

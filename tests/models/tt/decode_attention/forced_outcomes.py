@@ -48,7 +48,7 @@ def forced(
     import ttnn
     from loguru import logger
 
-    from models.llama31_8b.tt.trace import Replay, why_no_trace
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     model, pair = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size, layout=layout)
     load_cache(model, *prefilled)
@@ -76,7 +76,7 @@ def forced(
         return one_layer(pair, step)
 
     eager = why_no_trace(mesh) is not None
-    replays = {step: Replay(mesh, lambda step=step: together(step), eager) for step in set(steps)}
+    replays = {step: TracedStep(mesh, lambda step=step: together(step), eager) for step in set(steps)}
     told = []
     for index, step in enumerate(steps):
         rows = [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(replays[step]())]

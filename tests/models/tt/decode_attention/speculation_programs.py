@@ -42,12 +42,12 @@ def build_pair(
     from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
     from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.weights.map import WeightMap
     from models.llama31_8b.tt.weights.store import WeightStore
-    from tt_kernels.speculative_flash_decode.op import Predictor
+    from tt_kernels.speculative_flash_decode.op import GuessRange
 
-    plan = MeshPlan(*mesh.shape)
+    plan = MeshShape(*mesh.shape)
     attend = (attention or AttentionSpeculation)(
         mesh,
         plan,
@@ -57,7 +57,7 @@ def build_pair(
         chunk_size=chunk_size,
         threshold=threshold,
         timeout_s=TIMEOUT_S,
-        predictor=None if ends is None else Predictor(*ends),
+        guess_range=None if ends is None else GuessRange(*ends),
     )
     formats = precision_plan(precision, config.num_hidden_layers)
     weights, store = WeightMap(config, state, plan), WeightStore(mesh, plan)

@@ -5,7 +5,7 @@
 import pytest
 
 from models.llama31_8b.tt.decode_attention.settings import SpeculationError, check_speculation
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 
 FINE = {"users": 1, "capacity": 256, "chunk_size": 128, "threshold": 0.1}
 
@@ -15,7 +15,7 @@ FINE = {"users": 1, "capacity": 256, "chunk_size": 128, "threshold": 0.1}
     "change", [{}, {"users": 8}, {"threshold": 0}, {"threshold": float("inf")}, {"chunk_size": 256}]
 )
 def test_what_is_supported(shape, change):
-    check_speculation(MeshPlan(*shape), **(FINE | change))
+    check_speculation(MeshShape(*shape), **(FINE | change))
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_what_is_supported(shape, change):
 )
 def test_what_is_refused(change, words):
     with pytest.raises(SpeculationError, match=words):
-        check_speculation(MeshPlan(2, 1), **(FINE | change))
+        check_speculation(MeshShape(2, 1), **(FINE | change))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 8)])
 def test_one_row_cannot_speculate(shape):
     with pytest.raises(SpeculationError, match="needs a mesh of two rows, such as 2x1; 1x. has 1"):
-        check_speculation(MeshPlan(*shape), **FINE)
+        check_speculation(MeshShape(*shape), **FINE)

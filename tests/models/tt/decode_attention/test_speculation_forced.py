@@ -18,7 +18,7 @@ from tests.models.tt.decode_attention.forced_outcomes import Drawn, forced
 from tests.models.tt.sharding.decode_plan_programs import BANKED
 from tests.support.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS
 from tests.support.tt_programs import figures
-from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 
 STEPS, POSITION = 100, 101
 # A tile of everything: what is compared is who computes and who takes, not how much.
@@ -90,6 +90,6 @@ def check(told: list[dict], alone: dict[Drawn, torch.Tensor], steps: list[Drawn]
     for number, (found, step) in enumerate(zip(told, steps, strict=True)):
         for row in found["rows"]:
             assert torch.equal(row, alone[step]) and bool(row.any()), (number, step)
-        assert found["priorities"] == [ACCEPTED if step.hit else REJECTED, RECEIVED], (number, step)
+        assert found["priorities"] == [YIELDED if step.hit else HOLDS_EXACT, HOLDS_GUESS], (number, step)
         hits = sum(earlier.hit for earlier in steps[: number + 1])
         assert found["counts"] == (hits, number + 1 - hits, 0), number

@@ -20,7 +20,7 @@ from tests.models.tt.decode_attention.speculation_programs import (
 from tests.support.alspec_reference import Recorded, ReferenceSteps, margin, reference_steps
 from tests.support.pair_cases import CAPACITY, CASES, CHUNK_SIZE, PROMPT_TOKENS, PairCase
 from tests.support.tt_programs import figures
-from tt_kernels.common.priority import ACCEPTED, BYPASSED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.token_guard.op import FAILED
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(10000)]
@@ -90,19 +90,19 @@ def test_tokens_are_the_references_and_logits_agree_on_both_rows(told, expected)
 
 def test_decisions_are_the_references(told, case, expected):
     """By step and layer one row says accepted, rejected or bypassed, the other that it received."""
-    names = {ACCEPTED: True, REJECTED: False, BYPASSED: None}
+    names = {YIELDED: True, HOLDS_EXACT: False, HOLDS_EXACT_UNVERIFIED: None}
     near = 0
     for step, rows in enumerate(told["runs"][0]["decisions"]):
         sender = 0  # every step starts with priorities [2, 0]
         for layer, ours in enumerate(zip(*rows, strict=True)):
-            assert ours[1 - sender] == RECEIVED, (step, layer, ours)
+            assert ours[1 - sender] == HOLDS_GUESS, (step, layer, ours)
             ratio = expected[0].ratios[step][layer]
             wanted = None if ratio is None else expected[0].accepted[step][layer]
             if ratio is not None and abs(ratio / case.threshold - 1) < NEAR_BOUND:
                 near += 1
             else:
                 assert names[ours[sender]] is wanted, (step, layer, ours, ratio)
-            if ours[sender] == ACCEPTED:
+            if ours[sender] == YIELDED:
                 sender = 1 - sender
     assert near == 0, "these weights were chosen so that no ratio is near the bound"
 
@@ -118,7 +118,7 @@ def test_outcomes_count_hits_misses_and_bypassed_positions(told, expected, steps
     bypassed = told["runs"][3]
     assert [(c.hits, c.misses, c.bypassed) for c in bypassed["outcomes"].layers] == [(0, 0, 1)] * 2
     assert bypassed["outcomes"].bypassed_positions == 1
-    assert [layer[0] for layer in zip(*bypassed["decisions"][0], strict=True)] == [BYPASSED] * 2
+    assert [layer[0] for layer in zip(*bypassed["decisions"][0], strict=True)] == [HOLDS_EXACT_UNVERIFIED] * 2
 
 
 def test_threshold_0_accepts_nothing_and_an_infinite_one_everything(told, steps):

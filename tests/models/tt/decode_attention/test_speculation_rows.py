@@ -10,11 +10,11 @@ import torch
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.tt.decode_attention.speculation_programs import row_decisions
 from tests.support.alspec_reference import Recorded, reference_steps
 from tests.support.tt_programs import figures
-from tt_kernels.common.priority import ACCEPTED, RECEIVED, REJECTED
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 
 ROWS = LlamaConfig(
     vocab_size=64,
@@ -49,7 +49,7 @@ class ByHalves(Recorded):
 def test_a_row_takes_one_decision_over_all_its_heads(sim_mesh):
     generator = torch.Generator().manual_seed(PROMPT_SEED)
     prompt = torch.randint(0, ROWS.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
-    state, policy = random_state_dict(ROWS, SEED), ByHalves(THRESHOLD, Predictor(CHUNK_SIZE, CHUNK_SIZE))
+    state, policy = random_state_dict(ROWS, SEED), ByHalves(THRESHOLD, GuessRange(CHUNK_SIZE, CHUNK_SIZE))
     wanted = reference_steps(ReferenceLlama.from_state_dict(ROWS, state), prompt, STEPS, policy, CAPACITY)
     assert all(first != second for first, second in policy.halves)
     assert wanted.accepted == [[False], [True]]
@@ -70,7 +70,9 @@ def test_a_row_takes_one_decision_over_all_its_heads(sim_mesh):
         wanted.tokens[:-1],
         timeout=2300,
     )
-    assert told["decisions"] == [[[sender], [sender], [RECEIVED], [RECEIVED]] for sender in (REJECTED, ACCEPTED)]
+    assert told["decisions"] == [
+        [[sender], [sender], [HOLDS_GUESS], [HOLDS_GUESS]] for sender in (HOLDS_EXACT, YIELDED)
+    ]
     assert not told["failures"]
     for rows, logits, token in zip(told["logits"], wanted.logits[1:], wanted.tokens[1:], strict=True):
         assert torch.equal(*rows) and int(rows[0].argmax()) == token

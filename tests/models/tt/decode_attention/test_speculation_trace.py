@@ -10,7 +10,7 @@ import torch
 from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.tt.decode_attention.speculation_programs import traced
 from tests.support.alspec_reference import Recorded, reference_steps
 
@@ -27,7 +27,7 @@ def test_replays_of_one_trace_follow_the_reference(sim_mesh):
     generator = torch.Generator().manual_seed(PROMPT_SEED)
     prompt = torch.randint(0, TINY.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
     state = random_state_dict(ONE_LAYER, SEED)
-    policy = Recorded(THRESHOLD, Predictor(CHUNK_SIZE, CHUNK_SIZE))
+    policy = Recorded(THRESHOLD, GuessRange(CHUNK_SIZE, CHUNK_SIZE))
     wanted = reference_steps(ReferenceLlama.from_state_dict(ONE_LAYER, state), prompt, STEPS, policy, CAPACITY)
     outcomes = ["bypassed" if r[0] is None else a[0] for r, a in zip(wanted.ratios, wanted.accepted, strict=True)]
     assert outcomes == ["bypassed", True, True, False, True, False, True]

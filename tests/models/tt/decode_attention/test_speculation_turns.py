@@ -13,7 +13,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
-from models.llama31_8b.reference.model.step import Predictor
+from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.tt.turn_programs import speculated_turns
 
 # Prompts whose best logits lead by 0.38 and more, and whose guesses are off by 0.55 and 0.93 of the exact result.
@@ -36,7 +36,7 @@ def test_a_second_turn_speculates_behind_the_cached_one(sim_mesh):
     logger.info("{}", told)
     reference, held = ReferenceLlama.from_state_dict(config, state), told["held"]
     for whole, new, text in ((first, 2, told["texts"][0]), (held + more, 3, told["texts"][1])):
-        policy = ALSpecAttention(THRESHOLD, Predictor(32, 32))
+        policy = ALSpecAttention(THRESHOLD, GuessRange(32, 32))
         expected = generate(reference, [whole], max_new_tokens=new, policy=policy, eos_token_ids=())
         assert text == expected.token_ids[0]
     assert held == first + told["texts"][0][:1] and told["starts"] == [0, 32]

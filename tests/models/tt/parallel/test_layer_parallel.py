@@ -13,8 +13,8 @@ from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.tt.device.dram_budget import budget
 from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionError, precision_plan
-from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan, Stage
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshPlan
+from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment, Stage
+from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.weights.map import WeightMap
 
 DRAFT = preset("llama-3.2-1b")  # 16 layers
@@ -31,8 +31,8 @@ SMALL = LlamaConfig(
 )
 
 
-def plan(tp: int, size, config=DRAFT) -> LayerParallelPlan:
-    return LayerParallelPlan.make(config, MeshPlan(1, tp), size)
+def plan(tp: int, size, config=DRAFT) -> LayerAssignment:
+    return LayerAssignment.make(config, MeshShape(1, tp), size)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_bytes_of_the_chips_own_layers_by_hand():
     assert extra.norms == 4 * 32 * 2048 * 2 + 2 * 14 * 2048, "a norm a stage, and two masks a layer"
     # A chip reads whole attentions of four layers for quarters of fourteen.
     assert extra.read_per_step == (extra.weights + extra.kv_cache) * (16 - 14) // 16
-    whole = budget(DRAFT, MeshPlan(1, 4), formats, 4096, 2)
+    whole = budget(DRAFT, MeshShape(1, 4), formats, 4096, 2)
     assert made.held(formats, 4096, 2).held == whole.held + extra.held
     assert f"with the tensor-parallel model {made.held(formats, 4096, 2).held / 1e6:.1f} MB" in made.by_chip(
         formats, 4096, 2
@@ -107,7 +107,7 @@ def test_a_plan_of_another_model_is_refused_before_any_work(monkeypatch):
 
     formats = precision_plan("accuracy", 8)
     with pytest.raises(ValueError, match="of llama-3.2-1b with 16 layers on 1x4, the model is .* with 8 on 1x4"):
-        TtLlama(None, MeshPlan(1, 4), DRAFT.with_layers(8), formats, None, None, fuzzy=plan(4, 4))
+        TtLlama(None, MeshShape(1, 4), DRAFT.with_layers(8), formats, None, None, fuzzy=plan(4, 4))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_plan_of_another_model_is_refused_before_any_work(monkeypatch):
 def test_each_chip_gets_its_own_layer(stage):
     """Its columns are those of a row of as many chips as share the layer; the parts of a layer sum up to it."""
     state = random_state_dict(SMALL, 1)
-    weights, alike = (WeightMap(SMALL, state, MeshPlan(1, chips)) for chips in (4, stage.share))
+    weights, alike = (WeightMap(SMALL, state, MeshShape(1, chips)) for chips in (4, stage.share))
     qkv, wo, norms = weights.own_qkv(stage), weights.own_wo(stage), weights.own_norms(stage)
     x = torch.randn(3, SMALL.num_attention_heads * 64, generator=torch.Generator().manual_seed(0))
     sums = {layer: torch.zeros(3, 256) for layer in stage.layers}

@@ -16,7 +16,7 @@ def keep(mesh, logits, params, shape: tuple[int, int], numbers, keys: tuple[floa
     [rows]. shape: blocks and tiles a block. keys: the thresholds to search instead of all, as the one below them and
     the logarithm of their number."""
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.sampling import full_vocab as whole_vocabulary
 
     rows, vocab = logits.shape
@@ -24,7 +24,7 @@ def keep(mesh, logits, params, shape: tuple[int, int], numbers, keys: tuple[floa
     whole_vocabulary.LEAST_KEY, whole_vocabulary.HALVINGS = keys or all_keys
     try:
         config = replace(TINY, vocab_size=vocab)
-        chooser = whole_vocabulary.WholeVocabulary(mesh, MeshPlan(), config, params, shape=shape)
+        chooser = whole_vocabulary.FullVocabSampler(mesh, MeshShape(), config, params, shape=shape)
         left = chooser.left(_put_logits(mesh, logits, chooser.columns))
         drawn = chooser.draw(left, chooser.uniforms(numbers.tolist()))
         return read(left)[0, 0, :rows, :vocab], read(drawn)[0].long()
@@ -50,22 +50,22 @@ def draw_on_a_row(mesh, logits, params, numbers) -> dict:
     import ttnn
 
     from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
-    from models.llama31_8b.tt.sampling.full_vocab import WholeVocabulary
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.sampling.full_vocab import FullVocabSampler
 
     rows, vocab = logits.shape
-    plan, config = MeshPlan(*mesh.shape), replace(TINY, vocab_size=vocab)
+    plan, config = MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab)
     given = _put_logits(mesh, logits, plan.padded_vocab(config), plan.mapper(mesh, -1))
-    whole = WholeVocabulary(mesh, plan, config, params)
+    whole = FullVocabSampler(mesh, plan, config, params)
     drawn = [chip[0].long() for chip in of_chips(whole(given, whole.uniforms(numbers.tolist())))]
-    limited = WholeVocabulary(mesh, plan, config, SamplingParams(1.0, top_k=40))
+    limited = FullVocabSampler(mesh, plan, config, SamplingParams(1.0, top_k=40))
     _, blocks = limited.masses(given)
     ranks = [_flat(chip)[:rows, : limited.columns] for chip in of_chips(limited._rank(ttnn.eqz(blocks)))]
     return {"drawn": drawn, "ranks": torch.cat(ranks, 1)[:, :vocab]}
 
 
 def _put_logits(mesh, logits, columns: int, mapper=None):
-    """Rows of logits as tiles, followed by the head's padding as Chooser masks it; mapper: over the chips."""
+    """Rows of logits as tiles, followed by the head's padding as Sampler masks it; mapper: over the chips."""
     import torch.nn.functional as F
     import ttnn
 

@@ -10,10 +10,10 @@ from tests.support.tt_programs import TINY, build
 
 
 def make_chooser(mesh, params, vocab: int, **options):
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
-    from models.llama31_8b.tt.sampling.top_k import Chooser
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.sampling.top_k import Sampler
 
-    return Chooser(mesh, MeshPlan(*mesh.shape), replace(TINY, vocab_size=vocab), params, **options)
+    return Sampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), params, **options)
 
 
 def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
@@ -21,7 +21,7 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     pairs of parameters and uniform numbers, float64 [draws, rows].
 
     Returns the arg-max of each row; the candidates' values and keys; for each
-    case the distribution its tokens are drawn from, as of `Chooser.borders`, and the tokens [draws, rows].
+    case the distribution its tokens are drawn from, as of `Sampler.borders`, and the tokens [draws, rows].
     """
     import torch
     import torch.nn.functional as F
@@ -123,7 +123,7 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
 
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.tt.generator import _step, _TokenSource
-    from models.llama31_8b.tt.sampling.top_k import Chooser
+    from models.llama31_8b.tt.sampling.top_k import Sampler
     from perf.footprint.mesh_build import build_model, step_memory
 
     model = build_model(mesh, "performance", users, 1024)
@@ -135,7 +135,7 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
         ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9)),
         ("from many", SamplingParams(0.7, top_k=40, top_p=0.9)),
     ):
-        chooser = Chooser(mesh, model.plan, model.config, params)
+        chooser = Sampler(mesh, model.plan, model.config, params)
         source = _TokenSource(model, params, users, chooser, None)
         # The first run also writes what programs keep on the device.
         _step(model, inputs, source)

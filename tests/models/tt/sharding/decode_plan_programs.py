@@ -124,13 +124,13 @@ def steps_of_row(mesh, layout: str, tokens: list[int]) -> dict:
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.tt.linear import gather
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.sampling.top_k import Chooser
+    from models.llama31_8b.tt.sampling.top_k import Sampler
 
     def of_chips(tensor) -> list[torch.Tensor]:
         return [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(tensor)]
 
     model = made(mesh, layout, 1, "bfloat16", BANKED_ROW)
-    chooser = Chooser(mesh, model.plan, BANKED_ROW, SamplingParams(0.0))
+    chooser = Sampler(mesh, model.plan, BANKED_ROW, SamplingParams(0.0))
     logits, chosen = [], []
     for step, token in enumerate(tokens):
         part = model.decode(model.step_inputs([token], [CACHED + step]), whole=False)
@@ -148,11 +148,11 @@ def tokens(mesh, layout: str, steps: int, precision: str = "bfloat16") -> dict:
 
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.sampling.top_k import Chooser
-    from models.llama31_8b.tt.trace import Replay, why_no_trace
+    from models.llama31_8b.tt.sampling.top_k import Sampler
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     model = made(mesh, layout, 1, precision)
-    chooser = Chooser(mesh, model.plan, BANKED, SamplingParams(0.0))
+    chooser = Sampler(mesh, model.plan, BANKED, SamplingParams(0.0))
     inputs, gaps = model.step_inputs([5], [CACHED]), []
 
     def once():
@@ -161,7 +161,7 @@ def tokens(mesh, layout: str, steps: int, precision: str = "bfloat16") -> dict:
         ttnn.plus_one(inputs.angles)
         return logits, chooser(logits, None, inputs.tokens)
 
-    step, chosen = Replay(mesh, once, eager=why_no_trace(mesh) is not None), []
+    step, chosen = TracedStep(mesh, once, eager=why_no_trace(mesh) is not None), []
     try:
         for _ in range(steps):
             logits, token = step()

@@ -14,14 +14,14 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device.dram_budget import budget
 from models.llama31_8b.tt.device.precision import precision_plan
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.sharding.config import (
     DECODE_PLANS,
     FLASH_DECODE,
     MEASURED,
     STOCK,
-    DecodePlanError,
-    FastPlan,
+    ShardedDecodeConfig,
+    ShardingError,
     check_plan,
     check_plan_rows,
 )
@@ -44,8 +44,8 @@ CHOSEN = {
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
 def test_what_the_fast_plan_chooses_at_8b_shapes(shape):
-    mesh = MeshPlan(*shape)
-    plan, precision = FastPlan.of(LLAMA, mesh, users=32), precision_plan("performance", 32)
+    mesh = MeshShape(*shape)
+    plan, precision = ShardedDecodeConfig.of(LLAMA, mesh, users=32), precision_plan("performance", 32)
     products = plan.layer(precision.of_layer(0))
     parts = [plan.residual, plan.normed, plan.fused, plan.merged, plan.hidden]
     assert ([part.cores for part in parts], [p.bank_columns // 32 for p in products]) == CHOSEN[mesh.tp]
@@ -64,13 +64,13 @@ def test_what_the_fast_plan_chooses_at_8b_shapes(shape):
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
 def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
     for users, op in ((1, FLASH_DECODE), (8, FLASH_DECODE), (9, STOCK), (32, STOCK)):
-        plan = FastPlan.of(LLAMA, MeshPlan(*shape), users)
+        plan = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), users)
         for kv_cache in ("bfloat16", "bfloat8_b"):
             chosen = plan.exact_attention(kv_cache)
             assert chosen.op == op
             why = f"1 to 8 users are supported, q has {users}" if op == STOCK else re.escape(MEASURED)
             assert re.search(why, str(chosen))
-    four_bits = FastPlan.of(LLAMA, MeshPlan(*shape), 1).exact_attention("bfloat4_b")
+    four_bits = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1).exact_attention("bfloat4_b")
     assert four_bits.op == STOCK and "they are BFLOAT4_B" in four_bits.reason
 
 
@@ -80,9 +80,9 @@ def attentions(mesh, users: int) -> list[str]:
     from models.llama31_8b.tt.decode_attention.exact import exact_attention
 
     given = {"users": users, "capacity": CAPACITY, "kv_cache": "bfloat8_b"}
-    found = [exact_attention(mesh, MeshPlan(*mesh.shape), LLAMA, layout=plan, **given) for plan in DECODE_PLANS]
+    found = [exact_attention(mesh, MeshShape(*mesh.shape), LLAMA, layout=plan, **given) for plan in DECODE_PLANS]
     for policy in ("exact", "static"):
-        made = decode_attention(policy, mesh, MeshPlan(*mesh.shape), LLAMA, layout="fast", **given)
+        made = decode_attention(policy, mesh, MeshShape(*mesh.shape), LLAMA, layout="fast", **given)
         found.append(made if policy == "exact" else made.exact)
     for attend in found:
         attend.check_trees()
@@ -96,13 +96,13 @@ def test_the_simple_plan_keeps_the_stock_attention(mock_mesh, users, fast):
 
 
 def test_what_the_fast_plan_refuses():
-    with pytest.raises(DecodePlanError, match=r"llama-3.1-8b has 32 \+ 2 x 32 on 1x1, a chip 64 cores"):
-        FastPlan.of(replace(LLAMA, num_key_value_heads=32), MeshPlan(), 1)
-    with pytest.raises(DecodePlanError, match="33 users, 64 cores"):
-        FastPlan.of(LLAMA, MeshPlan(), 33)
-    with pytest.raises(DecodePlanError, match="no decode plan 'fastest'; plans: simple, fast"):
+    with pytest.raises(ShardingError, match=r"llama-3.1-8b has 32 \+ 2 x 32 on 1x1, a chip 64 cores"):
+        ShardedDecodeConfig.of(replace(LLAMA, num_key_value_heads=32), MeshShape(), 1)
+    with pytest.raises(ShardingError, match="33 users, 64 cores"):
+        ShardedDecodeConfig.of(LLAMA, MeshShape(), 33)
+    with pytest.raises(ShardingError, match="no decode plan 'fastest'; plans: simple, fast"):
         check_plan("fastest")
-    with pytest.raises(DecodePlanError, match="trees of 33 nodes in all .* 32 rows"):
+    with pytest.raises(ShardingError, match="trees of 33 nodes in all .* 32 rows"):
         check_plan_rows("fast", 33)
     check_plan_rows("simple", 256)
     check_plan_rows("fast", 32)
@@ -125,7 +125,7 @@ def launched(mesh, plan: str, users: int) -> list:
 def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mesh, shape):
     """All bytes read, padding of banks too, against the roofline of the plan. Of one user: it counts weights and cache,
     not activations, of which 32 users move another 1 %."""
-    mesh, users, ops = MeshPlan(*shape), 1, {}
+    mesh, users, ops = MeshShape(*shape), 1, {}
     performance = precision_plan("performance", 32)
     for plan in DECODE_PLANS:
         found = mock_mesh(shape).run(launched, plan, users, timeout=1700)
@@ -137,7 +137,7 @@ def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mes
         layer = [launch for launch in found if launch["layer"] == 0]
         ops[plan] = len(layer)
         if plan == "fast":
-            expected = FastPlan.of(LLAMA, mesh, users).padding_bytes(performance, 32)
+            expected = ShardedDecodeConfig.of(LLAMA, mesh, users).padding_bytes(performance, 32)
             assert step["padding"] == expected > 0
             read = [launch["op"] for launch in layer if launch["dram"]]
             assert set(read) == {"rms_norm", "linear", "paged_fused_update_cache", FLASH_DECODE}

@@ -19,7 +19,7 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.spec_decode.tree import TokenTree
     from models.llama31_8b.tt.device.dram_budget import budget
-    from models.llama31_8b.tt.sampling.top_k import Chooser
+    from models.llama31_8b.tt.sampling.top_k import Sampler
     from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
     from perf.footprint.mesh_build import build_model, in_use, step_memory
 
@@ -34,7 +34,7 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
         "target": (between - before, budget(target.config, target.plan, target.precision, CAPACITY).held),
         "draft": (in_use(mesh)[0] - between, plan.held(formats, CAPACITY).held),
     }
-    chooser = Chooser(mesh, draft.plan, draft.config, SamplingParams(0.0))
+    chooser = Sampler(mesh, draft.plan, draft.config, SamplingParams(0.0))
     chain = TokenTree.chain(DRAFTED + 1)
     nodes = draft.tree_inputs(
         torch.zeros(1, len(chain), dtype=torch.int64), [CAPACITY - 32], chain.enter[None], chain.leave[None]

@@ -114,7 +114,7 @@ def test_what_a_generator_of_trees_does_not_sample():
 def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
     from models.llama31_8b.tt.spec_decode import model_drafters
 
-    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     draft.plan = None
     with pytest.raises(ValueError, match=words):
         model_drafters.ModelDrafter(draft).check(shape, llama())
@@ -123,7 +123,7 @@ def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
 def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
     from models.llama31_8b.tt.spec_decode import model_drafters
 
-    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     draft = llama(users=8)
     draft.plan = None
     model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
@@ -165,7 +165,7 @@ def test_what_no_model_drafts_for_itself(target, window, words):
 def test_a_model_drafts_chains_for_itself_alone(monkeypatch):
     from models.llama31_8b.tt.spec_decode import model_drafters
 
-    monkeypatch.setattr(model_drafters, "Chooser", lambda *_: None)
+    monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     target = llama()
     target.plan, target.attending = None, lambda attend: target
     drafter = model_drafters.SelfDrafter(target, 64)

@@ -155,8 +155,8 @@ def texts_by_a_draft_model(
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
     from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.layer_parallel import LayerParallelPlan
-    from models.llama31_8b.tt.parallel.mesh import MeshPlan
+    from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter
     from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
     from models.llama31_8b.tt.weights.map import WeightMap
@@ -165,8 +165,8 @@ def texts_by_a_draft_model(
     users, shape = len(prompts), DraftShape(length, width)
     config = row_config(mesh, replace(TINY, num_attention_heads=1))
     model, reference = build(mesh, config, users=users, capacity=CAPACITY)
-    small, plan = config.with_layers(1 if fuzzy is None else 2), MeshPlan(*mesh.shape)
-    layers = None if fuzzy is None else LayerParallelPlan.make(small, plan, fuzzy)
+    small, plan = config.with_layers(1 if fuzzy is None else 2), MeshShape(*mesh.shape)
+    layers = None if fuzzy is None else LayerAssignment.make(small, plan, fuzzy)
     state = {name: value for name, value in random_state_dict(config, 0).items() if name in tensor_shapes(small)}
     draft = TtLlama(
         mesh,

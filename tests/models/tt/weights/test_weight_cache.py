@@ -14,7 +14,7 @@ import torch
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling
 from models.llama31_8b.tt.device.precision import LayerPrecision, precision_plan
-from models.llama31_8b.tt.parallel.mesh import MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.weights import cache as weight_cache
 from models.llama31_8b.tt.weights.cache import WeightCache, entry_folder
 from tests.support.machines import set_ttnn_version
@@ -60,7 +60,7 @@ def weights(dtype=torch.bfloat16) -> dict[str, torch.Tensor]:
     }
 
 
-def folder(state=None, config=CONFIG, plan=MeshPlan(), precision=PLAN) -> Path:
+def folder(state=None, config=CONFIG, plan=MeshShape(), precision=PLAN) -> Path:
     return entry_folder(config, weights() if state is None else state, plan, precision)
 
 
@@ -102,8 +102,8 @@ def test_every_field_of_the_config_changes_the_entry(name):
 def test_plan_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
     found = {
         folder(),
-        folder(plan=MeshPlan(1, 2)),
-        folder(plan=MeshPlan(2, 1)),
+        folder(plan=MeshShape(1, 2)),
+        folder(plan=MeshShape(2, 1)),
         folder(precision=precision_plan("performance", 2)),
         folder(precision=replace(PLAN, layers={1: LayerPrecision(ff1="bfloat16")})),
         folder(precision=replace(PLAN, lm_head="bfloat16")),

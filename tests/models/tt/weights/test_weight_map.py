@@ -14,7 +14,7 @@ from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.rope import RotaryTable, rotate
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshPlan
+from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.weights.map import WeightMap, adjacent_pairs
 
 LLAMA = preset("llama-3.1-8b").with_layers(2)
@@ -37,7 +37,7 @@ def meta(config):
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
 def test_shapes_at_8b_widths(tp):
-    weights = WeightMap(LLAMA, meta(LLAMA), MeshPlan(1, tp))
+    weights = WeightMap(LLAMA, meta(LLAMA), MeshShape(1, tp))
     assert weights.qkv(1).shape == (4096, 6144) and weights.wo(1).shape == (4096, 4096)
     assert weights.ff1(0).shape == weights.ff3(0).shape == (4096, 14336) and weights.ff2(0).shape == (
         14336,
@@ -52,7 +52,7 @@ def test_each_chip_gets_its_heads(tp):
     """Column block c of the fused matrix computes query heads c * 8 / tp onwards, then its keys, then its
     values."""
     state = random_state_dict(SMALL, 1)
-    weights = WeightMap(SMALL, state, MeshPlan(1, tp))
+    weights = WeightMap(SMALL, state, MeshShape(1, tp))
     x = torch.randn(3, 256, generator=torch.Generator().manual_seed(0))
     heads, kv_heads = 8 // tp, 4 // tp
     for chip, block in enumerate(weights.qkv(1).chunk(tp, dim=1)):
@@ -85,7 +85,7 @@ def test_adjacent_rotation_is_the_checkpoints():
 @pytest.mark.parametrize("tied", [False, True])
 def test_blocks_of_the_head_rebuild_its_vocabulary(tp, tied):
     config = replace(SMALL, tie_word_embeddings=tied)
-    state, plan = random_state_dict(config), MeshPlan(1, tp)
+    state, plan = random_state_dict(config), MeshShape(1, tp)
     weights, part = WeightMap(config, state, plan), plan.padded_vocab(config) // tp
     blocks = [weights.lm_head(start, 32).chunk(tp, dim=1) for start in range(0, part, 32)]
     rebuilt = torch.cat([block[chip] for chip in range(tp) for block in blocks], dim=1)
@@ -97,6 +97,6 @@ def test_a_checkpoint_that_does_not_fit_is_refused():
     state = random_state_dict(SMALL)
     del state["model.layers.1.mlp.up_proj.weight"]
     with pytest.raises(ModelLoadError, match="model.layers.1.mlp.up_proj.weight is missing"):
-        WeightMap(SMALL, state, MeshPlan())
+        WeightMap(SMALL, state, MeshShape())
     with pytest.raises(MeshError, match="num_key_value_heads = 4, which 8 chips"):
-        WeightMap(SMALL, random_state_dict(SMALL), MeshPlan(1, 8))
+        WeightMap(SMALL, random_state_dict(SMALL), MeshShape(1, 8))

@@ -17,9 +17,9 @@ from runtime_patches.simulated_n150 import doctor
 from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
 from ....tt.device.boards import check_cards, find_cards
 from ....tt.device.dram_budget import DoesNotFit, budget
-from ....tt.device.precision import PrecisionError, PrecisionPlan, precision_plan
-from ....tt.parallel.mesh import BLOCKS, TILE, MeshError, MeshPlan
-from ....tt.sharding.config import DecodePlanError, check_plan_rows
+from ....tt.device.precision import PrecisionConfig, PrecisionError, precision_plan
+from ....tt.parallel.mesh import BLOCKS, TILE, MeshError, MeshShape
+from ....tt.sharding.config import ShardingError, check_plan_rows
 from ...options import ATTENTIONS, AUTO, DemoOptions, UserError
 from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, PLAN, Support, chip_tree_nodes, layer_parallel
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from ....tt.attention import DecodeAttention
     from ....tt.generator import Generator
     from ....tt.model import TtLlama
-    from ....tt.parallel.layer_parallel import LayerParallelPlan
+    from ....tt.parallel.layer_parallel import LayerAssignment
 
 
 def attention_of_mesh(options: DemoOptions) -> str:
     """Without --attention: alspec where the mesh has two rows, which is what they are for, else exact."""
     try:
-        return "alspec" if MeshPlan.choose(options.mesh).sp == 2 else "exact"
+        return "alspec" if MeshShape.choose(options.mesh).sp == 2 else "exact"
     except MeshError:
         return "exact"  # `run` says what is wrong with the mesh
 
@@ -61,17 +61,17 @@ PRECISION = "performance"
 TRACE_REGION_BYTES = 64 * 1024**2
 
 
-class BoardPlan(NamedTuple):
+class RunConfig(NamedTuple):
     """capacity: cached positions of each user, in whole blocks where the model's context has them. limit: positions
     that a prompt and its text may take. users: texts side by side. layout: how decode steps of the model lie on a chip;
     those of its draft lie simply. draft_precision, draft_layers: of a draft model."""
 
-    mesh: MeshPlan
-    precision: PrecisionPlan
+    mesh: MeshShape
+    precision: PrecisionConfig
     capacity: int
     limit: int
-    draft_precision: PrecisionPlan | None = None
-    draft_layers: LayerParallelPlan | None = None  # of --fuzzy
+    draft_precision: PrecisionConfig | None = None
+    draft_layers: LayerAssignment | None = None  # of --fuzzy
     layout: str = PLAN
     users: int = 1
 
@@ -93,11 +93,11 @@ def choose_device() -> tuple[str, str]:
 def plan_run(
     config: LlamaConfig,
     options: DemoOptions,
-    mesh: MeshPlan,
+    mesh: MeshShape,
     prompt_tokens: int | None,
     draft: LlamaConfig | None = None,
     users: int = 1,
-) -> BoardPlan:
+) -> RunConfig:
     """config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a conversation; draft: of a draft
     model that lies beside it; users: prompts side by side. Raises UserError when the mesh cannot split the models, a
     chip cannot hold them with this context (the message has the bytes needed and present), or the model has no context
@@ -129,12 +129,12 @@ def plan_run(
         for_users = "" if users == 1 else f" for each of {users} users"
         held.check(f"{what} on {mesh} with a cache of {capacity} positions for {wanted}{for_users}")
         check_attention(options, mesh, config, capacity, users)
-    except (MeshError, PrecisionError, DecodePlanError, DoesNotFit, SpeculationError) as error:
+    except (MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError) as error:
         shorter = ""
         if prompt_tokens is None and isinstance(error, DoesNotFit):
             shorter = "; --max-context takes a shorter conversation"
         raise UserError(f"--device n150: {error}{shorter}") from error
-    return BoardPlan(mesh, precision, capacity, limit, drafts, layers, layout, users)
+    return RunConfig(mesh, precision, capacity, limit, drafts, layers, layout, users)
 
 
 def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
@@ -145,7 +145,7 @@ def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
         )
 
 
-def check_attention(options: DemoOptions, mesh: MeshPlan, config: LlamaConfig, capacity: int, users: int = 1) -> None:
+def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, capacity: int, users: int = 1) -> None:
     """Raises SpeculationError and UserError when chips cannot decode with this attention policy."""
     if options.attention == "alspec":
         check_speculation(mesh, users, capacity, options.chunk_size, options.threshold)
@@ -181,11 +181,11 @@ def _whole(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
-def check_machine(options: DemoOptions) -> MeshPlan:
+def check_machine(options: DemoOptions) -> MeshShape:
     """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something, has fewer chips or
     other cards."""
     try:
-        mesh = MeshPlan.choose(options.mesh)
+        mesh = MeshShape.choose(options.mesh)
         if reason := doctor.why_not("silicon"):
             raise UserError(f"--device n150: {reason}")
         unsure = check_cards(find_cards())
@@ -264,11 +264,11 @@ class Weights(NamedTuple):
 
     config: LlamaConfig
     state: dict[str, torch.Tensor]
-    precision: PrecisionPlan
+    precision: PrecisionConfig
     entry: Path
 
     @classmethod
-    def read(cls, source: Source, mesh: MeshPlan, precision: PrecisionPlan) -> Weights:
+    def read(cls, source: Source, mesh: MeshShape, precision: PrecisionConfig) -> Weights:
         """Raises what loading a checkpoint and making a cache folder do."""
         from ....checkpoint.gguf.conversion_cache import make_cache_folder
         from ....checkpoint.load import load_state_dict
@@ -282,9 +282,9 @@ class Weights(NamedTuple):
     def on(
         self,
         device: ttnn.MeshDevice,
-        plan: BoardPlan,
+        plan: RunConfig,
         attend: DecodeAttention | None = None,
-        layers: LayerParallelPlan | None = None,
+        layers: LayerAssignment | None = None,
         layout: str = PLAN,
     ) -> TtLlama:
         """The model of the plan's users. layers: of a draft model."""
@@ -329,10 +329,10 @@ def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenize
     return Source(folder, draft)
 
 
-def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, options: DemoOptions) -> TtLlama:
+def _load_model(device: ttnn.MeshDevice, plan: RunConfig, weights: Weights, options: DemoOptions) -> TtLlama:
     """The model with the attention that these options ask for."""
     from ....tt.decode_attention.by_name import decode_attention
-    from ....tt.sharding.modules import FastLayout
+    from ....tt.sharding.modules import ShardedModules
 
     attend = decode_attention(
         str(options.attention),
@@ -348,19 +348,19 @@ def _load_model(device: ttnn.MeshDevice, plan: BoardPlan, weights: Weights, opti
         static_layers=static_layers(options) if options.attention == "static" else (),
     )
     model = weights.on(device, plan, attend, layout=plan.layout)
-    if isinstance(model.layout, FastLayout):
+    if isinstance(model.layout, ShardedModules):
         logger.info("{}", model.layout.plan.describe(plan.precision))
     return model
 
 
-def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options: DemoOptions, chat: bool) -> Generator:
+def _generator(model: TtLlama, plan: RunConfig, drafts: Weights | None, options: DemoOptions, chat: bool) -> Generator:
     """chat: the trace of decode steps serves all turns; those of drafted trees are recorded in each."""
     if options.drafter != "none":
-        from ....tt.spec_decode.drafters import LookUpDrafter, TreeDrafter
+        from ....tt.spec_decode.drafters import NGramDrafter, TreeDrafter
         from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
         from ....tt.spec_decode.tree_generator import TreeGenerator
 
-        drafter: TreeDrafter = LookUpDrafter()
+        drafter: TreeDrafter = NGramDrafter()
         if drafts is not None:
             drafter = ModelDrafter(drafts.on(model.mesh, plan, layers=plan.draft_layers))
         elif options.draft_kind == "self":
@@ -372,7 +372,7 @@ def _generator(model: TtLlama, plan: BoardPlan, drafts: Weights | None, options:
     return Generator(model, choose=options.sample_on or "device", keep_trace=chat)
 
 
-def open_mesh(mesh: MeshPlan) -> ttnn.MeshDevice:
+def open_mesh(mesh: MeshShape) -> ttnn.MeshDevice:
     """Raises UserError with what ttnn says when the boards do not open as this mesh."""
     try:
         return mesh.open(trace_region_size=TRACE_REGION_BYTES)

@@ -22,9 +22,9 @@ from loguru import logger
 from ....config import LlamaConfig, RopeScaling
 from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
 from ....tt.device.precision import PrecisionError, precision_plan
-from ....tt.parallel.mesh import TILE, MeshError, MeshPlan
+from ....tt.parallel.mesh import TILE, MeshError, MeshShape
 from ....tt.sharding.config import GRID as WHOLE_GRID
-from ....tt.sharding.config import DecodePlanError, FastPlan
+from ....tt.sharding.config import ShardedDecodeConfig, ShardingError
 from ...options import ATTENTIONS, AUTO, DemoOptions, UserError
 from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, PLAN, Support, chip_tree_nodes, layer_parallel
 
@@ -82,7 +82,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
     request = plan_request(options)
     if reason := doctor.why_not("simulator"):
         raise UserError(f"--device sim: {reason}")
-    mesh = MeshPlan.parse(request["mesh"])
+    mesh = MeshShape.parse(request["mesh"])
     try:
         shape = mesh.shape if mesh.chips > 1 else None
         environment = process_environment(
@@ -135,14 +135,14 @@ def plan_request(options: DemoOptions) -> dict:
         mesh.check_model(config)
         layer_parallel(options, config, mesh)
         if layout == "fast":
-            FastPlan.of(config, mesh, users=1)
+            ShardedDecodeConfig.of(config, mesh, users=1)
         if attention == "alspec":
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
         elif attention != "exact":
             check_chunk_size(chunk_size, capacity)
         if options.draft_kind == "self":
             check_chunk_size(window, capacity, "--draft-window")
-    except (PrecisionError, MeshError, DecodePlanError, SpeculationError) as error:
+    except (PrecisionError, MeshError, ShardingError, SpeculationError) as error:
         raise UserError(f"--device sim: {error}") from error
     layers = _static_layers(options, config) if attention == "static" else []
     overrides = options.precision_overrides
@@ -176,7 +176,7 @@ def plan_request(options: DemoOptions) -> dict:
     }
 
 
-def grid_for(config: LlamaConfig, mesh: MeshPlan, guesses: bool, layout: str = "simple") -> str:
+def grid_for(config: LlamaConfig, mesh: MeshShape, guesses: bool, layout: str = "simple") -> str:
     """Compute cores of each chip; guesses: kernels of the guess run too, on three or more. Joining heads takes one for
     each query head, of a layer that a chip has to itself all of them; sums over a row take eight; the fast plan takes a
     whole chip, which has cores beside its DRAM banks."""
@@ -194,11 +194,11 @@ def dispatch_of(layout: str) -> str:
     return "fast" if layout == "fast" else "slow"
 
 
-def _mesh(options: DemoOptions, attention: str) -> MeshPlan:
+def _mesh(options: DemoOptions, attention: str) -> MeshShape:
     """The mesh of --mesh or $MESH_DEVICE; for alspec the least that can speculate, else one chip."""
     asked = options.mesh or os.environ.get("MESH_DEVICE")
     try:
-        mesh = MeshPlan.choose(options.mesh) if asked else MeshPlan(2 if attention == "alspec" else 1, 1)
+        mesh = MeshShape.choose(options.mesh) if asked else MeshShape(2 if attention == "alspec" else 1, 1)
     except MeshError as error:
         raise UserError(f"--device sim: {error}") from error
     row = mesh.shape == (1, 2) and options.fuzzy is not None and options.draft_kind == "model"
@@ -211,7 +211,7 @@ def _mesh(options: DemoOptions, attention: str) -> MeshPlan:
     return mesh
 
 
-def tiny_model(fuzzy: int | None, mesh: MeshPlan) -> LlamaConfig:
+def tiny_model(fuzzy: int | None, mesh: MeshShape) -> LlamaConfig:
     """The tiny random model: with layers enough for drafts of `fuzzy` layers in parallel between the first and the
     last, and heads for each chip of a row."""
     layers = TINY.num_hidden_layers if fuzzy is None else max(TINY.num_hidden_layers, fuzzy + 2)
@@ -224,7 +224,7 @@ def tiny_model(fuzzy: int | None, mesh: MeshPlan) -> LlamaConfig:
     )
 
 
-def _config(options: DemoOptions, mesh: MeshPlan) -> LlamaConfig:
+def _config(options: DemoOptions, mesh: MeshShape) -> LlamaConfig:
     """Of the tiny model, or of the first layers of --model."""
     if options.model is None:
         if options.layers is not None:

@@ -29,11 +29,11 @@ from ....spec_decode.metrics import SpeculativeResult
 from ....spec_decode.sigmoid import SigmoidApproximation
 from ....spec_decode.tree import TokenTree, TokenTreeBatch
 from ....tt.decode_attention.by_name import decode_attention
-from ....tt.device.precision import PrecisionPlan, precision_plan
+from ....tt.device.precision import PrecisionConfig, precision_plan
 from ....tt.model import TtLlama, read
-from ....tt.parallel.layer_parallel import LayerParallelPlan
-from ....tt.parallel.mesh import MeshPlan
-from ....tt.spec_decode.drafters import LookUpDrafter, TreeDrafter
+from ....tt.parallel.layer_parallel import LayerAssignment
+from ....tt.parallel.mesh import MeshShape
+from ....tt.spec_decode.drafters import NGramDrafter, TreeDrafter
 from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
 from ....tt.spec_decode.tree_generator import TreeGenerator
 from ....tt.spec_decode.tree_step import TreeStep
@@ -71,9 +71,9 @@ def source_of(request: dict[str, Any]) -> Source:
     if request["model"] is None:
         generator = torch.Generator().manual_seed(request["seed"])
         prompt = torch.randint(0, TINY.vocab_size, (count,), generator=generator).tolist()
-        if request["draft"] == LookUpDrafter.name:
+        if request["draft"] == NGramDrafter.name:
             prompt = (prompt[:PATTERN] * count)[:count]  # something to look up
-        config = TINY if request["fuzzy"] is None else tiny_model(request["fuzzy"], MeshPlan.parse(request["mesh"]))
+        config = TINY if request["fuzzy"] is None else tiny_model(request["fuzzy"], MeshShape.parse(request["mesh"]))
         return Source("a tiny random Llama", config, random_state_dict(config, request["seed"]), prompt)
     from ....checkpoint.load import load_state_dict, read_config, resolve_source
     from ....checkpoint.tokenizer import Tokenizer
@@ -105,7 +105,7 @@ def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
 def main(arguments: Sequence[str]) -> int:
     """arguments: the request of sim.plan_request as JSON. 0 when every step agrees."""
     request = json.loads(arguments[0])
-    plan, source = MeshPlan.parse(request["mesh"]), source_of(request)
+    plan, source = MeshShape.parse(request["mesh"]), source_of(request)
     precision = precision_plan(request["precision"], source.config.num_hidden_layers, request["overrides"])
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _steps(
-    device, plan, source: Source, precision: PrecisionPlan, request, show
+    device, plan, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], GenerationResult]:
     """Figures of the prefill and of every step; both go on with the chips' token, so that a near tie does not part
     them."""
@@ -217,7 +217,7 @@ def _steps(
 
 
 def _tree_steps(
-    device, plan, source: Source, precision: PrecisionPlan, request, show
+    device, plan, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], SpeculativeResult]:
     """Figures of the prefill and of every step over a tree, all its nodes against the reference's forward over the same
     tree; both go on with the path that the chips accept."""
@@ -242,14 +242,14 @@ def _tree_steps(
         found.append(figures | {"pcc": lowest_pcc([node["pcc"] for node in nodes]), "nodes": len(tree)})
 
     shape = DraftShape.parse(request["tree"], request["draft_length"])
-    drafter: TreeDrafter = LookUpDrafter()
+    drafter: TreeDrafter = NGramDrafter()
     if request["draft"] == SelfDrafter.name:
         drafter = SelfDrafter(model, request["window"])
-    elif request["draft"] != LookUpDrafter.name:
+    elif request["draft"] != NGramDrafter.name:
         # A fuzzy draft is the target itself, so that what it loses is seen alone; else the first layer drafts.
         first, layers = (config if request["fuzzy"] else config.with_layers(1)), None
         if (request["fuzzy"] or 1) > 1:
-            layers = LayerParallelPlan.make(first, plan, request["fuzzy"])
+            layers = LayerAssignment.make(first, plan, request["fuzzy"])
             show(str(layers), flush=True)
         formats = precision_plan(request["precision"], first.num_hidden_layers, None)
         state = {name: source.state[name] for name in tensor_shapes(first)}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predictors: which cached tokens the guess attends to.
+"""Guess ranges: which cached tokens the guess attends to.
 
 All of them take tiles from the start and tiles from the end of the cache, as the kernel's split of work does
 (common/kernels/chunk_split.hpp). README.md says what another kind costs.
@@ -15,7 +15,7 @@ from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
 @dataclass(frozen=True)
-class Predictor:
+class GuessRange:
     """The first `first` cached tokens and the last ones, which end with the tile that holds the position.
 
     last: tokens, with those of the last tile that are not cached yet; so `last` - 31 to `last` are cached.
@@ -26,6 +26,11 @@ class Predictor:
     first: int
     last: int
     whole_tail: bool = False
+
+    @classmethod
+    def both_ends(cls, chunk_size: int) -> GuessRange:
+        """Return the default: `chunk_size` tokens at either end, those of the tail all cached (README.md says why)."""
+        return cls(chunk_size, chunk_size, whole_tail=True)
 
     @property
     def first_tiles(self) -> int:
@@ -45,20 +50,15 @@ class Predictor:
         return self.last_tiles + (self.whole_tail and tokens % TILE != 0)
 
 
-def both_ends(chunk_size: int) -> Predictor:
-    """The default: `chunk_size` tokens at either end, those of the tail all cached. README.md says why."""
-    return Predictor(chunk_size, chunk_size, whole_tail=True)
-
-
-def check_predictor(predictor, max_tokens: int) -> None:
-    """Errors: UnsupportedError unless `predictor` is a Predictor whose sizes are multiples of 32 within the cache."""
-    if not isinstance(predictor, Predictor):
-        raise UnsupportedError(f"predictor must be a Predictor, it is a {type(predictor).__qualname__}")
-    for name, size in (("first", predictor.first), ("last", predictor.last)):
+def check_guess_range(guess_range, max_tokens: int) -> None:
+    """Raise UnsupportedError unless `guess_range` is a GuessRange of multiples of 32 tokens within the cache."""
+    if not isinstance(guess_range, GuessRange):
+        raise UnsupportedError(f"guess_range must be a GuessRange, it is a {type(guess_range).__qualname__}")
+    for name, size in (("first", guess_range.first), ("last", guess_range.last)):
         if type(size) is not int or not TILE <= size <= max_tokens or size % TILE:
             raise UnsupportedError(
-                f"predictor.{name} must be a multiple of {TILE} from {TILE} to the {max_tokens} tokens of the "
+                f"guess_range.{name} must be a multiple of {TILE} from {TILE} to the {max_tokens} tokens of the "
                 f"caches, got {size!r}"
             )
-    if type(predictor.whole_tail) is not bool:
-        raise UnsupportedError(f"predictor.whole_tail must be True or False, got {predictor.whole_tail!r}")
+    if type(guess_range.whole_tail) is not bool:
+        raise UnsupportedError(f"guess_range.whole_tail must be True or False, got {guess_range.whole_tail!r}")
