@@ -180,12 +180,6 @@ def count(output, addresses, *, defines=(), head: str = ""):
     _run(output, [_kernel(head + COUNT, core_set((0, 0)), [], list(addresses), defines, config)])
 
 
-def run_signal(output, cores):
-    """Run a gated SIGNAL on `cores`."""
-    semaphore = ttnn.SemaphoreDescriptor(id=0, core_ranges=cores, initial_value=0)
-    _run(output, [_kernel(SIGNAL, cores, [], [0, 0])], semaphores=[semaphore])
-
-
 def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(0, 0), config=None):
     """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two
     cores.
