@@ -56,8 +56,8 @@ def measure_chips_patterns(mesh, patterns=PATTERNS) -> dict[str, dict]:
 def as_text(results: dict[str, dict]) -> str:
     """The patterns as a table."""
     lines = [
-        f"attention over {CONTEXT} tokens (chunk {CHUNK}) and an MLP-like op on two chips, fast dispatch, one trace per "
-        "pattern, cycles of the chips' common clock",
+        f"attention over {CONTEXT} tokens (chunk {CHUNK}) and an MLP-like op on two chips, fast dispatch, one trace "
+        "per pattern, cycles of the chips' common clock",
         "| hits | layers | total | chip 0 | chip 1 | overlap in the last layer |",
         "|---:|---:|---:|---:|---:|---:|",
     ]

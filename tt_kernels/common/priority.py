@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Priorities: which member of a pair holds the right activations (ALSpec paper, algorithm 2).
+"""Priorities: which rank of a pair holds the right activations (ALSpec paper, algorithm 2).
 
-Each member keeps one row of MAX_USERS words, one a user; the kernels' side of this is `kernels/priority.hpp`.
-A member's own priority is the highest of its users': one rejected user keeps the whole member at work.
+Each rank keeps one row of MAX_USERS words, one a user; the kernels' side of this is `kernels/priority.hpp`.
+A rank's own priority is the highest of its users': one rejected user keeps the whole rank at work.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NAMES = {YIELDED: "accepted", HOLDS_GUESS: "received", HOLDS_EXACT: "rejected", 
 # In a row of gathered priorities: those of a peer that the exchange did not reach.
 UNKNOWN = 0xFFFFFFFF
 
-# Where decoding starts: both hold the same activations, the first member sends.
+# Where decoding starts: both hold the same activations, the first rank sends.
 INITIAL = (HOLDS_EXACT, YIELDED)
 
 
 def priority_row(values: int | Sequence[int]) -> torch.Tensor:
-    """The contents of one member's priority tensor: int32 [1, 1, 1, MAX_USERS], unused users 0.
+    """The contents of one rank's priority tensor: int32 [1, 1, 1, MAX_USERS], unused users 0.
 
     values: one value for all users, or one a user, each of NAMES.
     """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ops that must run whatever the compute gate says: the gate writer, the exchange, the speculative decode.
 
-A kernel opts out by one define in its KernelDescriptor. If one of these ops lost it, a member that skips
+A kernel opts out by one define in its KernelDescriptor. If one of these ops lost it, a rank that skips
 could never start again, or its peer would wait for it; so each of them checks its own program before the
 launch.
 """

@@ -17,7 +17,7 @@ ROW_WORDS = _COUNTERS + MAX_USERS
 
 @dataclass(frozen=True)
 class DeviceCounters:
-    """What one member counted at one layer; each count is in (calls, users) except `calls`."""
+    """What one rank counted at one layer; each count is in (calls, users) except `calls`."""
 
     calls: int
     accepted: int
@@ -30,7 +30,7 @@ class DeviceCounters:
 
     @property
     def hit_rate(self) -> float | None:
-        """Accepted guesses of all guesses this member made as the sender; None when it made none."""
+        """Accepted guesses of all guesses this rank made as the sender; None when it made none."""
         made = self.accepted + self.rejected
         return self.accepted / made if made else None
 
@@ -40,7 +40,7 @@ class OutcomeLog:
     DRAM.
 
     The gate writer adds to it when it is given to `skip_compute`. On a mesh every chip keeps its own rows;
-    two logs count the two members of a virtual pair.
+    two logs count the two ranks of a virtual pair.
     """
 
     def __init__(self, device, layers: int, users: int):

@@ -15,12 +15,12 @@ from tt_kernels.common.reference import sender
 def device_exchange(
     tensors: Sequence[torch.Tensor], priorities: Sequence[Sequence[int]], users: int
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """What both members hold afterwards, and the gathered priorities, int32 [2, MAX_USERS].
+    """What both ranks hold afterwards, and the gathered priorities, int32 [2, MAX_USERS].
 
-    tensors: each member's. priorities: each member's row, at most MAX_USERS entries.
+    tensors: each rank's. priorities: each rank's row, at most MAX_USERS entries.
     """
     taken = tensors[sender(priorities, users)]
     gathered = torch.zeros(2, MAX_USERS, dtype=torch.int32)
-    for member, row in enumerate(priorities):
-        gathered[member, : len(row)] = torch.tensor(row, dtype=torch.int32)
+    for rank, row in enumerate(priorities):
+        gathered[rank, : len(row)] = torch.tensor(row, dtype=torch.int32)
     return [taken.clone(), taken.clone()], gathered

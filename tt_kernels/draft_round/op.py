@@ -9,8 +9,8 @@ draft's steps, and the target's step over the chain with its verification (Flash
     begin_chain(decided, choices, step, chain)
     for node in range(2, nodes):
         append_token(the draft's step, node, chain)        # what a step chose is also what the next one reads
-    outcome = the target's step over `chain`
-    take_outcome(outcome, decided)                         # the next round may begin
+    result = the target's step over `chain`
+    take_result(result, decided)                         # the next round may begin
 
 All tensors are ROW_MAJOR and interleaved, of 32-bit integers, one page a row, the same on every chip of a mesh;
 those that steps return in any memory, the others in DRAM.
@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
+from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
 if TYPE_CHECKING:
     import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
-COUNT_WORD = 3  # of an outcome, see Verified
+COUNT_WORD = 3  # of an result, see Verified
 _SCRATCH_CB = 0
 _ALIGNMENT = 32
-_ANYWHERE = ("choices", "chosen", "outcome")  # read through an accessor of their own
+_ANYWHERE = ("choices", "chosen", "result")  # read through an accessor of their own
 
 
 class Decided(NamedTuple):
@@ -103,21 +103,21 @@ def append_token(chosen: ttnn.Tensor, node: int, chain: Chain) -> None:
     _launch("append_token.cpp", read, written, accessors, _sizes(chain, users, nodes), {"node": node})
 
 
-def take_outcome(outcome: ttnn.Tensor, decided: Decided) -> None:
-    """outcome: int32 [users, 4 + 2 * nodes], of Verified: its new tokens become what was decided, behind what was
+def take_result(result: ttnn.Tensor, decided: Decided) -> None:
+    """result: int32 [users, 4 + 2 * nodes], of Verified: its new tokens become what was decided, behind what was
     before; a skipped user, and one whose verification failed, stays as it is. Errors: UnsupportedError."""
-    users, width = tuple(outcome.shape)
-    nodes = (width - OUTCOME_HEAD) // 2
-    _check({"outcome": outcome}, (users, OUTCOME_HEAD + 2 * nodes))
+    users, width = tuple(result.shape)
+    nodes = (width - RESULT_HEAD) // 2
+    _check({"result": result}, (users, RESULT_HEAD + 2 * nodes))
     _check_decided(decided, users, nodes)
     sizes = {
         "users": users,
         "nodes": nodes,
         "user_bytes": _page(decided.cached),
         "node_bytes": _page(decided.tokens),
-        "outcome_bytes": _page(outcome),
+        "result_bytes": _page(result),
         "count_word": COUNT_WORD,
-        "tokens_word": OUTCOME_HEAD + nodes,
+        "tokens_word": RESULT_HEAD + nodes,
     }
     written = {
         "decided": decided.tokens,
@@ -126,8 +126,8 @@ def take_outcome(outcome: ttnn.Tensor, decided: Decided) -> None:
         "last": decided.last,
         "row": decided.row,
     }
-    accessors = {"per_node": decided.tokens, "per_user": decided.cached, "outcome": outcome}
-    _launch("take_outcome.cpp", {"outcome": outcome}, written, accessors, sizes)
+    accessors = {"per_node": decided.tokens, "per_user": decided.cached, "result": result}
+    _launch("take_result.cpp", {"result": result}, written, accessors, sizes)
 
 
 def _shape(chain: Chain) -> tuple[int, int]:

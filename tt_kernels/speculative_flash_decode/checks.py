@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tt_kernels.common.attention_checks import MAX_SCALE as MAX_SCALE
 from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import (
+    TILE,
     check_attention_tensors,
     check_heads,
     check_scale,
@@ -17,7 +18,6 @@ from tt_kernels.common.attention_checks import (
 from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.speculative_flash_decode.work_split import TILE
 
 MAX_USERS = 8  # a semaphore of the output core each
 MAX_QUERY_HEADS = 32  # one tile of query rows a user

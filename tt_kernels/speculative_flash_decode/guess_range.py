@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
 @dataclass(frozen=True)

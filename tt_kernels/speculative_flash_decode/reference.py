@@ -85,7 +85,7 @@ def speculative_flash_decode_reference(
     return Decoded(exact, guess, distance_sq, exact.square().sum((0, 2, 3)))
 
 
-def outcomes(
+def sender_priorities(
     distance_sq: torch.Tensor,
     norm_sq: torch.Tensor,
     cur_pos: Sequence[int],
@@ -96,7 +96,7 @@ def outcomes(
 ) -> list[int]:
     """The sender's priority of each user after verification: YIELDED where |guess - exact| < threshold *
     |exact| (strictly: threshold 0 accepts nothing), else HOLDS_EXACT; HOLDS_EXACT_UNVERIFIED with fewer than
-    2 * chunk_size cached tokens; YIELDED for a skipped user, who keeps no member at work."""
+    2 * chunk_size cached tokens; YIELDED for a skipped user, who keeps no rank at work."""
     found = []
     for distance, norm, position in zip(distance_sq.tolist(), norm_sq.tolist(), cur_pos, strict=True):
         if position < 0:
@@ -108,6 +108,6 @@ def outcomes(
     return found
 
 
-def receiver_outcomes(cur_pos: Sequence[int]) -> list[int]:
+def receiver_priorities(cur_pos: Sequence[int]) -> list[int]:
     """The receiver's priority of each user once the guess has arrived."""
     return [YIELDED if position < 0 else HOLDS_GUESS for position in cur_pos]

@@ -14,7 +14,7 @@ MAX_NODES = 32
 MAX_USERS = 256
 # 1024 tiles of fine parts of a lane, each up to 2^20, stay a whole float32; L1 holds fewer.
 MAX_VOCAB = 1 << 20
-LEAST_TEMPERATURE, GREATEST_TEMPERATURE = 1e-4, 1e4
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-4, 1e4
 # Further from 0, the sigmoids of two tokens are nearer to each other than their weights tell apart.
 MAX_SIGMOID_SCALE = 1e5
 
@@ -80,9 +80,9 @@ def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int
 def check_temperature(name: str, value) -> float:
     """Errors: UnsupportedError."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not LEAST_TEMPERATURE <= value <= GREATEST_TEMPERATURE:
+    if not number or not MIN_TEMPERATURE <= value <= MAX_TEMPERATURE:
         raise UnsupportedError(
-            f"{name} must be from {LEAST_TEMPERATURE:g} to {GREATEST_TEMPERATURE:g}, got {value!r}; at 0 use "
+            f"{name} must be from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}, got {value!r}; at 0 use "
             "greedy_verification"
         )
     return float(value)

@@ -20,9 +20,9 @@ from tt_kernels.speculative_sampling.checks import (
     check_temperature,
     check_warpers,
 )
-from tt_kernels.speculative_sampling.layout import choose_layout
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD, Place, Rule, build_program, greedy_program
-from tt_kernels.speculative_sampling.row import VocabTpGroup
+from tt_kernels.speculative_sampling.program import RESULT_HEAD, Place, Rule, build_program, greedy_program
+from tt_kernels.speculative_sampling.vocab_tp_group import VocabTpGroup
+from tt_kernels.speculative_sampling.work_split import choose_work_split
 
 if TYPE_CHECKING:
     import ttnn
@@ -65,25 +65,25 @@ class Verified:
     nodes, the bonus token, the number of new tokens; the path, padded with -1; the new tokens, padded with -1. With a
     status other than 0 nothing is accepted, and the bonus word is 0."""
 
-    outcome: ttnn.Tensor
+    result: ttnn.Tensor
     nodes: int
-    row: VocabTpGroup | None = None
+    tp_group: VocabTpGroup | None = None
 
     def read(self, chip: int = 0) -> list[VerificationResult]:
         """What each user got, as a chip of a mesh, counted row by row, has it. Waits for the device."""
         import ttnn
 
-        rows = ttnn.to_torch(ttnn.get_device_tensors(self.outcome)[chip]).tolist()
-        path = slice(OUTCOME_HEAD, OUTCOME_HEAD + self.nodes)
+        rows = ttnn.to_torch(ttnn.get_device_tensors(self.result)[chip]).tolist()
+        path = slice(RESULT_HEAD, RESULT_HEAD + self.nodes)
         return [
-            VerificationResult(row[0], row[path][: row[1]], row[OUTCOME_HEAD + self.nodes :][: row[3]]) for row in rows
+            VerificationResult(row[0], row[path][: row[1]], row[RESULT_HEAD + self.nodes :][: row[3]]) for row in rows
         ]
 
     def check(self) -> list[VerificationResult]:
         """As read(). Errors: VerificationError that names the users and reasons; PeerError when the chips of a row lost
         each other."""
-        if self.row is not None:
-            self.row.check()
+        if self.tp_group is not None:
+            self.tp_group.check()
         outcomes = self.read()
         failed = [
             f"user {user}: {_REASONS.get(outcome.status, f'unknown status {outcome.status}')}"
@@ -109,7 +109,7 @@ def speculative_sampling(
     top_p: float = 1.0,
     grid: tuple[int, int] | None = None,
     cores_per_user: int | None = None,
-    row: VocabTpGroup | None = None,
+    tp_group: VocabTpGroup | None = None,
 ) -> Verified:
     """Exact verification: whatever the draft, the tokens have the target's distribution.
 
@@ -118,7 +118,7 @@ def speculative_sampling(
     target_logits: bfloat16 [users, nodes, vocab], ROW_MAJOR or TILE: row i the target's after node i.
     draft_logits: likewise, row i what the children of node i were drawn from at `draft_temperature` (default:
         `temperature`); None for children that were not drawn but chosen (point masses).
-    uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (words.uniform_words): of each node, and in
+    uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (uniforms.uniform_words): of each node, and in
         column 0 that of the bonus token.
     with_replacement: siblings were drawn independently, duplicates kept; else one by one without replacement.
     top_k, top_p: refused; logits a warper leaves out can be set to -inf.
@@ -137,7 +137,7 @@ def speculative_sampling(
     )
     rule = Rule((1.0 / temperature, 1.0 / draft_temperature), with_replacement)
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, grid, cores_per_user, row)
+    return _verify(drafted, draft_logits, rule, grid, cores_per_user, tp_group)
 
 
 def lossy_sigmoid_sampling(
@@ -154,7 +154,7 @@ def lossy_sigmoid_sampling(
     top_p: float = 1.0,
     grid: tuple[int, int] | None = None,
     cores_per_user: int | None = None,
-    row: VocabTpGroup | None = None,
+    tp_group: VocabTpGroup | None = None,
 ) -> Verified:
     """LOSSY verification: the tokens do not have the target's distribution (section 3.2.2 of the paper, equation 5).
 
@@ -174,11 +174,11 @@ def lossy_sigmoid_sampling(
         raise UnsupportedError("draft_logits are None: the sigmoid approximation compares logits with the draft's")
     rule = Rule((1.0 / temperature, 1.0 / temperature), sigmoid=scaling)
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, grid, cores_per_user, row)
+    return _verify(drafted, draft_logits, rule, grid, cores_per_user, tp_group)
 
 
 def _verify(
-    drafted: dict, draft_logits, rule: Rule, grid, cores_per_user: int | None, row: VocabTpGroup | None
+    drafted: dict, draft_logits, rule: Rule, grid, cores_per_user: int | None, tp_group: VocabTpGroup | None
 ) -> Verified:
     """drafted: the arguments of `speculative_sampling` but for draft_logits, by name."""
     import ttnn
@@ -195,32 +195,32 @@ def _verify(
     device = named["target_logits"].device()
     for name, tensor in named.items():
         _check_same_device(name, tensor, device)
-    chips = _check_row(row, device, problem.vocab)
-    hub = None if row is None else row.core
-    layout = choose_layout(_cores(device, grid), problem.users, problem.vocab, cores_per_user, hub, chips)
-    outcome = _empty_outcome(device, problem.users, problem.nodes)
+    chips = _check_tp_group(tp_group, device, problem.vocab)
+    hub = None if tp_group is None else tp_group.core
+    split = choose_work_split(_cores(device, grid), problem.users, problem.vocab, cores_per_user, hub, chips)
+    result = _empty_result(device, problem.users, problem.nodes)
     tensors = {
         "target": named["target_logits"],
         "draft": draft_logits,
         **{name: named[name] for name in ("parents", "tokens", "uniforms")},
-        "outcome": outcome,
+        "result": result,
     }
 
     def build(place: Place):
-        return build_program(problem, tensors, layout, _l1_free(device), rule, place, _noc_core_of(device))
+        return build_program(problem, tensors, split, _l1_free(device), rule, place, _noc_core_of(device))
 
-    if row is None:
+    if tp_group is None:
         program = build(Place())
     else:
         program = ttnn.MeshProgramDescriptor()
-        for at in row.coordinates():
+        for at in tp_group.coordinates():
             here = ttnn.MeshCoordinate(*at)
-            links = partial(row.link_args, at)
-            state = row.state.buffer_address()
-            place = Place(row.index(at), row.chips, state, tuple(row.timeout), links)
+            links = partial(tp_group.link_args, at)
+            state = tp_group.state.buffer_address()
+            place = Place(tp_group.tp_rank(at), tp_group.chips, state, tuple(tp_group.timeout), links)
             program[ttnn.MeshCoordinateRange(here, here)] = build(place)
-    ttnn.generic_op([*named.values(), outcome], program)
-    return Verified(outcome, problem.nodes, row)
+    ttnn.generic_op([*named.values(), result], program)
+    return Verified(result, problem.nodes, tp_group)
 
 
 def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax: ttnn.Tensor, vocab: int) -> Verified:
@@ -243,16 +243,16 @@ def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax
     device = tokens.device()
     for name, tensor in named.items():
         _check_same_device(name, tensor, device)
-    outcome = _empty_outcome(device, *shape)
-    tensors = {"parents": parents, "tokens": tokens, "choices": target_argmax, "outcome": outcome}
-    ttnn.generic_op([*named.values(), outcome], greedy_program(*shape, vocab, tensors))
-    return Verified(outcome, shape[1])
+    result = _empty_result(device, *shape)
+    tensors = {"parents": parents, "tokens": tokens, "choices": target_argmax, "result": result}
+    ttnn.generic_op([*named.values(), result], greedy_program(*shape, vocab, tensors))
+    return Verified(result, shape[1])
 
 
-def _empty_outcome(device, users: int, nodes: int):
+def _empty_result(device, users: int, nodes: int):
     import ttnn
 
-    shape = [users, OUTCOME_HEAD + 2 * nodes]
+    shape = [users, RESULT_HEAD + 2 * nodes]
     return ttnn.empty(shape, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
 
 
@@ -263,17 +263,17 @@ def _check_same_device(name: str, tensor, device) -> None:
         raise UnsupportedError(str(error)) from error
 
 
-def _check_row(row: VocabTpGroup | None, device, vocab: int) -> int:
+def _check_tp_group(tp_group: VocabTpGroup | None, device, vocab: int) -> int:
     """How many chips share the vocabulary. Errors: UnsupportedError."""
-    if row is None:
+    if tp_group is None:
         return 1
-    if not isinstance(row, VocabTpGroup):
-        raise UnsupportedError(f"row must be a VocabTpGroup, it is a {type(row).__qualname__}")
-    if row.device.id() != device.id():
-        raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
-    if vocab * row.chips > MAX_VOCAB:
-        raise UnsupportedError(f"vocab of {vocab} on each of {row.chips} chips is more than {MAX_VOCAB}")
-    return row.chips
+    if not isinstance(tp_group, VocabTpGroup):
+        raise UnsupportedError(f"tp_group must be a VocabTpGroup, it is a {type(tp_group).__qualname__}")
+    if tp_group.device.id() != device.id():
+        raise UnsupportedError(f"tp_group is on mesh {tp_group.device.id()}, the tensors on mesh {device.id()}")
+    if vocab * tp_group.chips > MAX_VOCAB:
+        raise UnsupportedError(f"vocab of {vocab} on each of {tp_group.chips} chips is more than {MAX_VOCAB}")
+    return tp_group.chips
 
 
 def _noc_core_of(device):

@@ -31,7 +31,7 @@ FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT, ROW_BROKEN = range(5)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VerificationResult:
     """path: accepted nodes in order without the root; bonus: the token after the last of them. With a status other
     than FINE_STATUS the path is empty and the bonus is 0."""
 
@@ -131,19 +131,19 @@ class UserModel:
         ]
         self._nodes: dict[int, Node | int] = {}
 
-    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
-        """tokens: [nodes]; uniforms: [nodes] words (words.uniform_words), that of the root draws the bonus token."""
+    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> VerificationResult:
+        """tokens: [nodes]; uniforms: [nodes] words (uniforms.uniform_words), that of the root draws the bonus token."""
         if bad_tree(self.parents, tokens, self.target.shape[-1]):
-            return Outcome(BAD_TREE)
+            return VerificationResult(BAD_TREE)
         path: list[int] = []
         current = 0
         while True:
             node = self._node(current)
             if isinstance(node, int):
-                return Outcome(node)
+                return VerificationResult(node)
             accepted, weights = self._try_children(node, current, tokens, uniforms)
             if accepted is None:
-                return Outcome(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
+                return VerificationResult(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
             path.append(accepted)
             current = accepted
 
@@ -233,10 +233,10 @@ class SigmoidModel:
         self.slope, self.center = single(1 / temperature / (beta - alpha)), single(-alpha / (beta - alpha))
         self._drawn: dict[tuple[int, bool], Weights | int] = {}
 
-    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
+    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> VerificationResult:
         """As UserModel.verify."""
         if bad_tree(self.parents, tokens, self.target.shape[-1]):
-            return Outcome(BAD_TREE)
+            return VerificationResult(BAD_TREE)
         path: list[int] = []
         current = 0
         while True:
@@ -245,7 +245,7 @@ class SigmoidModel:
             for rows, status in ((self.target, BAD_TARGET), (self.draft, BAD_DRAFT)):
                 logits = rows[current, drafted]
                 if bool((logits.isnan() | (logits == math.inf)).any()):
-                    return Outcome(status)
+                    return VerificationResult(status)
             p, q = (on_grid(self.sigmoids(rows[current, drafted])) for rows in (self.target, self.draft))
             accepted = [
                 child
@@ -255,8 +255,8 @@ class SigmoidModel:
             if not accepted:
                 weights = self._weights(current, not children)
                 if isinstance(weights, int):
-                    return Outcome(weights)
-                return Outcome(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
+                    return VerificationResult(weights)
+                return VerificationResult(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
             current = accepted[0]
             path.append(current)
 
@@ -306,7 +306,7 @@ def speculative_sampling_reference(
     draft: torch.Tensor | None,
     uniforms: torch.Tensor,
     **options,
-) -> list[Outcome]:
+) -> list[VerificationResult]:
     """Outcomes of all users. tokens, parents [users, nodes]; target, draft [users, nodes, vocab]; uniforms
     [users, nodes] words."""
     return [
@@ -324,7 +324,7 @@ def sigmoid_reference(
     draft: torch.Tensor,
     uniforms: torch.Tensor,
     **options,
-) -> list[Outcome]:
+) -> list[VerificationResult]:
     """As speculative_sampling_reference, of the lossy approximation."""
     return [
         SigmoidModel(parents[user].tolist(), target[user], draft[user], **options).verify(
@@ -334,7 +334,7 @@ def sigmoid_reference(
     ]
 
 
-def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[Outcome]:
+def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[VerificationResult]:
     """Outcomes of all users where a token is accepted when it is the target's choice. All [users, nodes]."""
     outcomes = []
     for user_tokens, user_parents, choices in zip(tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True):
@@ -344,5 +344,5 @@ def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.
                 path.append(child)
                 current = child
             child += 1
-        outcomes.append(Outcome(FINE_STATUS, tuple(path), choices[current]))
+        outcomes.append(VerificationResult(FINE_STATUS, tuple(path), choices[current]))
     return outcomes

@@ -18,7 +18,7 @@ from pathlib import Path
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.peer import ChipPairs
-from tt_kernels.common.row import TpGroup
+from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"

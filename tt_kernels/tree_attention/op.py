@@ -12,8 +12,8 @@ from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.tree_attention.checks import check_intervals, check_problem, check_room
-from tt_kernels.tree_attention.layout import choose_layout
 from tt_kernels.tree_attention.program import Tensors, build_program
+from tt_kernels.tree_attention.work_split import choose_work_split
 
 if TYPE_CHECKING:
     import ttnn
@@ -79,7 +79,7 @@ def tree_attention(
         unsupported_if_refused(check_on_device, name, tensor, device)
     scale = check_scale(scale, problem.head_dim)
     fidelity = check_fidelity(config.math_fidelity)
-    layout = choose_layout(
+    split = choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
         l1_free(device),
@@ -89,5 +89,5 @@ def tree_attention(
     )
     output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
     tensors = Tensors(q, k, v, prefix, intervals, output)
-    ttnn.generic_op(tensors.all(), build_program(problem, tensors, layout, scale, fidelity, noc_core_of(device)))
+    ttnn.generic_op(tensors.all(), build_program(problem, tensors, split, scale, fidelity, noc_core_of(device)))
     return output

@@ -38,7 +38,7 @@ class Problem:
         return self.caches * self.users * self.kv_heads * self.head_tiles
 
     @property
-    def most_tiles(self) -> int:
+    def max_tiles(self) -> int:
         """That the rows of a tree can lie in, wherever they begin."""
         return (self.nodes + TILE - 2) // TILE + 1
 

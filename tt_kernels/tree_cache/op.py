@@ -49,7 +49,7 @@ def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int
     prefix: as `write_nodes` had it: the tree's root lies at position prefix and stays there.
     path: int32 [users, columns], ROW_MAJOR: from `first_column` on the accepted nodes behind the root in order, with
         -1 (or anything that is no node) behind the last. `Verified.outcome` of speculative_sampling is one, from
-        column OUTCOME_HEAD on. Element j goes from position prefix + path[j] to prefix + 1 + j, all of them read before
+        column RESULT_HEAD on. Element j goes from position prefix + path[j] to prefix + 1 + j, all of them read before
         any is written, so that the nodes may be numbered in any order.
 
     Errors: UnsupportedError (a ValueError) before the launch.
@@ -105,8 +105,8 @@ def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_c
     )
     ranges = kernel.core_ranges
     sizes = {
-        _SOURCE_CB: (tile_bytes, problem.most_tiles),
-        _TARGET_CB: (tile_bytes, problem.most_tiles),
+        _SOURCE_CB: (tile_bytes, problem.max_tiles),
+        _TARGET_CB: (tile_bytes, problem.max_tiles),
         _WORDS_CB: (words_bytes, 1),
     }
     buffers = [

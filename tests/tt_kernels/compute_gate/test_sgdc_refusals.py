@@ -180,7 +180,7 @@ CALLS = {
         lambda w: w.exchange(w.words, [w.priority, w.words[1]]), VALUE, "priority must be uint32",
     ),
     "a core outside": (lambda w: w.core_pair((0, 0), (2, 0)), VALUE, "outside the grid of 2x1"),
-    "cores in disorder": (lambda w: w.core_pair((1, 0), (0, 0)), VALUE, "member 0 comes first"),
+    "cores in disorder": (lambda w: w.core_pair((1, 0), (0, 0)), VALUE, "rank 0 comes first"),
     "a core of floats": (lambda w: w.core_pair((0.0, 0), (1, 0)), VALUE, "(x, y) of integers, not (0.0, 0)"),
 }  # fmt: skip
 

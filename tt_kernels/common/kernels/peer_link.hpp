@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sending to the peer of a pair: over the fabric to the next chip (PEER_LINK_FABRIC), or over the NoC to
-// another core of this chip (PEER_LINK_NOC, the virtual pair). Both have the same members:
+// another core of this chip (PEER_LINK_NOC, the virtual pair). Both have the same ranks:
 //
 //   PeerLink(next)             read the link's runtime arguments from index `next` on, and advance it
 //   core_address(l1)           where an L1 address of the peer's exchange core lies, for write()

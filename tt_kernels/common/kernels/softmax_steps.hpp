@@ -23,7 +23,7 @@ struct Buffers {
 
 // What is attended to at a time: a chunk of `rows` key tiles by one tile of queries. Small, as stacks are; L1 holds fewer
 // than 256 tiles of either.
-struct Step {
+struct ChunkStep {
     uint8_t tile;  // of queries, in the job
     uint8_t rows;
     uint8_t first_band, end_band;

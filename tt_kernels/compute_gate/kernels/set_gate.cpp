@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes this core's gate word from its member's own priorities; the member's first core also writes the
+// Writes this core's gate word from its rank's own priorities; the rank's first core also writes the
 // outcome of the layer into the log. Compiled with FORCE_OPEN it opens the gate and reads nothing.
 
 #include <cstdint>
@@ -54,7 +54,7 @@ void kernel_main() {
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
     constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
     const auto priorities =
-        TensorAccessor(ACCESSOR_ARGS(priority), COMMON_ARG(own_priority), priority::row_bytes);
+        TensorAccessor(ACCESSOR_ARGS(priority), COMMON_ARG(priority), priority::row_bytes);
 
     const uint32_t scratch = get_write_ptr(scratch_cb);
     noc_async_read(priorities.get_noc_addr(0), scratch, priority::row_bytes);

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #ifndef SGDC_UNGATED
-#error "the exchange must be compiled with SGDC_UNGATED, or a member that skips would leave its peer waiting"
+#error "the exchange must be compiled with SGDC_UNGATED, or a rank that skips would leave its peer waiting"
 #endif
 
 namespace exchange {

@@ -36,7 +36,7 @@ inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t rows_per_head() { return COMMON_ARG(rows_per_head); }  // of a query tile, for one KV head
 inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }          // that a worker processes at once
 inline uint32_t items() { return users() * kv_heads(); }
-constexpr uint32_t most_users = 8;
+constexpr uint32_t max_users = 8;
 
 // Circular buffers. The partial result of a head is its head_tiles of output and one tile of softmax row sums.
 constexpr uint32_t partial_tiles = head_tiles + 1;
@@ -61,11 +61,11 @@ constexpr uint32_t cb_row_max_b = get_named_compile_time_arg_val("cb_row_max_b")
 constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
 constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
 // On the output core.
-constexpr uint32_t cb_verdict = get_named_compile_time_arg_val("cb_verdict");
+constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");
 // Elements of a tile in it, as register_rows::sums_of_squares leaves them: column 0 of row 0, columns 0 and 1 of row 1.
-constexpr uint32_t verdict_distance = 0;
-constexpr uint32_t verdict_norm = 16;
-constexpr uint32_t verdict_bound = 17;  // norm * threshold^2
+constexpr uint32_t distance_element = 0;
+constexpr uint32_t norm_element = 16;
+constexpr uint32_t bound_element = 17;  // norm * threshold^2
 // On the exchange core.
 constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 

@@ -25,7 +25,7 @@
 #include "unused_rows.hpp"
 
 #ifndef SGDC_UNGATED
-#error "the exchange must be compiled with SGDC_UNGATED, or a member that skips would leave its peer waiting"
+#error "the exchange must be compiled with SGDC_UNGATED, or a rank that skips would leave its peer waiting"
 #endif
 
 namespace {
@@ -71,7 +71,7 @@ bool send_guesses(PeerLink& link, uint32_t base, const Accessor& peer_exact) {
     return true;
 }
 
-// Makes `priorities` say that this member holds nothing.
+// Makes `priorities` say that this rank holds nothing.
 template <typename Priority>
 void hold_nothing(const Priority& priorities) {
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
@@ -99,11 +99,11 @@ void finish_receiver(
     }
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     tile_masks::fill(scratch, 2 * priority::row_bytes, 0);
-    volatile tt_l1_ptr uint32_t* outcome =
+    volatile tt_l1_ptr uint32_t* held =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + priority::row_bytes);
     for (uint32_t user = 0; user < config::users(); ++user) {
         if (words[control::first_tokens + user] > 0) {
-            outcome[user] = priority::holds_guess;
+            held[user] = priority::holds_guess;
         }
     }
     noc_async_write(scratch, distances.get_noc_addr(0), config::users() * sizeof(uint32_t));
@@ -127,7 +127,7 @@ void kernel_main() {
     const auto guess = TensorAccessor(output_args, RUNTIME_ARG(guess));
     const auto distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq));
     const auto norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq));
-    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority));
+    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority));
 
     peer::Session session(RUNTIME_ARG(state), timeout);
     const uint32_t page = get_write_ptr(config::cb_control);

@@ -16,8 +16,8 @@ namespace control {
 
 struct Sources {
     uint32_t positions;
-    uint32_t gathered;  // both members' priorities, page m those of member m
-    uint32_t member;    // which of the two this is
+    uint32_t gathered;  // both ranks' priorities, page m those of rank m
+    uint32_t sp_rank;   // which of the two this is
 };
 
 // Each source lands in a line of its own of cb_scratch.
@@ -35,8 +35,9 @@ inline void fetch(
     noc_async_read(positions.get_noc_addr(0), scratch, config::users() * sizeof(uint32_t));
     if constexpr (config::has_peer) {
         const auto gathered = TensorAccessor(gathered_args, from.gathered);
-        noc_async_read(gathered.get_noc_addr(from.member), scratch + line_bytes, priority::row_bytes);
-        noc_async_read(gathered.get_noc_addr(1 - from.member), scratch + 2 * line_bytes, priority::row_bytes);
+        noc_async_read(gathered.get_noc_addr(from.sp_rank), scratch + line_bytes, priority::row_bytes);
+        noc_async_read(
+            gathered.get_noc_addr(1 - from.sp_rank), scratch + 2 * line_bytes, priority::row_bytes);
     }
     noc_async_read_barrier();
 
@@ -54,9 +55,9 @@ inline void fetch(
             return priority::highest(
                 reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(row), config::users());
         };
-        const uint32_t own = highest(scratch + line_bytes), other = highest(scratch + 2 * line_bytes);
-        words[receiving] = !priority::sends(own, other, from.member);
-        words[alone] = other == priority::unknown;
+        const uint32_t mine = highest(scratch + line_bytes), peers = highest(scratch + 2 * line_bytes);
+        words[receiving] = !priority::sends(mine, peers, from.sp_rank);
+        words[alone] = peers == priority::unknown;
     }
 }
 
@@ -81,7 +82,7 @@ inline void share(
 
 // The sources as the host gave them to this kernel.
 inline Sources sources_args() {
-    return {RUNTIME_ARG(positions), RUNTIME_ARG(gathered_priorities), RUNTIME_ARG(member)};
+    return {RUNTIME_ARG(positions), RUNTIME_ARG(gathered_priorities), RUNTIME_ARG(sp_rank)};
 }
 
 }  // namespace control

@@ -23,7 +23,7 @@ struct Task {
     uint32_t end, last_vectors;  // the tile behind the last one, and that one's vectors
     uint32_t offset[2], sharpness[2];
     uint32_t stages;
-    uint32_t scales[2 * config::most_nodes];
+    uint32_t scales[2 * config::max_nodes];
 
     void read() {
         source = word(command::source);

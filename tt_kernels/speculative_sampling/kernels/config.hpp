@@ -32,7 +32,7 @@ constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
 constexpr uint32_t cb_lines = get_named_compile_time_arg_val("cb_lines");
 
-constexpr uint32_t most_nodes = 32;
+constexpr uint32_t max_nodes = 32;
 constexpr uint32_t tile_ids = 1024;  // ids of one row that are one tile to the calculator
 constexpr uint32_t logit_bytes = 2;
 constexpr uint32_t scratch_lines = 6;  // of a word a node: the tree's three, and the outcome
@@ -69,7 +69,7 @@ enum Word : uint32_t {
     stages,        // residuals to form, each with:
     first_scales,  // of p, of q
 };
-constexpr uint32_t words = first_scales + 2 * config::most_nodes;
+constexpr uint32_t words = first_scales + 2 * config::max_nodes;
 constexpr uint32_t bytes = 512;
 static_assert(words * sizeof(uint32_t) <= bytes);
 

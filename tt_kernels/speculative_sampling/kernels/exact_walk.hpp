@@ -21,17 +21,17 @@ public:
         Step step;
         const bool leaf = tree_.is_leaf(place.node);
         step.status = read_rows(part_, shares_, targets, drafts, place, config::has_draft && !leaf);
-        if (step.status != outcome::fine) {
+        if (step.status != verification::fine) {
             return step;
         }
         if (!weigh_rows(place.node)) {
-            step.status = outcome::row_broken;
+            step.status = verification::group_broken;
             return step;
         }
         step.child = try_children(place.node, step.status);
-        if (step.child == nobody && step.status == outcome::fine) {
+        if (step.child == nobody && step.status == verification::fine) {
             if (stale_ && !mass_.sum_up()) {
-                step.status = outcome::row_broken;
+                step.status = verification::group_broken;
                 return step;
             }
             mass_.draw(tree_.uniforms[0], step);
@@ -49,7 +49,7 @@ private:
     uint32_t drawable_ = 0;  // a bit for each child: whether the draft could draw it at all
     uint32_t removed_ = 0;   // a bit for each: whether its token has been taken out
     // Weights of the children, each at its own place.
-    uint32_t p_[config::most_nodes], q_[config::most_nodes];
+    uint32_t p_[config::max_nodes], q_[config::max_nodes];
 
     // Puts the logits of the children from `from` on where the calculator finds them.
     uint32_t gather(uint32_t node, uint32_t from) {
@@ -110,7 +110,7 @@ private:
 
     // The accepted child of `node`, or nobody; then mass_ is what to draw from.
     uint32_t try_children(uint32_t node, uint32_t& status) {
-        for (uint32_t child = tree_.next_child(node, 0); child < tree_.nodes && status == outcome::fine;
+        for (uint32_t child = tree_.next_child(node, 0); child < tree_.nodes && status == verification::fine;
              child = tree_.next_child(node, child + 1)) {
             const uint32_t uniform = tree_.uniforms[child];
             if constexpr (config::has_draft) {
@@ -124,7 +124,7 @@ private:
                     return child;
                 }
                 if (!reject(node, child)) {
-                    status = outcome::row_broken;
+                    status = verification::group_broken;
                 }
                 if constexpr (!config::with_replacement) {
                     draft_sum_ -= q_[child];

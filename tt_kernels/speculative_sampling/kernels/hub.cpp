@@ -16,8 +16,8 @@
 #include "lines.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
 #include "tt_kernels/common/kernels/bounded_wait.hpp"
-#if defined(ROW)
-#include "tt_kernels/common/kernels/row_session.hpp"
+#if defined(TP_GROUP)
+#include "tt_kernels/common/kernels/tp_session.hpp"
 #endif
 
 namespace {
@@ -25,14 +25,14 @@ namespace {
 using lines::Words;
 
 constexpr uint32_t cb_lines = get_named_compile_time_arg_val("cb_lines");
-constexpr uint32_t most_groups = lines::most_groups;
+constexpr uint32_t max_groups = lines::max_groups;
 
-// tt_kernels/speculative_sampling/row.py reads the state on the host and must agree.
+// tt_kernels/speculative_sampling/vocab_tp_group.py reads the state on the host and must agree.
 struct State {
-    uint32_t arrivals[lines::most_chips][most_groups];
-    uint32_t calls[most_groups];
+    uint32_t arrivals[lines::max_chips][max_groups];
+    uint32_t calls[max_groups];
     uint32_t status, status_call, silent, padding[5];
-    uint32_t mailbox[2][lines::most_chips][most_groups][lines::words];
+    uint32_t mailbox[2][lines::max_chips][max_groups][lines::words];
 };
 enum Status : uint32_t { fine = 0, lines_absent = 1, link_blocked = 3, out_of_step = 4 };
 
@@ -65,9 +65,9 @@ public:
 private:
     uint32_t chips_, self_, groups_, cores_, lines_;
     volatile tt_l1_ptr State* state_;
-    uint32_t posted_[most_groups] = {};
-    bool waiting_[most_groups] = {};
-    uint64_t start_[most_groups] = {};
+    uint32_t posted_[max_groups] = {};
+    bool waiting_[max_groups] = {};
+    uint64_t start_[max_groups] = {};
 
     // Lines: those posted by core after core of group after group, then one of each group, then the answer.
     Words posted(uint32_t group, uint32_t core) const { return lines::line(lines_, group * cores_ + core); }
@@ -102,7 +102,7 @@ private:
 
     template <typename Links>
     void send(uint32_t group, Links& links) {
-#if defined(ROW)
+#if defined(TP_GROUP)
         const uint32_t call = state_->calls[group] + 1;
         state_->calls[group] = call;
         Words line = of_group(group);
@@ -126,7 +126,7 @@ private:
 
     // Whether all lines of the group's exchange have arrived; then answers.
     void look(uint32_t group) {
-#if defined(ROW)
+#if defined(TP_GROUP)
         const uint32_t call = state_->calls[group];
         if (broken()) {
             return answer(group, of_group(group), 0);
@@ -202,8 +202,8 @@ private:
 
 void kernel_main() {
     Hub hub;
-#if defined(ROW)
-    row::Links links(RUNTIME_INDEX(links), bounded::cycles_arg(RUNTIME_INDEX(timeout)), !hub.broken());
+#if defined(TP_GROUP)
+    tp::Links links(RUNTIME_INDEX(links), bounded::cycles_arg(RUNTIME_INDEX(timeout)), !hub.broken());
     hub.run(links);
     links.close();
 #else

@@ -33,10 +33,10 @@ constexpr uint32_t words = 80;
 constexpr uint32_t bytes = words * sizeof(uint32_t);
 constexpr uint32_t range_words = 4, sum_words = 4;
 
-constexpr uint32_t most_groups = 8;
-constexpr uint32_t most_chips = 8;
+constexpr uint32_t max_groups = 8;
+constexpr uint32_t max_chips = 8;
 // Semaphores: of the hub what each group's cores have posted; of every other core the answers.
-constexpr uint32_t first_posted = 0, answered = most_groups;
+constexpr uint32_t first_posted = 0, answered = max_groups;
 
 inline Words line(uint32_t base, uint32_t index) { return reinterpret_cast<Words>(base + index * bytes); }
 

@@ -31,8 +31,8 @@ inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs of a 
 inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }    // that a worker processes at once
 inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }  // of them, those that can hold nodes
-constexpr uint32_t most_users = 8;
-constexpr uint32_t most_nodes = 256;
+constexpr uint32_t max_users = 8;
+constexpr uint32_t max_nodes = 256;
 
 // Circular buffers.
 constexpr uint32_t partial_tiles = head_tiles + 1;  // output and softmax row sums of a query tile

@@ -19,6 +19,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -92,7 +93,7 @@ public:
         for (uint32_t rows = 32; period % 2 == 0 && rows > 1; rows /= 2) {
             period /= 2;
         }
-        const uint32_t by_hand = attention::least(period, job.tiles());
+        const uint32_t by_hand = std::min(period, job.tiles());
         uint32_t node = job.first_row % nodes;
         const volatile tt_l1_ptr uint32_t *enters = words(0), *leaves = words(1);
         for (uint32_t tile = 0; tile < by_hand; ++tile) {
@@ -146,7 +147,7 @@ public:
 
 private:
     static uint32_t start(uint32_t which) {
-        return get_write_ptr(config::cb_intervals) + which * config::most_nodes * sizeof(uint32_t);
+        return get_write_ptr(config::cb_intervals) + which * config::max_nodes * sizeof(uint32_t);
     }
     static volatile tt_l1_ptr uint32_t* words(uint32_t which) {
         return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(start(which));

@@ -4,6 +4,7 @@
 // The writer (BRISC): the constant tile; for each job of its group the times its mask is made of; then the partial
 // result to the worker that merges it, or the rows of the result, and zeros where no node is.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -135,7 +136,7 @@ void kernel_main() {
         if (stores) {
             scatter_results(output, job);
         } else if (part.size() > 0) {
-            partials.send(config::cb_handover, 0, attention::least(job.rows, 32));
+            partials.send(config::cb_handover, 0, std::min<uint32_t>(job.rows, 32));
         }
     }
     noc_async_full_barrier();

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tt_kernels.common.row import TpGroup
+from tt_kernels.common.tp_group import TpGroup
 
 _STATUS, _STATUS_CALL, _SILENT = 72, 73, 74
 _REASONS = {

@@ -10,16 +10,16 @@
 
 #include "api/dataflow/dataflow_api.h"
 
-namespace outcome {
+namespace verification {
 
 using Words = volatile tt_l1_ptr uint32_t*;
 
-enum Status : uint32_t { fine, bad_tree, bad_target, bad_draft, row_broken };
+enum Status : uint32_t { fine, bad_tree, bad_target, bad_draft, group_broken };
 
 constexpr uint32_t nobody = 0xFFFFFFFF;
 constexpr uint32_t head = 4;
-constexpr uint32_t most_nodes = 32;
-constexpr uint32_t line_bytes = most_nodes * sizeof(uint32_t);  // a word a node
+constexpr uint32_t max_nodes = 32;
+constexpr uint32_t line_bytes = max_nodes * sizeof(uint32_t);  // a word a node
 
 inline Words line(uint32_t scratch, uint32_t index) {
     return reinterpret_cast<Words>(scratch + index * line_bytes);
@@ -53,4 +53,4 @@ inline void report(
     }
 }
 
-}  // namespace outcome
+}  // namespace verification

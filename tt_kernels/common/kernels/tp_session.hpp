@@ -21,13 +21,13 @@
 #include "bounded_wait.hpp"
 #include "peer_link.hpp"
 
-namespace row {
+namespace tp {
 
 constexpr uint32_t max_chips = 8;
 constexpr uint32_t max_users = 8;
 constexpr uint32_t kinds = 3;  // numbers a user: squared distance, squared norm, bound
 
-// tt_kernels/common/row.py reads the state on the host and must agree on these.
+// tt_kernels/common/tp_group.py reads the state on the host and must agree on these.
 enum Status : uint32_t {
     fine = 0,
     numbers_absent = 1,  // of the chip in `silent`
@@ -213,4 +213,4 @@ private:
     uint64_t timeout_;
 };
 
-}  // namespace row
+}  // namespace tp
