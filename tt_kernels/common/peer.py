@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The two ranks of a pair on the host: where they are, their persistent state, and who gave up on whom.
+"""The two speculative ranks of a pair on the host: where they are, their persistent state, and who gave up on whom.
 
 A pair is two neighbouring chips of a mesh (`ChipPairs`: every pair along one axis) or two cores of one chip
-(`CorePair`, the virtual pair). The kernels' side is `kernels/peer_link.hpp` and `kernels/peer_session.hpp`.
+(`CorePair`, the virtual pair of benches and tests). The kernel side is `kernels/peer_link.hpp` and
+`kernels/peer_session.hpp`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ __all__ = ["ChipPairs", "CorePair", "RankState", "PeerError", "check_fabric", "t
 
 @dataclass(frozen=True)
 class RankState:
-    """What a rank's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was
-    one."""
+    """What a rank's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was one."""
 
     calls: int
     sent: int
@@ -56,18 +56,17 @@ _live: weakref.WeakSet[ChipPairs] = weakref.WeakSet()
 
 
 def is_pair_axis(device, axis: int) -> bool:
-    """Whether the chips along `axis` of a mesh are the two ranks of pairs, whose gates differ."""
+    """Return whether the chips along `axis` of a mesh are the two ranks of pairs, whose gates differ."""
     return any(pairs.pair_axis == axis and pairs.device.id() == device.id() for pairs in list(_live))
 
 
 class _Pairs(DeviceState):
-    """What both kinds of pairs have: the state of every rank."""
+    """What both kinds of pairs share: the state of every rank."""
 
     STATE_WORDS, STATUS_WORD = STATE_WORDS, _STATE_FIELDS["status"]
 
     def states(self) -> list[RankState]:
-        """The state of every rank: chips in row-major order, then the ranks on a chip. Waits for the
-        device."""
+        """Return the state of every rank: chips in row-major order, then the ranks of a chip. Waits for the device."""
         return [
             RankState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
         ]
@@ -76,8 +75,8 @@ class _Pairs(DeviceState):
 class ChipPairs(_Pairs):
     """Every pair of neighbouring chips along `pair_axis` of a mesh; that axis has two chips.
 
-    The chip at index 0 of the axis is rank 0. core: (x, y) of the exchange core, the same on every chip.
-    link: which of the ethernet links between the two.
+    The chip at index 0 of the axis is speculative rank 0. core: (x, y) of the exchange core, the same on every chip.
+    link: which Ethernet link between the two chips.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
@@ -99,7 +98,7 @@ class ChipPairs(_Pairs):
         return [f"chip {coordinate}" for coordinate in self.coordinates()]
 
     def coordinates(self) -> list[tuple[int, ...]]:
-        """All chips, row-major."""
+        """List all chips, row-major."""
         return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
 
     def peer(self, coordinate: tuple[int, ...]) -> tuple[int, ...]:
@@ -116,7 +115,7 @@ class ChipPairs(_Pairs):
         return ttnn.get_tt_fabric_max_payload_size_bytes()
 
     def link_args(self, coordinate: tuple[int, ...], program) -> list[int]:
-        """Runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
+        """Return the runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
         import ttnn
 
         core = ttnn.CoreCoord(*self.core)
@@ -150,7 +149,7 @@ class CorePair(_Pairs):
         return 8192  # one NoC packet
 
     def link_args(self, rank: int) -> list[int]:
-        """Runtime arguments of PeerLink on that rank's core."""
+        """Return the runtime arguments of PeerLink on that rank's core."""
         import ttnn
 
         there = self.device.worker_core_from_logical_core(ttnn.CoreCoord(*self.cores[1 - rank]))
@@ -158,7 +157,7 @@ class CorePair(_Pairs):
 
 
 def timeout_words(seconds: float) -> list[int]:
-    """`seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first."""
+    """Return `seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first."""
     number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not number or not 1 <= seconds * CLOCK_HZ < 1 << 64:
         raise ValueError(f"a timeout is a positive, finite number of seconds, not {seconds!r}")
@@ -167,7 +166,7 @@ def timeout_words(seconds: float) -> list[int]:
 
 
 def check_fabric() -> None:
-    """The kernels send along one axis, by FABRIC_1D's routing (`kernels/peer_link.hpp`)."""
+    """Raise ValueError unless the fabric is FABRIC_1D, by whose routing the kernels send along one axis."""
     import ttnn
 
     found = ttnn.get_fabric_config()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends, and what a layer leaves in the priorities: the one oracle of the rules in kernels/priority.hpp."""
+"""Who sends, and what a layer leaves in the priorities: the one reference of the rules in kernels/priority.hpp."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class NobodyError(ValueError):
 
 
 def highest(row: Sequence[int], users: int) -> int:
-    """A rank's priority: the highest of its users'. A skipped user counts with what stands in the row."""
+    """Return a rank's priority: the highest of its users'. A skipped user counts with its entry."""
     return max(row[:users])
 
 
 def sends(mine: int, peers: int, sp_rank: int) -> bool:
-    """Whether `rank` sends, as it sees it: with the higher priority, on a tie rank 0. A rank that does not know
-    its peer's goes on alone unless it knows that it holds nothing."""
+    """Return whether `sp_rank` sends, as it sees it: with the higher priority, on a tie rank 0. A rank that does not
+    know its peer's priority goes on alone unless it knows that it holds nothing."""
     if peers == UNKNOWN:
         return mine != YIELDED
     return mine > peers or (mine == peers and sp_rank == 0)
 
 
 def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = True) -> int:
-    """The rank that sends: the one with the highest priority over its users; rank 0 on a tie.
+    """Return the rank that sends: the one with the highest priority over its users; rank 0 on a tie.
 
-    somebody: whether a tie of 0 is the error it is for the exchange. The speculative attention lets rank 0 send
-    then: its priorities come from an exchange, which has reported the error. Errors: NobodyError.
+    somebody: whether a tie of 0 is an error, as it is for the exchange. The speculative attention then lets rank 0
+        send: its priorities come from an exchange, which has reported the error. Errors: NobodyError.
     """
     first, second = (highest(row, users) for row in priorities)
     if somebody and first == second == YIELDED:
@@ -39,7 +39,8 @@ def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = 
 
 
 def after_verification(priorities: Sequence[Sequence[int]], users: int, accepted: Sequence[bool]) -> list[list[int]]:
-    """Both rows after a layer (algorithm 2): the sender's by outcome, the receiver's HOLDS_GUESS."""
+    """Return both ranks' priorities after a layer (algorithm 2): the sender's by acceptance, the receiver's
+    HOLDS_GUESS."""
     holder = sender(priorities, users)
     rows = [[HOLDS_GUESS] * users, [HOLDS_GUESS] * users]
     rows[holder] = [YIELDED if outcome else HOLDS_EXACT for outcome in accepted]

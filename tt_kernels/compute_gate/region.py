@@ -29,7 +29,7 @@ _LOCAL = re.compile(r"(pre|post)_all_?gather$|_create_\w*buffers?$|^prepare_")
 
 
 class GatedRegionError(RuntimeError):
-    """What was asked cannot be done inside, or outside, a gated region."""
+    """The call is not possible inside, or outside, a gated region."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ _active: Region | None = None
 
 
 def active_region() -> Region | None:
-    """The region this process is in, or None."""
+    """Return the region this process is in, or None."""
     return _active
 
 
 def is_cross_chip(name: str) -> bool:
-    """Whether the ttnn op of that fully qualified name exchanges data with another chip."""
+    """Return whether the ttnn op with that fully qualified name exchanges data with another chip."""
     stem = name.rpartition(".")[2]
     return bool(_CROSS_CHIP.search(stem)) and not _LOCAL.search(stem)
 

@@ -36,13 +36,13 @@ DEFAULT_TIMEOUT_S = 2.0
 
 
 class DeviceExchange:
-    """The exchange of one kind of pairs; it keeps their `gathered` priorities at a fixed address.
+    """The exchange of a set of pairs; it keeps their `gathered` priorities at a fixed address.
 
-    pairs: ChipPairs or CorePair. users: entries of a row that count, 1 to MAX_USERS.
+    pairs: ChipPairs or CorePair. users: how many priorities count, 1 to MAX_USERS.
     timeout_s: how long a rank waits for its peer before it gives up, in seconds at 1 GHz.
 
-    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row m holds the priorities of rank m. One
-    tensor for ChipPairs, a list of two for CorePair.
+    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row r holds the priorities of rank r. One tensor for
+    ChipPairs, a list of two for CorePair.
     """
 
     def __init__(self, pairs: ChipPairs | CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
@@ -82,7 +82,7 @@ class DeviceExchange:
         self.pairs.check()
 
     def mesh_program(self, tensors, priority):
-        """The ttnn.MeshProgramDescriptor of a call between chips; tensors: of each chip."""
+        """Return the ttnn.MeshProgramDescriptor of a call between chips. tensors: the same on each chip."""
         import ttnn
 
         programs = ttnn.MeshProgramDescriptor()
@@ -102,9 +102,8 @@ class DeviceExchange:
         return programs
 
     def core_pair_program(self, tensors, priorities, ranks=(0, 1)):
-        """The ttnn.ProgramDescriptor of a call between two cores; with one rank, its peer stays silent.
-
-        tensors: pairs, one a rank."""
+        """Return the ttnn.ProgramDescriptor of a call between two cores. tensors: pairs, one per rank. ranks: those
+        that run; the peer of one that runs alone stays silent."""
         import ttnn
 
         arguments = {}
@@ -118,7 +117,7 @@ class DeviceExchange:
         return require_ungated(program, "device_exchange")
 
     def _arguments(self, rank, mine, peers, priority, gathered, link) -> tuple[Values, Values]:
-        """Runtime arguments of one rank's reader and writer."""
+        """Return the runtime arguments of one rank's reader and writer."""
         writer = {
             "sp_rank": rank,
             "state": self.pairs.state.buffer_address(),
@@ -186,7 +185,7 @@ class DeviceExchange:
         )
 
     def _checked(self, given: tuple, priority) -> tuple[list[list[ttnn.Tensor]], list[ttnn.Tensor]]:
-        """The ranks' parts of each tensor, and their priorities."""
+        """Check the call; return each tensor's parts by rank, and the priorities by rank."""
         if len(given) > MAX_TENSORS:
             raise ValueError(f"an exchange takes up to {MAX_TENSORS} tensors, not {len(given)}")
         tensors, priorities = [self._parts("tensor", one) for one in given], self._parts("priority", priority)
@@ -210,7 +209,7 @@ class DeviceExchange:
         return tensors, priorities
 
     def _parts(self, name: str, given) -> list[ttnn.Tensor]:
-        """`given` as a list of as many device tensors as there are ranks on a chip."""
+        """Return `given` as a list of as many device tensors as there are ranks per chip."""
         import ttnn
 
         wanted = self.pairs.ranks_per_chip
@@ -229,5 +228,6 @@ class DeviceExchange:
 
 
 def _named(tensors: Sequence) -> dict:
-    """The kernels' names for an exchange's tensors; names left over stand for the first, of which they take no page."""
+    """Return the exchange's tensors by their names in the kernels; unused names stand for the first tensor and take no
+    page of it."""
     return {f"tensor_{n}": tensors[n] if n < len(tensors) else tensors[0] for n in range(MAX_TENSORS)}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ops of a round do, on tensors of torch; shapes and names as of op.py, integers int64."""
+"""What the ops of a round do, on torch tensors; shapes and names are those of op.py, integers int64."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """Speculative sampling on the device: drafted chains and trees are accepted, rejected and resampled on the chip, and
-the host reads accepted tokens and nothing else ("Optimized Speculative Sampling for GPU Hardware Accelerators")."""
+the host reads only the accepted tokens ("Optimized Speculative Sampling for GPU Hardware Accelerators")."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REASONS = {
     1: "the tree or its tokens: a parent does not come before its child, or a token is not below the vocabulary's size",
     2: "target logits with NaN, infinity or nothing finite at a visited node",
     3: "draft logits with NaN, infinity or nothing finite at a visited node",
-    4: "the chips of the row lost each other",
+    4: "the chips of the TP group lost each other",
 }
 
 
@@ -51,8 +51,8 @@ class VerificationError(RuntimeError):
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """status: 0, or a reason of VerificationError. path: accepted nodes in order without the root; tokens: theirs and
-    the bonus token."""
+    """status: 0, or a reason of VerificationError. path: the accepted nodes in order, without the root; tokens: theirs
+    and the bonus token."""
 
     status: int
     path: list[int]
@@ -61,16 +61,16 @@ class VerificationResult:
 
 @dataclass(frozen=True)
 class Verified:
-    """outcome: int32 [users, 4 + 2 * nodes], ROW_MAJOR on the device. A row holds the status, the number of accepted
-    nodes, the bonus token, the number of new tokens; the path, padded with -1; the new tokens, padded with -1. With a
-    status other than 0 nothing is accepted, and the bonus word is 0."""
+    """result: int32 [users, 4 + 2 * nodes], ROW_MAJOR on the device. Each user's row holds the status, the number of
+    accepted nodes, the bonus token and the number of new tokens; then the path, padded with -1, and the new tokens,
+    padded with -1. With a status other than 0 nothing is accepted and the bonus word is 0."""
 
     result: ttnn.Tensor
     nodes: int
     tp_group: VocabTpGroup | None = None
 
     def read(self, chip: int = 0) -> list[VerificationResult]:
-        """What each user got, as a chip of a mesh, counted row by row, has it. Waits for the device."""
+        """Return each user's result from `chip` of a mesh, counted in row-major order. Waits for the device."""
         import ttnn
 
         rows = ttnn.to_torch(ttnn.get_device_tensors(self.result)[chip]).tolist()
@@ -80,8 +80,8 @@ class Verified:
         ]
 
     def check(self) -> list[VerificationResult]:
-        """As read(). Errors: VerificationError that names the users and reasons; PeerError when the chips of a row lost
-        each other."""
+        """Return `read()`. Errors: VerificationError that names the users and reasons; PeerError if the chips of a TP
+        group lost each other."""
         if self.tp_group is not None:
             self.tp_group.check()
         outcomes = self.read()
@@ -111,24 +111,24 @@ def speculative_sampling(
     cores_per_user: int | None = None,
     tp_group: VocabTpGroup | None = None,
 ) -> Verified:
-    """Exact verification: whatever the draft, the tokens have the target's distribution.
+    """Verify drafted tokens exactly: whatever the draft, the tokens have the target's distribution.
 
-    tokens: uint32 [users, nodes], parents: int32 [users, nodes], ROW_MAJOR: a tree a user, parents before children;
+    tokens: uint32 [users, nodes], parents: int32 [users, nodes], ROW_MAJOR: one tree per user, parents before children;
         node 0 is the root, already decided, with parent -1; padding nodes have parent -1 too.
-    target_logits: bfloat16 [users, nodes, vocab], ROW_MAJOR or TILE: row i the target's after node i.
-    draft_logits: likewise, row i what the children of node i were drawn from at `draft_temperature` (default:
-        `temperature`); None for children that were not drawn but chosen (point masses).
-    uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (uniforms.uniform_words): of each node, and in
-        column 0 that of the bonus token.
+    target_logits: bfloat16 [users, nodes, vocab], ROW_MAJOR or TILE: row i is the target's after node i.
+    draft_logits: likewise, row i is what the children of node i were drawn from at `draft_temperature` (default:
+        `temperature`); None for children that were chosen, not drawn (point masses).
+    uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (uniforms.uniform_words): one per node, in column 0
+        that of the bonus token.
     with_replacement: siblings were drawn independently, duplicates kept; else one by one without replacement.
-    top_k, top_p: refused; logits a warper leaves out can be set to -inf.
+    top_k, top_p: refused; set the logits that a warper leaves out to -inf.
     grid: (columns, rows) of cores, default all. cores_per_user: how many of them a user's vocabulary is split over; by
         default as many as there are, each with at least four tiles of 1024 ids.
-    row: on a mesh the rows of chips that share a vocabulary; then vocab above is a chip's part of it, chip i has the
-        ids from i * vocab on, and the other tensors, tokens among them, are alike on all chips of a row.
+    tp_group: on a mesh the chips that share a vocabulary; then vocab above is one chip's part of it, chip i has the ids
+        from i * vocab on, and the other tensors are the same on all chips of the group.
 
-    Errors: UnsupportedError before any launch. Logits with NaN or +inf at a visited node, trees and tokens out of range
-    end in a status: `Verified.check()`.
+    Errors: UnsupportedError before any launch. Logits with NaN or +inf at a visited node, and trees and tokens out of
+    range, end in a status: `Verified.check()`.
     """
     check_warpers(top_k, top_p)
     temperature = check_temperature("temperature", temperature)
@@ -156,15 +156,15 @@ def lossy_sigmoid_sampling(
     cores_per_user: int | None = None,
     tp_group: VocabTpGroup | None = None,
 ) -> Verified:
-    """LOSSY verification: the tokens do not have the target's distribution (section 3.2.2 of the paper, equation 5).
+    """Verify LOSSILY: the tokens do not have the target's distribution (section 3.2.2 of the paper, equation 5).
 
-    A token is accepted when uniform * q^ <= p^, with p^ and q^ the sigmoids of (logit / temperature - alpha) /
-    (beta - alpha): no reduction over the vocabulary, and no logits read but those of drafted tokens. The replacement of
-    a rejected token is drawn from max(0, p^ - q^), or from the target's softmax where that is nothing; so is the token
-    after a leaf.
+    A token is accepted if uniform * q^ <= p^, with p^ and q^ the sigmoids of (logit / temperature - alpha) / (beta -
+    alpha): no reduction over the vocabulary, and only the logits of drafted tokens are read. The replacement of a
+    rejected token is drawn from max(0, p^ - q^), or from the target's softmax if that is nothing; so is the token after
+    a leaf.
 
-    alpha < 0 < beta, within 1e5 of 0: the paper's are -1e3 and 1e3, and -1e4 and 1e4. draft_logits: needed, since a
-    chosen token has none. temperature: of target and draft. The other arguments and errors: as of
+    alpha < 0 < beta, within 1e5 of 0: the paper's are -1e3 and 1e3, and -1e4 and 1e4. draft_logits: required, since a
+    chosen token has none. temperature: of target and draft. The other arguments and the errors are those of
     `speculative_sampling`.
     """
     check_warpers(top_k, top_p)
@@ -180,7 +180,7 @@ def lossy_sigmoid_sampling(
 def _verify(
     drafted: dict, draft_logits, rule: Rule, grid, cores_per_user: int | None, tp_group: VocabTpGroup | None
 ) -> Verified:
-    """drafted: the arguments of `speculative_sampling` but for draft_logits, by name."""
+    """Run a verification. drafted: the arguments of `speculative_sampling` except draft_logits, by name."""
     import ttnn
 
     named = drafted if draft_logits is None else {**drafted, "draft_logits": draft_logits}
@@ -224,11 +224,11 @@ def _verify(
 
 
 def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax: ttnn.Tensor, vocab: int) -> Verified:
-    """Verification at temperature 0, from the target's choices alone: a child is accepted when its token is that of its
+    """Verify at temperature 0, from the target's choices alone: a child is accepted if its token is the choice of its
     parent's row, and the bonus token is the choice after the last accepted node.
 
-    tokens: uint32, parents: int32 as of `speculative_sampling`; target_argmax: uint32 [users, nodes], ROW_MAJOR. vocab:
-    all tokens and choices are below it, or a status says so. Errors: UnsupportedError.
+    tokens: uint32, parents: int32, as for `speculative_sampling`; target_argmax: uint32 [users, nodes], ROW_MAJOR.
+        vocab: all tokens and choices must be below it, or a status says so. Errors: UnsupportedError.
     """
     import ttnn
 
@@ -264,7 +264,7 @@ def _check_same_device(name: str, tensor, device) -> None:
 
 
 def _check_tp_group(tp_group: VocabTpGroup | None, device, vocab: int) -> int:
-    """How many chips share the vocabulary. Errors: UnsupportedError."""
+    """Return how many chips share the vocabulary. Errors: UnsupportedError."""
     if tp_group is None:
         return 1
     if not isinstance(tp_group, VocabTpGroup):
@@ -277,7 +277,7 @@ def _check_tp_group(tp_group: VocabTpGroup | None, device, vocab: int) -> int:
 
 
 def _noc_core_of(device):
-    """A function from a core to its (x, y) on the NoC."""
+    """Return a function from a core to its (x, y) on the NoC."""
     import ttnn
 
     def noc_core(core: tuple[int, int]) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ttnn programs of the op: a walker and a calculator on each core, its ids of a row of logits in L1; and a hub
+"""The ttnn programs of the op: a walker and a calculator on each core, with its ids of a row of logits in L1; and a hub
 where a vocabulary is split."""
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Rule:
     sigmoid: tuple[float, float] | None = None
 
     def words(self) -> dict[str, int]:
-        """A sigmoid is of logit * slope + center: SigmoidApproximation's equation 5, (z - alpha) / (beta - alpha)."""
+        """Return the numbers by name, as float32 words. A sigmoid's argument is logit * slope + center: equation 5 of
+        the paper, (z - alpha) / (beta - alpha)."""
         alpha, beta = self.sigmoid or (-1.0, 1.0)
         numbers = {
             "target_sharpness": self.sharpness[0],
@@ -54,8 +55,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Place:
-    """Of a chip in its row: which one of how many, and what its hub needs to speak to the others. links: a function of
-    the program that adds connections to it and returns their arguments."""
+    """The place of a chip in its TP group, and what its hub needs to talk to the others. links: a function of the
+    program that adds connections to it and returns their arguments."""
 
     chip: int = 0
     chips: int = 1
@@ -65,13 +66,13 @@ class Place:
 
 
 def float_bits(value: float) -> int:
-    """`value` as the word of a float32."""
+    """Return the word of `value` as a float32."""
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int, int]]:
-    """Of each circular buffer the format, the bytes of a page and the pages. The rows have a tile more, for gathered
-    logits."""
+    """Return each circular buffer's format, bytes per page and pages; the rows have one more tile for gathered logits.
+    """
     tiles = max(-(-part.count // TILE_IDS) for part in split.slices)
     scratch = -(-(SCRATCH_LINES * LINE_BYTES + 8 * tiles) // 32) * 32
     lines = 2 if split.hub is None else len(split.groups) * (len(split.slices) + 1) + 2
@@ -94,8 +95,8 @@ def build_program(
     place: Place,
     noc_core: Callable,
 ):
-    """A ttnn.ProgramDescriptor of a chip. tensors: target, draft (or None), parents, tokens, uniforms, result.
-    noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError when the rows do not fit L1."""
+    """Return the ttnn.ProgramDescriptor of a chip. tensors: target, draft (or None), parents, tokens, uniforms, result.
+    noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError if the rows do not fit L1."""
     import ttnn
 
     buffers = buffer_bytes(problem, split)
@@ -210,7 +211,7 @@ def _hub(core: Core, split: WorkSplit, place: Place, noc_core: Callable, program
 
 
 def greedy_program(users: int, nodes: int, vocab: int, tensors: dict):
-    """A ttnn.ProgramDescriptor of greedy verification. tensors: parents, tokens, choices, result."""
+    """Return the ttnn.ProgramDescriptor of greedy verification. tensors: parents, tokens, choices, result."""
     import ttnn
 
     core = core_set((0, 0))

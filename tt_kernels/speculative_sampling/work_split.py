@@ -19,7 +19,7 @@ MIN_TILES = 4
 
 @dataclass(frozen=True)
 class Slice:
-    """The ids of a core. first: of the chip's; count."""
+    """The ids of a core. first: the index of its first id among the chip's; count."""
 
     first: int
     count: int
@@ -27,8 +27,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class WorkSplit:
-    """groups: of each the cores that share a user's ids on this chip; users take turns. hub: the core that speaks for
-    them, None where a core has all ids of its users."""
+    """groups: for each group the cores that share a user's ids on this chip; users take turns. hub: the core that talks
+    for them, None if a core has all ids of its users."""
 
     groups: tuple[tuple[Core, ...], ...]
     slices: tuple[Slice, ...]
@@ -42,8 +42,8 @@ class WorkSplit:
 def choose_work_split(
     cores: Sequence[Core], users: int, ids: int, cores_per_user: int | None, hub: Core | None, chips: int
 ) -> WorkSplit:
-    """cores: of a chip; ids: of a chip; cores_per_user: None chooses. hub: core for it, where it is given. Errors:
-    UnsupportedError."""
+    """Split `users` and a chip's `ids` over its `cores`. cores_per_user: None chooses. hub: the core for it, if it is
+    given. Errors: UnsupportedError."""
     tiles = -(-ids // TILE_IDS)
     if cores_per_user is None:
         room = (len(cores) - 1) // min(users, MAX_GROUPS)
@@ -60,7 +60,7 @@ def choose_work_split(
     groups = min(users, MAX_GROUPS, len(free) // cores_per_user)
     if hub not in cores or groups == 0:
         raise UnsupportedError(
-            f"a split vocabulary with {cores_per_user} cores a user needs these and a hub, {hub}: the grid has "
+            f"a split vocabulary with {cores_per_user} cores per user needs these and a hub, {hub}: the grid has "
             f"{len(cores)} cores, {list(cores)[:4]}..."
         )
     starts = range(0, groups * cores_per_user, cores_per_user)
@@ -68,6 +68,6 @@ def choose_work_split(
 
 
 def _slices(ids: int, tiles: int, cores: int) -> tuple[Slice, ...]:
-    """Whole tiles a core, as many to each as to another or one more; the last has the rest of ids."""
+    """Deal whole tiles to the cores, each as many as another or one more; the last core has the rest of the ids."""
     borders = [min(ids, TILE_IDS * (tiles * core // cores)) for core in range(cores)] + [ids]
     return tuple(Slice(first, stop - first) for first, stop in zip(borders, borders[1:]))

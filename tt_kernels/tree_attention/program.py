@@ -32,12 +32,12 @@ class Tensors:
     output: Any
 
     def all(self) -> list[Any]:
-        """As ttnn.generic_op takes them: inputs, then the output."""
+        """List them as ttnn.generic_op takes them: inputs, then the output."""
         return [self.q, self.k, self.v, self.prefix, self.intervals, self.output]
 
 
 def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
-    """The common runtime arguments of every kernel: what changes without another binary (kernels/config.hpp)."""
+    """Return the common runtime arguments of every kernel: what changes without another binary (kernels/config.hpp)."""
     return {
         "users": problem.users,
         "kv_heads": problem.kv_heads,
@@ -60,7 +60,7 @@ def build_program(
     math_fidelity: str,
     noc_core: Callable[[Core], tuple[int, int]],
 ):
-    """The ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC."""
+    """Return the ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC."""
     import ttnn
 
     constants = {"head_tiles": problem.head_tiles} | INDICES | SEMAPHORES

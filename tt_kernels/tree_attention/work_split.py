@@ -32,13 +32,14 @@ JOB_CYCLES, MERGE_CYCLES = 3000, 400
 
 
 def times_tiles(problem: Problem, key_tiles: int) -> int:
-    """Key tiles of a chunk that can hold nodes."""
+    """Return the key tiles of a chunk that can hold nodes."""
     return min(problem.tree_tiles, key_tiles)
 
 
 def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: int) -> dict[str, Buffer]:
-    """Every circular buffer by its name in kernels/config.hpp. workers: of a job, as are query_tiles. key_tiles: of
-    keys a worker processes at once. Those that other cores write into come first, at the same address everywhere."""
+    """Return every circular buffer by its name in kernels/config.hpp. workers, query_tiles: per job. key_tiles: tiles
+    of keys a worker processes at once. Buffers that other cores write into come first, at the same address everywhere.
+    """
     levels = merge_tree.levels(workers)
     head = problem.head_tiles
     tiles = {
@@ -76,13 +77,13 @@ def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
 
 
 def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, available: int) -> None:
-    """Errors: UnsupportedError when a core needs more than `available` bytes of L1."""
+    """Raise UnsupportedError if a core needs more than `available` bytes of L1."""
     buffers = make_buffers(problem, workers, query_tiles, key_tiles)
     needed = l1_bytes(buffers)[WORKER]
     if needed > available:
         raise UnsupportedError(
             f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} and "
-            f"{workers} worker(s) a head need {needed} bytes of L1 on a core, of which {available} are free "
+            f"{workers} worker(s) per head need {needed} bytes of L1 on a core, of which {available} are free "
             f"(largest buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_per_head, a smaller "
             "key_chunk, or free tensors in L1"
         )
@@ -90,8 +91,8 @@ def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, a
 
 @dataclass(frozen=True)
 class WorkSplit:
-    """groups: the workers of each group, which does the jobs g, g + len(groups), ... query_tiles: of a job. passes:
-    jobs of a key/value head of a user. key_tiles: of keys a worker processes at once. buffers: by name."""
+    """groups: the workers of each group, which does the jobs g, g + len(groups), ... query_tiles: per job. passes: jobs
+    per key/value head of a user. key_tiles: tiles of keys a worker processes at once. buffers: by name."""
 
     groups: tuple[tuple[Core, ...], ...]
     query_tiles: int
@@ -118,17 +119,17 @@ def choose_work_split(
     query_tiles: int | None = None,
     key_chunk: int | None = None,
 ) -> WorkSplit:
-    """The WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
+    """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
-    workers_per_head: cores that share the keys of a job; query_tiles: of a job; by default those that take the shortest
-    time by `cost`. key_chunk: tokens a worker processes at once, default 256 or the most that fit. Errors:
-    UnsupportedError with the numbers.
+    workers_per_head: cores that share the keys of a job; query_tiles: per job; by default the fastest by `cost`.
+        key_chunk: tokens a worker processes at once, default 256 or the most that fit. Errors: UnsupportedError with
+        the numbers.
     """
     if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
         raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
     if workers_per_head is not None and workers_per_head > len(cores):
         raise UnsupportedError(
-            f"{workers_per_head} workers a head need {workers_per_head} cores, the grid has {len(cores)}"
+            f"{workers_per_head} workers per head need {workers_per_head} cores, the grid has {len(cores)}"
         )
     max_tiles = problem.max_tokens // TILE
     if key_chunk is not None and (
@@ -170,19 +171,22 @@ def choose_work_split(
 
 
 def group_sizes(cores: int, jobs: int) -> list[int]:
-    """Workers a head that are worth trying: the most for each number of groups, and powers of two; fewest first."""
+    """Return the numbers of workers per head worth trying: the most for each number of groups, and powers of two;
+    fewest first."""
     powers = {1 << level for level in range(cores.bit_length())}
     return sorted(powers | {cores // groups for groups in range(1, min(jobs, cores) + 1)})
 
 
 def job_sizes(query_tiles: int) -> list[int]:
-    """Query tiles of a job that are worth trying: the fewest for each number of passes, most passes last."""
+    """Return the query tiles per job worth trying: the fewest for each number of passes, most passes last.
+    """
     return sorted({-(-query_tiles // passes) for passes in range(1, query_tiles + 1)}, reverse=True)
 
 
 def cost(problem: Problem, jobs: int, groups: int, workers: int, query_tiles: int, key_tiles: int) -> float:
-    """How many cycles `jobs` jobs take `groups` groups of `workers`, about, with a cache filled by half: a worker reads
-    its key tiles once, while it computes those before; all share the DRAM. Then the partial results are merged."""
+    """Estimate the cycles that `groups` groups of `workers` take for `jobs` jobs with a half-filled cache. A worker
+    reads its key tiles once, while it computes those before; all share the DRAM. Then the partial results are merged.
+    """
     tile_bytes = 2 * problem.head_tiles * TILE_BYTES[problem.cache_dtype]
     read = tile_bytes / min(CORE_BYTES, CHIP_BYTES / (groups * workers))
     compute = COMPUTE_CYCLES * problem.head_tiles * query_tiles * (1 + 2 / key_tiles)

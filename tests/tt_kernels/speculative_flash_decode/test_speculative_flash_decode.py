@@ -198,7 +198,7 @@ def check_exact(device, case: Case, positions: list[list[int]], seed: int = 1) -
 
 
 def test_exact_variant(sim_device):
-    """Speculation compiled out, three workers a head; a skipped user's rows are zeros."""
+    """Speculation compiled out, three workers per head; a skipped user's rows are zeros."""
     positions = [[127, -1], [0, 63], [-1, 64]]
     case = Case(6, 2, 128, 128, 32, users=2, workers=3, grid=(4, 2))
     for each, found in zip(positions, check_exact(sim_device(CHIP), case, positions), strict=True):

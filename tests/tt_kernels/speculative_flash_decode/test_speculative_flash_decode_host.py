@@ -162,7 +162,7 @@ def test_llamas_shapes_are_supported():
         (replace(Q, on_device=False), CACHE, CACHE, POSITIONS, 128, "q must be on device"),
         (Q, replace(CACHE, interleaved=False), CACHE, POSITIONS, 128, "k must be interleaved, it is sharded"),
         (replace(Q, shape=(2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"4 dimensions, .*\(2, 32, 128\)"),
-        (replace(Q, shape=(2, 2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"one token a user, .*\(2, 2, 32"),
+        (replace(Q, shape=(2, 2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"one token per user, .*\(2, 2, 32"),
         (Q, CACHE, replace(CACHE, dtype="BFLOAT16"), POSITIONS, 128, "k is BFLOAT8_B .* v is BFLOAT16"),
         (Q, *2 * [replace(CACHE, dtype="BFLOAT4_B")], POSITIONS, 128, "BFLOAT8_B, they are BFLOAT4_B"),
         (Q, *2 * [replace(CACHE, shape=(4, 8, 1024, 128))], POSITIONS, 128, "q has 2 users .* have 4"),

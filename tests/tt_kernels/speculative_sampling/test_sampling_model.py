@@ -370,7 +370,7 @@ def test_refused_layouts():
     for wanted in (0, 3, True, 1.0):
         with pytest.raises(UnsupportedError, match="cores_per_user must be from 1 to 2"):
             choose_work_split(cores, 1, 2000, wanted, None, 1)
-    with pytest.raises(UnsupportedError, match="2 cores a user needs these and a hub"):
+    with pytest.raises(UnsupportedError, match="2 cores per user needs these and a hub"):
         choose_work_split(cores, 1, 2000, 2, None, 1)
     with pytest.raises(UnsupportedError, match=r"a hub, \(5, 5\)"):
         choose_work_split(cores, 1, 2000, 1, (5, 5), 2)

@@ -216,7 +216,7 @@ def test_less_l1_takes_more_passes_or_fewer_keys():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"workers_per_head": 65}, "65 workers a head need 65 cores, the grid has 64"),
+        ({"workers_per_head": 65}, "65 workers per head need 65 cores, the grid has 64"),
         ({"workers_per_head": True}, "workers_per_head must be an integer of at least 1, got True"),
         ({"workers_per_head": 0}, "workers_per_head must be an integer of at least 1, got 0"),
         (
@@ -232,7 +232,7 @@ def test_less_l1_takes_more_passes_or_fewer_keys():
         ({"key_chunk": 262144}, "key_chunk must be a multiple of 32"),
         (
             {"key_chunk": 8192},
-            "query_tiles 1 and key_chunk 8192 with head_dim 128 and 1 worker(s) a head need",
+            "query_tiles 1 and key_chunk 8192 with head_dim 128 and 1 worker(s) per head need",
         ),
     ],
 )
