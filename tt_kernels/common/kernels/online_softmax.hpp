@@ -13,8 +13,8 @@
 // The row sum comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
 // is then that of the output, and cancels.
 //
-// Keys and values of a chunk lie at the start of their buffers, whatever its size, and are popped by the caller: so they
-// can serve several tiles of queries, and the unpacker can step from one tile of keys to the next.
+// Keys and values of a chunk lie at the start of their buffers, whatever its size, and are popped by the caller: so
+// they can serve several tiles of queries, and the unpacker can step from one tile of keys to the next.
 //
 // The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
 // left one would lose its lower bits. So float32 is only ever multiplied with float32, or stands on the right.
@@ -48,8 +48,8 @@ constexpr uint32_t registers = value_rows::registers;
 
 inline uint32_t at_most_registers(uint32_t tiles) { return tiles < registers ? tiles : registers; }
 
-// Registers [0, tiles) into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses and
-// checks left out that are the same for all: the packer's thread has the most to do.
+// Registers [0, tiles) into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses
+// and checks left out that are the same for all: the packer's thread has the most to do.
 inline void pack_tiles(
     [[maybe_unused]] uint32_t to, [[maybe_unused]] uint32_t first, [[maybe_unused]] uint32_t tiles) {
     PACK(({
@@ -126,9 +126,9 @@ inline void begin_scores(uint32_t query, uint32_t keys, uint32_t scores) {
 }
 
 // scores = query @ keys^T for `rows` tiles of keys. Tiles from `masked_from` on come one at a time and are given to
-// mask.multiply(tile - masked_from, register), which may use the registers behind that one and must leave the formats of
-// query and keys in force; then to mask.hide(register), which is the vector unit's.
-// `scores` is pushed `capacity` tiles whatever `rows` is, so that its pointers stay at the start.
+// mask.multiply(tile - masked_from, register), which may use the registers behind that one and must leave the formats
+// of query and keys in force; then to mask.hide(register), which is the vector unit's. `scores` is pushed `capacity`
+// tiles whatever `rows` is, so that its pointers stay at the start.
 template <uint32_t head_tiles, typename Mask>
 inline void score_masked(
     uint32_t query,
@@ -188,8 +188,8 @@ inline void score(
 }
 
 // row_max = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
-// Row 0 of a face has the maxima of its rows side by side, as the pooling of the next chunk goes on from them; hence the
-// initialisation without the packer's mask. Column 0 has them as all others read them, and the rest holds nothing.
+// Row 0 of a face has the maxima of its rows side by side, as the pooling of the next chunk goes on from them; hence
+// the initialisation without the packer's mask. Column 0 has them as all others read them, and the rest holds nothing.
 inline void raise_row_max(
     uint32_t scores, uint32_t tiles, uint32_t ones, uint32_t before, bool first, uint32_t row_max) {
     cb_reserve_back(row_max, 1);
@@ -238,8 +238,8 @@ inline void weigh(
     cb_pop_front(scores, capacity);
 }
 
-// rescale = exp((before - after) * scale) of two row maxima, the first tile of `before` and tile `after_index` of `after`,
-// in float32. After register_rows::prepare().
+// rescale = exp((before - after) * scale) of two row maxima, the first tile of `before` and tile `after_index` of
+// `after`, in float32. After register_rows::prepare().
 inline void rescale_of(uint32_t before, uint32_t after, uint32_t rescale, Bands bands, uint32_t after_index) {
     cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
@@ -318,8 +318,8 @@ inline void normalise_init(uint32_t state, uint32_t to) {
     pack_reconfig_data_format(to);
 }
 
-// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing. After
-// normalise_init().
+// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
+// After normalise_init().
 template <uint32_t head_tiles>
 inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) {
     constexpr uint32_t most = registers - 1;  // beside the row sum

@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call after another between the two ranks of a pair, so that no two calls can mix.
+// The calls between the two ranks of a pair, one after another, so that no two calls can mix.
 //
-// Each rank keeps a state in the L1 of its exchange core, for the life of the model. In call n (counted by
-// each rank for itself) a rank writes its priorities, or the role it has chosen, into slot n % 2 of the
-// peer's mailbox and increments the peer's `arrivals`. That also says: my buffers of call n may be written. A
-// rank that comes with a role writes nothing to one that does not come with the other. It is at most one call
-// ahead, since it cannot leave call n before its peer arrived in it; so the two slots suffice. Data that
-// follow are confirmed by `deliveries`; where the sender must know that they were taken, the receiver says so by
-// `acknowledgements`. Counters only grow: nothing is reset between calls, in eager mode or in a trace.
+// Each rank keeps a state in the L1 of its exchange core for the life of the model. In call n (each rank counts for
+// itself) a rank writes its priorities, or the role it has chosen, into slot n % 2 of the peer's mailbox and increments
+// the peer's `arrivals`. That also says: my buffers of call n may be written. A rank that arrives with a role writes
+// nothing to a peer that does not arrive with the other role. A rank is at most one call ahead, since it cannot leave
+// call n before its peer has arrived in it; so two slots suffice. Data that follow are confirmed by `deliveries`; if
+// the sender must know that they were taken, the receiver confirms by `acknowledgements`. Counters only grow: nothing
+// is reset between calls, in eager mode or in a trace.
 //
-// A wait that ends without its peer is recorded in `status` and every later call returns at once.
+// A wait that ends without the peer is recorded in `status`, and every later call returns at once.
 
 #pragma once
 
@@ -36,7 +36,7 @@ enum Status : uint32_t {
     unsynchronised = 9,   // the exchange before this call failed on this rank
 };
 
-// What a rank does in a call. It is open where both decide by the rows they send each other.
+// What a rank does in a call. It is open if both decide from the priorities they send each other.
 enum Role : uint32_t { open = 0, sender = 1, receiver = 2 };
 
 struct Message {
@@ -76,13 +76,13 @@ public:
     volatile tt_l1_ptr State& state() { return *state_; }
     bool usable() const { return state_->status == fine; }
     const volatile tt_l1_ptr uint32_t* priorities() const { return state_->outgoing.row; }
-    // Where priorities() lies, for reading the priorities without arriving in a call.
+    // The address of priorities(), for reading the priorities without arriving in a call.
     uint32_t priorities_address() const {
         return address(offsetof(State, outgoing) + offsetof(Message, row));
     }
     const volatile tt_l1_ptr uint32_t* peer_priorities() const { return mailbox().row; }
 
-    // Start the next call. `read_priorities` fills this rank's priorities in at the L1 address it is given.
+    // Start the next call. `read_priorities` writes this rank's priorities to the L1 address it is given.
     template <typename Link, typename ReadPriorities>
     bool arrive(Link& link, ReadPriorities read_priorities) {
         read_priorities(priorities_address());
@@ -103,14 +103,14 @@ public:
         return mailbox().call == state_->calls || fail(out_of_step);
     }
 
-    // The same after arrive_as(), and that the peer has the other role and the same users.
+    // The same after arrive_as(); also checks that the peer has the other role and the same users.
     bool await_opposite() {
         return await_peer() &&
                (mailbox().role + state_->outgoing.role == sender + receiver || fail(same_role)) &&
                (mailbox().users == state_->outgoing.users || fail(unlike_users));
     }
 
-    // Tell the peer that all that was written to it is complete.
+    // Tell the peer that everything written to it is complete.
     template <typename Link>
     bool confirm(Link& link) {
         return link.increment(address(offsetof(State, deliveries))) || fail(link_blocked);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes this core's gate word from its rank's own priorities; the rank's first core also writes the
-// outcome of the layer into the log. Compiled with FORCE_OPEN it opens the gate and reads nothing.
+// Writes this core's gate word from its chip's priorities; the first core also counts the layer in the log. Compiled
+// with FORCE_OPEN it opens the gate and reads nothing.
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ void write_gate(uint32_t value) {
 }
 
 #if defined(OUTCOME_LOG)
-// A row of the log: counters by priority value after a number of layers, then the last layer's priorities.
+// A row of the log: the number of calls, counters by priority value, then the last call's priorities.
 constexpr uint32_t counters = 8;
 constexpr uint32_t log_row_bytes = counters * sizeof(uint32_t) + priority::row_bytes;
 

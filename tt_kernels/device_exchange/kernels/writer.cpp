@@ -22,8 +22,8 @@ void write_gathered(const Accessor& gathered, uint32_t sp_rank, uint32_t row, ui
     noc_async_write_barrier();
 }
 
-// After a failure: what the call's ops may rely on is that the peer is unknown, and where `holds_nothing` that this
-// rank has not got the tensor of the higher priority.
+// After a failure: later ops may rely on `gathered` saying that the peer is unknown, and if `holds_nothing` that this
+// rank lacks the tensor of the higher priority.
 template <typename Accessor>
 void write_unsynchronised(
     const Accessor& gathered, uint32_t sp_rank, uint32_t row, uint32_t scratch, bool holds_nothing) {
@@ -79,7 +79,7 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
 
 }  // namespace
 
-// Each is read whatever became of those before, so that the reader can end.
+// Each is read whatever happened to those before, so that the reader can end.
 #define SEND_TENSOR(name)                                                  \
     send_tensor<                                                           \
         pieces_cb, get_named_compile_time_arg_val("pages_" #name),         \
@@ -106,7 +106,7 @@ void kernel_main() {
         noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
         noc_async_read_barrier();
     };
-    // Free where nothing is sent, or any more.
+    // Free if nothing is sent, or once everything has been.
     static_assert(exchange::pieces_in_buffer * piece_bytes >= priority::row_bytes);
     const uint32_t scratch = get_write_ptr(pieces_cb);
     if (!session.usable()) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader's side of control.hpp. Positions are int32 [users], a row of priorities is priority.hpp's.
+// The reader's side of control.hpp. Positions are int32 [users]; priorities are those of priority.hpp.
 
 #pragma once
 
@@ -16,11 +16,11 @@ namespace control {
 
 struct Sources {
     uint32_t positions;
-    uint32_t gathered;  // both ranks' priorities, page m those of rank m
-    uint32_t sp_rank;   // which of the two this is
+    uint32_t gathered;  // both ranks' priorities, page r those of rank r
+    uint32_t sp_rank;   // this chip's
 };
 
-// Each source lands in a line of its own of cb_scratch.
+// Each source lands in its own line of cb_scratch.
 constexpr uint32_t line_bytes = priority::row_bytes;
 
 // Writes the page at `page`. Positions past the cache count as its last one.
@@ -61,8 +61,8 @@ inline void fetch(
     }
 }
 
-// Fetches the page and hands a copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
-// readable at the start of cb_control, which nothing else is pushed to.
+// Fetches the page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
+// readable at the start of cb_control, to which nothing else is pushed.
 template <typename PositionsArgs, typename GatheredArgs>
 inline void share(
     const Sources& from, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {

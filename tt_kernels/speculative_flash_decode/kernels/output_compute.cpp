@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output core's compute kernel: for each user the squared distance of guess and exact result, and the squared norm
-// of the exact result, as register_rows::sums_of_squares leaves them in a tile.
+// The output core's compute kernel: for each user ||guess - exact||^2, ||exact||^2 and the latter times threshold^2, as
+// register_rows::sums_of_squares leaves them in a tile.
 
 #include <cstdint>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t head_tiles = config::head_tiles;
 static_assert(head_tiles <= online_softmax::registers);
 
-// All in one set of registers. The operands are bfloat16, so their difference is as good as float32 holds it.
+// Uses one set of registers. The operands are bfloat16, so their difference is as exact as float32 can hold it.
 void verify(register_rows::Bands bands, uint32_t threshold_sq) {
     copy_init(config::cb_exact);
     cb_reserve_back(config::cb_norms, 1);

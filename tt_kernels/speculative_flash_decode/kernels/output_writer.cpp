@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output core's writer (BRISC): accepts or rejects each user's guess and writes distances, norms and this
-// rank's priorities. A guess that did not reach the peer is not accepted: this rank holds the layer then. Where the
-// heads of a user lie on several chips (TP_GROUP), these decide together by the sums of their numbers
-// (common/kernels/tp_session.hpp).
+// The output core's writer (BRISC): accepts or rejects each user's guess and writes distances, norms and this rank's
+// priorities. A guess that did not reach the peer is not accepted: this rank then holds the layer. If a user's heads
+// are on several chips (TP_GROUP), these decide together by the sums of their numbers (common/kernels/tp_session.hpp).
 
 #include <cstdint>
 
@@ -22,10 +21,10 @@ namespace {
 constexpr uint32_t infinity = 0x7F800000;
 constexpr uint32_t line_bytes = priority::row_bytes;
 
-// Squares are not negative, so their bits order as they do; of a NaN or an infinity nothing is accepted.
+// Squares are not negative, so their bits have the same order; a NaN or an infinity is never accepted.
 bool less(uint32_t distance, uint32_t bound) { return bound < infinity && distance < bound; }
 
-// Whether the peer has the guess. Waits for the exchange core, whose waits are bounded and as a rule over long before.
+// Whether the peer has the guess. Waits for the exchange core, whose waits are bounded and usually over long before.
 bool delivered() {
     if constexpr (config::has_peer) {
         const volatile tt_l1_ptr uint32_t* delivery =
@@ -43,7 +42,7 @@ bool delivered() {
 enum Kind : uint32_t { distance_sq, norm_sq, bound, kinds };
 using Numbers = uint32_t[kinds][config::max_users];
 
-// Whether the guess of a user is there and good enough.
+// Whether a user's guess exists and passes the test ||guess - exact|| < threshold * ||exact||.
 bool accepts(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
     const uint32_t tokens = words[control::first_tokens + user];
     return tokens > 0 && !config::guess().bypassed(tokens) &&
@@ -59,12 +58,12 @@ bool any_accepted(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbe
     return false;
 }
 
-// given_away: whether the peer has the guesses, and all chips of the row know that of theirs.
+// given_away: whether the peers of all chips of the TP group have their guesses, and all of these chips know it.
 uint32_t priority_of(
     const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user, bool given_away) {
     const uint32_t tokens = words[control::first_tokens + user];
     if (tokens == 0) {
-        return priority::yielded;  // nothing to do for a skipped user: it keeps no rank at work
+        return priority::yielded;  // a skipped user keeps no rank at work
     }
     if (config::guess().bypassed(tokens)) {
         return priority::holds_exact_unverified;
@@ -89,7 +88,7 @@ void kernel_main() {
     const bool usable = session.usable();
     tp::Links links(RUNTIME_INDEX(tp_links), timeout, usable);
 #endif
-    // Whatever can be done before the last head is there.
+    // What can be done before the last head is there.
     const uint64_t distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)).get_noc_addr(0);
     const uint64_t norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)).get_noc_addr(0);
     const uint64_t priorities = TensorAccessor(ACCESSOR_ARGS(priority), priority_address).get_noc_addr(0);
@@ -110,7 +109,7 @@ void kernel_main() {
         if (usable) {
             session.vote(links, false);
         }
-    } else if (any_accepted(words, numbers)) {  // so it is on every chip of the row
+    } else if (any_accepted(words, numbers)) {  // so it is on every chip of the group
         const bool favour = delivered();
         given_away = session.vote(links, favour) && favour && session.all_in_favour();
     }
@@ -119,7 +118,7 @@ void kernel_main() {
     const bool given_away = any_accepted(words, numbers) && delivered();
 #endif
 
-    // The reader is done with its lines of the scratch: the control page came after them.
+    // The reader has finished with its lines of the scratch: the control page was made from them.
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     const auto line = [&](uint32_t index) {
         return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + index * line_bytes);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's reader (NCRISC): control, queries and this worker's part of the keys and values of each
-// head its group owns; and the partial results of others that it receives.
+// A worker's reader (NCRISC): the control page; the queries and this worker's part of the keys and values of each head
+// of its group; and the partial results that it receives from other workers.
 
 #include <algorithm>
 #include <cstdint>

@@ -49,8 +49,8 @@ enum Kind : uint32_t {
     weights,  // of tile `begin` the coarse parts, then the fine parts -> 2 tiles
 };
 enum Source : uint32_t { target, draft };
-// What a weight is: that of a softmax, after residuals; the sigmoid of a logit; or by how much the sigmoid of the target's
-// lies above that of the draft's.
+// What a weight is: that of a softmax, after residuals; the sigmoid of a logit; or by how much the sigmoid of the
+// target's lies above that of the draft's.
 enum Form : uint32_t { softmax, sigmoid, difference };
 // Words of a command. Floats as their bits.
 enum Word : uint32_t {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The compute kernel: attention of the query tiles of each job over this worker's keys, by online softmax. Every chunk
-// of keys serves all query tiles of the job before it is given up. Then the merge with the partial results of other
+// of keys serves all query tiles of the job before it is popped. Then the merge with the partial results of other
 // workers (merge_tree.hpp).
 
 #include <cstdint>
@@ -23,7 +23,7 @@ constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
 struct TreeStep : ChunkStep {
-    uint8_t unmasked;  // of its key tiles, the first, which all nodes see
+    uint8_t unmasked;  // its first key tiles, which all nodes see
 };
 
 // Hides keys from queries by the times of both (interval_tiles.hpp).
@@ -52,7 +52,7 @@ struct State : Steps<head_tiles, TreeStep, State> {
     static uint32_t slots() { return config::query_tiles(); }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
-    bool handed_over = false;  // the one before this, which the writer may still be reading
+    bool handed_over = false;  // the state before, which the writer may still be reading
 
     // Takes a chunk of `rows` key tiles.
     void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
