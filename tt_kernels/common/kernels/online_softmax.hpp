@@ -3,9 +3,9 @@
 //
 // Attention of one tile of queries over chunks of keys, by online softmax; for compute kernels.
 //
-// The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output, behind them one
-// tile of softmax row sums, the same in all 32 columns, both float32; and the maximum of each row (row max) in column 0
-// of a bfloat16 tile.
+// The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output (O), then one tile
+// of softmax row sums (l), the same in all 32 columns, both float32; and the maximum of each row (row max, m) in column
+// 0 of a bfloat16 tile.
 // Row maxima only have to be near the highest score. Rounding them, by 2^-8 at most, is harmless while exp() of what it
 // moves them, scaled, is a float32, so up to scaled scores of about 22000; and as long as all kernels subtract the same
 // rounded value, which two bytes guarantee on every path of the unpacker.
@@ -13,13 +13,13 @@
 // The row sum comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
 // is then that of the output, and cancels.
 //
-// Keys and values of a chunk lie at the start of their buffers, whatever its size, and are popped by the caller: so
-// they can serve several tiles of queries, and the unpacker can step from one tile of keys to the next.
+// Keys and values of a chunk are at the start of their buffers, whatever its size, and the caller pops them, so that
+// they can serve several tiles of queries and the unpacker can step from one tile of keys to the next.
 //
 // The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
 // left one would lose its lower bits. So float32 is only ever multiplied with float32, or stands on the right.
 // `scale` is the bits of a float32: scores are kept unscaled, and scaled on their way into the exponential.
-// `bands` are the rows that matter (register_rows.hpp): the vector unit works on no others, which then hold nothing.
+// `bands` are the rows that matter, in units of 4 (register_rows.hpp): the vector unit skips the others, whose contents are then undefined.
 //
 // Needs a compute configuration with float32 destination registers (4 tiles in half-sync mode). The buffer named `ones`
 // holds the tile of tile_masks.hpp and is waited for by the caller.
@@ -64,7 +64,7 @@ inline void pack_tiles(
     }));
 }
 
-// Packs registers [0, tiles) as pack_tiles(), and frees them. work() is of the vector unit, on them.
+// Packs registers [0, tiles) as pack_tiles() does, after work() of the vector unit on them, and frees them.
 template <typename Work>
 inline void pack_registers(uint32_t to, uint32_t first, uint32_t tiles, Work work) {
     tile_regs_commit();
@@ -99,7 +99,7 @@ inline void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t t
     cb_push_back(to, tiles);
 }
 
-// Gives up the chunk at the start of a buffer of keys or values.
+// Pops the chunk at the start of a buffer of keys or values.
 inline void pop_chunk(uint32_t cb, uint32_t tiles) {
     cb_wait_front(cb, tiles);
     cb_pop_front(cb, tiles);

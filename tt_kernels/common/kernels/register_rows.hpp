@@ -4,7 +4,7 @@
 // The vector unit on some rows of destination tiles, for compute kernels. Decoding has few query rows in a tile of 32;
 // what works on its bands of 4 rows, the height of a vector, costs as much as there are rows.
 //
-// Of a band a vector holds the even or the odd columns of one face (16 x 16), so it has four of them in a tile.
+// A vector holds the even or the odd columns of a band in one face (16 x 16), so a band is four vectors of a tile.
 // All need float32 destination registers. But for the sums of squares, the packer's thread drives the vector unit: so
 // that it works on registers that the matrix unit is done with while that fills the others, as in tt-metal's streaming
 // SDPA. All of a kernel's work of the vector unit is that thread's then, since its registers are shared; it stands
@@ -27,7 +27,7 @@ struct Bands {
     uint32_t end;
 };
 
-// The bands that rows [begin, end) lie in.
+// Returns the bands that contain rows [begin, end).
 inline Bands bands_of(uint32_t begin, uint32_t end) {
     return {begin / band_rows, (end + band_rows - 1) / band_rows};
 }

@@ -39,7 +39,7 @@ struct ChunkStep {
     }
 };
 
-// The steps of one job after the other, each in stages that take turns with those of the two steps behind it:
+// Runs the steps of one job after another, each in stages that alternate with those of the next two steps:
 //
 //     weights of step u, state of u - 1, rescale of u, row maxima of u + 1, scores of u + 2
 //
@@ -49,7 +49,7 @@ struct ChunkStep {
 // stay at the start. Op, a class derived from this one, has
 //     buffers, row_max_a, row_max_b   constants
 //     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
-//     score(step)                     the scores of a step; gives up the keys behind the last tile of queries
+//     score(step)                     the scores of a step; pops the keys after the last tile of queries
 //     before_raise(step)              may wait until row maxima and a state may be packed
 //     emit(step)                      with the state at the front of its buffer
 template <uint32_t head_tiles, typename OpStep, typename Op>

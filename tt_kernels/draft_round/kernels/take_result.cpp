@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What verification decided becomes the tokens that the draft's next exact pass reads, behind those it has cached.
+// Makes the verified tokens those that the draft's next exact pass reads, after those it has cached.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ using namespace draft_round;
 
 void kernel_main() {
     constexpr uint32_t result_bytes = get_named_compile_time_arg_val("result_bytes");
-    // Words of an result: the number of new tokens, and the first of them.
+    // Words of a result: the number of new tokens, and the first of them.
     constexpr uint32_t count_word = get_named_compile_time_arg_val("count_word");
     constexpr uint32_t tokens_word = get_named_compile_time_arg_val("tokens_word");
     const auto result = TensorAccessor(ACCESSOR_ARGS(result), COMMON_ARG(result), result_bytes);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Greedy verification (BRISC): a child is accepted when its token is the target's choice after its parent. The whole
-// work is on as many words as there are nodes, so one core does it for all users.
+// Greedy verification (BRISC): a child is accepted if its token is the target's choice after its parent. There is one
+// word of work per node, so one core serves all users.
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ void kernel_main() {
         noc_async_read_barrier();
         uint32_t node = 0, length = 0;
         const bool good = verification::tree_is_good(parent, token, nodes, vocab);
-        // Parents come before children: what follows an accepted node is a child of it or of no use.
+        // Parents come before children: what follows an accepted node is its child or irrelevant.
         for (uint32_t child = 1; good && child < nodes; ++child) {
             if (parent[child] == node && token[child] == choice[node]) {
                 row[verification::head + length++] = child;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hub of a chip (BRISC of a core of its own), where a vocabulary is split. A group is the cores that a user's ids
-// on this chip are split over. When all cores of a group have posted a line, the hub makes one of them, exchanges it
-// with the hubs of the row's other chips, and answers the cores. It goes round the groups and waits for none.
+// The hub of a chip (BRISC of its own core), where a vocabulary is split. A group is the cores that a user's ids on
+// this chip are split over. When all cores of a group have posted a line, the hub combines them, exchanges the line
+// with the hubs of the TP group's other chips, and answers the cores. It polls the groups in turn and blocks on none.
 //
 // Exchange n of a group, counted since the state was made: lines go to slot n % 2 of the other hubs, and a counter
 // there tells that they have arrived. No hub leaves n before it has the lines of all others, which they send after they
-// have read those of n - 1: two slots suffice. A hub that waits in vain says so in the state, answers all groups that
-// the row is broken, and takes no part in later calls.
+// have read those of n - 1: two slots suffice. A hub that waits in vain records it in the state, answers all groups
+// that the TP group is broken, and takes no part in later calls.
 
 #include <cstdint>
 
@@ -69,12 +69,12 @@ private:
     bool waiting_[max_groups] = {};
     uint64_t start_[max_groups] = {};
 
-    // Lines: those posted by core after core of group after group, then one of each group, then the answer.
+    // Lines: those posted by the cores of each group in turn, then one per group, then the answer.
     Words posted(uint32_t group, uint32_t core) const { return lines::line(lines_, group * cores_ + core); }
     Words of_group(uint32_t group) const { return lines::line(lines_, groups_ * cores_ + group); }
     uint32_t answer_index() const { return groups_ * (cores_ + 1); }
 
-    // What a group's cores have posted, if all have; 1 when they are at their end.
+    // Takes what a group's cores have posted, if all have; returns 1 once they have ended.
     template <typename Links>
     uint32_t take(uint32_t group, Links& links) {
         const volatile tt_l1_ptr uint32_t* count =
@@ -124,7 +124,7 @@ private:
 #endif
     }
 
-    // Whether all lines of the group's exchange have arrived; then answers.
+    // Answers the group if all lines of its exchange have arrived.
     void look(uint32_t group) {
 #if defined(TP_GROUP)
         const uint32_t call = state_->calls[group];
@@ -145,7 +145,7 @@ private:
                 return fail(out_of_step, other, group);
             }
         }
-        // Chip 0 first, so that this chip's parts know what is before them.
+        // Chip 0 first, so that this chip's parts know the sum before them.
         Words own = of_group(group), total = lines::line(lines_, answer_index());
         uint64_t before = 0;
         for (uint32_t chip = 0; chip < chips_; ++chip) {

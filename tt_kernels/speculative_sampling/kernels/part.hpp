@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ids of one core: two rows of logits in L1, and what the calculator makes of them. A user's whole vocabulary is a
-// core's, or it is split over cores and chips (lines.hpp).
+// The ids of one core: two rows of logits in L1, and what the calculator makes of them. A core has a user's whole
+// vocabulary, or it is split over cores and chips (lines.hpp).
 
 #pragma once
 

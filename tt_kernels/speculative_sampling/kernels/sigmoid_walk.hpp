@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lossy verification by sigmoids, node by node. Accepting reads the logits of the children and nothing else: no
-// reduction over the vocabulary. Only where a token is drawn are whole rows read.
+// The lossy verification by sigmoids, node by node. Accepting reads only the logits of the children: no reduction over
+// the vocabulary. Whole rows are read only where a token is drawn.
 
 #pragma once
 

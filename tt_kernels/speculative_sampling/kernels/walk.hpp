@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What both ways of verifying share: the tree of a user, and what its parts find out together.
+// What both ways of verifying share: the tree of a user, and what its parts find together.
 
 #pragma once
 
@@ -43,7 +43,7 @@ struct Tree {
     }
 };
 
-// The weights of the target that a token is drawn from, and those parts of them that others have.
+// The target's weights that a token is drawn from, including those of the other parts.
 class Mass {
 public:
     uint64_t sum = 0;  // of all parts
@@ -56,7 +56,7 @@ public:
         before_ = Shares::before(answer);
     }
 
-    // Sums and exchanges; false if the row is broken.
+    // Sums and exchanges; returns false if the TP group is broken.
     bool sum_up() {
         lines::Words line = shares_.begin(lines::sums, lines::sum_words);
         lines::set_wide(line, lines::first_sum, part_.sum_up(command::target));

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data-movement kernel (BRISC): walks the tree of each of this core's users from the root down to where a token is
-// drawn (exact_walk.hpp, sigmoid_walk.hpp), and writes the outcome.
+// The data movement kernel (BRISC): walks the tree of each of this core's users from the root down to where a token is
+// drawn (exact_walk.hpp, sigmoid_walk.hpp), and writes the result.
 
 #include <cstdint>
 

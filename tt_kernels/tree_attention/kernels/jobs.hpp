@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who does what, which every RISC-V of every core derives for itself from the shapes and the users' prefixes.
+// Which core does what; every RISC-V of every core derives it from the shapes and the users' prefixes.
 //
 // The queries of a key/value head of a user are rows g * nodes + n for node n of its g-th query head, packed into tiles
-// of 32 rows. A job is `query_tiles` of these tiles, or the rest; jobs of one head follow each other.
+// of 32 rows. A job is `query_tiles` of these tiles, or the rest; jobs of one head are consecutive.
 
 #pragma once
 
@@ -47,23 +47,23 @@ inline Job job_of(uint32_t index) {
         pass == 0};
 }
 
-// The cached tokens a user's nodes attend to: `prefix` that all see, behind them the nodes' own. What would lie past
-// the cache is not there.
+// The cached tokens that a user's nodes attend to: `prefix` tokens that all see, then the nodes' own, cut off at the
+// end of the cache.
 struct Span {
     uint32_t prefix;
     uint32_t tokens;
 
-    // Key tiles from this one on hold tokens that not all nodes see.
+    // The first key tile that holds tokens not all nodes see.
     uint32_t first_masked() const { return prefix / tile_tokens; }
 
-    // Of the tiles of `range`, those before the first of these.
+    // The tiles of `range` before that one.
     uint32_t unmasked(const attention::Range& range) const {
         const uint32_t from = first_masked();
         return from <= range.begin ? 0 : std::min(from - range.begin, range.size());
     }
     bool masks(const attention::Range& range) const { return unmasked(range) < range.size(); }
 
-    // The key tiles `worker` reads. Only workers behind all others have none.
+    // The key tiles that `worker` reads. Only the last workers may have none.
     attention::Range part(uint32_t worker) const {
         return attention::part_of(
                    tokens, attention::GuessRange{0, 0, false}, worker, config::workers(), false)

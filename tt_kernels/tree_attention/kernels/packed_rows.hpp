@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// From rows of a tensor [1, heads, users * nodes, head_dim] to the rows of a job's query tiles, and back. Both lie in
-// tiles, so a row is two pieces of 32 bytes in each of head_tiles tiles; rows that follow each other on both sides
-// within a face are one piece.
+// From rows of a tensor [1, heads, users * nodes, head_dim] to the rows of a job's query tiles, and back. Both are
+// tiled, so a row is two pieces of 32 bytes in each of head_tiles tiles; rows that are adjacent on both sides within a
+// face are one piece.
 
 #pragma once
 
