@@ -19,7 +19,8 @@
 // The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
 // left one would lose its lower bits. So float32 is only ever multiplied with float32, or stands on the right.
 // `scale` is the bits of a float32: scores are kept unscaled, and scaled on their way into the exponential.
-// `bands` are the rows that matter, in units of 4 (register_rows.hpp): the vector unit skips the others, whose contents are then undefined.
+// `bands` are the rows that matter, in units of 4 (register_rows.hpp): the vector unit skips the others, whose contents
+// are then undefined.
 //
 // Needs a compute configuration with float32 destination registers (4 tiles in half-sync mode). The buffer named `ones`
 // holds the tile of tile_masks.hpp and is waited for by the caller.
