@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import GRID, MeshCall, mesh_body
-from tests.tt_kernels.speculative_flash_decode.flash_decode_rows import (
+from tests.tt_kernels.speculative_flash_decode.flash_decode_tp import (
     CASE,
     IMPATIENCE_S,
     PATIENCE_S,
@@ -71,15 +71,15 @@ def test_faults_in_rows_and_pairs_end_and_are_told(sim_mesh):
     disagree, no_receiver, well = results
     assert disagree.messages == (
         None,
-        "chip (0, 0) gave up in call 1: chip 1 of the row sent no numbers; "
-        "chip (1, 1) gave up in call 1: chip 0 of the row sent no numbers",
+        "chip (0, 0) gave up in call 1: TP rank 1 sent no numbers; "
+        "chip (1, 1) gave up in call 1: TP rank 0 sent no numbers",
     )
     assert disagree.priorities == {(0, 0): held, (0, 1): hit, (1, 0): hit, (1, 1): held}
 
     pairs, rows = no_receiver.messages
-    reason = "both members took the same role: they disagree on the gathered priorities"
+    reason = "both ranks took the same role: they disagree on the gathered priorities"
     assert pairs == f"chip (0, 0) gave up in call 1: {reason}; chip (1, 0) gave up in call 1: {reason}"
-    assert rows == "chip (1, 0) gave up in call 1: chip 1 of the row sent no numbers"
+    assert rows == "chip (1, 0) gave up in call 1: TP rank 1 sent no numbers"
     assert [no_receiver.priorities[0, column] for column in (0, 1)] == [held, held], "the row decides alike"
     assert no_receiver.priorities[1, 1] == hit
 

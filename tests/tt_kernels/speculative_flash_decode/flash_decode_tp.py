@@ -10,7 +10,7 @@ from loguru import logger
 from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import MeshCall, MeshFound
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import Case
 from tt_kernels.common.priority import HOLDS_GUESS
-from tt_kernels.speculative_flash_decode.reference import outcomes, speculative_flash_decode_reference
+from tt_kernels.speculative_flash_decode.reference import sender_priorities, speculative_flash_decode_reference
 
 # A head of its own a chip, on one worker.
 CASE = Case(2, 2, 64, 96, 32, users=3, workers=1, grid=(2, 2))
@@ -46,7 +46,7 @@ def thresholds_between(case: Case, positions: list[int]) -> list[float]:
 def check_sender_row(found: MeshFound, row: int, case: Case, call: MeshCall, columns: int = 2) -> list[int]:
     """Every chip of the row has its heads' results, the numbers of all heads and the same outcomes: the oracle's."""
     reference = reference_of(case, call.positions)
-    expected = outcomes(
+    expected = sender_priorities(
         reference.distance_sq,
         reference.norm_sq,
         call.positions,
