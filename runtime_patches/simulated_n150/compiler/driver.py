@@ -6,13 +6,13 @@ The runtime starts this once for every kernel unit, thousands of times in a cold
 `python -I -S` and imports only what the call at hand needs, and nothing that is slow to start. It stands in the
 toolchain folder as
 
-    <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
+    <toolchain>/compiler/               a package: this file, cache and sfpu
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
     <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.sh)
-    <toolchain>/objects/                units and kernels of all roots (objects.py)
-    <toolchain>/headers/                precompiled headers (precompiled.py)
-    <toolchain>/texts/known             what was found in sources of roots (texts.py)
+    <toolchain>/objects/                units and kernels of all roots (cache/objects.py)
+    <toolchain>/headers/                precompiled headers (cache/precompiled.py)
+    <toolchain>/texts/known             what was found in sources of roots (cache/texts.py)
 
 Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
 for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
@@ -128,8 +128,7 @@ def compile_source(command, arguments, root):
     output = command[command.index("-o") + 1]
     log = f"{output}.{os.getpid()}.log"
     if root is not None:
-        import precompiled
-        import store
+        from .cache import precompiled, store
 
         header = precompiled.prepared(
             command, root, f"{HERE}/headers", base(), lambda making: run_quietly(making, log)[0]
@@ -137,7 +136,7 @@ def compile_source(command, arguments, root):
         if header is not None and header.disturbed_from_the_start(command) is None:
             status, said = run_quietly(with_header(command, header.path), log)
             if not status:
-                import objects
+                from .cache import objects
 
                 path = arguments[arguments.index("-MF") + 1]
                 text = store.read(path).decode("utf-8", "surrogateescape")
@@ -161,8 +160,8 @@ def compile_source(command, arguments, root):
 
 
 def known_texts(root):
-    """What is remembered of the sources of a runtime root (texts.py)."""
-    import texts
+    """What is remembered of the sources of a runtime root (cache/texts.py)."""
+    from .cache import texts
 
     return texts.of(root, f"{HERE}/texts/known")
 
@@ -192,7 +191,7 @@ def compile_tensix(arguments, root):
     with open(assembly, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
     if any(mark in text for mark in VECTOR_MARKS):
-        import vector
+        from .sfpu import vector
 
         try:
             text = vector.translate(text)
@@ -210,7 +209,7 @@ def compile_tensix(arguments, root):
 
 def base():
     """What every result depends on besides its command line: the compiler and its libraries."""
-    import store
+    from .cache import store
 
     parts = [COMPILER, ASSEMBLER, LINKER, LIBC, CXX_ROOT, *system_includes()[1::2]]
     return [f"{part}={store.stamp(part)}" for part in parts] + [
@@ -264,10 +263,9 @@ def main(arguments):
             file=sys.stderr,
         )
         return 1
-    sys.path.insert(0, f"{HERE}/compiler")
     if "-E" in arguments or "-S" in arguments or "-o" not in arguments:
         return run(compile_command(arguments))
-    import store
+    from .cache import store
 
     compiles, header = "-c" in arguments, "c++-header" in arguments
     found = False
@@ -276,7 +274,7 @@ def main(arguments):
         # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
         if root is None and not header or compiles and "-MF" not in arguments:
             return produce(arguments, None)
-        import objects
+        from .cache import objects
 
         unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
         found = unit.fetch()
@@ -305,7 +303,3 @@ def produce(arguments, root):
     if is_tensix(arguments):
         return compile_tensix(arguments, root)
     return compile_source(compile_command(arguments), arguments, root)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

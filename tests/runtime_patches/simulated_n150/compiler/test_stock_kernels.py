@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from runtime_patches.simulated_n150.compiler import driver
-from tests.runtime_patches.simulated_n150.compiler.compiler_calls import Compiler
+from tests.runtime_patches.simulated_n150.compiler.cache.compiler_calls import Compiler
 
 pytestmark = pytest.mark.sim
 OWN = "#define OWN 2\n"
