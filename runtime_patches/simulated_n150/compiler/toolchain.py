@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the folder that takes the place of the SFPI compiler in a simulated runtime root.
 
-    <toolchain>/compiler/bin/riscv-tt-elf-g++   makes empty kernels (stock.sh), or starts compiler/driver.py
+    <toolchain>/compiler/bin/riscv-tt-elf-g++   starts compiler/driver.py
     <toolchain>/include/                        sfpi.h, lltt.h and what they include
     <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from source
     <toolchain>/lib/tensix.s                    assembler macros
@@ -23,7 +23,6 @@ import tempfile
 from pathlib import Path
 
 from runtime_patches.simulated_n150.compiler import driver, sources
-from runtime_patches.simulated_n150.compiler.cache import store
 
 HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parent / "sfpi"
@@ -32,7 +31,7 @@ HEADERS = HERE.parent / "sfpi"
 DRIVER_MODULES = (
     "__init__.py",
     "driver.py",
-    *(f"cache/{name}.py" for name in ("__init__", "kernel_headers", "objects", "precompiled", "store", "texts")),
+    *(f"cache/{name}.py" for name in ("__init__", "macros", "objects", "store")),
     *(f"sfpu/{name}.py" for name in ("__init__", "allocator", "instructions", "lane_flags", "literals", "passes")),
     *(f"sfpu/{name}.py" for name in ("vector", "webs")),
 )
@@ -94,10 +93,7 @@ def missing_packages() -> list[str]:
 
 def _key(ttnn_dir: Path, python: str) -> str:
     digest = hashlib.sha256()
-    made_from = [
-        HERE / name
-        for name in (*DRIVER_MODULES, "tensix.s", "empty_kernel.s", "stock.sh", "sources.py", "toolchain.py")
-    ]
+    made_from = [HERE / name for name in (*DRIVER_MODULES, "tensix.s", "empty_kernel.s", "sources.py", "toolchain.py")]
     for path in (*made_from, *sorted(HEADERS.rglob("*.h"))):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
@@ -139,27 +135,11 @@ def copy_driver(folder: Path) -> None:
 
 
 def launcher(python: str, folder: Path) -> str:
-    """The program that stands for the compiler of the toolchain in `folder`.
+    """Return the program that stands for the compiler of the toolchain in `folder`.
 
-    A shell comes first, since it tells what becomes an empty kernel, and makes it, in less time than Python starts in.
     It names the driver by an absolute path, since it is itself reached through links.
     """
-    start = shlex.join([python, "-I", "-S", "-c", _start(folder)])
-    libgcc = f"{driver.newest(driver.GCC_LIBRARIES)}/{driver.LIBGCC}"
-    values = {
-        "empty_kernel": str(folder / "lib" / "empty_kernel.o"),
-        "linker": driver.LINKER,
-        "libc": driver.LIBC,
-        "libgcc": libgcc,
-        "manifest": store.MANIFEST,
-        "generated": " ".join(store.GENERATED),
-    }
-    lines = [f"{name}={shlex.quote(value)}\n" for name, value in values.items()]
-    return (
-        f'#!/bin/sh\n[ -n "${{{driver.EMPTY_STOCK_KERNELS}-}}" ] || exec {start} "$@"\n'
-        + f"log=${{{driver.LOG}-}}\n{''.join(lines)}{(HERE / 'stock.sh').read_text()}"
-        + f'exec {start} "$@"\n'
-    )
+    return f'#!/bin/sh\nexec {shlex.join([python, "-I", "-S", "-c", _start(folder)])} "$@"\n'
 
 
 def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:

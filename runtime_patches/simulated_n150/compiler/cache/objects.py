@@ -2,30 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cache of compiled units and linked kernels that all runtime roots of one toolchain share.
 
-The runtime's own kernel cache is keyed by the runtime root, and a root by every file of it, so that a chip of
+The runtime's own kernel cache is keyed by the runtime root, and a root by every file of it, so that a chip with
 another grid or one more patched stub compiles everything again. Here a unit is known by what went into it:
 
     its command line, without places (root, output) and without the macros of VARYING,
-    the text of the headers the runtime generated for it,
-    every file it included (the dependency file names them): none of them changed,
+    the text of the headers that the runtime generated for it,
+    every file that it included (the dependency file names them): none of them has changed,
     the macros of VARYING that occur in any of these texts: each has the value it had,
     and no file of the root, new or gone, has the name of an included one (it could be found before it).
 
-A link, and the header of the standard library that the runtime precompiles for each root, is known by its
-command line and the content of every file it names. An entry is a file that is written
-whole and carries its digest: of concurrent writers the last wins, and a damaged one is compiled again.
+A link, and the header of the standard library that the runtime precompiles for each root, is known by its command line
+and the content of every file it names. An entry is a file that is written whole and carries its digest: of concurrent
+writers the last wins, and a damaged entry is compiled again.
 """
 
 import os
 
 from . import store
-from .texts import UNREPEATABLE, VARYING, telling_lines
+from .macros import UNREPEATABLE, VARYING, mattering, telling_lines
 
-ENTRIES = 8  # of one command line: as many sets of files are remembered, the newest first
+ENTRIES = 8  # per command line: as many sets of files are remembered, the newest first
 
 
 class Unit:
-    """One call of the compiler or the linker, and where its result stands in the cache.
+    """One call of the compiler or the linker, and the place of its result in the cache.
 
     arguments: of the call. root: the runtime root, None where nothing is compiled. folder: of the cache.
     base: what the result depends on besides, such as the compiler itself.
@@ -65,7 +65,7 @@ class Unit:
 
     @staticmethod
     def _linked(argument):
-        """An argument of a link; one that names a file becomes the file's content."""
+        """Return an argument of a link; one that names a file becomes the file's content."""
         for option in ("-Wl,--just-symbols=", "-T", ""):
             path = argument[len(option) :]
             if argument.startswith(option) and os.path.isabs(path) and os.path.isfile(path):
@@ -83,7 +83,7 @@ class Unit:
         return self.root.reads_the_same(entry["files"], entry["sources"])
 
     def fetch(self) -> bool:
-        """Write the output, and the dependency file of a unit, from the cache; False where it has none."""
+        """Write the output, and the dependency file of a unit, from the cache; return False where it has none."""
         for entry in store.read_sealed(self._entries()) or ():
             if not self._usable(entry):
                 continue
@@ -100,11 +100,8 @@ class Unit:
             return True
         return False
 
-    def keep(self, texts) -> bool:
-        """Put what was just compiled or linked into the cache; False where it must not be kept.
-
-        texts: a texts.Texts; None after a link.
-        """
+    def keep(self) -> bool:
+        """Put what was just compiled or linked into the cache; return False where it must not be kept."""
         entry: dict = {"macros": {}, "files": [], "sources": {}}
         result = {"output": store.read(self.output)}
         if self.compiles:
@@ -116,9 +113,8 @@ class Unit:
             for path in paths:
                 # The header the runtime precompiles and those it generates are in the key, with their content.
                 if path != self.included and os.path.normpath(path) not in self.generated:
-                    entry["files"].append((path, texts.identity(path)))
-                telling.append(texts.facts(path)[0])
-            texts.save()
+                    entry["files"].append((path, self.root.identity(path)))
+                telling.append(telling_lines(store.read(path.replace("%ROOT%", self.root.path))))
             whole = b"\n".join(telling)
             if any(word in whole for word in UNREPEATABLE):
                 return False
@@ -134,7 +130,8 @@ class Unit:
 
 
 def generated_sources():
-    """{path: content} of the sources in a unit's two folders, where the runtime writes what it generates for it."""
+    """Return {path: content} of the sources in a unit's two folders, where the runtime writes what it generates for
+    it."""
     found = {}
     for folder in (".", ".."):
         for name in sorted(os.listdir(folder)):
@@ -144,51 +141,7 @@ def generated_sources():
     return found
 
 
-def mattering(names, text, machine_code):
-    """Those of the macros `names` that a unit may depend on: they occur in `text`, the lines of all that went into it
-    which name one.
-
-    Not those that say nothing but how long arrays are which the unit's machine code does not name: every compute unit
-    includes the declarations of the tables of banks, by the number of banks, and none reads them. What takes such an
-    array's size takes its address too (tt-metal, hw/inc/internal/firmware_common.h). Nor those in comments and in what
-    is for Quasar. machine_code: of the unit, with the names of what it refers to; None where it is bytecode.
-    """
-    found = [name for name in names if name.encode() in text]
-    if machine_code is None or not found:
-        return found
-    matter = []
-    for name in found:
-        word, at = name.encode(), -1
-        while (at := text.find(word, at + 1)) >= 0:
-            end = text.find(b"\n", at)
-            line = text[text.rfind(b"\n", 0, at) + 1 : len(text) if end < 0 else end]
-            if line.lstrip().startswith((b"//", b"#if defined(ARCH_QUASAR) &&")):
-                continue
-            array = declared_array(line)
-            if array is None or array in machine_code:
-                matter.append(name)
-                break
-    return matter
-
-
-def declared_array(line):
-    """Name of the array that a line (bytes) declares, as in `extern type name[size][size];`; None where it is more."""
-    words = line.strip().split(b" ")
-    if len(words) != 3 or words[0] != b"extern" or not words[2].endswith(b"];"):
-        return None
-    name, *sizes = words[2].removesuffix(b"];").replace(b"][", b"[").split(b"[")
-    is_word = [word.replace(b"_", b"a").isalnum() for word in (words[1], name, *sizes)]
-    return name if sizes and all(is_word) else None
-
-
 def dependencies(text):
-    """The files that a dependency file names after the colon of its first rule."""
+    """Return the files that a dependency file names after the colon of its first rule."""
     rule = text.replace("\\\n", " ").split("\n", 1)[0]
     return rule.partition(": ")[2].split()
-
-
-def with_dependencies(text, more):
-    """A dependency file whose first rule names the files `more` as well; it keeps no other rule."""
-    target = text.partition(": ")[0]
-    named = dependencies(text)
-    return " \\\n ".join([f"{target}:", *named, *(path for path in more if path not in named)]) + "\n"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the cache of objects and the precompiled headers share: sealed files, digests, the runtime root.
+"""What the cache is made of: sealed files, digests, the runtime root.
 
 Part of the driver, which starts thousands of times: a start of hashlib, json, re or subprocess costs as much as a
 whole hit of the cache, so none of them is imported here (see driver.py).
@@ -73,11 +73,6 @@ def write_whole(path, data) -> None:
         raise
 
 
-def listed(folder) -> list[str]:
-    """Names in a folder, sorted; none where there is no such folder."""
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-
-
 def stamp(path) -> tuple[int, int]:
     """(bytes, nanoseconds of the last change) of a file."""
     found = os.stat(path)
@@ -88,11 +83,10 @@ class Root:
     """The runtime root a command line belongs to.
 
     path: of its folder. name: the folder's own name, a digest of all its files. overlays: {path in the root:
-    digest} of the files that are not the ttnn package's. texts: what is known of sources, see texts.of.
+    digest} of the files that are not the ttnn package's.
     """
 
     def __init__(self, path, notes):
-        self.texts = None
         self.path, self.name = path, os.path.basename(path)
         note = f"{notes}/{self.name}"
         known = read_sealed(note)
@@ -104,10 +98,9 @@ class Root:
             write_sealed(note, known)
         self.overlays = known
 
-    def sources(self, folders: str | tuple[str, ...] = "") -> dict[str, str]:
-        """The overlays (in `folders`) that a compiler can read as source: {path in the root: digest}."""
-        named = {path: d for path, d in self.overlays.items() if path.endswith(SOURCE_SUFFIXES)}
-        return {path: d for path, d in named.items() if path.startswith(folders)}
+    def sources(self) -> dict[str, str]:
+        """Return the overlays that a compiler can read as source: {path in the root: digest}."""
+        return {path: d for path, d in self.overlays.items() if path.endswith(SOURCE_SUFFIXES)}
 
     def portable(self, text: str) -> str:
         """`text` with this root's path replaced by a word that is the same for all roots."""
@@ -125,14 +118,14 @@ class Root:
             return stamp(f"{self.path}/{inside}")  # whatever is no overlay is a link to the package
         return digest([read(path)])
 
-    def reads_the_same(self, files, sources, folders: str | tuple[str, ...] = "") -> bool:
+    def reads_the_same(self, files, sources) -> bool:
         """Whether what was compiled from `files` in a root with the overlays `sources` reads the same in this one.
 
         None of the files, [(path, identity)], has changed, and no overlay that only one of the roots has bears the
         name of one of them: it could be found before it.
         """
         names = {os.path.basename(path) for path, _ in files}
-        if any(os.path.basename(path) in names for path in self.sources(folders).keys() ^ sources.keys()):
+        if any(os.path.basename(path) in names for path in self.sources().keys() ^ sources.keys()):
             return False
         try:
             return all(self.identity(path) == identity for path, identity in files)

@@ -91,11 +91,9 @@ def test_sources_are_rewritten_line_by_line():
     assert "unroll N" not in new and "unroll(window)" not in new and "#pragma GCC unroll 8  // rows" in new
 
 
-@pytest.mark.parametrize("asked", ["", "1"], ids=["all compiled", "stock kernels empty"])
 @pytest.mark.parametrize("folder", ["plain", "of two 'words'", "long" * 40])
-def test_the_launcher_starts_the_driver_and_keeps_its_bytecode(tmp_path, monkeypatch, folder, asked):
+def test_the_launcher_starts_the_driver_and_keeps_its_bytecode(tmp_path, folder):
     """Through a link, with whatever path the interpreter has; a script's own bytecode would not be kept."""
-    monkeypatch.setenv(driver.EMPTY_STOCK_KERNELS, asked)
     made, interpreter = tmp_path / "of $HOME", tmp_path / folder / "python"
     toolchain.copy_driver(made)
     interpreter.parent.mkdir()

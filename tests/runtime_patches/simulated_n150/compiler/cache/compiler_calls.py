@@ -12,11 +12,9 @@ import sys
 from pathlib import Path
 
 from runtime_patches.simulated_n150.compiler import toolchain
-from runtime_patches.simulated_n150.compiler.cache import kernel_headers
 
 SOURCE = "tt_metal/hw/firmware/src/kernel.cc"
 FOLDERS = ("tt_metal/hw/inc", "tt_metal/hw/late")
-WANTED = 2  # units that ask for a precompiled header before it is made, here
 
 
 class Compiler:
@@ -29,10 +27,6 @@ class Compiler:
         self.folder, self.driver = folder, folder / "toolchain" / "compiler" / "driver.py"
         (folder / "toolchain" / "lib").mkdir(parents=True)
         toolchain.copy_driver(folder / "toolchain")
-        headers = self.driver.parent / "cache" / "kernel_headers.py"
-        wanted = f"WANTED = {kernel_headers.WANTED}\n"
-        assert wanted in headers.read_text()
-        headers.write_text(headers.read_text().replace(wanted, f"WANTED = {WANTED}\n"))
         shutil.copy(toolchain.HERE / "tensix.s", folder / "toolchain" / "lib" / "tensix.s")
         toolchain.assemble_empty_kernel(folder / "toolchain" / "lib")
         self.program = folder / "riscv-tt-elf-g++"
@@ -95,7 +89,7 @@ class Compiler:
         return self.log.read_text().splitlines()[-1].split()[1]
 
     def compile(self, root: Path, name: str, generated: str, *options: str, core: str = "tt-wh-tensix"):
-        """(``"hit"``, ``"precompiled"`` or ``"plain"``, bytes of the object) of one unit."""
+        """Compile a unit; return (``"hit"``, ``"plain"`` or ``"empty"``, bytes of the object)."""
         unit = self.unit(name, generated)
         outcome = self.call(self.arguments(root, unit, *options, core=core), unit)
         return outcome, (unit / "kernel.o").read_bytes()
@@ -104,14 +98,3 @@ class Compiler:
         """The files of the cache of objects."""
         folder = self.folder / "toolchain" / "objects"
         return [f for f in folder.rglob("*") if f.is_file() and f.parent.name != "roots"]
-
-    def headers_of(self, macro: str, text: str) -> None:
-        """Put every header that is precompiled for a core into the package, one of them with `text`."""
-        for name in kernel_headers.HEADERS[macro]:
-            if name != "string_view":
-                self.write(f"tt_metal/hw/inc/{name}", "#pragma once\n")
-        self.write("tt_metal/hw/inc/ckernel.h", f"#pragma once\n{text}\n")
-
-    def precompiled(self) -> list[Path]:
-        """The precompiled headers that were made."""
-        return list((self.folder / "toolchain" / "headers").rglob("*.gch"))
