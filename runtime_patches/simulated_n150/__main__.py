@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument(
         "--stock-kernels",
         choices=environment.STOCK_KERNELS,
-        help="on a mock mesh: empty kernels in the place of ttnn's own, which is faster (default), or those compiled",
+        help="on a mock mesh: empty kernels in place of ttnn's own, which is faster (default), or ttnn's own, compiled",
     )
     run.add_argument(
         "--dispatch",
@@ -71,7 +71,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, program: list[str]) -> int:
-    # A program that is not there, or a part of the chip, is reported before anything is built.
+    # A program that is missing, or a part of the chip, is reported before anything is built.
     if reason := doctor.why_not("mock mesh" if options.mock else "simulator"):
         print(f"cannot run: {reason}", file=sys.stderr)
         return 1

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of the simulated N150 is on this machine, what is missing, and the exact line that fixes it.
+"""Tell what of the simulated N150 is on this machine, what is missing, and the exact line that fixes it.
 
 Nothing here imports ttnn or opens a device, so that it answers in a moment and everywhere.
 """
@@ -35,7 +35,7 @@ MODES = ("simulator", "mock mesh", "silicon")
 
 @dataclass(frozen=True)
 class Finding:
-    """One part: whether it is there, what was found, the line that fixes it, and the modes that need it."""
+    """One part: whether it is present, what was found, the line that fixes it, and the modes that need it."""
 
     part: str
     ok: bool
@@ -45,7 +45,7 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """Every part of the simulated N150, the mock meshes and silicon, in the order to fix them."""
+    """Return every part of the simulated N150, the mock meshes and silicon, in the order to fix them."""
     return [
         _interpreter(),
         _machine(),
@@ -61,7 +61,7 @@ def findings() -> list[Finding]:
 
 
 def why_not(mode: str, found: list[Finding] | None = None) -> str | None:
-    """Why `mode` (one of :data:`MODES`) cannot run here, with the lines that fix it; None when it can."""
+    """Return why `mode` (one of :data:`MODES`) cannot run here, with the lines that fix it; None when it can."""
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
     lacking = [f for f in (findings() if found is None else found) if mode in f.needed_for and not f.ok]
@@ -69,16 +69,16 @@ def why_not(mode: str, found: list[Finding] | None = None) -> str | None:
 
 
 def missing_packages() -> list[str]:
-    """Debian packages of the stand-in compiler that are not installed."""
+    """Return the Debian packages of the stand-in compiler that are not installed."""
     from runtime_patches.simulated_n150.compiler import toolchain
 
     return list(toolchain.missing_packages())
 
 
 def install_packages() -> bool:
-    """Install the missing Debian packages if this user may; True when none is missing afterwards.
+    """Install the missing Debian packages if this user may; return True when none is missing afterwards.
 
-    Needs apt-get, and root or a sudo that asks no password. Every outcome is logged.
+    Needs apt-get, and root or a sudo that asks for no password. Every outcome is logged.
     """
     missing = missing_packages()
     if not missing:
@@ -106,7 +106,7 @@ def install_packages() -> bool:
 
 
 def as_table(found: list[Finding]) -> str:
-    """The findings for a terminal: one line a part, and below it the line that fixes it."""
+    """Return the findings for a terminal: one line per part, and below it the line that fixes it."""
     width = max(len(f.part) for f in found)
     lines = []
     for f in found:
@@ -121,7 +121,7 @@ def as_table(found: list[Finding]) -> str:
 
 
 def as_json(found: list[Finding]) -> dict:
-    """The findings and, for each mode, None or the reason it cannot run, for programs."""
+    """Return the findings and, for each mode, None or the reason it cannot run, for programs."""
     return {"findings": [asdict(f) for f in found], "why_not": {mode: why_not(mode, found) for mode in MODES}}
 
 
@@ -164,7 +164,7 @@ def _distribution(name: str, version: str | None, fix: str, needed_for: tuple[st
 
 
 def _compiler() -> list[Finding]:
-    """The Debian packages; a mock mesh does without them where a real SFPI compiler is installed."""
+    """Return the Debian packages; a mock mesh does without them where a real SFPI compiler is installed."""
     from runtime_patches.simulated_n150.compiler import toolchain
 
     sfpi = _ttnn().ok and real_sfpi()

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a patch of the simulator is, and how a list of them is applied.
+"""Define what a patch of the simulator is, and how a list of them is applied.
 
-A patch replaces parts of the installed simulator in the memory of the running server; no installed file is
-written. Each names the code it replaces and the SHA-256 of that code's source. When the installed code is not
-the code the patch was written for, nothing is replaced and the server does not start.
+A patch replaces parts of the installed simulator in the memory of the running server; no installed file is written.
+Each names the code it replaces and the SHA-256 of that code's source. When the installed code is not the code the patch
+was written for, nothing is replaced and the server does not start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Patch:
 
 
 def resolve(path: str):
-    """The object a dotted path names: a module, or a class or function (also of a class) inside one."""
+    """Return the object a dotted path names: a module, or a class or function (also of a class) inside one."""
     parts = path.split(".")
     for split in range(len(parts), 0, -1):
         try:
@@ -61,7 +61,7 @@ def resolve(path: str):
 
 
 def fingerprint(path: str) -> str:
-    """First 16 hex digits of the SHA-256 of the source text of what `path` names."""
+    """Return the first 16 hex digits of the SHA-256 of the source text of what `path` names."""
     target = resolve(path)
     if isinstance(target, (classmethod, staticmethod)):
         target = target.__func__
@@ -96,7 +96,7 @@ def check(patches: Iterable[Patch]) -> None:
 
 
 def _seal(patches: Iterable[Patch]) -> str:
-    """Digest of all that check() looks at: what the patches expect, and the whole files that their targets are in."""
+    """Return the digest of all that check() looks at: what the patches expect, and the whole files of their targets."""
     digest, files = hashlib.sha256(importlib.metadata.version(SIMULATOR_PACKAGE).encode()), set()
     for patch in patches:
         for path, expected in patch.targets.items():
@@ -109,7 +109,7 @@ def _seal(patches: Iterable[Patch]) -> str:
 
 
 def apply_all(patches: Iterable[Patch], checked: Path | None = None) -> list[str]:
-    """Check all patches first, then apply them in order; returns their names.
+    """Check all patches first, then apply them in order; return their names.
 
     checked: a folder in which a check that has passed is noted by the content of all files it read, since it takes half
     of a simulator's start; None checks each time.

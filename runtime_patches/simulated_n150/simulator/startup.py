@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starts wolfpine's Wormhole server in this process, after patching it.
+"""Start wolfpine's Wormhole server in this process, after patching it.
 
-tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-patches`
-only checks the patches against the installed simulator and lists them.
+tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-patches` only checks
+the patches against the installed simulator and lists them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MESH_VARIABLE = "SIMULATED_N150_MESH"
 
 
 def _watch_device(diagnosis: Diagnosis) -> None:
-    """Let the diagnosis know the device the server builds, and compile what its cores do where that is asked for."""
+    """Let the diagnosis know the device that the server builds, and compile what its cores do where
+    that is asked for."""
     from framework.sim.wormhole import wh_device
 
     make_device = wh_device.make_device
@@ -44,7 +45,7 @@ def _watch_device(diagnosis: Diagnosis) -> None:
 
 
 def _end_with_host() -> None:
-    """End this server soon after the program that started it: a killed one says no goodbye."""
+    """End this server soon after the program that started it: a killed program says no goodbye."""
     host = os.getppid()
 
     def watch() -> None:
@@ -56,7 +57,7 @@ def _end_with_host() -> None:
 
 
 def _collect_seldom() -> None:
-    """Look for garbage in circles a hundredth as often, and never among what is there from the start: a chip's parts
+    """Look for garbage in circles a hundredth as often, and never among what exists from the start: a chip's parts
     point to each other and live as long as it does, and looking through them took a fifteenth of all time."""
     gc.freeze()
     gc.set_threshold(100_000, 10, 100)

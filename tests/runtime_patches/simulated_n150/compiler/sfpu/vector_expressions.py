@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.runtime_patches.simulated_n150.compiler.sfpu.hardware_rules import U32, bits, signed, wrap
 from tests.runtime_patches.simulated_n150.compiler.sfpu import hardware_rules as hw
+from tests.runtime_patches.simulated_n150.compiler.sfpu.hardware_rules import U32, bits, signed, wrap
 
 ONE, MINUS_ONE, ZERO = bits(1.0), bits(-1.0), bits(0.0)
 
