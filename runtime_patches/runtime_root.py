@@ -157,7 +157,7 @@ def build_runtime_root(
     if found and not damaged:
         return root
     if home.is_relative_to(source):
-        raise RuntimeRootError(f"the cache folder {home} lies inside the ttnn package {source}, which stays untouched")
+        raise RuntimeRootError(f"the cache folder {home} is inside the ttnn package {source}, which stays untouched")
     try:
         home.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=home))
@@ -193,7 +193,7 @@ def read_manifest(root: Path) -> dict:
 def _checked_path(path: str) -> str:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\\" in path or str(pure) == MANIFEST:
-        raise RuntimeRootError(f"an overlay path must lie inside the runtime root: {path!r}")
+        raise RuntimeRootError(f"an overlay path must stay inside the runtime root: {path!r}")
     return str(pure)
 
 
@@ -230,7 +230,7 @@ def _check_nesting(files: Mapping[str, object], owner: Mapping[str, str]) -> Non
         for parent in PurePosixPath(path).parents:
             if (folder := str(parent)) in files:
                 by = f" ({owner[folder]} and {owner[path]})" if owner else ""
-                raise RuntimeRootError(f"the overlay {folder} is a file and {path} lies below it{by}")
+                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it{by}")
 
 
 def _check_against_package(files: Mapping[str, object], source: Path) -> None:
@@ -239,7 +239,7 @@ def _check_against_package(files: Mapping[str, object], source: Path) -> None:
             raise RuntimeRootError(f"the overlay {path} is a file, but ttnn has a folder of that name")
         for parent in PurePosixPath(path).parents:
             if (source / parent).is_file():
-                raise RuntimeRootError(f"the overlay {path} lies below {parent}, which is a file in ttnn")
+                raise RuntimeRootError(f"the overlay {path} is below {parent}, which is a file in ttnn")
 
 
 def _links(source: Path, files: Mapping[str, object]) -> dict[str, Path]:

@@ -40,7 +40,7 @@ def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
     """
     width, height = grid
     if not (1 <= width <= _LARGEST_GRID[0] and 1 <= height <= _LARGEST_GRID[1]):
-        raise ValueError(f"grid must lie between 1x1 and {_LARGEST_GRID[0]}x{_LARGEST_GRID[1]}, got {width}x{height}")
+        raise ValueError(f"grid must be between 1x1 and {_LARGEST_GRID[0]}x{_LARGEST_GRID[1]}, got {width}x{height}")
     python = Path(python)
     if not python.is_absolute():
         raise ValueError(f"python must be an absolute path, got {str(python)!r}")

@@ -57,7 +57,7 @@ def _float_error(function, text):
     mnemonic = text.split()[0]
     if mnemonic in ("flw", "fsw", "fld", "fsd"):
         why = (
-            "a vector value is live across a call, or lies in an array with a runtime index: "
+            "a vector value is live across a call, or is in an array with a runtime index: "
             "inline the call or unroll the loop"
         )
     elif mnemonic.startswith("fmv"):

@@ -7,7 +7,7 @@ next reading, whatever it was doing when the flag was written. Source: tt-isa-do
 WormholeB0/TensixTile/BabyRISCV/MemoryOrdering.md.
 
 The simulator puts a core to sleep when two laps of its loop changed nothing, and remembers the memory the loop reads,
-to wake the core when that differs. It remembers the memory as of the second lap's start and did not look at the core's
+to wake the core when that differs. It remembers the memory at the second lap's start and did not look at the core's
 registers at its end: a value stored after the first lap's load was taken for the one waited with. When the load is the
 loop's last instruction, the second lap ends with the new value in a register, one step before the branch that leaves
 the loop; the core slept for ever, the memory being what was remembered. The same happens to a sleeping core that was

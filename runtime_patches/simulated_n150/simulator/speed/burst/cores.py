@@ -223,7 +223,7 @@ def _word(index: int) -> property:
 
 
 class _Initiator(NUI.RequestInitiator):
-    """A command buffer whose registers lie in an array."""
+    """A command buffer whose registers are in an array."""
 
 
 for _index, _name in enumerate(_COMMAND_REGISTERS):
