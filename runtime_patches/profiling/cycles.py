@@ -34,7 +34,7 @@ CYCLE_VARIABLES = {"TT_METAL_DISABLE_PRECOMPILED_FW": "1", "TT_SIM_COST_MODEL": 
 
 _HERE = Path(__file__).resolve().parent
 _SPANS = ("program", "brisc", "ncrisc", "unpack", "math", "pack")
-_WORDS_A_SPAN = 4
+_WORDS_PER_SPAN = 4
 _PAGE_BYTES = 128
 
 
@@ -187,7 +187,9 @@ def _decode(pages: list[list[int]], columns: int) -> dict[tuple[int, int], CoreC
     for index, page in enumerate(pages):
         spans = {}
         for i, name in enumerate(_SPANS):
-            start, end, cycles, runs = (int(w) & 0xFFFFFFFF for w in page[i * _WORDS_A_SPAN : (i + 1) * _WORDS_A_SPAN])
+            start, end, cycles, runs = (
+                int(w) & 0xFFFFFFFF for w in page[i * _WORDS_PER_SPAN : (i + 1) * _WORDS_PER_SPAN]
+            )
             spans[name] = Span(cycles, runs, start, end) if runs else None
         if any(spans[name] for name in _SPANS[1:]):
             found[index % columns, index // columns] = CoreCycles(**spans)

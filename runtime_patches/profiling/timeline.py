@@ -34,7 +34,7 @@ _ENTRY = (
     "launch_msg_address->kernel_config.enables);\n"
 )
 _MAGIC = 0x714E11E5
-_WORDS_AN_ENTRY = 4
+_WORDS_PER_ENTRY = 4
 _CLOCK_PERIOD = 1 << 32
 
 
@@ -75,8 +75,8 @@ class Timeline:
         size = mesh.compute_with_storage_grid_size()
         self.mesh, self.programs, self._count = mesh, programs, size.x * size.y
         self._cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(size.x - 1, size.y - 1))])
-        shard = ttnn.ShardSpec(self._cores, [1, programs * _WORDS_AN_ENTRY], ttnn.ShardOrientation.ROW_MAJOR)
-        self._blank = torch.zeros(1, 1, self._count, programs * _WORDS_AN_ENTRY, dtype=torch.int32)
+        shard = ttnn.ShardSpec(self._cores, [1, programs * _WORDS_PER_ENTRY], ttnn.ShardOrientation.ROW_MAJOR)
+        self._blank = torch.zeros(1, 1, self._count, programs * _WORDS_PER_ENTRY, dtype=torch.int32)
         self._tensor = ttnn.from_torch(
             self._blank,
             dtype=ttnn.uint32,
@@ -107,7 +107,7 @@ class Timeline:
         ttnn.synchronize_device(self.mesh)
         self._arm(0)
         chips = [
-            ttnn.to_torch(part).reshape(self._count, self.programs, _WORDS_AN_ENTRY).tolist()
+            ttnn.to_torch(part).reshape(self._count, self.programs, _WORDS_PER_ENTRY).tolist()
             for part in ttnn.get_device_tensors(self._tensor)
         ]
         if any(core[-1][2] for chip in chips for core in chip):
