@@ -15,6 +15,8 @@ import sys
 from runtime_patches.simulated_n150 import doctor, environment
 from runtime_patches.simulated_n150.dispatch import DISPATCHES
 
+SUITE_CACHE_GB = 3
+
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
@@ -66,7 +68,13 @@ def _doctor(options: argparse.Namespace) -> int:
         doctor.install_packages()
     found = doctor.findings()
     ready = not any(doctor.why_not(mode, found) for mode in ("simulator", "mock mesh"))
-    print(json.dumps(doctor.as_json(found), indent=1) if options.json else doctor.as_table(found))
+    disk = doctor.disk()
+    if options.json:
+        print(json.dumps(doctor.as_json(found) | {"disk": disk}, indent=1))
+    else:
+        print(doctor.as_table(found))
+        cache, free = (f"{disk[name] / 1e9:.1f} GB" for name in ("cache", "free"))
+        print(f"disk: the cache takes {cache}, {free} are free; the whole test suite fills it with {SUITE_CACHE_GB} GB")
     return 0 if ready else 1
 
 

@@ -7,6 +7,7 @@ Nothing here imports ttnn or opens a device, so that it answers in a moment and 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -103,6 +104,20 @@ def install_packages() -> bool:
     else:
         logger.warning("{} failed: {}", line, (done.stderr or done.stdout).strip()[-800:])
     return not missing_packages()
+
+
+def disk() -> dict[str, int]:
+    """Return the bytes that the project's cache takes and that are free on its disk: {"cache": ..., "free": ...}.
+
+    Walks the cache, which takes up to a second.
+    """
+    folder, taken = project_cache_dir(), 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # a process at work has removed it
+                taken += os.lstat(os.path.join(place, name)).st_size
+    existing = next(place for place in (folder, *folder.parents) if place.is_dir())
+    return {"cache": taken, "free": shutil.disk_usage(existing).free}
 
 
 def as_table(found: list[Finding]) -> str:
