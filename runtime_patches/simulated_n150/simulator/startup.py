@@ -81,7 +81,7 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
     from loguru import logger
 
     from runtime_patches.simulated_n150.simulator.patch import PatchRefused, apply_all
-    from runtime_patches.simulated_n150.simulator.registry import all_patches
+    from runtime_patches.simulated_n150.simulator.registry import all_patches, behaviour_patches, speed_patches
 
     diagnosis = Diagnosis.from_environment()
     try:
@@ -92,7 +92,8 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
         logger.error("{}", refusal)
         return 3
     if "--list-patches" in arguments:
-        print("\n".join(f"{patch.name}: {patch.rule} ({patch.source})" for patch in all_patches()))
+        for title, patches in (("change results", behaviour_patches()), ("change speed alone", speed_patches())):
+            print(title, *(f"  {patch.name}: {patch.rule} ({patch.source})" for patch in patches), sep="\n")
         return 0
     print(f"[server] patched: {', '.join(names)}", file=sys.stderr, flush=True)
 

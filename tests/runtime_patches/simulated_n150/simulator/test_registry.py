@@ -104,7 +104,8 @@ def test_run_sh_starts_the_patched_server(tmp_path):
     folder = simulator_dir(tmp_path / "with space", (1, 1), Path(sys.executable))
     done = subprocess.run([folder / "run.sh", "--list-patches"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [patch.name for patch in all_patches()]
+    listed = [line for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert [line.strip().split(":")[0] for line in listed] == [patch.name for patch in all_patches()]
 
 
 def test_diagnosis_keeps_exceptions_and_watch_reports(tmp_path, capsys):
