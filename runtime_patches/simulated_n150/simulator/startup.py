@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.host import rendezvous
@@ -86,8 +85,7 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
     diagnosis = Diagnosis.from_environment()
     try:
         with diagnosis.catch():
-            cache = os.environ.get("NUMBA_CACHE_DIR")  # run.sh sets it
-            names = apply_all(all_patches(), Path(cache) / "patches" if cache else None)
+            names = apply_all(all_patches())
     except PatchRefused as refusal:
         logger.error("{}", refusal)
         return 3

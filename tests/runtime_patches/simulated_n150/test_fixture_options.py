@@ -88,4 +88,4 @@ def test_files_of_one_kind_of_device_follow_each_other_and_plain_ones_come_last(
     files = [str(tmp_path / f"test_{name}.py") for name in "abcd"]
     shown = run_pytest(tmp_path, "sim", "--collect-only", *files, machine=WITH_EVERYTHING).stdout
     order = [line.partition("::")[2] for line in shown.splitlines() if "::" in line]
-    assert order == [f"test_{name}" for name in ("c1", "c2", "b1", "b2", "d1", "d2", "sample", "a1", "a2")]
+    assert order == [f"test_{name}" for name in ("c1", "c2", "b1", "b2", "d1", "d2", "a1", "a2", "sample")]

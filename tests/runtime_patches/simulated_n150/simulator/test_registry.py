@@ -41,24 +41,6 @@ def test_other_code_is_refused_and_nothing_is_applied():
     assert applied == [True]
 
 
-def test_a_passed_check_is_remembered_for_these_very_files(tmp_path, monkeypatch):
-    source, applied, checks = tmp_path / "made_up_part.py", [], []
-    source.write_text("def work():\n    return 1\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    patch = _patch({"made_up_part.work": registry.fingerprint("made_up_part.work")}, applied)
-    monkeypatch.setattr(registry, "check", lambda patches: (checks.append(True), check(patches)))
-    for _ in range(2):
-        apply_all([patch], tmp_path / "checked")
-    assert len(applied) == 2 and len(checks) == 1
-    other = _patch({"made_up_part.work": "0" * 16}, applied)
-    with pytest.raises(PatchRefused, match="has source"):
-        apply_all([other], tmp_path / "checked")
-    source.write_text("def work():\n    return 2000\n")
-    with pytest.raises(PatchRefused, match="has source"):
-        apply_all([patch], tmp_path / "checked")
-    assert len(applied) == 2 and len(checks) == 3
-
-
 def test_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(registry.importlib.metadata, "version", lambda name: "2.3")
     with pytest.raises(PatchRefused, match="wolfpine 2.2, but 2.3 is installed"):
