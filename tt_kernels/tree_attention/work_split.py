@@ -178,8 +178,7 @@ def group_sizes(cores: int, jobs: int) -> list[int]:
 
 
 def job_sizes(query_tiles: int) -> list[int]:
-    """Return the query tiles per job worth trying: the fewest for each number of passes, most passes last.
-    """
+    """Return the query tiles per job worth trying: the fewest for each number of passes, most passes last."""
     return sorted({-(-query_tiles // passes) for passes in range(1, query_tiles + 1)}, reverse=True)
 
 
