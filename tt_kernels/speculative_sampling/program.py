@@ -23,11 +23,11 @@ KERNELS = Path(__file__).parent / "kernels"
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
 PARTS_LINE_BYTES = 320  # lines.hpp
 RESULT_HEAD = 4
-BONUS = 2  # the place of the bonus token in it
+BONUS = 2  # the word of the bonus token in a result
 SCRATCH_LINES = 6  # the tree's three and the result
 _CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "cb_lines")
 CBS = {name: index for index, name in enumerate(_CB_NAMES)}
-# Of a hub what each group has posted; of the others the answers.
+# On a hub what each group has posted; on the others the answers.
 SEMAPHORES = MAX_GROUPS + 1
 
 
