@@ -85,7 +85,7 @@ def _reference_op(device, depth: int):
 
 
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """{tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
+    """{tiles: cycles from when both ranks start until both are done, without the launch}, bf16, DRAM."""
     import torch
     import ttnn
 
