@@ -5,14 +5,13 @@ where a vocabulary is split."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import float_bits, kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_sampling.checks import Problem
@@ -63,11 +62,6 @@ class Place:
     state: int = 0
     timeout: tuple[int, ...] = ()
     links: Callable[[object], list[int]] | None = None
-
-
-def float_bits(value: float) -> int:
-    """Return the word of `value` as a float32."""
-    return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int, int]]:
