@@ -120,7 +120,7 @@ def measure_point(device, point: Point) -> Cycles:
     import ttnn
 
     from runtime_patches.profiling.cycles import measure
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,

@@ -85,15 +85,15 @@ def _reference_op(device, depth: int):
 
 
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """{tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
+    """{tiles: cycles from when both ranks start until both are done, without the launch}, bf16, DRAM."""
     import torch
     import ttnn
 
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1)
+    exchange = CorePairExchange(CorePair(device), users=1)
     priorities = [_priority(device, HOLDS_EXACT), _priority(device, HOLDS_GUESS)]
     found = {}
     for count in tiles:

@@ -118,7 +118,7 @@ def launch_mlp(core: tuple[int, int], activations, weights, output) -> None:
 
 
 class _Chips:
-    """The members' tensors and programs, the same on either chip but for the priorities."""
+    """Both ranks' tensors and programs, the same on either chip but for the priorities."""
 
     def __init__(self, mesh) -> None:
         import torch

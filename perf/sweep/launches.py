@@ -138,7 +138,7 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
 
 def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
     """Both ranks on one chip, the sender in the upper half of its rows: what the op costs without a link."""
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
     from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 

@@ -32,7 +32,7 @@ def grid_of(configuration: Configuration) -> str:
     family, get = configuration.family, configuration.get
     if family == "flash_decode" and get("variant") != "stock":
         workers = get("kv_heads") * get("users") * (get("workers") or 1)
-        # A member of the pair has two more: one puts results together, one exchanges. The runtime takes powers of two.
+        # A rank of the pair has two more: one puts results together, one exchanges. The runtime takes powers of two.
         columns = workers + 2 if get("variant") == "speculative" else workers
         return f"{1 << (columns - 1).bit_length()}x{2 if get('variant') == 'speculative' else 1}"
     if family == "matmul" and get("layout") == "dram_sharded":

@@ -26,7 +26,7 @@ def check_core(device, core: tuple[int, int]) -> None:
         raise ValueError(f"a core is (x, y) of integers, not {core!r}")
     grid = device.compute_with_storage_grid_size()
     if not (0 <= core[0] < grid.x and 0 <= core[1] < grid.y):
-        raise ValueError(f"core {core} lies outside the grid of {grid.x}x{grid.y} cores")
+        raise ValueError(f"core {core} is outside the grid of {grid.x}x{grid.y} cores")
 
 
 def core_list(cores) -> list[tuple[int, int]]:
@@ -43,6 +43,6 @@ def check_on_device(name: str, tensor, device) -> None:
     found = tensor.device()
     if found.id() != device.id():
         raise ValueError(
-            f"{name} lies on mesh {found.id()} of shape {tuple(found.shape)}, not on mesh {device.id()} of "
+            f"{name} is on mesh {found.id()} of shape {tuple(found.shape)}, not on mesh {device.id()} of "
             f"shape {tuple(device.shape)}"
         )

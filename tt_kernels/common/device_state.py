@@ -47,10 +47,10 @@ class DeviceState(ABC):
         self._memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
         self._rows, self.device = rows, device
         self.state = ttnn.from_torch(memory_config=self._memory, device=device, **self._blank())
-        # A chip may begin a call while another has this write still before it, which would wipe out a message.
+        # Else a chip could begin a call before this write reaches another chip, and the write would erase its message.
         ttnn.synchronize_device(device)
         if self.state.buffer_address() % 32:
-            raise RuntimeError(f"the state lies at {self.state.buffer_address():#x}, not 32-byte aligned")
+            raise RuntimeError(f"the state is at {self.state.buffer_address():#x}, not 32-byte aligned")
 
     def _blank(self) -> dict:
         import ttnn

@@ -1,11 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The two speculative ranks of a pair on the host: where they are, their persistent state, and who gave up on whom.
-
-A pair is two neighbouring chips of a mesh (`ChipPairs`: every pair along one axis) or two cores of one chip
-(`CorePair`, the virtual pair of benches and tests). The kernel side is `kernels/peer_link.hpp` and
-`kernels/peer_session.hpp`.
-"""
+"""The two speculative ranks of a pair of chips on the host: where they are, their persistent state, and who gave up on
+whom. The kernel side is `kernels/peer_link.hpp` and `kernels/peer_session.hpp`."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ _REASONS = {
 }
 CLOCK_HZ = 1_000_000_000
 
-__all__ = ["ChipPairs", "CorePair", "RankState", "PeerError", "check_fabric", "timeout_words"]
+__all__ = ["ChipPairs", "RankState", "PeerError", "check_fabric", "timeout_words"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ def is_pair_axis(device, axis: int) -> bool:
     return any(pairs.pair_axis == axis and pairs.device.id() == device.id() for pairs in list(_live))
 
 
-class _Pairs(DeviceState):
+class Pairs(DeviceState):
     """What both kinds of pairs share: the state of every rank."""
 
     STATE_WORDS, STATUS_WORD = STATE_WORDS, _STATE_FIELDS["status"]
@@ -72,7 +68,7 @@ class _Pairs(DeviceState):
         ]
 
 
-class ChipPairs(_Pairs):
+class ChipPairs(Pairs):
     """Every pair of neighbouring chips along `pair_axis` of a mesh; that axis has two chips.
 
     The chip at index 0 of the axis is speculative rank 0. core: (x, y) of the exchange core, the same on every chip.
@@ -82,7 +78,6 @@ class ChipPairs(_Pairs):
     """
 
     defines = (("PEER_LINK_FABRIC", "1"),)
-    ranks_per_chip = 1
 
     def __init__(self, mesh, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0):
         check_fabric()
@@ -124,36 +119,6 @@ class ChipPairs(_Pairs):
             self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place)) for place in (coordinate, self.peer(coordinate))
         ]
         return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, self.link, program, core)]
-
-
-class CorePair(_Pairs):
-    """Two cores of one chip as a pair: rank 0 at `cores[0]`, rank 1 at `cores[1]`."""
-
-    defines = (("PEER_LINK_NOC", "1"),)
-    ranks_per_chip = 2
-
-    def __init__(self, device, cores: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (1, 0))):
-        if len(cores) != 2 or cores[0] == cores[1]:
-            raise ValueError(f"a pair is two different cores, not {cores}")
-        for core in cores:
-            check_core(device, core)
-        if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
-            raise ValueError(f"rank 0 comes first, row by row; got {cores}")  # the order of the state's shards
-        self.cores = tuple(cores)
-        self.make_state(device, core_set(*cores), 2)
-
-    def names(self) -> list[str]:
-        return [f"rank {rank} (core {core})" for rank, core in enumerate(self.cores)]
-
-    def max_write(self) -> int:
-        return 8192  # one NoC packet
-
-    def link_args(self, rank: int) -> list[int]:
-        """Return the runtime arguments of PeerLink on that rank's core."""
-        import ttnn
-
-        there = self.device.worker_core_from_logical_core(ttnn.CoreCoord(*self.cores[1 - rank]))
-        return [there.x, there.y]
 
 
 def timeout_words(seconds: float) -> list[int]:

@@ -26,7 +26,7 @@ class DeviceCounters:
     bypassed: int
     invalid: int
     last: tuple[int, ...] = field(repr=False)
-    """The priorities after the last call, one a user."""
+    """The priorities after the last call, one per user."""
 
     @property
     def hit_rate(self) -> float | None:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tt_kernels.common.core_pair import CorePair
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.kernel import Core
-from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
+from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.placement import l1_free as l1_free
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tt_kernels.common.peer import CorePair
+from tt_kernels.common.core_pair import CorePair
 from tt_kernels.common.placement import noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.compute_gate.region import refuse_in_region

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_on_device
-from tt_kernels.common.tensor_facts import UnsupportedError, facts
+from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
+from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.speculative_sampling.checks import (
     MAX_VOCAB,
     check_limits,
@@ -194,10 +195,12 @@ def _verify(
     )
     device = named["target_logits"].device()
     for name, tensor in named.items():
-        _check_same_device(name, tensor, device)
+        unsupported_if_refused(check_on_device, name, tensor, device)
     chips = _check_tp_group(tp_group, device, problem.vocab)
     hub = None if tp_group is None else tp_group.core
-    split = choose_work_split(_cores(device, grid), problem.users, problem.vocab, cores_per_user, hub, chips)
+    split = choose_work_split(
+        grid_cores(device, grid, (0, 0)), problem.users, problem.vocab, cores_per_user, hub, chips
+    )
     result = _empty_result(device, problem.users, problem.nodes)
     tensors = {
         "target": named["target_logits"],
@@ -207,7 +210,7 @@ def _verify(
     }
 
     def build(place: Place):
-        return build_program(problem, tensors, split, _l1_free(device), rule, place, _noc_core_of(device))
+        return build_program(problem, tensors, split, l1_free(device), rule, place, noc_core_of(device))
 
     if tp_group is None:
         program = build(Place())
@@ -242,7 +245,7 @@ def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax
         check_rows(name, checked[name], dtype, *shape)
     device = tokens.device()
     for name, tensor in named.items():
-        _check_same_device(name, tensor, device)
+        unsupported_if_refused(check_on_device, name, tensor, device)
     result = _empty_result(device, *shape)
     tensors = {"parents": parents, "tokens": tokens, "choices": target_argmax, "result": result}
     ttnn.generic_op([*named.values(), result], greedy_program(*shape, vocab, tensors))
@@ -256,13 +259,6 @@ def _empty_result(device, users: int, nodes: int):
     return ttnn.empty(shape, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
 
 
-def _check_same_device(name: str, tensor, device) -> None:
-    try:
-        check_on_device(name, tensor, device)
-    except ValueError as error:
-        raise UnsupportedError(str(error)) from error
-
-
 def _check_tp_group(tp_group: VocabTpGroup | None, device, vocab: int) -> int:
     """Return how many chips share the vocabulary. Errors: UnsupportedError."""
     if tp_group is None:
@@ -274,30 +270,3 @@ def _check_tp_group(tp_group: VocabTpGroup | None, device, vocab: int) -> int:
     if vocab * tp_group.chips > MAX_VOCAB:
         raise UnsupportedError(f"vocab of {vocab} on each of {tp_group.chips} chips is more than {MAX_VOCAB}")
     return tp_group.chips
-
-
-def _noc_core_of(device):
-    """Return a function from a core to its (x, y) on the NoC."""
-    import ttnn
-
-    def noc_core(core: tuple[int, int]) -> tuple[int, int]:
-        found = device.worker_core_from_logical_core(ttnn.CoreCoord(*core))
-        return found.x, found.y
-
-    return noc_core
-
-
-def _cores(device, grid: tuple[int, int] | None) -> list[tuple[int, int]]:
-    size = device.compute_with_storage_grid_size()
-    columns, rows = grid or (size.x, size.y)
-    if not (1 <= columns <= size.x and 1 <= rows <= size.y):
-        raise UnsupportedError(f"a grid of {columns}x{rows} cores is not within the device's {size.x}x{size.y}")
-    return [(x, y) for y in range(rows) for x in range(columns)]
-
-
-def _l1_free(device) -> int:
-    import ttnn
-
-    blocks = ttnn.get_memory_view(device, ttnn.BufferType.L1).block_table
-    taken = [int(block["address"]) for block in blocks if block["allocated"] == "yes"]
-    return min(taken) if taken else sum(int(block["size"]) for block in blocks)

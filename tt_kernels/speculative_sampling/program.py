@@ -5,14 +5,13 @@ where a vocabulary is split."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import float_bits, kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_sampling.checks import Problem
@@ -23,11 +22,11 @@ KERNELS = Path(__file__).parent / "kernels"
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
 PARTS_LINE_BYTES = 320  # lines.hpp
 RESULT_HEAD = 4
-BONUS = 2  # the place of the bonus token in it
+BONUS = 2  # the word of the bonus token in a result
 SCRATCH_LINES = 6  # the tree's three and the result
 _CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "cb_lines")
 CBS = {name: index for index, name in enumerate(_CB_NAMES)}
-# Of a hub what each group has posted; of the others the answers.
+# On a hub what each group has posted; on the others the answers.
 SEMAPHORES = MAX_GROUPS + 1
 
 
@@ -63,11 +62,6 @@ class Place:
     state: int = 0
     timeout: tuple[int, ...] = ()
     links: Callable[[object], list[int]] | None = None
-
-
-def float_bits(value: float) -> int:
-    """Return the word of `value` as a float32."""
-    return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int, int]]:

@@ -21,9 +21,9 @@ import torch
 UNIT = 2.0**-31
 UNIFORM_BITS = 32
 EXP_ERROR = 2.0**-21
-# Tokens whose logit lies further than this below the largest, over the temperature, have no weight.
+# Tokens whose logit, over the temperature, is further than this below the largest have no weight.
 DEEPEST = -86.0
-# No logit counts as further from 0 than this, scaled for the sigmoid.
+# Scaled for the sigmoid, no logit counts as further from 0 than this.
 FURTHEST = 40.0
 COARSE, FINE = 2.0**15, 2.0**16
 

@@ -5,6 +5,8 @@ executed."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -196,7 +198,8 @@ def other_mesh_body(mesh):
             pass
 
     found = []
-    for call in (lambda: exchange(elsewhere, priority), lambda: exchange(tensor, there), gate):
+    twice = partial(exchange, tensor, priority, tensor)
+    for call in (partial(exchange, elsewhere, priority), partial(exchange, tensor, there), gate, twice):
         try:
             call()
             found.append("not refused")
@@ -205,7 +208,8 @@ def other_mesh_body(mesh):
     return found
 
 
-def test_tensors_of_another_mesh_are_refused(mock_mesh):
-    found = mock_mesh((2, 2), overlays=sgdc.overlays()).run(other_mesh_body)
+def test_tensors_of_another_mesh_and_the_same_twice_are_refused(mock_mesh):
+    *found, twice = mock_mesh((2, 2), overlays=sgdc.overlays()).run(other_mesh_body)
     for message, name in zip(found, ("tensor", "priority", "the log"), strict=True):
-        assert message.startswith(f"{name} lies on mesh ") and "of shape (2, 1), not on mesh" in message
+        assert message.startswith(f"{name} is on mesh ") and "of shape (2, 1), not on mesh" in message
+    assert twice.endswith("the same one was given twice")

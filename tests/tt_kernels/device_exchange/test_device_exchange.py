@@ -54,10 +54,10 @@ def exchange_body(device, dtype, layout, memory, tensors, calls, users):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=users)
+    exchange = CorePairExchange(CorePair(device), users=users)
     config = memory_config(memory, tuple(tensors[0].shape))
     held = [
         ttnn.from_torch(
@@ -132,10 +132,10 @@ def several_body(device, calls, parts):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1)
+    exchange = CorePairExchange(CorePair(device), users=1)
     given = [
         [
             ttnn.from_torch(
@@ -189,10 +189,10 @@ def layers_body(device, layers):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=2)
+    exchange = CorePairExchange(CorePair(device), users=2)
     tensors = [programs.words(device, 1) for _ in range(2)]
     priorities = [programs.priorities(device, 0) for _ in range(2)]
     found = []
@@ -233,10 +233,11 @@ def silent_body(device, timeout_s):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair, PeerError
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.common.peer import PeerError
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1, timeout_s=timeout_s)
+    exchange = CorePairExchange(CorePair(device), users=1, timeout_s=timeout_s)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, value) for value in (1, 2)]
     alone = exchange.core_pair_program([tensors], priorities, ranks=(0,))
@@ -271,10 +272,11 @@ def half_peer_body(device, case):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair, PeerError
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.common.peer import PeerError
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1, timeout_s=2e-5)
+    exchange = CorePairExchange(CorePair(device), users=1, timeout_s=2e-5)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, value) for value in (1, 2)]
     program = exchange.core_pair_program([tensors], priorities, ranks=(0,))
@@ -303,7 +305,7 @@ def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, case, 
 
 def stress_body(device, calls):
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
 
     return programs.stress_sessions(device, CorePair(device), calls)
 
@@ -322,12 +324,13 @@ def nobody_body(device):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair, PeerError
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.common.peer import PeerError
     from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
     pair = CorePair(device)
-    exchange = DeviceExchange(pair, users=1)
+    exchange = CorePairExchange(pair, users=1)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, 0) for _ in range(2)]
     exchange(tensors, priorities)

@@ -12,7 +12,7 @@ from tests.support.mesh_tensors import on_chips
 from tests.tt_kernels.speculative_flash_decode.flash_decode_pair import gathered_words
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import Case, program_config
 
-# Of each chip's grid of 2x2: the output core and the exchange core; workers are on the others.
+# On each chip's grid of 2x2: the output core and the exchange core; workers are on the others.
 GRID, OUTPUT, EXCHANGE = "2x2", (0, 1), (1, 1)
 PAIR_AXIS, TP_AXIS = 0, 1
 TOKEN = 7

@@ -99,7 +99,7 @@ def layers_body(device, case: Case, q, k, v, layers, initial, known=None):
     Returns of each layer the outputs and the priorities (of the last alone if `known`), then calls and guesses
     sent of both ranks, and the program cache's entries after each layer.
     """
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import priority_row
     from tt_kernels.speculative_flash_decode.virtual_pair import speculative_flash_decode_pair
 
@@ -139,7 +139,8 @@ def layers_body(device, case: Case, q, k, v, layers, initial, known=None):
 
 def calls_body(device, case: Case, q, k, v, calls: list[Call]) -> list[Found]:
     """Run `calls` on one pair, whatever becomes of them."""
-    from tt_kernels.common.peer import CorePair, PeerError
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.common.peer import PeerError
     from tt_kernels.common.priority import priority_row
     from tt_kernels.speculative_flash_decode.virtual_pair import speculative_flash_decode_pair
 

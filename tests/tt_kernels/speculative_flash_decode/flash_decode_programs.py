@@ -304,7 +304,7 @@ def _too_many_keys_at_once(device):
 def _pair(device, rows=(0, 1), timeout_s=2.0, unlike=(), shared=False, **broken):
     """A pair whose calls are refused. unlike: dicts of each rank's further ProgramConfig. shared: both are given one
     priority tensor. broken: what the second rank is given in the place of its other inputs, by name."""
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, priority_row
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
     from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair

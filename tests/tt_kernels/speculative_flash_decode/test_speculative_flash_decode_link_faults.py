@@ -96,11 +96,11 @@ NOT_MET = Ending((1, 1), (HOLDS_EXACT, YIELDED), (0,))  # chip 0 sends
 # What a call ends in by what a rank does; a short patience ends the wait of the other. The step before is whole.
 MEMBERS = {
     "silent receiver": (
-        step(0, IMPATIENCE_S, present=(0,)),
+        step(0, IMPATIENCE_S, running=(0,)),
         Ending((1, 0), (HOLDS_EXACT, BEFORE), (0,)),
     ),
     "silent sender": (
-        step(1, IMPATIENCE_S, present=(0,)),
+        step(1, IMPATIENCE_S, running=(0,)),
         Ending((1, 0), (YIELDED, BEFORE), ()),
     ),
     "receiver that does not wait": (  # its sender hears that it arrived, and no more

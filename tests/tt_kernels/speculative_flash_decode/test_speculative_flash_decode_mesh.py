@@ -167,7 +167,7 @@ def test_l1_that_is_in_use_counts(mock_mesh):
 
 def refusals_body(mesh) -> list[tuple[str, str]]:
     """The errors of calls with a peer that must not be launched."""
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.compute_gate.region import GatedRegionError, gated_region
     from tt_kernels.speculative_flash_decode.op import Peer
 

@@ -66,7 +66,7 @@ class SpeculationCounters:
     """What the pair counted since `reset`.
 
     layers: by layer. ties: exchanges that found equal priorities, where the first row sent. sent: layers whose
-    residual the first and the second row sent. failures: of members that gave up on their peer.
+    residual the first and the second row sent. failures: of chips that gave up on their peer.
     """
 
     layers: tuple[LayerCounters, ...]
