@@ -22,7 +22,6 @@ from runtime_patches.simulated_n150.simulator.behaviour import (
 from runtime_patches.simulated_n150.simulator.patch import Patch
 from runtime_patches.simulated_n150.simulator.speed import (
     core,
-    issue,
     lookups,
     matrix,
     polling,
@@ -47,7 +46,7 @@ _BEHAVIOUR = (
     ethernet,
     deadlock_watch,
 )
-_SPEED = (unused_tiles, lookups, core, resting, strides, issue, matrix, transport, polling)
+_SPEED = (unused_tiles, lookups, core, resting, strides, matrix, transport, polling)
 
 
 def behaviour_patches() -> list[Patch]:

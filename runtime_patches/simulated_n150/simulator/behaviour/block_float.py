@@ -25,11 +25,6 @@ _FRACTIONS = (_MAGNITUDES << (_LEADING_ZEROS + 1)) & 0x7E
 _SIGNS = _BYTES >> 7
 
 
-def bits_of(code: int) -> int:
-    """Return the bits per datum of a block-float format code: 8, 4 or 2."""
-    return {2: 8, 6: 8, 3: 4, 7: 4, 11: 2, 15: 2}[code]
-
-
 def has_wide_exponent(code: int) -> bool:
     """Return whether the shared exponent has 8 bits (6, 7, 15) rather than 5 (2, 3, 11)."""
     return code in (6, 7, 15)

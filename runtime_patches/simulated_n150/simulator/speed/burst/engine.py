@@ -26,8 +26,8 @@ from framework.pe.tensix.frontend import TensixFrontend
 from runtime_patches.simulated_n150.simulator.behaviour.waiting_loops import in_recorded_loop
 from runtime_patches.simulated_n150.simulator.speed.burst import interpreter
 from runtime_patches.simulated_n150.simulator.speed.burst.cores import NEVER, CompiledCore, compiled_core
-from runtime_patches.simulated_n150.simulator.speed.core import is_full
 from runtime_patches.simulated_n150.simulator.speed.strides import tick, watched_clocks
+from runtime_patches.simulated_n150.simulator.speed.translator import is_full
 
 _PUSH_BUFFER, _LOAD = 0xFFE40000, 0x03
 
