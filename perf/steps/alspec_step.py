@@ -19,8 +19,8 @@ import ttnn
 
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.random_weights import random_state_dict
-from models.llama31_8b.tt.attention import DecodeAttention
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
+from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.device.precision import precision_plan
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.mesh import MeshShape

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import ttnn
 
-from models.llama31_8b.tt.attention import DecodeAttention
+from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.decode_attention.exact import StockDecodeAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.linear import kernel_config

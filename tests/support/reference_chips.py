@@ -39,7 +39,7 @@ class ReferenceAttend:
         """Nothing fails."""
 
     def statistics(self):
-        from models.llama31_8b.tt.decode_attention.alspec import LayerCounters, SpeculationCounters
+        from models.llama31_8b.tt.decode_attention.alspec_counters import LayerCounters, SpeculationCounters
 
         if self.policy is None:
             return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ..config import LlamaConfig
 from ..tt.parallel.layer_parallel import LayerAssignment
 from ..tt.parallel.mesh import MeshError, MeshShape
-from ..tt.spec_decode.draft_rows import pass_nodes
+from ..tt.spec_decode.draft_limits import check_draft_shape
 from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
@@ -49,7 +49,7 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
                 "by exact passes"
             )
         try:
-            pass_nodes(shape, users)
+            check_draft_shape(shape, users)
         except ValueError as error:
             raise UserError(
                 f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"

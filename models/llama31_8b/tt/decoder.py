@@ -9,10 +9,11 @@ from copy import copy
 
 import ttnn
 
-from .attention import Attention, DecodeAttention, TokenHeads
+from .attention import Attention
+from .decode_attention.base import DecodeAttention, TokenHeads
 from .kv_cache import KVCache
-from .linear import Row, gather, reduce
 from .mlp import MLP
+from .parallel.collectives import TpCollectives, gather, reduce
 from .parallel.mesh import MeshShape
 from .rms_norm import RMSNorm
 from .rope import Angles
@@ -28,13 +29,13 @@ class DecoderLayer:
     def __init__(
         self,
         plan: MeshShape,
-        row: Row,
+        collectives: TpCollectives,
         attention_norm: RMSNorm,
         attention: Attention,
         mlp_norm: RMSNorm,
         mlp: MLP,
     ) -> None:
-        self.plan, self.row = plan, row
+        self.plan, self.collectives = plan, collectives
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
@@ -48,7 +49,7 @@ class DecoderLayer:
     def before_attention(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
         """x: bfloat16 [1, 1, users, hidden / tp] in L1, where the plan has it -> the new tokens' queries, keys and
         values."""
-        return self.attention.heads_of(self.attention_norm.decode(self.row.gather(x)), angles)
+        return self.attention.heads_of(self.attention_norm.decode(self.collectives.gather(x)), angles)
 
     def attended(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
         """Attention alone: as of Attention.attended. Writes the cache."""
@@ -56,7 +57,7 @@ class DecoderLayer:
 
     def after_attention(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
         """x: of `before_attention`, which is freed -> the layer's output, of its shape."""
-        return self._rest(x, self.row.reduce(self.attention.project(attended)))
+        return self._rest(x, self.collectives.reduce(self.attention.project(attended)))
 
     def attention_share(
         self, whole: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles
@@ -64,7 +65,7 @@ class DecoderLayer:
         """What the attention adds to a chip's columns of the residual when `whole`, bfloat16 [1, 1, users, hidden],
         enters the layer: [1, 1, users, hidden / tp]."""
         normed = self.attention_norm.decode(whole)
-        return self.row.reduce(self.attention.decode(normed, cache, positions, angles))
+        return self.collectives.reduce(self.attention.decode(normed, cache, positions, angles))
 
     def rest_after(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
         """A decode step's residual x with `attended` of its shape added, and the MLP behind it."""
@@ -72,8 +73,8 @@ class DecoderLayer:
 
     def _rest(self, x: ttnn.Tensor, attended: ttnn.Tensor) -> ttnn.Tensor:
         x = _added(x, attended, x.memory_config())
-        partial = self.mlp.decode(self.mlp_norm.decode(self.row.gather(x)))
-        return _added(x, self.row.reduce(partial), x.memory_config())
+        partial = self.mlp.decode(self.mlp_norm.decode(self.collectives.gather(x)))
+        return _added(x, self.collectives.reduce(partial), x.memory_config())
 
     def prefill(
         self,

@@ -16,15 +16,17 @@ from tqdm import tqdm
 from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
-from .attention import Attention, DecodeAttention
+from .attention import Attention
+from .decode_attention.base import DecodeAttention
 from .decode_attention.exact import exact_attention
 from .decoder import DecoderLayer
 from .device.precision import PrecisionConfig
 from .embedding import Embedding
 from .kv_cache import KVCache
-from .linear import Projection, gather
+from .linear import Projection
 from .lm_head import LMHead
 from .mlp import MLP
+from .parallel.collectives import gather
 from .parallel.layer_parallel import LayerAssignment
 from .parallel.mesh import TILE, MeshShape
 from .rms_norm import RMSNorm
@@ -137,7 +139,7 @@ class TtLlama:
             self.layout.heads,
         )
         mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
-        return DecoderLayer(self.plan, self.layout.row, norm("attention"), attention, norm("mlp"), mlp)
+        return DecoderLayer(self.plan, self.layout.collectives, norm("attention"), attention, norm("mlp"), mlp)
 
     def attending(self, attend: DecodeAttention) -> TtLlama:
         """The same weights and the same cache with another attention in decode steps.
@@ -172,7 +174,7 @@ class TtLlama:
                 if following is not None:
                     heads = following.before_attention(x, angles)
         self.attend.end_step(x)
-        return self._whole(self.head.decode(self.norm.decode(self.layout.row.gather(x))), whole)
+        return self._whole(self.head.decode(self.norm.decode(self.layout.collectives.gather(x))), whole)
 
     def decode_tree(self, inputs: TreeInputs, whole: bool = True) -> ttnn.Tensor:
         """One step over the token trees of all users (FlashSpecInfer, section 5) -> logits of every node, bfloat16

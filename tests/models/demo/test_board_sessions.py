@@ -291,7 +291,7 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
 
 def test_readings_of_a_pair_add_up():
     pytest.importorskip("ttnn")
-    from models.llama31_8b.tt.decode_attention.alspec import LayerCounters, SpeculationCounters
+    from models.llama31_8b.tt.decode_attention.alspec_counters import LayerCounters, SpeculationCounters
 
     first = SpeculationCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
     second = SpeculationCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))

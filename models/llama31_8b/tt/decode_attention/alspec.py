@@ -20,9 +20,7 @@ outcomes and reads none of them; everything lives at fixed addresses, so that on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import torch
 import ttnn
@@ -38,85 +36,13 @@ from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, ProgramConf
 from tt_kernels.token_guard.op import guard_tokens
 
 from ...config import LlamaConfig
-from ..attention import DecodeAttention, TokenHeads
 from ..parallel.mesh import SP_AXIS, TP_AXIS, MeshShape
+from .alspec_counters import LayerCounters, SpeculationCounters
+from .base import DecodeAttention, TokenHeads
 from .settings import check_speculation
 
 # At 1 GHz; far beyond the time of a layer, which is what a row waits for the other.
 TIMEOUT_S = 2.0
-
-
-@dataclass(frozen=True)
-class LayerCounters:
-    """What verification said at one layer, counted in (decode steps, users); skipped users count nowhere."""
-
-    hits: int
-    misses: int
-    bypassed: int
-
-    @property
-    def hit_rate(self) -> float | None:
-        """Hits of all verified guesses; None where nothing was verified."""
-        verified = self.hits + self.misses
-        return self.hits / verified if verified else None
-
-
-@dataclass(frozen=True)
-class SpeculationCounters:
-    """What the pair counted since `reset`.
-
-    layers: by layer. ties: exchanges that found equal priorities, where the first row sent. sent: layers whose
-    residual the first and the second row sent. failures: of members that gave up on their peer.
-    """
-
-    layers: tuple[LayerCounters, ...]
-    ties: int
-    sent: tuple[int, int]
-    failures: tuple[str, ...]
-
-    @classmethod
-    def merged(cls, parts: Sequence[SpeculationCounters]) -> SpeculationCounters:
-        """The sums of several readings, at least one, of one model."""
-        layers = (
-            LayerCounters(*(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed")))
-            for counts in zip(*(part.layers for part in parts), strict=True)
-        )
-        first, second = (sum(sent) for sent in zip(*(part.sent for part in parts), strict=True))
-        failures = tuple(failure for part in parts for failure in part.failures)
-        return cls(tuple(layers), sum(part.ties for part in parts), (first, second), failures)
-
-    # As of results.AttentionStatistics.
-
-    @property
-    def hits(self) -> int:
-        return sum(layer.hits for layer in self.layers)
-
-    @property
-    def misses(self) -> int:
-        return sum(layer.misses for layer in self.layers)
-
-    @property
-    def bypassed(self) -> int:
-        return sum(layer.bypassed for layer in self.layers)
-
-    @property
-    def bypassed_positions(self) -> int:
-        """Decoded tokens, over all users, for which no layer speculated."""
-        return self.layers[0].bypassed
-
-    @property
-    def hit_rate(self) -> float | None:
-        """Over all layers; None where nothing was verified."""
-        return LayerCounters(self.hits, self.misses, self.bypassed).hit_rate
-
-    @property
-    def exchange(self) -> dict[str, object]:
-        """What the rows told each other, for a report."""
-        return {"sent_by_row": list(self.sent), "ties": self.ties, "failures": list(self.failures)}
-
-    @property
-    def hit_rate_per_layer(self) -> list[float | None]:
-        return [layer.hit_rate for layer in self.layers]
 
 
 class AttentionSpeculation(DecodeAttention):

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import ttnn
 
 from ...config import LlamaConfig
-from ..attention import DecodeAttention
 from ..parallel.mesh import MeshShape
 from .alspec import AttentionSpeculation
+from .base import DecodeAttention
 from .exact import exact_attention
 from .sink_static import GuessAttention
 

@@ -9,11 +9,11 @@ import ttnn
 from tt_kernels.speculative_flash_decode.op import flash_decode
 
 from ...config import LlamaConfig
-from ..attention import DecodeAttention
 from ..kv_cache import cache_block
 from ..linear import kernel_config
 from ..parallel.mesh import TILE, MeshShape
 from ..sharding.config import FLASH_DECODE, ShardedDecodeConfig, check_plan
+from .base import DecodeAttention
 
 # Keys that flash decode takes at once, as measured (perf.ops.bench_plan_attention); a shorter cache's whole.
 CHUNK = 128

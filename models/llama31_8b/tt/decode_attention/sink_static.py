@@ -12,7 +12,7 @@ import ttnn
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, guess_flash_decode
 
 from ...config import LlamaConfig
-from ..attention import DecodeAttention
+from .base import DecodeAttention
 
 
 class GuessAttention(DecodeAttention):

@@ -34,7 +34,8 @@ from tt_kernels.speculative_sampling.words import uniform_words
 
 from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
-from ..linear import gather, kernel_config
+from ..linear import kernel_config
+from ..parallel.collectives import gather
 from ..parallel.mesh import TILE, TP_AXIS, MeshShape
 
 # Whole numbers up to it are exact in the matrix unit; 2048 is not beside odd ones.

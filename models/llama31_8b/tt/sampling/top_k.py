@@ -31,8 +31,9 @@ import ttnn
 
 from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
-from ..linear import gather, kernel_config
+from ..linear import kernel_config
 from ..lm_head import BLOCK_TILES, column_blocks
+from ..parallel.collectives import gather
 from ..parallel.mesh import TILE, MeshShape
 from .full_vocab import FullVocabSampler
 

@@ -15,8 +15,9 @@ import ttnn
 
 from ...config import LlamaConfig
 from ..device.precision import LayerPrecision
-from ..linear import BankedProjection, Projection, Row, ShardedTpCollectives
+from ..linear import BankedProjection, Projection
 from ..lm_head import column_blocks
+from ..parallel.collectives import ShardedTpCollectives, TpCollectives
 from ..parallel.mesh import TILE, MeshShape
 from ..rms_norm import RMSNorm, ShardedRMSNorm
 from ..weights.store import WeightStore
@@ -28,11 +29,11 @@ class DecodeModules(ABC):
     """The parts of a model that depend on how decode steps lie on a chip. Prefill and steps over trees use the same
     parts, with interleaved activations.
 
-    row: its collectives. heads: its queries, keys and values.
+    collectives: those of its TP group. heads: its queries, keys and values.
     """
 
     name: str
-    row: Row
+    collectives: TpCollectives
     heads: Heads
 
     @abstractmethod
@@ -65,7 +66,7 @@ class InterleavedModules(DecodeModules):
     name = "simple"
 
     def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
-        self.row = Row(plan)
+        self.collectives = TpCollectives(plan)
         self.heads = InterleavedHeads(mesh, plan, config)
         self._columns = plan.padded_vocab(config) // plan.tp
 
@@ -97,9 +98,9 @@ class ShardedModules(DecodeModules):
         self.mesh, self.plan = mesh, ShardedDecodeConfig.of(config, plan, users)
         normed, residual = (in_l1(mesh, shards) for shards in (self.plan.normed, self.plan.residual))
         self._residual, self._normed = residual, normed
-        self.row = (
-            Row(plan) if plan.tp == 1 else ShardedTpCollectives(plan, mesh, users, config.hidden_size, normed, residual)
-        )
+        self.collectives = TpCollectives(plan)
+        if plan.tp > 1:
+            self.collectives = ShardedTpCollectives(plan, mesh, users, config.hidden_size, normed, residual)
         self.heads = ShardedHeads(mesh, plan, config, users)
 
     def residual(self, x):

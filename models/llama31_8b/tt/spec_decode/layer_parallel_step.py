@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 import torch
 import ttnn
 
-from ..attention import Attention, DecodeAttention
+from ..attention import Attention
+from ..decode_attention.base import DecodeAttention
 from ..decoder import DecoderLayer
 from ..device.precision import PrecisionConfig
 from ..kv_cache import KVCache
-from ..linear import Projection, gather, reduce
+from ..linear import Projection
+from ..parallel.collectives import gather, reduce
 from ..parallel.layer_parallel import LayerAssignment, Stage
 from ..parallel.mesh import MeshShape
 from ..rms_norm import RMSNorm

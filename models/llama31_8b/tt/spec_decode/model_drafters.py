@@ -23,8 +23,8 @@ from ..model import TtLlama, overwrite, read
 from ..prefill import PREFILL_CHUNK, cache_prompt, kept_prefix
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..trace import TracedStep
+from .draft_limits import check_draft_shape
 from .draft_loop import ChainSteps, OnDeviceDraftLoop
-from .draft_rows import pass_nodes
 from .drafters import Drafts, Rounds, TreeDrafter
 from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
@@ -86,7 +86,7 @@ class ModelDrafter(TreeDrafter):
             raise ValueError(
                 f"{shape} comes from exact passes alone: {parallel} layers in parallel would change nothing"
             )
-        self._nodes, self._width = pass_nodes(shape, draft.users), shape.width
+        self._nodes, self._width = check_draft_shape(shape, draft.users), shape.width
         if shape.width > min(CANDIDATES, draft.config.vocab_size):
             raise ValueError(
                 f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates a node, {shape} has {shape.width}"

@@ -20,7 +20,7 @@ class Drawn(NamedTuple):
 
 def attention_alone() -> type:
     """A DecodeAttention, which needs ttnn."""
-    from models.llama31_8b.tt.attention import DecodeAttention
+    from models.llama31_8b.tt.decode_attention.base import DecodeAttention
     from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     class Alone(DecodeAttention):

@@ -122,8 +122,8 @@ def steps_of_row(mesh, layout: str, tokens: list[int]) -> dict:
     from loguru import logger
 
     from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.tt.linear import gather
     from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.parallel.collectives import gather
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     def of_chips(tensor) -> list[torch.Tensor]:

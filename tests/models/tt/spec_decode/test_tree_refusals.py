@@ -133,11 +133,11 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
 
 def test_the_nodes_of_a_draft_models_passes():
     """Of a chain as many as a round decides, of a tree those with children, for every shorter draft too."""
-    from models.llama31_8b.tt.spec_decode.draft_rows import pass_nodes
+    from models.llama31_8b.tt.spec_decode.draft_limits import check_draft_shape
 
-    assert pass_nodes(DraftShape(4), 6) == 5
+    assert check_draft_shape(DraftShape(4), 6) == 5
     shape = DraftShape(4, 2)
-    nodes = pass_nodes(shape, 1)
+    nodes = check_draft_shape(shape, 1)
     for length in range(1, 5):
         form = fixed_shape(length, 2, shape.most_nodes)
         parents = set(form.tree.parents.tolist()) - {-1, 0}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ....checkpoint.tokenizer import Tokenizer
     from ....config import LlamaConfig
-    from ....tt.attention import DecodeAttention
+    from ....tt.decode_attention.base import DecodeAttention
     from ....tt.generator import Generator
     from ....tt.model import TtLlama
     from ....tt.parallel.layer_parallel import LayerAssignment

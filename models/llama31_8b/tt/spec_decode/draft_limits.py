@@ -8,7 +8,7 @@ from ...spec_decode.draft_shape import DraftShape
 from ..parallel.mesh import TILE
 
 
-def pass_nodes(shape: DraftShape, users: int) -> int:
+def check_draft_shape(shape: DraftShape, users: int) -> int:
     """Nodes a user of a draft model's exact pass: the tokens that a round decides, or a tree's nodes with children.
 
     Raises ValueError for grown trees and for more rows than a tile's.
