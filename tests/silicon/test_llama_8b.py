@@ -16,7 +16,7 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
 from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.device.precision import precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
 from tests.support.module_programs import modules
@@ -86,7 +86,7 @@ def test_decode_replays_a_trace(sim_device, checkpoint):
     """Speeds are printed beside the bound, and not judged."""
     prompt = text(128, checkpoint)
     told = sim_device(options=TRACE).run(decode_speed, checkpoint, "performance", prompt, 200, timeout=3500)
-    bound = budget(LLAMA, MeshShape(), precision_plan("performance", 32), 1024).tokens_per_s()
+    bound = budget(LLAMA, MeshShape(), precision_config("performance", 32), 1024).tokens_per_s()
     logger.info("{}; bound {:.1f} tokens/s", told, bound)
     # The first step compiles; all others are one trace, and write what eager steps do.
     assert told["tokens"] == 199 and told["replays"] == 198 and told["eager_text"]

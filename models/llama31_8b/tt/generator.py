@@ -39,15 +39,15 @@ class Generator:
         self,
         model: TtLlama,
         *,
-        choose: str = "device",
+        sample_on: str = "device",
         prefill_chunk: int = PREFILL_CHUNK,
         trace: bool = True,
         keep_trace: bool = False,
     ) -> None:
-        if choose not in ("device", "host"):
-            raise ValueError(f"choose must be device or host, got {choose!r}")
+        if sample_on not in ("device", "host"):
+            raise ValueError(f"choose must be device or host, got {sample_on!r}")
         check_chunk(prefill_chunk)
-        self.model, self.choose, self.prefill_chunk = model, choose, prefill_chunk
+        self.model, self.sample_on, self.prefill_chunk = model, sample_on, prefill_chunk
         self.why_eager = why_no_trace(model.mesh) if trace else "trace=False"
         self.replays = 0
         self.keep_trace = keep_trace
@@ -82,7 +82,7 @@ class Generator:
     def release(self) -> None:
         """Give back a trace that was kept."""
         if self._kept is not None:
-            self._kept.replay.release()
+            self._kept.traced_step.release()
         self._kept = None
 
     def generate(
@@ -120,7 +120,7 @@ class Generator:
         if self.why_eager is not None:
             logger.info("decode steps run eagerly: {}", self.why_eager)
 
-        model.attend.reset()
+        model.decode_attention.reset()
         kept = [kept_prefix(model, count) for count in cached]
         self._texts, self._streams, self._lengths, self._given = texts, streams, list(kept), []
         started = time.perf_counter()
@@ -128,13 +128,13 @@ class Generator:
             self._start(texts, cached)
             for stream, text in zip(streams, texts, strict=True):
                 user = stream.user
-                logits = self._prefill(text, user, source.chooser is None, kept[user])
+                logits = self._prefill(text, user, source.sampler is None, kept[user])
                 self._lengths[user] = len(text)
                 stream.push(source.first(logits, user, (len(text) - 1) % TILE))
         decoding = time.perf_counter()
         self._decode(streams, self._lengths, source)
         ended = time.perf_counter()
-        return GenerationResult.of(streams, prompts, (started, decoding, ended), model.attend.statistics())
+        return GenerationResult.of(streams, prompts, (started, decoding, ended), model.decode_attention.statistics())
 
     def _whole_texts(
         self, prompts: Sequence[Sequence[int]], context: Sequence[Sequence[int]] | None
@@ -160,7 +160,7 @@ class Generator:
         """Around a prefill: give a kept trace back where new programs were compiled. What they keep on the chips,
         kernels and semaphores, may lie where the trace writes."""
         kept = self._kept
-        if kept is None or not kept.replay.recorded:
+        if kept is None or not kept.traced_step.recorded:
             yield
             return
         before = self.model.mesh.num_program_cache_entries()
@@ -168,7 +168,7 @@ class Generator:
             yield
         finally:
             if self.model.mesh.num_program_cache_entries() != before:
-                kept.replay.release()
+                kept.traced_step.release()
 
     def _start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         """What a subclass needs of the texts, of which so many tokens are cached, once the request is checked; part of
@@ -178,10 +178,12 @@ class Generator:
         """Cache a prompt in chunks; the last token's logits, float32 [vocab]. No context goes on from it."""
         if user < len(self._lengths):
             self._lengths[user] = 0
-        return read(self._prefill(prompt, user, whole=True))[0, 0, (len(prompt) - 1) % TILE].float()
+        return read(self._prefill(prompt, user, gather_logits=True))[0, 0, (len(prompt) - 1) % TILE].float()
 
-    def _prefill(self, prompt: Sequence[int], user: int, whole: bool, start: int = 0) -> ttnn.Tensor:
-        return cache_prompt(self.model, prompt, user, self.prefill_chunk, start=start, logits=True, whole=whole)
+    def _prefill(self, prompt: Sequence[int], user: int, gather_logits: bool, start: int = 0) -> ttnn.Tensor:
+        return cache_prompt(
+            self.model, prompt, user, self.prefill_chunk, start=start, logits=True, gather_logits=gather_logits
+        )
 
     def _source(self, sampling: SamplingParams, batch: int, on_logits: Callable | None) -> _TokenSource:
         """Where tokens come from: that of the steps kept, if it serves."""
@@ -191,27 +193,27 @@ class Generator:
                 source.begin(batch)
                 return source
             self.release()
-        return _TokenSource(self.model, sampling, batch, self._chooser(sampling, on_logits), on_logits)
+        return _TokenSource(self.model, sampling, batch, self._sampler(sampling, on_logits), on_logits)
 
-    def _chooser(self, sampling: SamplingParams, on_logits: Callable | None) -> Sampler | None:
+    def _sampler(self, sampling: SamplingParams, on_logits: Callable | None) -> Sampler | None:
         """What chooses on the chips; None when the host does."""
-        if self.choose == "host" or on_logits is not None:
+        if self.sample_on == "host" or on_logits is not None:
             return None
-        return Sampler(self.model.mesh, self.model.plan, self.model.config, sampling)
+        return Sampler(self.model.mesh, self.model.mesh_shape, self.model.config, sampling)
 
     def _decode(self, streams: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
         """Decode until every stream has ended."""
         model, self.replays = self.model, 0
         steps = self._kept or _Steps.of(model, source, eager=self.why_eager is not None)
-        inputs, step, self._kept = steps.inputs, steps.replay, None
+        inputs, step, self._kept = steps.inputs, steps.traced_step, None
         ran, replayed = step.runs, step.replays
         changed = True
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
-                if changed or source.chooser is None:
+                if changed or source.sampler is None:
                     _load(model, inputs, unfinished, lengths)
                 source.draw([stream.user for stream in unfinished])
-                result = _result(model, step(), chosen=source.chooser is not None)
+                result = _result(model, step(), chosen=source.sampler is not None)
                 self._ran(step, ran, replayed, len(unfinished))
                 changed = False
                 for stream in unfinished:
@@ -235,7 +237,7 @@ class _Steps(NamedTuple):
 
     source: _TokenSource
     inputs: StepInputs
-    replay: TracedStep[ttnn.Tensor]
+    traced_step: TracedStep[ttnn.Tensor]
 
     @classmethod
     def of(cls, model: TtLlama, source: _TokenSource, eager: bool) -> _Steps:
@@ -254,13 +256,13 @@ class _TokenSource:
         model: TtLlama,
         sampling: SamplingParams,
         batch: int,
-        chooser: Sampler | None,
+        sampler: Sampler | None,
         on_logits: Callable[[int, torch.Tensor], None] | None,
     ) -> None:
-        self.chooser, self.sampling, self.on_logits = chooser, sampling, on_logits
+        self.sampler, self.sampling, self.on_logits = sampler, sampling, on_logits
         self.users = model.users
         self.begin(batch)
-        self.uniforms = chooser.uniforms([0.0] * self.users) if chooser else None
+        self.uniforms = sampler.uniforms([0.0] * self.users) if sampler else None
 
     def begin(self, batch: int) -> None:
         """New texts, which draw the seed's numbers from the first one on."""
@@ -268,20 +270,20 @@ class _TokenSource:
 
     def first(self, logits: ttnn.Tensor, user: int, row: int) -> int:
         """From a prompt's last tile of logits, [1, 1, 32, columns], the token after `row`."""
-        if self.chooser is None:
+        if self.sampler is None:
             return self._sampled(user, read(logits)[0, 0, row].float())
         line = ttnn.slice(logits, [0, 0, row, 0], [1, 1, row + 1, logits.shape[3]])
-        return int(read(self.chooser(line, self.chooser.uniforms([self._number(user)])))[0, 0])
+        return int(read(self.sampler(line, self.sampler.uniforms([self._number(user)])))[0, 0])
 
     def draw(self, users: Collection[int]) -> None:
         """Give the next step new numbers for these users."""
-        if self.chooser is not None and self.uniforms is not None:
+        if self.sampler is not None and self.uniforms is not None:
             numbers = [self._number(user) if user in users else 0.0 for user in range(self.users)]
-            ttnn.copy_host_to_device_tensor(self.chooser.uniforms(numbers, on_device=False), self.uniforms)
+            ttnn.copy_host_to_device_tensor(self.sampler.uniforms(numbers, on_device=False), self.uniforms)
 
     def of(self, result: torch.Tensor, user: int) -> int:
         """From what a step returned: tokens [1, users], or logits [1, 1, users, vocab]."""
-        return int(result[0, user]) if self.chooser else self._sampled(user, result[0, 0, user].float())
+        return int(result[0, user]) if self.sampler else self._sampled(user, result[0, 0, user].float())
 
     def _number(self, user: int) -> float:
         return float(draw_uniforms([self.generators[user]], 1))
@@ -294,13 +296,13 @@ class _TokenSource:
 
 def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tensor:
     """A decode step that leaves its inputs ready for the next: positions advanced, and tokens chosen on the chips."""
-    logits = model.decode(inputs, whole=source.chooser is None)
+    logits = model.decode(inputs, gather_logits=source.sampler is None)
     ttnn.plus_one(inputs.positions, skip_negative_entries=True)
     ttnn.plus_one(inputs.angles)
-    if source.chooser is None:
+    if source.sampler is None:
         return logits
-    tokens = source.chooser(logits, source.uniforms, inputs.tokens)
-    model.attend.guard(tokens)
+    tokens = source.sampler(logits, source.uniforms, inputs.tokens)
+    model.decode_attention.guard_tokens(tokens)
     return tokens
 
 
@@ -308,16 +310,16 @@ def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
     """What `_step` returned, on the host. Where rows speculate, tokens of every chip are read, which say whether one
     failed; raises what `DecodeAttention.check` does, and RuntimeError when chips chose differently."""
     if not chosen:
-        model.attend.check()
+        model.decode_attention.check()
         return read(output)
-    if model.plan.sp == 1:
+    if model.mesh_shape.sp == 1:
         return read(output)
     found = [ttnn.to_torch(part).to(torch.int64) & 0xFFFFFFFF for part in ttnn.get_device_tensors(output)]
     if beyond := [t.tolist() for t in found if bool((t >= model.config.vocab_size).any())]:
-        model.attend.check()
+        model.decode_attention.check()
         raise RuntimeError(f"tokens outside the vocabulary of {model.config.vocab_size}: {beyond[0]}")
     if any(not torch.equal(tokens, found[0]) for tokens in found):
-        raise RuntimeError(f"the chips of {model.plan} chose different tokens: {[t.tolist() for t in found]}")
+        raise RuntimeError(f"the chips of {model.mesh_shape} chose different tokens: {[t.tolist() for t in found]}")
     return found[0]
 
 

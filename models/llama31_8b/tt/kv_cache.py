@@ -33,7 +33,7 @@ class KVCache:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshShape,
+        mesh_shape: MeshShape,
         config: LlamaConfig,
         dtype: str,
         users: int,
@@ -48,7 +48,7 @@ class KVCache:
                 f"{config.max_position_embeddings}; got {capacity}"
             )
         self.users, self.capacity, self.dtype = users, capacity, getattr(ttnn, dtype)
-        self.heads = config.num_key_value_heads // plan.tp
+        self.heads = config.num_key_value_heads // mesh_shape.tp
         self.block = cache_block(capacity)
         shape = (users, self.heads, capacity, config.head_dim)
 
@@ -61,7 +61,9 @@ class KVCache:
 
         layers = range(config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
-        self._tables = [plan.put(mesh, self._page_table(user), "int32", "ROW_MAJOR_LAYOUT") for user in range(users)]
+        self._tables = [
+            mesh_shape.put(mesh, self._page_table(user), "int32", "ROW_MAJOR_LAYOUT") for user in range(users)
+        ]
 
     def _page_table(self, user: int) -> torch.Tensor:
         """int32 [kv heads, blocks a head, padded]: a user's blocks in the cache seen as `blocks`."""

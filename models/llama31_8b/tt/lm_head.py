@@ -14,10 +14,10 @@ from .parallel.mesh import TILE
 BLOCK_TILES = 1024  # columns of a block, in tiles
 
 
-def column_blocks(columns: int, most: int = BLOCK_TILES) -> list[int]:
+def column_blocks(columns: int, max_tiles: int = BLOCK_TILES) -> list[int]:
     """Widths of the blocks of one chip's columns (a multiple of 32): nearly equal, at most `most` tiles each."""
     tiles = columns // TILE
-    count = -(-tiles // most)
+    count = -(-tiles // max_tiles)
     return [TILE * (tiles // count + (index < tiles % count)) for index in range(count)]
 
 

@@ -28,7 +28,7 @@ def cache_prompt(
     *,
     start: int = 0,
     logits: bool = False,
-    whole: bool = True,
+    gather_logits: bool = True,
 ) -> ttnn.Tensor | None:
     """Cache a user's prompt in chunks of `chunk` tokens; with `logits` those of its last tile, else None (as of
     TtLlama.prefill). start: tokens that the cache holds already, of `kept_prefix`."""
@@ -36,7 +36,7 @@ def cache_prompt(
     for begin in range(start, len(prompt), chunk):
         end = min(begin + chunk, len(prompt))
         last = logits and end == len(prompt)
-        found = model.prefill(prompt[begin:end], user, begin, last=last, whole=whole)
+        found = model.prefill(prompt[begin:end], user, begin, last=last, gather_logits=gather_logits)
     return found
 
 

@@ -65,7 +65,7 @@ class Rope:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshShape,
+        mesh_shape: MeshShape,
         config: LlamaConfig,
         positions: int,
         users: int,
@@ -73,10 +73,10 @@ class Rope:
     ) -> None:
         self.mesh, self.head_dim, self.users = mesh, config.head_dim, users * copies
         self.tables = [
-            plan.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
+            mesh_shape.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
         ]
-        self._rotation = plan.put(mesh, pair_rotation(), "bfloat16")
-        self._rotations = plan.put(
+        self._rotation = mesh_shape.put(mesh, pair_rotation(), "bfloat16")
+        self._rotations = mesh_shape.put(
             mesh,
             pair_rotation().repeat(1, 1, self.users, 1),
             "bfloat16",

@@ -210,7 +210,7 @@ def conversation(folder, chips_of=1024, **options) -> Conversation:
     loaded = weights.load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
-    generator = Generator(model, choose="host", keep_trace=True)
+    generator = Generator(model, sample_on="host", keep_trace=True)
     return Conversation(BoardSession(loaded, chosen, generator, limit=1000), chosen)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the chips of a pair counted of their guesses."""
+"""Hits, misses and bypassed positions as the chip pairs counted them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LayerCounters:
-    """What verification said at one layer, counted in (decode steps, users); skipped users count nowhere."""
+    """One layer's decisions, counted per decode step and user; skipped users are not counted."""
 
     hits: int
     misses: int
@@ -18,17 +18,17 @@ class LayerCounters:
 
     @property
     def hit_rate(self) -> float | None:
-        """Hits of all verified guesses; None where nothing was verified."""
+        """Hits as a share of verified guesses; None if nothing was verified."""
         verified = self.hits + self.misses
         return self.hits / verified if verified else None
 
 
 @dataclass(frozen=True)
 class SpeculationCounters:
-    """What the pair counted since `reset`.
+    """Counters since `reset`, a results.AttentionStatistics.
 
-    layers: by layer. ties: exchanges that found equal priorities, where the first row sent. sent: layers whose
-    residual the first and the second row sent. failures: of members that gave up on their peer.
+    ties: exchanges with equal priorities, where the first row sent. sent: layers whose residual the first and the
+    second row sent. failures: chips that gave up on their peer.
     """
 
     layers: tuple[LayerCounters, ...]
@@ -38,7 +38,7 @@ class SpeculationCounters:
 
     @classmethod
     def merged(cls, parts: Sequence[SpeculationCounters]) -> SpeculationCounters:
-        """The sums of several readings, at least one, of one model."""
+        """Add up several readings, at least one, from one model."""
         layers = (
             LayerCounters(*(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed")))
             for counts in zip(*(part.layers for part in parts), strict=True)
@@ -46,8 +46,6 @@ class SpeculationCounters:
         first, second = (sum(sent) for sent in zip(*(part.sent for part in parts), strict=True))
         failures = tuple(failure for part in parts for failure in part.failures)
         return cls(tuple(layers), sum(part.ties for part in parts), (first, second), failures)
-
-    # As of results.AttentionStatistics.
 
     @property
     def hits(self) -> int:
@@ -63,17 +61,17 @@ class SpeculationCounters:
 
     @property
     def bypassed_positions(self) -> int:
-        """Decoded tokens, over all users, for which no layer speculated."""
+        """Tokens, over all users, decoded without speculation."""
         return self.layers[0].bypassed
 
     @property
     def hit_rate(self) -> float | None:
-        """Over all layers; None where nothing was verified."""
+        """Hit rate over all layers; None if nothing was verified."""
         return LayerCounters(self.hits, self.misses, self.bypassed).hit_rate
 
     @property
     def exchange(self) -> dict[str, object]:
-        """What the rows told each other, for a report."""
+        """What the rows exchanged, for a report."""
         return {"sent_by_row": list(self.sent), "ties": self.ties, "failures": list(self.failures)}
 
     @property

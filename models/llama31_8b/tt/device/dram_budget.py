@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...config import LlamaConfig
 from ..parallel.mesh import DRAM_BYTES, TILE, MeshShape
-from ..sharding.config import ShardedDecodeConfig, check_plan
+from ..sharding.config import ShardedDecodeConfig, check_decode_sharding
 from .precision import PrecisionConfig, bytes_of
 
 DRAM_BYTES_PER_S = 288e9  # Wormhole at 12 GT/s
@@ -71,12 +71,17 @@ class Budget:
 
 
 def budget(
-    config: LlamaConfig, mesh: MeshShape, plan: PrecisionConfig, context: int, users: int = 1, layout: str = "simple"
+    config: LlamaConfig,
+    mesh: MeshShape,
+    precision: PrecisionConfig,
+    context: int,
+    users: int = 1,
+    decode_sharding: str = "interleaved",
 ) -> Budget:
     """DRAM of one chip. context: cached positions a user, in whole tiles. layout: a name of DECODE_PLANS; the fast plan
     has every matrix over 12 banks, each as full as the fullest (MatmulConfig.laid_bytes). Raises ValueError for values
     out of range, MeshError for a mesh that cannot split the model, ShardingError."""
-    check_plan(layout)
+    check_decode_sharding(decode_sharding)
     mesh.check_model(config)
     if not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
@@ -86,18 +91,18 @@ def budget(
     heads, kv_heads, tp = config.num_attention_heads, config.num_key_value_heads, mesh.tp
     weights = 0
     for index in range(config.num_hidden_layers):
-        of = plan.of_layer(index)
+        of = precision.of_layer(index)
         weights += bytes_of(hidden * (heads + 2 * kv_heads) * dim // tp, of.qkv)
         weights += bytes_of(hidden * heads * dim // tp, of.wo)
         weights += sum(bytes_of(hidden * ffn // tp, dtype) for dtype in (of.ff1, of.ff3, of.ff2))
-    weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, plan.lm_head)
+    weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, precision.lm_head)
     padding = 0
-    if layout == "fast":
-        padding = ShardedDecodeConfig.of(config, mesh, users).padding_bytes(plan, config.num_hidden_layers)
+    if decode_sharding == "sharded":
+        padding = ShardedDecodeConfig.of(config, mesh, users).padding_bytes(precision, config.num_hidden_layers)
         weights += padding
     norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
     positions = -(-context // TILE) * TILE
-    kv_cache = 2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
+    kv_cache = 2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, precision.kv_cache)
     row = 2 * hidden // tp
     return Budget(
         weights=weights,

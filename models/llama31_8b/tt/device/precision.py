@@ -60,7 +60,7 @@ class PrecisionConfig:
 PLANS = ("performance", "accuracy", "bfloat16")
 
 
-def precision_plan(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionConfig:
+def precision_config(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionConfig:
     """A named plan for a model of `num_layers`, changed by a JSON file of `overrides`.
 
     performance: gate and up in bfloat4_b, but not in the last layer, and the rest in bfloat8_b. accuracy: all
@@ -73,23 +73,23 @@ def precision_plan(name: str, num_layers: int, overrides: str | Path | None = No
         raise PrecisionError(f"no precision plan {name!r}; plans: {', '.join(PLANS)}")
     if name == "performance":
         fast = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
-        plan = PrecisionConfig(name, fast, {num_layers - 1: LayerPrecision()})
+        precision = PrecisionConfig(name, fast, {num_layers - 1: LayerPrecision()})
     elif name == "accuracy":
-        plan = PrecisionConfig(name)
+        precision = PrecisionConfig(name)
     else:
-        plan = PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
-    return plan if overrides is None else _overridden(plan, Path(overrides), num_layers)
+        precision = PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
+    return precision if overrides is None else _overridden(precision, Path(overrides), num_layers)
 
 
-def _overridden(plan: PrecisionConfig, path: Path, num_layers: int) -> PrecisionConfig:
+def _overridden(precision: PrecisionConfig, path: Path, num_layers: int) -> PrecisionConfig:
     data = _read(path)
     if not isinstance(data, dict):
         raise PrecisionError(f"{path} must hold an object, it holds a {type(data).__name__}")
     if unknown := sorted(set(data) - {"layer", "layers", "lm_head", "kv_cache"}):
         raise PrecisionError(f"{path}: unknown entry {unknown[0]!r}; entries: layer, layers, lm_head, kv_cache")
     whole = {key: _dtype(path, key, data[key]) for key in ("lm_head", "kv_cache") if key in data}
-    common = _layer(path, "layer", plan.layer, data.get("layer", {}))
-    layers = {index: _layer(path, "layer", own, data.get("layer", {})) for index, own in plan.layers.items()}
+    common = _layer(path, "layer", precision.layer, data.get("layer", {}))
+    layers = {index: _layer(path, "layer", own, data.get("layer", {})) for index, own in precision.layers.items()}
     chosen = data.get("layers", {})
     if not isinstance(chosen, dict):
         raise PrecisionError(f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}")
@@ -101,7 +101,7 @@ def _overridden(plan: PrecisionConfig, path: Path, num_layers: int) -> Precision
                 "written without leading zeros"
             )
         layers[int(text)] = _layer(path, f"layers.{text}", layers.get(int(text), common), change)
-    return replace(plan, name=f"{plan.name}+{path.stem}", layer=common, layers=layers, **whole)
+    return replace(precision, name=f"{precision.name}+{path.stem}", layer=common, layers=layers, **whole)
 
 
 def _read(path: Path) -> Any:

@@ -69,11 +69,11 @@ class LayerAssignment:
         chips of one layer, cannot hold in whole heads."""
         layers = config.num_hidden_layers
         groups = layer_groups(layers, fuzzy) if isinstance(fuzzy, int) else check_groups(layers, fuzzy)
-        plan = cls(config, mesh, tuple(map(tuple, groups)))
+        assignment = cls(config, mesh, tuple(map(tuple, groups)))
         mesh.check_model(config)
-        for stage in plan.parallel_stages:
+        for stage in assignment.parallel_stages:
             MeshShape(1, stage.share).check_model(config)
-        return plan
+        return assignment
 
     @property
     def size(self) -> int:

@@ -25,7 +25,7 @@ DRAM_BYTES = 12 * 1024**3
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
 # Machines of other cards, which MESH_DEVICE names for tt-metal's own models, and as many chips of N150 if there are.
-OTHER_CARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
+OTHER_BOARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
 
 
 class MeshError(ValueError):
@@ -54,10 +54,10 @@ class MeshShape:
         upper = text.strip().upper()
         if upper in NAMES:
             return cls(*NAMES[upper])
-        if upper in OTHER_CARDS:
-            same = OTHER_CARDS[upper]
+        if upper in OTHER_BOARDS:
+            same = OTHER_BOARDS[upper]
             raise MeshError(
-                f"the mesh {text!r} is of other cards than N150, the only ones this runs on"
+                f"the mesh {text!r} is of other boards than N150, the only ones this runs on"
                 + (f"; as many chips: {same}" if same else "")
             )
         # MESH_DEVICE is also given as a tuple, "(1, 2)".

@@ -66,14 +66,14 @@ class FullVocabSampler:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshShape,
+        mesh_shape: MeshShape,
         config: LlamaConfig,
         params: SamplingParams,
         *,
         shape: tuple[int, int] | None = None,
     ) -> None:
-        self.mesh, self.plan, self.params = mesh, plan, params
-        self.columns, self.vocab = plan.padded_vocab(config) // plan.tp, config.vocab_size
+        self.mesh, self.mesh_shape, self.params = mesh, mesh_shape, params
+        self.columns, self.vocab = mesh_shape.padded_vocab(config) // mesh_shape.tp, config.vocab_size
         self.temperature = min(max(params.temperature, LEAST_TEMPERATURE), GREATEST_TEMPERATURE)
         self._limited, self._cut = 0 < params.top_k < self.vocab, params.top_p < 1.0
         self._roots: dict[int, tuple[ttnn.Tensor, ttnn.Tensor]] = {}  # by rows: trees of one decided token
@@ -96,8 +96,8 @@ class FullVocabSampler:
             *(2**bit for bit in range(HALVINGS)),
         )
         self._tile = {number: self._put(torch.full((TILE, TILE), float(number))) for number in numbers}
-        if plan.tp > 1:
-            chip = torch.arange(plan.tp)
+        if mesh_shape.tp > 1:
+            chip = torch.arange(mesh_shape.tp)
             earlier = (chip < chip[:, None]).float().reshape(-1, 1, 1, 1)
             self._earlier = self._put(earlier.expand(-1, 1, TILE, TILE), split=0)
 
@@ -113,7 +113,7 @@ class FullVocabSampler:
 
     def draw(self, logits: ttnn.Tensor, uniforms: ttnn.Tensor) -> ttnn.Tensor:
         """A call where nothing is left out."""
-        by_row = ttnn.to_layout(gather(logits, self.plan), ttnn.ROW_MAJOR_LAYOUT)
+        by_row = ttnn.to_layout(gather(logits, self.mesh_shape), ttnn.ROW_MAJOR_LAYOUT)
         rows, columns = by_row.shape[2], by_row.shape[3]
         if rows not in self._roots:
             blank = torch.zeros(rows, 1, dtype=torch.int64)
@@ -221,7 +221,7 @@ class FullVocabSampler:
         blocks = _last(tiles, 1)
         up_to = ttnn.cumsum(blocks, 0)
         offset = ttnn.subtract(up_to, blocks)
-        if self.plan.tp > 1:
+        if self.mesh_shape.tp > 1:
             earlier = ttnn.multiply(self._of_chips(_last(up_to, 0)), self._earlier)
             offset = ttnn.add(offset, _total(earlier, 0))
         within = ttnn.add(ttnn.subtract(tiles, sums), _product(equal, self._before))
@@ -229,16 +229,16 @@ class FullVocabSampler:
 
     def _of_chips(self, part: ttnn.Tensor) -> ttnn.Tensor:
         """[n, 1, 32, 32] of each chip -> [n * tp, 1, 32, 32] on each."""
-        return part if self.plan.tp == 1 else ttnn.all_gather(part, dim=0, cluster_axis=TP_AXIS)
+        return part if self.mesh_shape.tp == 1 else ttnn.all_gather(part, dim=0, cluster_axis=TP_AXIS)
 
     def _sum_of_chips(self, part: ttnn.Tensor) -> ttnn.Tensor:
-        return part if self.plan.tp == 1 else _total(self._of_chips(part), 0)
+        return part if self.mesh_shape.tp == 1 else _total(self._of_chips(part), 0)
 
     def _largest_of_chips(self, part: ttnn.Tensor) -> ttnn.Tensor:
         """[1, 1, rows, columns] of each chip -> the largest of them."""
-        if self.plan.tp == 1:
+        if self.mesh_shape.tp == 1:
             return part
-        parts = ttnn.chunk(self._of_chips(part), self.plan.tp, dim=0)
+        parts = ttnn.chunk(self._of_chips(part), self.mesh_shape.tp, dim=0)
         largest = parts[0]
         for other in parts[1:]:
             largest = ttnn.maximum(largest, other)
@@ -246,11 +246,11 @@ class FullVocabSampler:
 
     def _put(self, values: torch.Tensor, split: int | None = None) -> ttnn.Tensor:
         """Float32 tiles on the chips; split: a dimension of four that is shared out."""
-        return self.plan.put(self.mesh, values if values.ndim == 4 else values[None, None], "float32", dim=split)
+        return self.mesh_shape.put(self.mesh, values if values.ndim == 4 else values[None, None], "float32", dim=split)
 
     def _integers(self, values: torch.Tensor, dtype: str, on_device: bool = True) -> ttnn.Tensor:
         values = values.to(getattr(torch, dtype))
-        return self.plan.put(self.mesh, values, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
+        return self.mesh_shape.put(self.mesh, values, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
 
 
 def ordered_keys(logits: ttnn.Tensor) -> ttnn.Tensor:

@@ -64,31 +64,31 @@ class Sampler:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshShape,
+        mesh_shape: MeshShape,
         config: LlamaConfig,
         params: SamplingParams,
         *,
         block_tiles: int = BLOCK_TILES,
     ) -> None:
-        self.mesh, self.plan, self.params, self.vocab = mesh, plan, params, config.vocab_size
-        padded = plan.padded_vocab(config)
-        self.blocks = column_blocks(padded // plan.tp, block_tiles)
+        self.mesh, self.mesh_shape, self.params, self.vocab = mesh, mesh_shape, params, config.vocab_size
+        padded = mesh_shape.padded_vocab(config)
+        self.blocks = column_blocks(padded // mesh_shape.tp, block_tiles)
         self._padding = None
         if padded > self.vocab:
             mask = torch.zeros(padded)
             mask[self.vocab :] = LOWEST
             self._padding = self._put(mask, "bfloat16", split=True)
-        self._whole = None
+        self._full_vocab = None
         if not params.greedy and min(params.top_k or self.vocab, self.vocab) > CANDIDATES:
-            self._whole = FullVocabSampler(mesh, plan, config, params)
+            self._full_vocab = FullVocabSampler(mesh, mesh_shape, config, params)
             return
         # What index 0 of every block travels as.
-        starts = torch.tensor(block_starts(self.blocks, plan.tp))
+        starts = torch.tensor(block_starts(self.blocks, mesh_shape.tp))
         self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
         rank = torch.arange(CANDIDATES)
         if params.greedy:
             # What index 0 of every chip travels as.
-            first = ORIGIN - torch.arange(plan.tp) * (padded // plan.tp)
+            first = ORIGIN - torch.arange(mesh_shape.tp) * (padded // mesh_shape.tp)
             self._first = self._put(first.float(), "float32", split=True)
             return
         self._kept = self._put((rank < (params.top_k or CANDIDATES)).float() * DIGIT**2, "float32")
@@ -107,8 +107,8 @@ class Sampler:
         wrong = [value for value in values if not 0.0 <= value < 1.0]
         if wrong:
             raise ValueError(f"uniform numbers must be in [0, 1), got {wrong[0]}")
-        if self._whole is not None:
-            return self._whole.uniforms(values, on_device)
+        if self._full_vocab is not None:
+            return self._full_vocab.uniforms(values, on_device)
         scale = 2.0**DRAWN_BITS
         numbers = torch.floor(torch.tensor(list(values), dtype=torch.float64) * scale) / scale
         return self._put(numbers[:, None], "float32", on_device=on_device)
@@ -120,9 +120,9 @@ class Sampler:
         `uniforms`. Returns uint32 [1, rows], ROW_MAJOR, written to `output` if given."""
         if self.params.greedy:
             logits = self._without_padding(logits)
-            return greedy(logits, output) if self.plan.tp == 1 else self._likeliest(logits, output)
-        if self._whole is not None:
-            ids = self._whole(self._without_padding(logits), uniforms)
+            return greedy(logits, output) if self.mesh_shape.tp == 1 else self._likeliest(logits, output)
+        if self._full_vocab is not None:
+            ids = self._full_vocab(self._without_padding(logits), uniforms)
             return ids if output is None else ttnn.copy(ids, output)
         return self.pick(*self.borders(*self.candidates(logits)), uniforms, output)
 
@@ -146,8 +146,8 @@ class Sampler:
             places.append(ttnn.typecast(indices, ttnn.float32))
             start += columns
         joined, place = (parts[0] if len(parts) == 1 else ttnn.concat(parts, dim=3) for parts in (values, places))
-        keys = gather(ttnn.subtract(self._origins, place), self.plan)
-        joined = gather(joined, self.plan)
+        keys = gather(ttnn.subtract(self._origins, place), self.mesh_shape)
+        joined = gather(joined, self.mesh_shape)
         if joined.shape[3] == CANDIDATES:
             return joined, keys
         # Chips and blocks follow one another by id, so equal logits are still in the order of their ids.
@@ -164,8 +164,8 @@ class Sampler:
             logits.shape[2],
         )  # side by side, so that the chips' numbers of all rows are one tile each
         ids = ttnn.to_layout(ttnn.reshape(greedy(logits), line), ttnn.TILE_LAYOUT)
-        keys = gather(ttnn.subtract(self._first, ttnn.typecast(ids, ttnn.float32)), self.plan, dim=1)
-        largest = gather(ttnn.reshape(ttnn.max(logits, dim=-1), line), self.plan, dim=1)
+        keys = gather(ttnn.subtract(self._first, ttnn.typecast(ids, ttnn.float32)), self.mesh_shape, dim=1)
+        largest = gather(ttnn.reshape(ttnn.max(logits, dim=-1), line), self.mesh_shape, dim=1)
         best = ttnn.eq(largest, ttnn.max(largest, dim=1, keepdim=True))
         return self._named(ttnn.max(ttnn.multiply(keys, ttnn.typecast(best, ttnn.float32)), dim=1), output)
 
@@ -233,7 +233,7 @@ class Sampler:
     def _put(self, values: torch.Tensor, dtype: str, split: bool = False, on_device: bool = True) -> ttnn.Tensor:
         """A row, or rows, as tiles [1, 1, rows, columns]; split: the columns over the chips."""
         values = values.float().reshape(1, 1, -1, values.shape[-1])
-        return self.plan.put(self.mesh, values, dtype, dim=-1 if split else None, on_device=on_device)
+        return self.mesh_shape.put(self.mesh, values, dtype, dim=-1 if split else None, on_device=on_device)
 
 
 def greedy(logits: ttnn.Tensor, output: ttnn.Tensor | None = None) -> ttnn.Tensor:

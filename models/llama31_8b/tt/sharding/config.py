@@ -20,11 +20,11 @@ from ...config import LlamaConfig
 from ..device.precision import TILE_BYTES, LayerPrecision, PrecisionConfig
 from ..parallel.mesh import TILE, MeshShape
 
-DECODE_PLANS = ("simple", "fast")
+DECODE_SHARDINGS = ("interleaved", "sharded")
 BANKS = 12  # of a Wormhole's DRAM, each with a core that reads it
 GRID = (8, 8)  # columns and rows of an N150's compute cores that ops may use
 ROWS = TILE  # of users: a step is one tile high
-MOST_CORES = 32  # of an activation: more make the input's multicasts shorter and more numerous
+MAX_CORES = 32  # of an activation: more make the input's multicasts shorter and more numerous
 BLOCK_BYTES = 576 * 1024  # of L1 on a reading core for the blocks of a weight, of which three are under way
 _BLOCKS_UNDER_WAY = 3
 HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 a bank, of which two rows of tiles fit
@@ -128,7 +128,7 @@ class ShardedDecodeConfig:
     hidden: Shards
     head_columns: int
 
-    name = "fast"
+    name = "sharded"
 
     @classmethod
     def of(cls, config: LlamaConfig, mesh: MeshShape, users: int) -> ShardedDecodeConfig:
@@ -235,22 +235,22 @@ class ShardedDecodeConfig:
         return self.hidden.cores * self.hidden.columns
 
 
-def check_plan(name: str) -> str:
+def check_decode_sharding(name: str) -> str:
     """Raises ShardingError for another name."""
-    if name not in DECODE_PLANS:
-        raise ShardingError(f"no decode plan {name!r}; plans: {', '.join(DECODE_PLANS)}")
+    if name not in DECODE_SHARDINGS:
+        raise ShardingError(f"no decode sharding {name!r}; shardings: {', '.join(DECODE_SHARDINGS)}")
     return name
 
 
-def check_plan_groups(plan: str) -> None:
+def check_sharding_of_groups(name: str) -> None:
     """Raises ShardingError where a plan does not go with layer-parallel drafts."""
-    if check_plan(plan) != "simple":
-        raise ShardingError(f"the {plan} plan does not go with layer-parallel drafts: their layers lie simply")
+    if check_decode_sharding(name) != "interleaved":
+        raise ShardingError(f"the {name} plan does not go with layer-parallel drafts: their layers lie simply")
 
 
-def check_plan_rows(plan: str, rows: int) -> None:
+def check_sharding_of_rows(name: str, rows: int) -> None:
     """Raises ShardingError where a plan does not go with steps over trees of so many rows, users * nodes."""
-    if check_plan(plan) == "fast" and rows > ROWS:
+    if check_decode_sharding(name) == "sharded" and rows > ROWS:
         raise ShardingError(
             f"the fast plan does not go with trees of {rows} nodes in all (users * nodes): its steps are a tile high, "
             f"{ROWS} rows"
@@ -260,7 +260,7 @@ def check_plan_rows(plan: str, rows: int) -> None:
 def _shards(columns: int) -> Shards:
     """Whole tiles on as many cores as divide them, up to 32 that fill a rectangle, which the sharded norm wants."""
     tiles, width = columns // TILE, GRID[0]
-    cores = max(n for n in range(1, MOST_CORES + 1) if tiles % n == 0 and (n <= width or n % width == 0))
+    cores = max(n for n in range(1, MAX_CORES + 1) if tiles % n == 0 and (n <= width or n % width == 0))
     return Shards(cores, columns // cores)
 
 

@@ -21,10 +21,10 @@ class Heads(ABC):
     # Cores that share a user's rotation: the rows of angles that a step looks up for each.
     angle_rows = 1
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig) -> None:
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
         self.mesh = mesh
-        self.heads = config.num_attention_heads // plan.tp
-        self.kv_heads = config.num_key_value_heads // plan.tp
+        self.heads = config.num_attention_heads // mesh_shape.tp
+        self.kv_heads = config.num_key_value_heads // mesh_shape.tp
         self.head_dim = config.head_dim
 
     @abstractmethod
@@ -97,8 +97,8 @@ class ShardedHeads(Heads):
 
     angle_rows = 2
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
-        super().__init__(mesh, plan, config)
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
+        super().__init__(mesh, mesh_shape, config)
         self.users = users
 
     def split(self, fused):

@@ -21,7 +21,7 @@ from ..parallel.collectives import ShardedTpCollectives, TpCollectives
 from ..parallel.mesh import TILE, MeshShape
 from ..rms_norm import RMSNorm, ShardedRMSNorm
 from ..weights.store import WeightStore
-from .config import BANKS, MatmulConfig, ShardedDecodeConfig, Shards, check_plan
+from .config import BANKS, MatmulConfig, ShardedDecodeConfig, Shards, check_decode_sharding
 from .heads import Heads, InterleavedHeads, ShardedHeads
 
 
@@ -63,12 +63,12 @@ class DecodeModules(ABC):
 class InterleavedModules(DecodeModules):
     """Interleaved throughout; ttnn chooses programs. The oracle of the fast layout."""
 
-    name = "simple"
+    name = "interleaved"
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
-        self.collectives = TpCollectives(plan)
-        self.heads = InterleavedHeads(mesh, plan, config)
-        self._columns = plan.padded_vocab(config) // plan.tp
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
+        self.collectives = TpCollectives(mesh_shape)
+        self.heads = InterleavedHeads(mesh, mesh_shape, config)
+        self._columns = mesh_shape.padded_vocab(config) // mesh_shape.tp
 
     def residual(self, x):
         return x
@@ -92,23 +92,23 @@ class InterleavedModules(DecodeModules):
 class ShardedModules(DecodeModules):
     """As ShardedDecodeConfig says. Errors: ShardingError."""
 
-    name = "fast"
+    name = "sharded"
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
-        self.mesh, self.plan = mesh, ShardedDecodeConfig.of(config, plan, users)
-        normed, residual = (in_l1(mesh, shards) for shards in (self.plan.normed, self.plan.residual))
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
+        self.mesh, self.config = mesh, ShardedDecodeConfig.of(config, mesh_shape, users)
+        normed, residual = (in_l1(mesh, shards) for shards in (self.config.normed, self.config.residual))
         self._residual, self._normed = residual, normed
-        self.collectives = TpCollectives(plan)
-        if plan.tp > 1:
-            self.collectives = ShardedTpCollectives(plan, mesh, users, config.hidden_size, normed, residual)
-        self.heads = ShardedHeads(mesh, plan, config, users)
+        self.collectives = TpCollectives(mesh_shape)
+        if mesh_shape.tp > 1:
+            self.collectives = ShardedTpCollectives(mesh_shape, mesh, users, config.hidden_size, normed, residual)
+        self.heads = ShardedHeads(mesh, mesh_shape, config, users)
 
     def residual(self, x):
         return ttnn.interleaved_to_sharded(x, self._residual)
 
     def norm(self, weight, epsilon):
         grid = self._normed.shard_spec.grid.bounding_box().grid_size()
-        tiles = self.plan.normed.tiles
+        tiles = self.config.normed.tiles
         program = ttnn.LayerNormShardedMultiCoreProgramConfig(
             compute_with_storage_grid_size=(grid.x, grid.y),
             subblock_w=max(n for n in range(1, 5) if tiles % n == 0),
@@ -120,13 +120,13 @@ class ShardedModules(DecodeModules):
 
     def matrix(self, store, layer, name, make, formats, split):
         dtype = getattr(formats, name)
-        return self._banked(store, f"{layer}.{name}", make, split, getattr(self.plan, name)(dtype))
+        return self._banked(store, f"{layer}.{name}", make, split, getattr(self.config, name)(dtype))
 
     def lm_head(self, store, make, dtype):
         blocks, start = [], 0
-        for columns in self.plan.head_blocks():
+        for columns in self.config.head_blocks():
             part, name = (start, columns), f"lm_head.{start}+{columns}"
-            product = self.plan.lm_head(columns, dtype)
+            product = self.config.lm_head(columns, dtype)
             blocks.append(self._banked(store, name, lambda part=part: make(*part), -1, product))
             start += columns
         return blocks
@@ -144,10 +144,12 @@ class ShardedModules(DecodeModules):
         return BankedProjection(weight, banked_program(product), source, result)
 
 
-def decode_layout(name: str, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> DecodeModules:
+def make_decode_modules(
+    name: str, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int
+) -> DecodeModules:
     """The layout of a plan by name. Errors: ShardingError."""
-    layouts = {"simple": InterleavedModules, "fast": ShardedModules}
-    return layouts[check_plan(name)](mesh, plan, config, users)
+    layouts = {"interleaved": InterleavedModules, "sharded": ShardedModules}
+    return layouts[check_decode_sharding(name)](mesh, mesh_shape, config, users)
 
 
 def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:

@@ -32,7 +32,7 @@ class Rounds(ABC):
     round beside `load`. calibration_seconds: what exact passes over decided tokens took of all its drafting.
     """
 
-    least = 0
+    min_length = 0
     drafting_seconds = 0.0
     calibration_seconds = 0.0
 
@@ -54,17 +54,17 @@ class Rounds(ABC):
 
     @property
     @abstractmethod
-    def replay(self) -> TracedStep[Verified]:
+    def traced_step(self) -> TracedStep[Verified]:
         """The step that ends a round."""
 
     @property
     def timed(self) -> bool:
         """Whether the last round ran what had run before: nothing was compiled or captured."""
-        return self.replay.warm
+        return self.traced_step.warm
 
     def release(self) -> None:
         """Give traces back."""
-        self.replay.release()
+        self.traced_step.release()
 
     @abstractmethod
     def drafts(self) -> Drafts:
@@ -112,12 +112,12 @@ class HostDraftLoop(Rounds):
 
     def __init__(self, drafter: TreeDrafter, step: TreeStep, shape: DraftShape, eager: bool) -> None:
         self.drafter, self.step, self.shape = drafter, step, shape
-        self._replay: TracedStep[Verified] = TracedStep(step.model.mesh, step, eager)
+        self._traced_step: TracedStep[Verified] = TracedStep(step.model.mesh, step, eager)
         self._drafts: Drafts = {}
 
     @property
-    def replay(self) -> TracedStep[Verified]:
-        return self._replay
+    def traced_step(self) -> TracedStep[Verified]:
+        return self._traced_step
 
     def load(self, undrafted, lengths, generators, length):
         if length < 1:
@@ -132,7 +132,7 @@ class HostDraftLoop(Rounds):
         return {user: tree for user, (tree, _) in self._drafts.items()}
 
     def __call__(self) -> Verified:
-        return self._replay()
+        return self._traced_step()
 
     def drafts(self) -> Drafts:
         return self._drafts

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 import ttnn
 
+from ...config import LlamaConfig
 from ..attention import Attention
 from ..decode_attention.base import DecodeAttention
 from ..decoder import DecoderLayer
@@ -25,8 +26,10 @@ from ..sharding.heads import InterleavedHeads
 from ..weights.map import WeightMap
 from ..weights.store import WeightStore
 
-# Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into the one layer of a cache.
+# Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into a cache of one layer.
 Write = Callable[[KVCache, ttnn.Tensor, ttnn.Tensor], None]
+# Makes a cache for the heads of such a mesh and the layers of such a model.
+NewCache = Callable[[MeshShape, LlamaConfig], KVCache]
 
 
 class ParallelStage:
@@ -36,20 +39,17 @@ class ParallelStage:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: LayerAssignment,
+        assignment: LayerAssignment,
         stage: Stage,
         precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        attend: DecodeAttention,
-        *,
-        users: int,
-        capacity: int,
-        zeroed: bool,
+        decode_attention: DecodeAttention,
+        new_cache: NewCache,
     ) -> None:
-        config, self.plan, self.layers = plan.config, plan.mesh, stage.layers
-        formats = plan.formats(stage, precision)
+        config, self.mesh_shape, self.layers = assignment.config, assignment.mesh, stage.layers
+        formats = assignment.formats(stage, precision)
         name = f"own.{'-'.join(map(str, stage.layers))}"
         chip = MeshShape(1, stage.share)  # a chip of a stage has the heads of one of a row of `share` chips
         self.norm = RMSNorm(
@@ -63,19 +63,19 @@ class ParallelStage:
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
             Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
             rope,
-            attend,
+            decode_attention,
             InterleavedHeads(mesh, chip, config),
         )
-        self.cache = KVCache(mesh, chip, config.with_layers(1), precision.kv_cache, users, capacity, zeroed)
-        slots = torch.zeros(len(stage.layers), plan.mesh.tp)
-        for column in range(plan.mesh.tp):
+        self.cache = new_cache(chip, config.with_layers(1))
+        slots = torch.zeros(len(stage.layers), assignment.mesh.tp)
+        for column in range(assignment.mesh.tp):
             place = stage.place(column)
             if place is not None:
                 slots[stage.layers.index(place[0]), column] = 1
 
         def mask(values: torch.Tensor) -> ttnn.Tensor:
             """A number for each chip of the row and each layer of `values` [layers, chips]: [1, layers, 1, 1]."""
-            return plan.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
+            return assignment.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
 
         self._slots = mask(slots)
         self._owns = [mask(row[None]) for row in slots]
@@ -87,7 +87,7 @@ class ParallelStage:
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
         # brings every layer's columns to the chip that keeps them.
         stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
-        sums = reduce(stacked, self.plan)
+        sums = reduce(stacked, self.mesh_shape)
         _, _, users, columns = sums.shape
         return [
             ttnn.slice(sums, [0, slot, 0, 0], [1, slot + 1, users, columns], memory_config=ttnn.L1_MEMORY_CONFIG)
@@ -130,39 +130,34 @@ class LayerGroups:
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: LayerAssignment,
+        assignment: LayerAssignment,
         layers: Sequence[DecoderLayer],
         precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        attend: DecodeAttention,
-        *,
-        users: int,
-        capacity: int,
-        zeroed: bool,
+        decode_attention: DecodeAttention,
+        new_cache: NewCache,
     ) -> None:
-        attend.check_trees()  # drafts and their calibration have exact attention
-        self.plan, self.layers = plan, layers
+        decode_attention.check_trees()  # drafts and their calibration have exact attention
+        self.assignment, self.layers = assignment, layers
         self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = []
-        for group in plan.groups:
+        for group in assignment.groups:
             stages: list[int | ParallelStage] = [
                 stage.layers[0]
                 if stage.alone
                 else ParallelStage(
                     mesh,
-                    plan,
+                    assignment,
                     stage,
                     precision,
                     weights,
                     store,
                     rope,
-                    attend,
-                    users=users,
-                    capacity=capacity,
-                    zeroed=zeroed,
+                    decode_attention,
+                    new_cache,
                 )
-                for stage in plan.stages(group)
+                for stage in assignment.stages(group)
             ]
             self._groups.append((group, stages))
 
@@ -174,12 +169,12 @@ class LayerGroups:
         """All layers by algorithm 2: the attentions of a group read what enters its first layer; each MLP reads the
         residual with the attentions up to its own and the MLPs before it. Shapes as of DecoderLayer.decode."""
         for group, stages in self._groups:
-            entering, added = gather(x, self.plan.mesh), []
+            entering, added = gather(x, self.assignment.mesh), []
             for stage in stages:
                 if isinstance(stage, ParallelStage):
                     added += stage.decode(entering, positions, angles)
                 else:
-                    added.append(self.layers[stage].attention_share(entering, cache, positions, angles))
+                    added.append(self.layers[stage].attention_update(entering, cache, positions, angles))
             for layer, attended in zip(group, added, strict=True):
-                x = self.layers[layer].rest_after(x, attended)
+                x = self.layers[layer].add_attention_and_mlp(x, attended)
         return x

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 import ttnn
 
-from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MOST_GUESSED_USERS
+from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MAX_GUESSED_USERS
 
 from ...generation.sampling import SamplingParams
 from ...spec_decode.draft_length import self_step_cost, weights_read
@@ -49,7 +49,7 @@ class ModelDrafter(TreeDrafter):
 
     def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK) -> None:
         self.model, self.prefill_chunk = draft, prefill_chunk
-        self._chooser = Sampler(draft.mesh, draft.plan, draft.config, GREEDY)
+        self._sampler = Sampler(draft.mesh, draft.mesh_shape, draft.config, GREEDY)
         self._lengths = [0] * draft.users
         self._nodes, self._width = 0, 1
         self._exact: _ExactPass | None = None
@@ -65,7 +65,7 @@ class ModelDrafter(TreeDrafter):
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
         if shape.width == 1:
             return OnDeviceDraftLoop(self.model, step, self._lengths, eager)
-        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, eager)
+        self._exact = _ExactPass(self.model, self._nodes, self._sampler, self._width, eager)
         return super().rounds(step, shape, eager)
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
@@ -81,7 +81,7 @@ class ModelDrafter(TreeDrafter):
                 f"the draft model has {draft.users} users of {draft.capacity} positions, the target {target.users} of "
                 f"{target.capacity}"
             )
-        parallel = 1 if draft.groups is None else draft.groups.plan.size
+        parallel = 1 if draft.groups is None else draft.groups.assignment.size
         if parallel > 1 and (shape.length < 2 or shape.width > 1):
             raise ValueError(
                 f"{shape} comes from exact passes alone: {parallel} layers in parallel would change nothing"
@@ -91,7 +91,7 @@ class ModelDrafter(TreeDrafter):
             raise ValueError(
                 f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates a node, {shape} has {shape.width}"
             )
-        draft.attend.check_trees()
+        draft.decode_attention.check_trees()
 
     def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         for user, (text, same) in enumerate(zip(texts, cached, strict=True)):
@@ -110,7 +110,7 @@ class ModelDrafter(TreeDrafter):
 
     def release(self) -> None:
         if self._exact is not None:
-            self._exact.replay.release()
+            self._exact.traced_step.release()
 
     def _calibrate(self, exact: _ExactPass, undrafted: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
         """Exact passes over what was decided, one unless a round was skipped -> the likeliest next tokens by user."""
@@ -163,11 +163,11 @@ class SelfDrafter(TreeDrafter):
 
     def __init__(self, target: TtLlama, window: int) -> None:
         check_chunk_size(window, target.capacity, "window")
-        if target.users > MOST_GUESSED_USERS:
-            raise ValueError(f"1 to {MOST_GUESSED_USERS} users draft for themselves, got {target.users}")
+        if target.users > MAX_GUESSED_USERS:
+            raise ValueError(f"1 to {MAX_GUESSED_USERS} users draft for themselves, got {target.users}")
         self.target = target
-        self.model = target.attending(GuessAttention(target.config, window, target.attend))
-        self._chooser = Sampler(target.mesh, target.plan, target.config, GREEDY)
+        self.model = target.with_attention(GuessAttention(target.config, window, target.decode_attention))
+        self._sampler = Sampler(target.mesh, target.mesh_shape, target.config, GREEDY)
         self._lengths = [0] * target.users
         self._chain: ChainSteps | None = None
         self.window = window
@@ -183,7 +183,7 @@ class SelfDrafter(TreeDrafter):
         self.step_cost = self_step_cost(self.target.config, self.window, max(self._lengths, default=1))
 
     def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
-        self._chain = ChainSteps(self.model, self._chooser, eager)
+        self._chain = ChainSteps(self.model, self._sampler, eager)
         return super().rounds(step, shape, eager)
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
@@ -198,7 +198,7 @@ class SelfDrafter(TreeDrafter):
 
     def release(self) -> None:
         if self._chain is not None:
-            self._chain.replay.release()
+            self._chain.traced_step.release()
 
 
 def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
@@ -209,10 +209,10 @@ class _ExactPass:
     """An exact pass over forests of up to `nodes` nodes of each user; `replay` runs it and gives the likeliest tokens
     behind each node, float32 [1, 1, users * nodes, 32], ORIGIN less the ids, likeliest first."""
 
-    def __init__(self, model: TtLlama, nodes: int, chooser: Sampler, width: int, eager: bool) -> None:
-        self.model, self.nodes, self.width, self._chooser = model, nodes, width, chooser
+    def __init__(self, model: TtLlama, nodes: int, sampler: Sampler, width: int, eager: bool) -> None:
+        self.model, self.nodes, self.width, self._sampler = model, nodes, width, sampler
         self._inputs = self._made({}, [], on_device=True)
-        self.replay = TracedStep(model.mesh, self._step, eager)
+        self.traced_step = TracedStep(model.mesh, self._step, eager)
 
     def follow(
         self, forests: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]
@@ -220,12 +220,12 @@ class _ExactPass:
         """Of the users in `forests` the `width` likeliest tokens behind each node, likeliest first. lengths: cached
         tokens of all users; other users are skipped."""
         overwrite(self._inputs, self._made(forests, lengths, on_device=False))
-        told = ORIGIN - read(self.replay())[..., : self.width]
+        told = ORIGIN - read(self.traced_step())[..., : self.width]
         rows = told.reshape(self.model.users, self.nodes, self.width).long().tolist()
         return {user: rows[user][: len(tree)] for user, (tree, _) in forests.items()}
 
     def _step(self) -> ttnn.Tensor:
-        return self._chooser.candidates(self.model.decode_tree(self._inputs, whole=False))[1]
+        return self._sampler.candidates(self.model.decode_tree(self._inputs, gather_logits=False))[1]
 
     def _made(
         self,

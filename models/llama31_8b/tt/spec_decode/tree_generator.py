@@ -61,7 +61,7 @@ class TreeGenerator(Generator):
     ) -> None:
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
         self.drafter = drafter or NGramDrafter()
-        model.attend.check_trees()
+        model.decode_attention.check_trees()
         if shape.length < 1:
             raise ValueError("a draft length of 0 drafts nothing")
         if shape.most_nodes > MAX_NODES:
@@ -134,7 +134,7 @@ class TreeGenerator(Generator):
         try:
             while unfinished := [stream for stream in streams if stream.finish_reason is None]:
                 began = time.perf_counter()
-                length = max(rule.next_length(), rounds.least)
+                length = max(rule.next_length(), rounds.min_length)
                 if source.sampling.greedy or self.adaptive:
                     length = min(length, _worth(unfinished))
                 new = {stream.user: undrafted[stream.user] for stream in unfinished}
@@ -156,7 +156,7 @@ class TreeGenerator(Generator):
                     if len(tree) > 1:
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
                         accepted.append((tree.max_depth, len(outcome.path)))
-                self._ran(rounds.replay, 0, 0, given)
+                self._ran(rounds.traced_step, 0, 0, given)
                 self._metrics.num_target_steps += len(unfinished)
                 drafting = drafted - began + rounds.drafting_seconds
                 verifying = ended - drafted - rounds.drafting_seconds

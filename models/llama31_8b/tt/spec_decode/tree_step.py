@@ -41,7 +41,7 @@ class TreeStep:
         self, model: TtLlama, nodes: int, sampling: SamplingParams, lossy: SigmoidApproximation | None = None
     ) -> None:
         self.model, self.nodes, self.sampling, self.lossy = model, nodes, sampling, lossy
-        self.laws: Sequence[ttnn.Tensor] | None = None
+        self.draft_logits: Sequence[ttnn.Tensor] | None = None
         nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
         blank = torch.zeros(model.users, nodes, dtype=torch.int64)
         skipped = [-1] * model.users
@@ -108,7 +108,7 @@ class TreeStep:
                 self.tokens,
                 self._parents,
                 ttnn.reshape(by_row, (*shape, by_row.shape[3])),
-                None if self.laws is None else ttnn.concat(list(self.laws), dim=1),
+                None if self.draft_logits is None else ttnn.concat(list(self.draft_logits), dim=1),
                 self._words,
             )
             temperature = self.sampling.temperature
@@ -122,4 +122,4 @@ class TreeStep:
 
     def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:
         model, words = self.model, (words & 0xFFFFFFFF).to(torch.uint32)
-        return model.plan.put(model.mesh, words, "uint32", "ROW_MAJOR_LAYOUT", on_device=on_device)
+        return model.mesh_shape.put(model.mesh, words, "uint32", "ROW_MAJOR_LAYOUT", on_device=on_device)

@@ -56,7 +56,7 @@ def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
 
 
 def entry_folder(
-    config: LlamaConfig, state: Mapping[str, torch.Tensor], plan: MeshShape, precision: PrecisionConfig
+    config: LlamaConfig, state: Mapping[str, torch.Tensor], mesh_shape: MeshShape, precision: PrecisionConfig
 ) -> Path:
     """Where the converted weights of this model, mesh, precision plan and ttnn version are kept.
 
@@ -65,14 +65,14 @@ def entry_folder(
     made_from = {
         "config": asdict(config),
         "weights": state_fingerprint(state),
-        "mesh": str(plan),
+        "mesh": str(mesh_shape),
         "precision": asdict(precision),
         "ttnn": importlib.metadata.version("ttnn"),
         "layout": LAYOUT_VERSION,
     }
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]
     shown = [re.sub(r"[^A-Za-z0-9.+]+", "-", name)[:_SHOWN_NAME] for name in (config.name, precision.name)]
-    return cache_folder() / "tt_weights" / "-".join([*shown, str(plan), digest])
+    return cache_folder() / "tt_weights" / "-".join([*shown, str(mesh_shape), digest])
 
 
 class WeightCache:

@@ -17,8 +17,8 @@ from .cache import WeightCache
 class WeightStore:
     """Puts host matrices on the mesh. folder: the cache entry (see cache.py), None for no cache."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, folder: Path | None = None) -> None:
-        self.mesh, self.plan = mesh, plan
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, folder: Path | None = None) -> None:
+        self.mesh, self.mesh_shape = mesh, mesh_shape
         self.cache = None if folder is None else WeightCache(folder)
         self.converted, self.reused = 0, 0
 
@@ -53,4 +53,4 @@ class WeightStore:
             tensor = tensor.reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
         dim = None if split is None else tensor.ndim + split
         values = tensor if dtype == "bfloat16" else tensor.float()
-        return self.plan.put(self.mesh, values, dtype, layout, dim, on_device=False)
+        return self.mesh_shape.put(self.mesh, values, dtype, layout, dim, on_device=False)

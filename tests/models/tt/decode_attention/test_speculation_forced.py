@@ -60,9 +60,9 @@ def test_a_hit_and_a_miss_by_the_fast_plan(sim_mesh):
     state, given = prepared(config)
     steps = [Drawn(3, 96, True), Drawn(3, 96, False)]
     results = []
-    for grid, layout in (("2x2", "simple"), ("8x8", "fast")):
+    for grid, decode_sharding in (("2x2", "interleaved"), ("8x8", "sharded")):
         told, alone = sim_mesh((2, 1), grid, dispatch="fast").run(
-            forced, config, state, given, CHUNK_SIZE, CAPACITY, steps, layout, timeout=3500
+            forced, config, state, given, CHUNK_SIZE, CAPACITY, steps, decode_sharding, timeout=3500
         )
         check(told, alone, steps)
         results.append(alone)

@@ -24,9 +24,9 @@ def keep(mesh, logits, params, shape: tuple[int, int], numbers, keys: tuple[floa
     whole_vocabulary.LEAST_KEY, whole_vocabulary.HALVINGS = keys or all_keys
     try:
         config = replace(TINY, vocab_size=vocab)
-        chooser = whole_vocabulary.FullVocabSampler(mesh, MeshShape(), config, params, shape=shape)
-        left = chooser.left(_put_logits(mesh, logits, chooser.columns))
-        drawn = chooser.draw(left, chooser.uniforms(numbers.tolist()))
+        sampler = whole_vocabulary.FullVocabSampler(mesh, MeshShape(), config, params, shape=shape)
+        left = sampler.left(_put_logits(mesh, logits, sampler.columns))
+        drawn = sampler.draw(left, sampler.uniforms(numbers.tolist()))
         return read(left)[0, 0, :rows, :vocab], read(drawn)[0].long()
     finally:
         whole_vocabulary.LEAST_KEY, whole_vocabulary.HALVINGS = all_keys

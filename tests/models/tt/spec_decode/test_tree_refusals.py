@@ -31,9 +31,11 @@ def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None
         if refuse is not None:
             raise ValueError(refuse)
 
-    attend = SimpleNamespace(check_trees=check_trees)
-    groups = None if parallel is None else SimpleNamespace(plan=SimpleNamespace(size=parallel))
-    return SimpleNamespace(users=users, capacity=capacity, config=config, attend=attend, mesh=None, groups=groups)
+    attention = SimpleNamespace(check_trees=check_trees)
+    groups = None if parallel is None else SimpleNamespace(assignment=SimpleNamespace(size=parallel))
+    return SimpleNamespace(
+        users=users, capacity=capacity, config=config, decode_attention=attention, mesh=None, groups=groups
+    )
 
 
 def test_positions_are_those_of_each_nodes_path():
@@ -115,7 +117,7 @@ def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
     from models.llama31_8b.tt.spec_decode import model_drafters
 
     monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
-    draft.plan = None
+    draft.mesh_shape = None
     with pytest.raises(ValueError, match=words):
         model_drafters.ModelDrafter(draft).check(shape, llama())
 
@@ -125,7 +127,7 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
 
     monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     draft = llama(users=8)
-    draft.plan = None
+    draft.mesh_shape = None
     model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
     with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows"):
         model_drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
@@ -167,7 +169,7 @@ def test_a_model_drafts_chains_for_itself_alone(monkeypatch):
 
     monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     target = llama()
-    target.plan, target.attending = None, lambda attend: target
+    target.mesh_shape, target.with_attention = None, lambda attend: target
     drafter = model_drafters.SelfDrafter(target, 64)
     drafter.check(DraftShape(3), target)
     with pytest.raises(ValueError, match="drafts for itself, not for another"):

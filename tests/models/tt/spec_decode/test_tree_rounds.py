@@ -71,9 +71,9 @@ def generated(drafter: Scripted, prompts, users: int = 2, adaptive: bool = False
     from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
 
     model = ReferenceChips(MODEL, users, CAPACITY, 32)
-    model.attend.check_trees = lambda: None
+    model.decode_attention.check_trees = lambda: None
     generator = TreeGenerator(model, DraftShape(LENGTH), drafter, adaptive=adaptive)
-    generator._chooser = lambda *_: None
+    generator._sampler = lambda *_: None
     options = {"sampling": SamplingParams(0.0), "max_new_tokens": 20} | request
     return generator, generator.generate(prompts, **options)
 

@@ -14,11 +14,11 @@ def lowest_pcc(found: Sequence[float]) -> float:
     return math.nan if any(map(math.isnan, found)) else min(found)
 
 
-def verdict(found: Sequence[float], least: float) -> int:
-    """Print the lowest PCC; exit code 0 when every one reaches `least`, which NaN does not."""
+def verdict(found: Sequence[float], required: float) -> int:
+    """Print the lowest PCC; exit code 0 when every one reaches `required`, which NaN never does."""
     lowest = lowest_pcc(found)
-    print(f"lowest PCC {lowest:.6f}, required {least}")
-    return 0 if lowest >= least else 1
+    print(f"lowest PCC {lowest:.6f}, required {required}")
+    return 0 if lowest >= required else 1
 
 
 def step_figures(step: str, got, expected, show=print) -> dict[str, Any]:
