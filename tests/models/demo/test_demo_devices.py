@@ -166,14 +166,16 @@ def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
     plan = n150.plan_run(LLAMA, DemoOptions(attention="exact", decode_sharding="sharded"), MeshShape(1, 8), 10)
     assert (
         plan.decode_sharding == "sharded"
-        and n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).layout == "interleaved"
+        and n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).decode_sharding == "interleaved"
     )
     pair = DemoOptions(attention="alspec", decode_sharding="sharded")
-    assert n150.plan_run(LLAMA, pair, MeshShape(2, 1), 10).layout == "sharded"
+    assert n150.plan_run(LLAMA, pair, MeshShape(2, 1), 10).decode_sharding == "sharded"
     with pytest.raises(UserError, match="no decode sharding 'quick'; available: interleaved, sharded"):
         DemoOptions(decode_sharding="quick")
     drafted = DemoOptions(draft="ngram", tree="8x8", attention="exact", decode_sharding="sharded")
-    assert n150.plan_run(LLAMA, drafted, MeshShape(), 10).layout == "sharded", "a tree of the demo is a tile at most"
+    assert n150.plan_run(LLAMA, drafted, MeshShape(), 10).decode_sharding == "sharded", (
+        "a tree of the demo is a tile at most"
+    )
     assert sim.plan_request(DemoOptions(attention="exact", decode_sharding="sharded", device="sim"))["grid"] == "8x8"
 
 

@@ -76,7 +76,7 @@ def test_the_bytes_of_the_plan_are_those_of_the_roofline():
             step = Step(MeshShape(1, tp), plan=plan)
             ops = [op for layer in step.layers() for op in layer] + step.fixed()
             read = sum(op.dram_bytes for op in ops if op.kind in (MATMUL, "attention"))
-            known = budget(step.config, step.mesh, step.formats, step.context, layout=plan)
+            known = budget(step.config, step.mesh, step.formats, step.context, decode_sharding=plan)
             assert 1.0 <= read / (known.weights + known.kv_cache) <= most + 1e-9
 
 

@@ -116,7 +116,7 @@ def test_what_the_fast_plan_refuses():
 def launched(mesh, plan: str, users: int) -> list:
     """In the worker: the launches of a step."""
     return decode_programs.launches(
-        mesh, {"plan": plan, "precision": "performance", "users": users, "context": CAPACITY, "layers": 2}
+        mesh, {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY, "layers": 2}
     )
 
 
@@ -134,7 +134,7 @@ def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mes
     performance = precision_config("performance", 32)
     for plan in DECODE_SHARDINGS:
         found = mock_mesh(shape).run(launched, plan, users, timeout=1700)
-        asked = {"plan": plan, "precision": "performance", "users": users, "context": CAPACITY}
+        asked = {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY}
         step = decode_programs.step_totals(mesh, asked, found)
         logger.info("{} {}: {}", mesh, plan, step)
         assert abs(step["dram"] - step["roofline"]) <= 0.01 * step["roofline"]
