@@ -19,7 +19,7 @@ from ..results import GenerationResult
 from .model import StepInputs, TtLlama, overwrite, read
 from .parallel.mesh import TILE
 from .prefill import PREFILL_CHUNK, cache_prompt, check_chunk, kept_prefix
-from .sampling.top_k import Sampler
+from .sampling.top_k import Sampler, samples_on_chips
 from .trace import TracedStep, why_no_trace
 
 
@@ -196,8 +196,11 @@ class Generator:
         return _TokenSource(self.model, sampling, batch, self._sampler(sampling, on_logits), on_logits)
 
     def _sampler(self, sampling: SamplingParams, on_logits: Callable | None) -> Sampler | None:
-        """What chooses on the chips; None when the host does."""
+        """Make what samples on the chips; None if the host does."""
         if self.sample_on == "host" or on_logits is not None:
+            return None
+        if not samples_on_chips(sampling, self.model.config.vocab_size):
+            logger.info("top_k {} and top_p {}: sampled on the host", sampling.top_k, sampling.top_p)
             return None
         return Sampler(self.model.mesh, self.model.mesh_shape, self.model.config, sampling)
 
