@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts from prompts on a mesh: chunked prefill of one user after the other, then one token a step for all."""
+"""Text from prompts on a mesh: chunked prefill, one user after another, then one token per step for all."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from .trace import TracedStep, why_no_trace
 
 
 class Generator:
-    """Runs a TtLlama. choose: "device" picks tokens on the chips and reads back ids alone, "host" reads logits. Both
-    draw the same tokens from the same seeds (see sampling.py).
+    """Generate with a TtLlama. sample_on: "device" samples on the chips and reads back ids alone, "host" reads logits;
+    both draw the same tokens from the same seeds. Parameters that chips do not sample by (`samples_on_chips`) are
+    sampled on the host, which is logged.
 
-    A decode step is captured as a trace after its first run where the mesh was opened with a trace region and fast
-    dispatch; elsewhere, and with trace=False, every step runs eagerly and `why_eager` says why. `replays` counts the
+    A decode step is captured as a trace after its first run if the mesh was opened with a trace region and fast
+    dispatch; otherwise, and with trace=False, every step runs eagerly and `why_eager` says why. `replays` counts the
     steps of the last `generate` that replayed a trace.
 
-    keep_trace: replay it in later calls with the same sampling too, for a conversation. Nothing but this generator may
-    then put tensors on the mesh that live on, until `release`.
+    keep_trace: replay it in later calls with the same sampling, for a conversation. Until `release`, nothing but this
+    generator may then put lasting tensors on the mesh.
     """
 
     def __init__(
@@ -63,24 +64,24 @@ class Generator:
 
     @property
     def traced(self) -> bool:
-        """Whether steps of the last `generate` replayed a trace."""
+        """Return whether steps of the last `generate` replayed a trace."""
         return self.replays > 0
 
     @property
     def warm_up_tokens(self) -> int:
-        """Tokens, of all users, of the first steps of the last `generate`: those that compiled the step's programs or
-        recorded its trace."""
+        """Return the tokens, over all users, of the first steps of the last `generate`: those that compiled programs or
+        recorded a trace."""
         return sum(self._given[: self._warm_up])
 
     def cached_ids(self, user: int) -> list[int]:
-        """The ids that the cache holds of a user since the last `generate`, one that did not end included: what
-        `context` may be the first part of."""
+        """Return the ids that a user's cache holds since the last `generate`, even an interrupted one: `context` may be
+        a prefix of them."""
         if user >= len(self._texts):
             return []
         return [*self._texts[user], *self._streams[user].token_ids][: self._lengths[user]]
 
     def release(self) -> None:
-        """Give back a trace that was kept."""
+        """Release a kept trace."""
         if self._kept is not None:
             self._kept.traced_step.release()
         self._kept = None
@@ -97,13 +98,13 @@ class Generator:
         context_limit: int | None = None,
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
-        """One text a prompt. on_logits(user, float32 [vocab]) sees every distribution and makes choosing a host matter.
-        context_limit: tokens of a prompt and its text, within the cache's capacity; None for the model's context.
-        context: ids of each user, which the cache holds from an earlier call (the first of `cached_ids`), and behind
-        which its prompt goes. They are not computed again, but for a last part of less than a block (kept_prefix).
+        """Generate one text per prompt. on_logits(user, float32 [vocab]) sees every distribution and moves sampling to
+        the host. context_limit: tokens of a prompt and its continuation, within the cache's capacity; None for the
+        model's context. context: each user's ids that the cache holds from an earlier call (a prefix of `cached_ids`),
+        after which its prompt follows. Only a last part shorter than a block is computed again (kept_prefix).
 
-        Raises ValueError for more prompts than the model has users, for a context that the cache does not hold, and
-        what `open_streams` raises.
+        Raises ValueError for more prompts than users, for a context that the cache does not hold, and what
+        `open_streams` raises.
         """
         model, sampling = self.model, sampling or SamplingParams()
         if len(prompts) > model.users:
@@ -139,7 +140,7 @@ class Generator:
     def _whole_texts(
         self, prompts: Sequence[Sequence[int]], context: Sequence[Sequence[int]] | None
     ) -> list[list[int]]:
-        """Contexts with their prompts. Raises ValueError unless the cache holds `context`."""
+        """Join contexts and prompts. Raises ValueError unless the cache holds `context`."""
         if context is None:
             return [list(prompt) for prompt in prompts]
         if len(context) != len(prompts):
@@ -157,8 +158,8 @@ class Generator:
 
     @contextmanager
     def _watch_programs(self) -> Iterator[None]:
-        """Around a prefill: give a kept trace back where new programs were compiled. What they keep on the chips,
-        kernels and semaphores, may lie where the trace writes."""
+        """Release a kept trace if a prefill compiled new programs: their kernels and semaphores may be where the trace
+        writes."""
         kept = self._kept
         if kept is None or not kept.traced_step.recorded:
             yield
@@ -171,11 +172,12 @@ class Generator:
                 kept.traced_step.release()
 
     def _start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
-        """What a subclass needs of the texts, of which so many tokens are cached, once the request is checked; part of
-        the prefill's time."""
+        """Prepare a subclass for the texts, of which `cached` tokens are cached; called once the request is checked, as
+        part of the prefill's time."""
 
     def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
-        """Cache a prompt in chunks; the last token's logits, float32 [vocab]. No context goes on from it."""
+        """Cache a prompt in chunks and return the last token's logits, float32 [vocab]. No context continues from
+        it."""
         if user < len(self._lengths):
             self._lengths[user] = 0
         return read(self._prefill(prompt, user, gather_logits=True))[0, 0, (len(prompt) - 1) % TILE].float()
@@ -186,7 +188,7 @@ class Generator:
         )
 
     def _source(self, sampling: SamplingParams, batch: int, on_logits: Callable | None) -> _TokenSource:
-        """Where tokens come from: that of the steps kept, if it serves."""
+        """Return where tokens come from, the kept steps' source if it serves."""
         if self._kept is not None:
             source = self._kept.source
             if on_logits is None and source.sampling == sampling:
@@ -205,7 +207,7 @@ class Generator:
         return Sampler(self.model.mesh, self.model.mesh_shape, self.model.config, sampling)
 
     def _decode(self, streams: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
-        """Decode until every stream has ended."""
+        """Decode until every sequence has ended."""
         model, self.replays = self.model, 0
         steps = self._kept or _Steps.of(model, source, eager=self.why_eager is not None)
         inputs, step, self._kept = steps.inputs, steps.traced_step, None
@@ -229,14 +231,14 @@ class Generator:
                 step.release()
 
     def _ran(self, step: TracedStep, ran: int, replayed: int, given: int) -> None:
-        """Count a step that gives so many tokens. ran, replayed: its counts before the first step of this call."""
+        """Count a step that yields `given` tokens. ran, replayed: the step's counts before this call's first step."""
         self.replays = step.replays - replayed
         self._given.append(given)
         self._warm_up = max(0, (2 if self.traced else 1) - ran)
 
 
 class _Steps(NamedTuple):
-    """Decode steps: their inputs, where their tokens come from, and the trace of them."""
+    """Decode steps: their inputs, the source of their tokens, and their trace."""
 
     source: _TokenSource
     inputs: StepInputs
@@ -249,10 +251,8 @@ class _Steps(NamedTuple):
 
 
 class _TokenSource:
-    """Where the tokens of one generation come from: `chooser` on the chips, or the host when it is None.
-
-    Either takes one number of a user's generator for each of its tokens.
-    """
+    """The source of one generation's tokens: `sampler` on the chips, or the host if it is None. Either takes one number
+    of a user's generator per token."""
 
     def __init__(
         self,
@@ -268,24 +268,24 @@ class _TokenSource:
         self.uniforms = sampler.uniforms([0.0] * self.users) if sampler else None
 
     def begin(self, batch: int) -> None:
-        """New texts, which draw the seed's numbers from the first one on."""
+        """Start new texts, which draw the seed's numbers from the first on."""
         self.generators = make_generators(self.sampling, batch)
 
     def first(self, logits: ttnn.Tensor, user: int, row: int) -> int:
-        """From a prompt's last tile of logits, [1, 1, 32, columns], the token after `row`."""
+        """Return the token after `row` of a prompt's last tile of logits, [1, 1, 32, columns]."""
         if self.sampler is None:
             return self._sampled(user, read(logits)[0, 0, row].float())
         line = ttnn.slice(logits, [0, 0, row, 0], [1, 1, row + 1, logits.shape[3]])
         return int(read(self.sampler(line, self.sampler.uniforms([self._number(user)])))[0, 0])
 
     def draw(self, users: Collection[int]) -> None:
-        """Give the next step new numbers for these users."""
+        """Give the next step new random numbers for these users."""
         if self.sampler is not None and self.uniforms is not None:
             numbers = [self._number(user) if user in users else 0.0 for user in range(self.users)]
             ttnn.copy_host_to_device_tensor(self.sampler.uniforms(numbers, on_device=False), self.uniforms)
 
     def of(self, result: torch.Tensor, user: int) -> int:
-        """From what a step returned: tokens [1, users], or logits [1, 1, users, vocab]."""
+        """Return a user's token from a step's result: tokens [1, users], or logits [1, 1, users, vocab]."""
         return int(result[0, user]) if self.sampler else self._sampled(user, result[0, 0, user].float())
 
     def _number(self, user: int) -> float:
@@ -298,7 +298,7 @@ class _TokenSource:
 
 
 def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tensor:
-    """A decode step that leaves its inputs ready for the next: positions advanced, and tokens chosen on the chips."""
+    """Run a decode step and make its inputs ready for the next: positions advanced, tokens sampled on the chips."""
     logits = model.decode(inputs, gather_logits=source.sampler is None)
     ttnn.plus_one(inputs.positions, skip_negative_entries=True)
     ttnn.plus_one(inputs.angles)
@@ -310,8 +310,8 @@ def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tens
 
 
 def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
-    """What `_step` returned, on the host. Where rows speculate, tokens of every chip are read, which say whether one
-    failed; raises what `DecodeAttention.check` does, and RuntimeError when chips chose differently."""
+    """Read `_step`'s result. With two rows, read every chip's tokens, which show whether one failed. Raises what
+    `DecodeAttention.check` raises, and RuntimeError if chips chose different tokens."""
     if not chosen:
         model.decode_attention.check()
         return read(output)

@@ -71,7 +71,7 @@ class SpeculationCounters:
 
     @property
     def exchange(self) -> dict[str, object]:
-        """What the rows exchanged, for a report."""
+        """Return what the rows exchanged, for a report."""
         return {"sent_by_row": list(self.sent), "ties": self.ties, "failures": list(self.failures)}
 
     @property

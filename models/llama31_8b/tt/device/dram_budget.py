@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a chip must hold of a model and its caches, what a decode step reads of it, and whether that fits."""
+"""Count what a chip holds of a model and its caches, what a decode step reads, and whether it fits."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MAX_USERS = 32
 
 
 class DoesNotFit(ValueError):
-    """The plan needs more DRAM than a chip has; the message states both."""
+    """The model needs more DRAM than a chip has; the message states both."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes of one chip. weights: read at each step; embedding: all of it held, a row a user read.
+    """Bytes of one chip. weights: read in each step; embedding: all of it held, one row per user read.
 
-    kv_cache: of all users at the full context; decode attention reads all of it. rotary: cosine and sine
-    tables. padding: of the weights, what the fast plan lays over the DRAM banks beside their numbers.
+    kv_cache: all users at the full context; decode attention reads all of it. rotary: cosine and sine tables. padding:
+    the part of the weights that only fills up the DRAM banks of sharded decode steps.
     """
 
     weights: int
@@ -39,7 +39,7 @@ class Budget:
 
     @property
     def numbers_per_step(self) -> int:
-        """Of what a step reads, without the padding of banks."""
+        """Return what a step reads, without the banks' padding."""
         return self.read_per_step - self.padding
 
     @property
@@ -51,12 +51,12 @@ class Budget:
         return self.held + RESERVE_BYTES
 
     def beside(self, other: Budget) -> Budget:
-        """Of two models on one chip."""
+        """Add the budget of another model on the same chip."""
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
         return Budget(**sums)
 
     def tokens_per_s(self, bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
-        """The bound for one user: steps a second when nothing but reading costs time."""
+        """Return the bound for one user: steps per second if only reading takes time."""
         return bytes_per_s / self.read_per_step
 
     def check(self, what: str, dram_bytes: int = DRAM_BYTES) -> None:
@@ -78,9 +78,9 @@ def budget(
     users: int = 1,
     decode_sharding: str = "interleaved",
 ) -> Budget:
-    """DRAM of one chip. context: cached positions a user, in whole tiles. layout: a name of DECODE_PLANS; the fast plan
-    has every matrix over 12 banks, each as full as the fullest (MatmulConfig.laid_bytes). Raises ValueError for values
-    out of range, MeshError for a mesh that cannot split the model, ShardingError."""
+    """Count one chip's DRAM. context: cached positions per user, in whole tiles. decode_sharding: one of
+    DECODE_SHARDINGS; sharded weights take 12 banks, each as full as the fullest (MatmulConfig.laid_bytes). Raises
+    ValueError for values out of range, MeshError for a mesh that cannot split the model, ShardingError."""
     check_decode_sharding(decode_sharding)
     mesh.check_model(config)
     if not 1 <= users <= MAX_USERS:
@@ -116,5 +116,5 @@ def budget(
 
 
 def gb(count: int) -> str:
-    """Bytes as 1e9 bytes, to two digits."""
+    """Format bytes as 1e9 bytes, to two digits."""
     return f"{count / 1e9:.2f}"

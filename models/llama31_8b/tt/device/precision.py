@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The number formats of weights and KV cache (ALSpec paper, appendix F: mixed precision)."""
+"""Number formats of weights and KV cache (ALSpec paper, appendix F: mixed precision)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LAYER_NUMBER = re.compile("0|[1-9][0-9]{0,5}")
 
 
 class PrecisionError(ValueError):
-    """A precision plan that does not exist or is malformed; the message names the entry."""
+    """A precision config that does not exist or is malformed; the message names the entry."""
 
 
 def bytes_of(elements: int, dtype: str) -> int:
-    """Bytes of whole tiles of that many numbers."""
+    """Return the bytes of so many numbers in whole tiles."""
     return -(-elements // TILE_ELEMENTS) * TILE_BYTES[dtype]
 
 
@@ -40,8 +40,8 @@ class LayerPrecision:
 
 @dataclass(frozen=True)
 class PrecisionConfig:
-    """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding
-    are bfloat16."""
+    """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding are
+    bfloat16."""
 
     name: str
     layer: LayerPrecision = LayerPrecision()
@@ -53,7 +53,7 @@ class PrecisionConfig:
         return self.layers.get(index, self.layer)
 
     def weight_formats(self, num_layers: int) -> set[str]:
-        """Every format that a matrix of the layers or the LM head has."""
+        """Return every format of a matrix of the layers or the LM head."""
         return {self.lm_head}.union(*(vars(self.of_layer(index)).values() for index in range(num_layers)))
 
 
@@ -61,13 +61,12 @@ PLANS = ("performance", "accuracy", "bfloat16")
 
 
 def precision_config(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionConfig:
-    """A named plan for a model of `num_layers`, changed by a JSON file of `overrides`.
+    """Return a preset for a model of `num_layers`, changed by a JSON file of `overrides`.
 
-    performance: gate and up in bfloat4_b, but not in the last layer, and the rest in bfloat8_b. accuracy: all
-    bfloat8_b. bfloat16: all bfloat16, the cache too. Raises PrecisionError, also for a file that cannot be read.
+    performance: gate and up in bfloat4_b except in the last layer, the rest in bfloat8_b. accuracy: all bfloat8_b.
+    bfloat16: all bfloat16, the cache too. Raises PrecisionError, also for a file that cannot be read.
 
-    The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ...,
-    "kv_cache": ...}.
+    The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ..., "kv_cache": ...}.
     """
     if name not in PLANS:
         raise PrecisionError(f"no precision plan {name!r}; plans: {', '.join(PLANS)}")

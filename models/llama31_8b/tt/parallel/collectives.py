@@ -10,36 +10,37 @@ from .mesh import TP_AXIS, MeshShape
 
 
 def gather(x: ttnn.Tensor, mesh_shape: MeshShape, dim: int = 3) -> ttnn.Tensor:
-    """The columns of all chips of a row, on each: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]; or what they
-    have one behind the other along another dimension."""
+    """Gather the columns of a TP group on each chip: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]; or
+    concatenate along another dimension."""
     return x if mesh_shape.tp == 1 else ttnn.all_gather(x, dim=dim, cluster_axis=TP_AXIS)
 
 
 def reduce(x: ttnn.Tensor, mesh_shape: MeshShape) -> ttnn.Tensor:
-    """The sum over the chips of a row, a part each: [1, 1, rows, columns] -> [1, 1, rows, columns / tp]."""
+    """Sum over a TP group, a part for each chip: [1, 1, rows, columns] -> [1, 1, rows, columns / tp]."""
     if mesh_shape.tp == 1:
         return x
     return ttnn.reduce_scatter(x, dim=3, cluster_axis=TP_AXIS, topology=ttnn.Topology.Linear)
 
 
 class TpCollectives:
-    """The chips of a row: their collectives of a decode step."""
+    """The collectives of a decode step over a TP group."""
 
     def __init__(self, mesh_shape: MeshShape) -> None:
         self.mesh_shape = mesh_shape
 
     def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """As the function of this name; the next call may overwrite the result."""
+        """Do `gather`; the next call may overwrite the result."""
         return gather(x, self.mesh_shape)
 
     def reduce(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """As the function of this name; the next call may overwrite the result."""
+        """Do `reduce`; the next call may overwrite the result."""
         return reduce(x, self.mesh_shape)
 
 
 class ShardedTpCollectives(TpCollectives):
-    """Between activations that lie in L1 by columns, into buffers that all steps share: `whole` of all columns, `part`
-    of a chip's. Gathers and reductions take turns, so that no chip writes a buffer which its peer still reads."""
+    """Collectives of activations sharded by columns in L1, into buffers that all steps share. whole: memory of all
+    columns; part: of a chip's. Gathers and reductions alternate, so that no chip writes a buffer which its peer still
+    reads."""
 
     def __init__(
         self,

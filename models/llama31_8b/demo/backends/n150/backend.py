@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def attention_of_mesh(options: DemoOptions) -> str:
-    """Without --attention: alspec where the mesh has two rows, which is what they are for, else exact."""
+    """Return the default of --attention: alspec if the mesh has two rows, else exact."""
     try:
         return "alspec" if MeshShape.choose(options.mesh).sp == 2 else "exact"
     except MeshError:
@@ -76,7 +76,7 @@ class RunConfig(NamedTuple):
 
 
 def choose_device() -> tuple[str, str]:
-    """The device of this machine, n150 where boards and all they need are there, else cpu; and why."""
+    """Return this machine's device and the reason: n150 with boards and all they need, else cpu."""
     boards = len(driver.visible_boards())
     if not boards:
         return "cpu", f"no Tenstorrent board in {driver.BOARDS}"
@@ -97,10 +97,10 @@ def plan_run(
     draft: LlamaConfig | None = None,
     users: int = 1,
 ) -> RunConfig:
-    """config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a conversation; draft: of a draft
-    model that lies beside it; users: prompts side by side. Raises UserError when the mesh cannot split the models, a
-    chip cannot hold them with this context (the message has the bytes needed and present), or the model has no context
-    of --max-context."""
+    """Decide what a run needs. config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a
+    conversation; draft: of a draft model on the same mesh; users: prompts decoded together. Raises UserError if the
+    mesh cannot split the models, a chip cannot hold them with this context (the message has the bytes needed and
+    present), or the model's context is shorter than --max-context."""
     limit, context = context_limit(config, options), config.max_position_embeddings
     if prompt_tokens is None:
         limit = options.chat_context(limit)
@@ -145,7 +145,7 @@ def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
 
 
 def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, capacity: int, users: int = 1) -> None:
-    """Raises SpeculationError and UserError when chips cannot decode with this attention policy."""
+    """Raises SpeculationError and UserError if chips cannot decode with this attention policy."""
     if options.attention == "alspec":
         check_speculation(mesh, users, capacity, options.chunk_size, options.threshold)
     elif options.attention in ("sink", "static"):
@@ -160,7 +160,7 @@ def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, 
 
 
 def static_layers(options: DemoOptions) -> frozenset[int]:
-    """Layers of --static-layers. Raises UserError for auto: only the reference calibrates."""
+    """Return the layers of --static-layers. Raises UserError for auto: only the reference finds them."""
     if options.static_layers == AUTO:
         raise UserError(
             "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
@@ -169,7 +169,7 @@ def static_layers(options: DemoOptions) -> frozenset[int]:
 
 
 def context_limit(config: LlamaConfig, options: DemoOptions) -> int:
-    """Positions of --max-context, else the model's. Raises UserError for more than the model has."""
+    """Return --max-context, else the model's context. Raises UserError for more than the model has."""
     most = config.max_position_embeddings
     if options.max_context is not None and options.max_context > most:
         raise UserError(f"max_context must be between 1 and {most} for {config.name}, got {options.max_context}")
@@ -181,8 +181,8 @@ def _whole(count: int, step: int) -> int:
 
 
 def check_machine(options: DemoOptions) -> MeshShape:
-    """The mesh of --mesh or $MESH_DEVICE. Raises UserError when this machine lacks something, has fewer chips or
-    other boards."""
+    """Return the mesh of --mesh or $MESH_DEVICE. Raises UserError if this machine lacks something, has fewer chips, or
+    has other boards."""
     try:
         mesh = MeshShape.choose(options.mesh)
         if reason := doctor.why_not("silicon"):
@@ -199,8 +199,8 @@ def check_machine(options: DemoOptions) -> MeshShape:
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
-    """Generate on boards for the prompts `texts`, or chat where there is none, shown and reported as on the CPU; exit
-    code. Raises UserError, before any device work or when the boards cannot be opened."""
+    """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
+    exit code. Raises UserError, before any device work or if the boards do not open."""
     mesh = check_machine(options)
     from ....checkpoint.gguf.conversion_cache import cache_folder, make_cache_folder
     from ....checkpoint.load import Checkpoint, read_config, resolve_source
@@ -270,7 +270,7 @@ class Source(NamedTuple):
 
 
 def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenizer) -> Source | None:
-    """The checkpoint of a draft model. Raises UserError for one that numbers tokens otherwise."""
+    """Find the checkpoint of a draft model. Raises UserError if its vocabulary differs."""
     if options.draft_kind != "model":
         return None
     from ....checkpoint.load import read_config, resolve_source
@@ -288,7 +288,7 @@ def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenize
 
 
 def _settings(run: RunConfig, options: DemoOptions) -> ModelSettings:
-    """The settings of the target model, with the attention that these options ask for."""
+    """Return the target model's settings, with the attention that the options ask for."""
     from ....tt.decode_attention.settings import AttentionSettings
     from ....tt.settings import ModelSettings
 
@@ -303,7 +303,7 @@ def _settings(run: RunConfig, options: DemoOptions) -> ModelSettings:
 
 
 def _draft_settings(run: RunConfig) -> ModelSettings:
-    """The settings of the draft model."""
+    """Return the draft model's settings."""
     from ....tt.settings import ModelSettings
 
     return ModelSettings(
@@ -315,7 +315,7 @@ def _draft_settings(run: RunConfig) -> ModelSettings:
 
 
 def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat: bool) -> Generator:
-    """chat: the trace of decode steps serves all turns; those of drafted trees are recorded in each."""
+    """chat: one trace of decode steps serves all turns; traces of tree steps are recorded per turn."""
     if options.drafter != "none":
         from ....tt.spec_decode.drafters import NGramDrafter, TreeDrafter
         from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
@@ -334,7 +334,7 @@ def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat
 
 
 def open_mesh(mesh: MeshShape) -> ttnn.MeshDevice:
-    """Raises UserError with what ttnn says when the boards do not open as this mesh."""
+    """Open the boards. Raises UserError with ttnn's message if they do not open as this mesh."""
     try:
         return mesh.open(trace_region_size=TRACE_REGION_BYTES)
     except (MeshError, RuntimeError) as error:

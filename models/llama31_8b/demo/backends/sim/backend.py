@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`--device sim`: the TT-NN path on simulated N150, a tiny random Llama or a few layers of a model checked step
-by step.
+"""`--device sim`: the TT-NN path on simulated N150, a tiny random Llama or a few layers of a model, checked step by
+step.
 
-The steps run in a process of their own (`steps.py`), in the simulator's environment, which ttnn reads when it is
-imported.
+The steps run in their own process (`steps.py`), in the simulator's environment, which ttnn reads when it is imported.
 """
 
 from __future__ import annotations
@@ -73,7 +72,8 @@ TINY = LlamaConfig(
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
-    """Check `max_new_tokens` tokens, by default a few; the exit code. Raises UserError for what cannot be simulated."""
+    """Check `max_new_tokens` tokens, by default a few; return the exit code. Raises UserError for what cannot be
+    simulated."""
     from runtime_patches import sgdc
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150 import doctor
@@ -100,7 +100,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
 
 
 def plan_request(options: DemoOptions) -> dict:
-    """What `steps` is to do, checked. Raises UserError."""
+    """Return the checked request for `steps`. Raises UserError."""
     attention = str(options.attention)
     mesh = _mesh(options, attention)
     config = _config(options, mesh)
@@ -177,9 +177,9 @@ def plan_request(options: DemoOptions) -> dict:
 
 
 def grid_for(config: LlamaConfig, mesh: MeshShape, guesses: bool, decode_sharding: str = "interleaved") -> str:
-    """Compute cores of each chip; guesses: kernels of the guess run too, on three or more. Joining heads takes one for
-    each query head, of a layer that a chip has to itself all of them; sums over a row take eight; the fast plan takes a
-    whole chip, which has cores beside its DRAM banks."""
+    """Return the compute cores per chip. guesses: guess kernels run too, which need at least three. Joining heads takes
+    a core per query head, or per head of a whole layer for layer-parallel drafts; sums over a TP group take eight;
+    sharded decode steps need a whole chip, which has cores beside its DRAM banks."""
     if decode_sharding == "sharded":
         return "x".join(map(str, WHOLE_GRID))
     cores = max(config.num_attention_heads, 4 if guesses else 1)
@@ -190,12 +190,13 @@ def grid_for(config: LlamaConfig, mesh: MeshShape, guesses: bool, decode_shardin
 
 
 def dispatch_of(decode_sharding: str) -> str:
-    """The host would launch a program on 64 cores one by one; the chip's own queues do it several times faster."""
+    """Return the dispatch mode. Launching programs on 64 cores is several times faster from the chip's queues than from
+    the host."""
     return "fast" if decode_sharding == "sharded" else "slow"
 
 
 def _mesh(options: DemoOptions, attention: str) -> MeshShape:
-    """The mesh of --mesh or $MESH_DEVICE; for alspec the least that can speculate, else one chip."""
+    """Return the mesh of --mesh or $MESH_DEVICE, else one chip, or the smallest pair for alspec."""
     asked = options.mesh or os.environ.get("MESH_DEVICE")
     try:
         mesh = MeshShape.choose(options.mesh) if asked else MeshShape(2 if attention == "alspec" else 1, 1)
@@ -212,8 +213,8 @@ def _mesh(options: DemoOptions, attention: str) -> MeshShape:
 
 
 def tiny_model(fuzzy: int | None, mesh: MeshShape) -> LlamaConfig:
-    """The tiny random model: with layers enough for drafts of `fuzzy` layers in parallel between the first and the
-    last, and heads for each chip of a row."""
+    """Return the tiny random model's config, with enough layers for drafts of `fuzzy` parallel layers between the first
+    and the last, and heads for each chip of a TP group."""
     layers = TINY.num_hidden_layers if fuzzy is None else max(TINY.num_hidden_layers, fuzzy + 2)
     return replace(
         TINY,
@@ -225,7 +226,7 @@ def tiny_model(fuzzy: int | None, mesh: MeshShape) -> LlamaConfig:
 
 
 def _config(options: DemoOptions, mesh: MeshShape) -> LlamaConfig:
-    """Of the tiny model, or of the first layers of --model."""
+    """Return the config of the tiny model, or of the first layers of --model."""
     if options.model is None:
         if options.layers is not None:
             raise UserError("--layers is how many of a model's are run; give --model")
@@ -251,7 +252,7 @@ def _config(options: DemoOptions, mesh: MeshShape) -> LlamaConfig:
 
 
 def _prompt(options: DemoOptions) -> str | None:
-    """A text for a model's tokenizer, None for the tiny model's random tokens."""
+    """Return a text for a model's tokenizer, None for the tiny model's random tokens."""
     if options.model is None:
         return None
     if not options.prompts_given:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""When a step on simulated chips agrees with the reference."""
+"""Decide whether a step on simulated chips agrees with the reference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def lowest_pcc(found: Sequence[float]) -> float:
-    """NaN where any is not a number."""
+    """Return the lowest PCC, NaN if any is NaN."""
     return math.nan if any(map(math.isnan, found)) else min(found)
 
 
@@ -22,7 +22,7 @@ def verdict(found: Sequence[float], required: float) -> int:
 
 
 def step_figures(step: str, got, expected, show=print) -> dict[str, Any]:
-    """Figures of logits, float32 [vocab], beside those expected, shown."""
+    """Compare logits, float32 [vocab], with the expected ones, and show the figures."""
     import torch
 
     pcc = float(torch.corrcoef(torch.stack((got, expected)).double())[0, 1])

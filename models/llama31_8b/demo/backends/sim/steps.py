@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process of `--device sim`: prefill, then greedy steps on simulated chips, beside the reference."""
+"""The process of `--device sim`: prefill, then greedy steps on simulated chips, compared with the reference."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MIN_PCC, MIN_PCC_OF_FOUR_BITS = 0.99, 0.95
 
 
 class Source(NamedTuple):
-    """Whose numbers are checked, on which prompt."""
+    """The model whose numbers are checked, and the prompt."""
 
     name: str
     config: LlamaConfig
@@ -64,8 +64,8 @@ class Source(NamedTuple):
 
 
 def source_of(request: dict[str, Any]) -> Source:
-    """The tiny random model and a random prompt, or the first layers of a checkpoint and the prompt's first tokens,
-    repeated where it is shorter."""
+    """Return the tiny random model with a random prompt, or the first layers of a checkpoint with the prompt's first
+    tokens, repeated if it is shorter."""
     count = request["prompt_tokens"]
     if request["model"] is None:
         generator = torch.Generator().manual_seed(request["seed"])
@@ -92,7 +92,7 @@ def source_of(request: dict[str, Any]) -> Source:
 
 
 def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
-    """The attention policy of the reference that the chips are to follow."""
+    """Return the reference's attention policy that the chips must follow."""
     name, chunk_size = request["attention"], request["chunk_size"]
     if name == "alspec":
         return policies.ALSpecAttention(request["threshold"], chunk_size)
@@ -102,7 +102,7 @@ def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """arguments: the request of `plan_request` as JSON. 0 when every step agrees."""
+    """Run a request of `plan_request`, given as JSON; return 0 if every step agrees."""
     request = json.loads(arguments[0])
     mesh_shape, source = MeshShape.parse(request["mesh"]), source_of(request)
     precision = precision_config(request["precision"], source.config.num_hidden_layers, request["overrides"])
@@ -150,8 +150,8 @@ def main(arguments: Sequence[str]) -> int:
 def _steps(
     device, mesh_shape, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], GenerationResult]:
-    """Figures of the prefill and of every step; both go on with the chips' token, so that a near tie does not part
-    them."""
+    """Return figures of the prefill and every step; both sides continue with the chips' token, so that a near tie does
+    not separate them."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
     static = frozenset(request["static_layers"])
     settings = ModelSettings(
@@ -201,8 +201,8 @@ def _steps(
 def _tree_steps(
     device, mesh_shape, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], SpeculativeResult]:
-    """Figures of the prefill and of every step over a tree, all its nodes against the reference's forward over the same
-    tree; both go on with the path that the chips accept."""
+    """Return figures of the prefill and every tree step, comparing all nodes with the reference's forward pass over the
+    same tree; both sides continue with the path that the chips accept."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
     settings = ModelSettings(capacity=capacity, precision=precision, decode_sharding=request["decode_sharding"])
     model = TtLlama.from_state_dict(config, source.state, device, settings)
