@@ -34,6 +34,6 @@ def generate(mesh, source: str | None = None, new_tokens: int = 4):
 if __name__ == "__main__":
     shape = MeshShape(2, 1)
     mesh = shape.open(trace_region_size=32 * 1024**2)
-    result = generate(mesh, *sys.argv[1:2])
+    result = generate(mesh, sys.argv[1] if sys.argv[1:] else None)
     print(f"tokens {result.token_ids[0]}; {result.statistics.hit_rate:.0%} of the guesses accepted")
     shape.close(mesh)

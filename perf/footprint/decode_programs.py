@@ -19,7 +19,7 @@ from typing import Any
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device.dram_budget import MAX_USERS, budget
-from models.llama31_8b.tt.device.precision import PLANS, precision_config
+from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS, ShardedDecodeConfig, ShardingError
 from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
     parser.add_argument("--decode-sharding", nargs="+", default=DECODE_SHARDINGS, choices=DECODE_SHARDINGS)
     add_plan_option(parser, nargs="+", choices=[*RENAMED, *DECODE_SHARDINGS])
-    parser.add_argument("--precision", default="performance", choices=PLANS)
+    parser.add_argument("--precision", default="performance", choices=PRECISIONS)
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--context", type=int, default=1024, help="cached positions a user (default 1024)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

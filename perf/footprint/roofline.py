@@ -20,7 +20,7 @@ from itertools import product
 from models.llama31_8b.command_line import OneLineParser, reader_left
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
-from models.llama31_8b.tt.device.precision import PLANS, precision_config
+from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="llama-3.1-8b", choices=sorted(PRESETS))
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
     parser.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
-    parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PLANS)
+    parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PRECISIONS)
     parser.add_argument(
         "--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/device/precision.py"
     )

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
-from models.llama31_8b.tt.device.precision import TILE_BYTES
+from models.llama31_8b.tt.device.precision import PRECISIONS, TILE_BYTES
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.plans import PLANS
 

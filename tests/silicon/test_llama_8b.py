@@ -29,7 +29,7 @@ TRACE = {"trace_region_size": TRACE_REGION_BYTES}
 LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.96
 # tt-metal's published accuracies on an N150: top-1 90 / 96 %, top-5 97 / 100 %, less two points.
 ACCURACY = {"performance": (0.88, 0.95), "accuracy": (0.94, 0.98)}
-PLANS = pytest.mark.parametrize("precision", ["performance", "accuracy"])
+PRECISIONS = pytest.mark.parametrize("precision", ["performance", "accuracy"])
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def checkpoint() -> str:
     return source
 
 
-@PLANS
+@PRECISIONS
 def test_every_module_at_full_shapes(sim_device, precision):
     found = sim_device(options=TRACE).run(modules, LLAMA, precision, timeout=3000)
     for name, row in found.items():
@@ -51,7 +51,7 @@ def test_every_module_at_full_shapes(sim_device, precision):
     assert {name: row["pcc"] for name, row in found.items() if not row["pcc"] >= least[name]} == {}
 
 
-@PLANS
+@PRECISIONS
 def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
     prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     config = LLAMA.with_layers(2)
@@ -73,7 +73,7 @@ def test_logits_of_two_layers_over_several_boards(board_mesh, shape):
     assert len(rows) == 15 and all(row["pcc"] >= LEAST_PCC for row in rows)
 
 
-@PLANS
+@PRECISIONS
 def test_teacher_forced_agreement(sim_device, checkpoint, precision):
     tokens = text(1023, checkpoint)
     told = sim_device(options=TRACE).run(teacher_forced, checkpoint, precision, tokens, 512, timeout=3500)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from loguru import logger
 
 from ..command_line import OneLineParser, reader_left
-from ..tt.device.precision import PLANS
+from ..tt.device.precision import PRECISIONS
 from ..tt.sharding.plan_option import add_plan_option
 from .backends.cpu import backend as cpu
 from .backends.n150 import backend as n150
@@ -119,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precision",
         metavar="PLAN",
-        help=f"number formats on chips: {', '.join(PLANS)} (default: performance on n150, accuracy on sim)",
+        help=f"number formats on chips: {', '.join(PRECISIONS)} (default: performance on n150, accuracy on sim)",
     )
     group.add_argument(
         "--sample-on",

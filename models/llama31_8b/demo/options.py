@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..generation.sampling_params import SamplingParams
-from ..tt.device.precision import PLANS
+from ..tt.device.precision import PRECISIONS
 from ..tt.parallel.mesh import MeshError, MeshShape
 from ..tt.sharding.config import DECODE_SHARDINGS
 
@@ -112,7 +112,7 @@ class DemoOptions:
     def _check_device(self) -> None:
         _one_of("device", self.device, DEVICES)
         if self.precision is not None:
-            _one_of("precision", self.precision, PLANS)
+            _one_of("precision", self.precision, PRECISIONS)
         if self.decode_sharding is not None:
             _one_of("decode sharding", self.decode_sharding, DECODE_SHARDINGS)
         if self.sample_on is not None:

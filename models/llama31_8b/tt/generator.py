@@ -54,12 +54,12 @@ class Generator:
         self.keep_trace = keep_trace
         self._kept: _Steps | None = None
         self._texts: list[list[int]] = []  # of the last call: what was prefilled
-        self._streams: list[SequenceState] = []
+        self._sequences: list[SequenceState] = []
         self._lengths: list[int] = []  # cached tokens
         self._given: list[int] = []  # tokens of all users by step
         self._warm_up = 0
 
-    # Cached positions behind a text that a step may write.
+    # Cached positions after a text that a step may write.
     spare = 0
 
     @property
@@ -78,7 +78,7 @@ class Generator:
         a prefix of them."""
         if user >= len(self._texts):
             return []
-        return [*self._texts[user], *self._streams[user].token_ids][: self._lengths[user]]
+        return [*self._texts[user], *self._sequences[user].token_ids][: self._lengths[user]]
 
     def release(self) -> None:
         """Release a kept trace."""
@@ -112,30 +112,30 @@ class Generator:
         limit = min(model.capacity - self.spare, context_limit or model.config.max_position_embeddings)
         cached = [len(ids) for ids in context] if context is not None else [0] * len(prompts)
         texts = self._whole_texts(prompts, context)
-        streams = open_streams(
+        sequences = open_streams(
             model.config, texts, max_new_tokens, eos_token_ids, on_token=on_token, context_limit=limit
         )
-        for stream, prompt in zip(streams, prompts, strict=True):
-            _check_ids(model, stream.user, prompt)
+        for sequence, prompt in zip(sequences, prompts, strict=True):
+            _check_ids(model, sequence.user, prompt)
         source = self._source(sampling, len(prompts), on_logits)
         if self.why_eager is not None:
             logger.info("decode steps run eagerly: {}", self.why_eager)
 
         model.decode_attention.reset()
         kept = [kept_prefix(model, count) for count in cached]
-        self._texts, self._streams, self._lengths, self._given = texts, streams, list(kept), []
+        self._texts, self._sequences, self._lengths, self._given = texts, sequences, list(kept), []
         started = time.perf_counter()
         with self._watch_programs():
             self._start(texts, cached)
-            for stream, text in zip(streams, texts, strict=True):
-                user = stream.user
+            for sequence, text in zip(sequences, texts, strict=True):
+                user = sequence.user
                 logits = self._prefill(text, user, source.sampler is None, kept[user])
                 self._lengths[user] = len(text)
-                stream.push(source.first(logits, user, (len(text) - 1) % TILE))
+                sequence.push(source.first(logits, user, (len(text) - 1) % TILE))
         decoding = time.perf_counter()
-        self._decode(streams, self._lengths, source)
+        self._decode(sequences, self._lengths, source)
         ended = time.perf_counter()
-        return GenerationResult.of(streams, prompts, (started, decoding, ended), model.decode_attention.statistics())
+        return GenerationResult.of(sequences, prompts, (started, decoding, ended), model.decode_attention.statistics())
 
     def _whole_texts(
         self, prompts: Sequence[Sequence[int]], context: Sequence[Sequence[int]] | None
@@ -144,7 +144,7 @@ class Generator:
         if context is None:
             return [list(prompt) for prompt in prompts]
         if len(context) != len(prompts):
-            raise ValueError(f"{len(prompts)} prompts behind the contexts of {len(context)} users")
+            raise ValueError(f"{len(prompts)} prompts for the contexts of {len(context)} users")
         for user, (ids, prompt) in enumerate(zip(context, prompts, strict=True)):
             held = self.cached_ids(user)
             if list(ids) != held[: len(ids)]:
@@ -206,7 +206,7 @@ class Generator:
             return None
         return Sampler(self.model.mesh, self.model.mesh_shape, self.model.config, sampling)
 
-    def _decode(self, streams: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
+    def _decode(self, sequences: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
         """Decode until every sequence has ended."""
         model, self.replays = self.model, 0
         steps = self._kept or _Steps.of(model, source, eager=self.why_eager is not None)
@@ -214,16 +214,16 @@ class Generator:
         ran, replayed = step.runs, step.replays
         changed = True
         try:
-            while unfinished := [stream for stream in streams if stream.finish_reason is None]:
+            while unfinished := [sequence for sequence in sequences if sequence.finish_reason is None]:
                 if changed or source.sampler is None:
                     _load(model, inputs, unfinished, lengths)
-                source.draw([stream.user for stream in unfinished])
+                source.draw([sequence.user for sequence in unfinished])
                 result = _result(model, step(), chosen=source.sampler is not None)
                 self._ran(step, ran, replayed, len(unfinished))
                 changed = False
-                for stream in unfinished:
-                    lengths[stream.user] += 1
-                    changed |= not stream.push(source.of(result, stream.user))
+                for sequence in unfinished:
+                    lengths[sequence.user] += 1
+                    changed |= not sequence.push(source.of(result, sequence.user))
             if self.keep_trace and source.on_logits is None:
                 self._kept = steps
         finally:
@@ -329,8 +329,8 @@ def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
 def _load(model: TtLlama, inputs: StepInputs, unfinished: Sequence[SequenceState], lengths: Sequence[int]) -> None:
     """Write tokens and positions of the unfinished users to the device; the others are skipped."""
     tokens, positions = [0] * model.users, [-1] * model.users
-    for stream in unfinished:
-        tokens[stream.user], positions[stream.user] = stream.token_ids[-1], lengths[stream.user]
+    for sequence in unfinished:
+        tokens[sequence.user], positions[sequence.user] = sequence.token_ids[-1], lengths[sequence.user]
     overwrite(inputs, model.step_inputs(tokens, positions, on_device=False))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
-from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
+from models.llama31_8b.tt.device.precision import PRECISIONS
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.costs import ATTENTION, COLLECTIVE, NotIdentified, Parameters
 from perf.projections.decode_model.fit import (

@@ -109,10 +109,10 @@ def test_unknown_values_are_refused(capsys):
     "change, words",
     [
         ({"num_key_value_heads": 1}, r"num_key_value_heads = 1, which 2 chips \(TP of 1x2\) cannot share"),
-        ({"num_attention_heads": 128, "num_key_value_heads": 8}, "leaves 64 query heads a chip"),
+        ({"num_attention_heads": 128, "num_key_value_heads": 8}, "leaves 64 query heads per chip"),
         (
             {"intermediate_size": 2**20, "num_hidden_layers": 80},
-            r"needs \d{11} bytes a chip .* an N150 has 12884901888",
+            r"needs \d{11} bytes per chip .* an N150 has 12884901888",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_padding_of_the_banks_counts_where_it_no_longer_fits():
     """A context that one chip holds beside the simple plan's weights, but not beside the fast one's."""
     options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy")
     fits = next(n for n in range(60000, 0, -128) if _fits(replace(options, max_new_tokens=n)))
-    with pytest.raises(UserError, match="needs .* bytes a chip"):
+    with pytest.raises(UserError, match="needs .* bytes per chip"):
         n150.plan_run(LLAMA, replace(options, max_new_tokens=fits, decode_sharding="sharded"), MeshShape(), 10)
 
 

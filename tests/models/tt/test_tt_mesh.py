@@ -125,7 +125,7 @@ def test_the_peak_of_a_bank_in_a_captured_graph():
             "needs a mesh of two rows, such as 2x1; 1x2",
         ),
         (["--speculate", "128", "--mesh", "2x1"], "1 to 8 users together, got 32"),
-        (["--mesh", "1x1", "--context", "131072", "--users", "1"], "needs 16.* bytes a chip"),
+        (["--mesh", "1x1", "--context", "131072", "--users", "1"], "needs 16.* bytes per chip"),
     ],
 )
 def test_the_command_refuses_before_it_builds(arguments, words, capsys, monkeypatch):

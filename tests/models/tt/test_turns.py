@@ -114,7 +114,7 @@ def test_a_context_that_the_cache_does_not_hold_is_refused(host):
     held = [generator.cached_ids(user) for user in range(3)]
     assert [len(ids) for ids in held] == [4, 3, 0]
     for prompts, context, words in (
-        ([[1]], held[:2], "1 prompts behind the contexts of 2 users"),
+        ([[1]], held[:2], "1 prompts for the contexts of 2 users"),
         ([[1], [2]], [held[0], held[0]], "user 1 has 4 tokens, of which the cache holds the first 0"),
         ([[1], [2]], [held[0], [*held[1], 3]], "user 1 has 4 tokens, of which the cache holds the first 3"),
         ([[1], []], held[:2], "the prompt of user 1 is empty"),

@@ -89,7 +89,7 @@ def test_published_speeds_lie_under_the_bound():
 
 def test_a_plan_beyond_12_gb_is_refused_with_both_numbers():
     found = budget(context=131072)
-    with pytest.raises(memory.DoesNotFit, match=f"needs {found.needed} bytes a chip.*12884901888"):
+    with pytest.raises(memory.DoesNotFit, match=f"needs {found.needed} bytes per chip.*12884901888"):
         found.check("it")
     budget((1, 2), context=131072).check("it")
 

@@ -63,7 +63,7 @@ class Budget:
         """Raises DoesNotFit."""
         if self.needed > dram_bytes:
             raise DoesNotFit(
-                f"{what} needs {self.needed} bytes a chip ({gb(self.needed)} GB: weights and norms "
+                f"{what} needs {self.needed} bytes per chip ({gb(self.needed)} GB: weights and norms "
                 f"{gb(self.weights + self.norms)}, embedding {gb(self.embedding)}, "
                 f"KV cache {gb(self.kv_cache)}, RoPE {gb(self.rotary)}, "
                 f"reserve {gb(RESERVE_BYTES)}); an N150 has {dram_bytes} ({gb(dram_bytes)} GB)"

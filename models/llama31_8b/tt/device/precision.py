@@ -57,7 +57,7 @@ class PrecisionConfig:
         return {self.lm_head}.union(*(vars(self.of_layer(index)).values() for index in range(num_layers)))
 
 
-PLANS = ("performance", "accuracy", "bfloat16")
+PRECISIONS = ("performance", "accuracy", "bfloat16")
 
 
 def precision_config(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionConfig:
@@ -68,11 +68,11 @@ def precision_config(name: str, num_layers: int, overrides: str | Path | None = 
 
     The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ..., "kv_cache": ...}.
     """
-    if name not in PLANS:
-        raise PrecisionError(f"no precision plan {name!r}; plans: {', '.join(PLANS)}")
+    if name not in PRECISIONS:
+        raise PrecisionError(f"no precision {name!r}; precisions: {', '.join(PRECISIONS)}")
     if name == "performance":
-        fast = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
-        precision = PrecisionConfig(name, fast, {num_layers - 1: LayerPrecision()})
+        four_bit = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
+        precision = PrecisionConfig(name, four_bit, {num_layers - 1: LayerPrecision()})
     elif name == "accuracy":
         precision = PrecisionConfig(name)
     else:
@@ -93,7 +93,7 @@ def _overridden(precision: PrecisionConfig, path: Path, num_layers: int) -> Prec
     if not isinstance(chosen, dict):
         raise PrecisionError(f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}")
     for text, change in chosen.items():
-        # One spelling a layer: of "1" and "01" in one file, which would count?
+        # One spelling per layer: with "1" and "01" in a file, which would count?
         if not _LAYER_NUMBER.fullmatch(text) or int(text) >= num_layers:
             raise PrecisionError(
                 f"{path}: layers names {text[:20]!r}; the model has layers 0 to {num_layers - 1}, "

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import ttnn
 
 TILE = 32
-# Positions of the KV cache that attention takes at once: the largest that divides its capacity.
+# Positions of the KV cache that attention takes at once: the largest one that divides the capacity.
 BLOCKS = (128, 64, TILE)
 SP_AXIS, TP_AXIS = 0, 1
-# 12 banks of 1 GiB (Wormhole); what traces and activations need stands apart in memory.py.
+# 12 banks of 1 GiB (Wormhole); dram_budget.py reserves what traces and activations need.
 DRAM_BYTES = 12 * 1024**3
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
-# Machines of other cards, which MESH_DEVICE names for tt-metal's own models, and as many chips of N150 if there are.
+# MESH_DEVICE's names for other boards in tt-metal, and as many chips of N150 where that is a mesh.
 OTHER_BOARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
 
 
@@ -109,8 +109,8 @@ class MeshShape:
             raise MeshError(f"{config.name} has head_dim = {config.head_dim}; supported: 64 and 128")
         if config.num_attention_heads // tp > TILE:
             raise MeshError(
-                f"{config.name} leaves {config.num_attention_heads // tp} query heads a chip on {self}; "
-                f"a tile of {TILE} rows is the most"
+                f"{config.name} leaves {config.num_attention_heads // tp} query heads per chip on {self}; "
+                f"a tile of {TILE} rows is the maximum"
             )
 
     def check_board(self, chips: int) -> None:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a decode plan gives the model's modules: its weights, norms, heads and collectives as ttnn objects.
+"""The modules that depend on the decode sharding: weights, norms, heads and collectives as ttnn objects.
 
-`TtLlama` makes one layout and builds every module with its parts, so that no module asks which plan it runs.
+`TtLlama` makes one DecodeModules and builds every layer from it, so that no module asks for the sharding.
 """
 
 from __future__ import annotations
@@ -26,11 +26,8 @@ from .heads import Heads, InterleavedHeads, ShardedHeads
 
 
 class DecodeModules(ABC):
-    """The parts of a model that depend on how decode steps lie on a chip. Prefill and steps over trees use the same
-    parts, with interleaved activations.
-
-    collectives: those of its TP group. heads: its queries, keys and values.
-    """
+    """The parts of a model that depend on the decode sharding. Prefill and tree steps use the same parts, with
+    interleaved activations. collectives: of the TP group. heads: splits and joins a decode step's heads."""
 
     name: str
     collectives: TpCollectives
@@ -38,7 +35,7 @@ class DecodeModules(ABC):
 
     @abstractmethod
     def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """bfloat16 [1, 1, users, hidden / tp], interleaved in L1 -> where the residual lies."""
+        """Place the embedding, bfloat16 [1, 1, users, hidden / tp], interleaved in L1, as the residual."""
 
     @abstractmethod
     def norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
@@ -53,15 +50,16 @@ class DecodeModules(ABC):
         formats: LayerPrecision,
         split: int,
     ) -> Projection:
-        """A matrix of a layer by its name in LayerPrecision; the others as of WeightStore.put."""
+        """Put a layer's matrix on the mesh, by its name in LayerPrecision; for the others see WeightStore.put."""
 
     @abstractmethod
     def lm_head(self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str) -> list[Projection]:
-        """The blocks of the LM head, next to each other a chip's columns. make: as WeightMap.lm_head."""
+        """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
+        WeightMap.lm_head."""
 
 
 class InterleavedModules(DecodeModules):
-    """Interleaved throughout; ttnn chooses programs. The oracle of the fast layout."""
+    """Everything interleaved; ttnn chooses programs. The reference for sharded modules."""
 
     name = "interleaved"
 
@@ -90,7 +88,7 @@ class InterleavedModules(DecodeModules):
 
 
 class ShardedModules(DecodeModules):
-    """As ShardedDecodeConfig says. Errors: ShardingError."""
+    """Modules by a ShardedDecodeConfig. Raises ShardingError."""
 
     name = "sharded"
 
@@ -147,27 +145,27 @@ class ShardedModules(DecodeModules):
 def make_decode_modules(
     name: str, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int
 ) -> DecodeModules:
-    """The layout of a plan by name. Errors: ShardingError."""
+    """Make the modules of a decode sharding by name. Raises ShardingError."""
     layouts = {"interleaved": InterleavedModules, "sharded": ShardedModules}
     return layouts[check_decode_sharding(name)](mesh, mesh_shape, config, users)
 
 
 def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:
-    """L1 memory of an activation a tile high."""
+    """Return L1 memory of an activation one tile high."""
     grid = ttnn.num_cores_to_corerangeset(shards.cores, mesh.compute_with_storage_grid_size(), row_wise=True)
     spec = ttnn.ShardSpec(grid, [TILE, shards.columns], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
 
 
 def in_banks(product: MatmulConfig) -> ttnn.MemoryConfig:
-    """DRAM memory of a weight, its columns over all banks."""
+    """Return DRAM memory of a weight, its columns over all banks."""
     banks = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(BANKS - 1, 0))})
     spec = ttnn.ShardSpec(banks, [product.inputs, product.bank_columns], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
 
 
 def banked_program(product: MatmulConfig):
-    """Of ttnn.linear with a weight of `in_banks`."""
+    """Return the program of ttnn.linear with a weight in `in_banks`."""
     return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
         in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None
     )

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of a draft model: its steps one by one, or whole rounds of draft, verification and commit that stay on the
-chips."""
+"""A draft model's chains: single steps, or whole rounds of draft, verification and commit on the chips."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ from .tree_step import TreeStep
 
 
 class ChainSteps:
-    """Decode steps, each leaving its inputs ready for the next; `replay` runs one of the likeliest tokens and gives
-    uint32 [1, users]. chooser: of all steps. inputs: what a step reads."""
+    """Decode steps, each of which makes its inputs ready for the next. traced_step: runs one that takes the likeliest
+    tokens and returns them, uint32 [1, users]. inputs: of a step."""
 
     def __init__(self, model: TtLlama, sampler: Sampler, eager: bool) -> None:
         self.model, self._sampler = model, sampler
@@ -35,8 +34,8 @@ class ChainSteps:
         self.traced_step = TracedStep(model.mesh, self.step, eager)
 
     def follow(self, tokens: Mapping[int, int], lengths: Sequence[int], steps: int) -> dict[int, list[int]]:
-        """Of the users in `tokens` what `steps` steps choose, the first of them reading these tokens behind `lengths`
-        cached ones of all users; other users are skipped."""
+        """Decode `steps` steps and return each user's tokens. `tokens[u]` is u's first input, `lengths[u]` its cached
+        length; users not in `tokens` are skipped."""
         users = range(self.model.users)
         hosts = self.model.step_inputs(
             [tokens.get(user, 0) for user in users],
@@ -48,7 +47,8 @@ class ChainSteps:
         return {user: [int(row[user]) for row in chosen] for user in tokens}
 
     def step(self, uniforms: ttnn.Tensor | None = None, draft_logits: ttnn.Tensor | None = None) -> ttnn.Tensor:
-        """uniforms: of the chooser, where it draws. law: gets the logits, bfloat16 [users, 1, vocab], ROW_MAJOR."""
+        """Run one step. uniforms: the sampler's, if it draws. draft_logits: receives the logits, bfloat16 [users, 1,
+        vocab], ROW_MAJOR."""
         logits = self.model.decode(self.inputs, gather_logits=False)
         ttnn.plus_one(self.inputs.positions, skip_negative_entries=True)
         ttnn.plus_one(self.inputs.angles)
@@ -59,16 +59,15 @@ class ChainSteps:
 
 
 class OnDeviceDraftLoop(Rounds):
-    """Rounds of a few launches, traces from the second on: the exact pass of the draft over what was decided
-    (EasySpec's bonus calibration), which gives the first drafted token; a step for each further one; the target's step
-    over the chain, and what follows from its outcome for the next round. The host launches them one behind another,
-    reads accepted tokens, and writes only when a text ends, when the length of chains changes and, where tokens are
-    drawn, their numbers.
+    """Rounds of a few launches, traced from the second on: the draft's exact pass over the decided tokens (EasySpec's
+    bonus calibration), which yields the first drafted token; one draft step per further token; the target's step over
+    the chain; and what its outcome means for the next round. The host launches them one after another, reads accepted
+    tokens, and writes only when a text ends, the chains' length changes, or random numbers are needed.
 
-    The target's step has `step.nodes` nodes, at least 2, whatever the length of its chains. Where it samples, chains
-    are drawn by the same parameters, by numbers of the users' generators that come before verification's, as in the
-    reference's loop, and verification is told what from; else they are the likeliest tokens. lengths: decided tokens of
-    each user in the draft's cache; kept up to date.
+    The target's step has `step.nodes` nodes, at least 2, whatever the chains' length. If it samples, chains are drawn
+    by the same parameters, with numbers that each user's generator yields before verification's, as in the reference's
+    loop, and verification gets the draft's logits; otherwise chains are the likeliest tokens. lengths: decided tokens
+    in each user's draft cache; kept up to date.
     """
 
     min_length = 1  # the first token comes of the exact pass
@@ -154,14 +153,14 @@ class OnDeviceDraftLoop(Rounds):
         return TokenTree.chain(self._length + 1)
 
     def _drafting(self) -> list[TracedStep]:
-        """What makes chains of this length, behind the exact pass."""
+        """Return the steps that make chains of this length, after the exact pass."""
         return [self._beginning, *self._appending[: max(self._length - 1, 0)]]
 
     def _begin(self, undrafted: Mapping[int, Sequence[int]]) -> None:
-        """The first round's tokens: what follows comes of the outcomes."""
+        """Write the first round's tokens; later ones follow from outcomes."""
         users, nodes = range(self.draft.users), self.step.nodes
         if too_many := [len(tokens) for tokens in undrafted.values() if len(tokens) > nodes]:
-            raise ValueError(f"an exact pass takes up to {nodes} decided tokens of a user, got {too_many[0]}")
+            raise ValueError(f"an exact pass takes up to {nodes} decided tokens per user, got {too_many[0]}")
         before = [self._lengths[user] if user in undrafted else -1 for user in users]
         rows = torch.zeros(len(users), nodes, dtype=torch.int64)
         for user, tokens in undrafted.items():
@@ -176,7 +175,7 @@ class OnDeviceDraftLoop(Rounds):
         )
 
     def _draw(self, length: int, generators: Sequence[torch.Generator]) -> None:
-        """The numbers that draw chains, written to the device; none where they are not drawn."""
+        """Write the random numbers of the chains to the device, if they are drawn."""
         if self.step.draft_logits is None or not length:
             return
         drawn = torch.zeros(self.draft.users, length, dtype=torch.float64)
@@ -193,7 +192,7 @@ class OnDeviceDraftLoop(Rounds):
         return draft.mesh_shape.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT")
 
     def _chains(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> TreeInputs:
-        """A whole chain a user, whatever of it is decided: no token sees what comes behind it."""
+        """Make inputs of a whole chain per user, however much of it is decided: no token sees what comes after it."""
         batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft.users)
         return self.draft.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Layer-parallel decode steps of a draft model (EasySpec, section 3.1, algorithm 2), and the exact keys and values of
-the chips' own layers (bonus calibration, section 3.2). Which chip holds what: see layer_parallel.py."""
+"""Layer-parallel decode steps of a draft model (EasySpec, section 3.1, algorithm 2), and exact keys and values for the
+chips' own layers (bonus calibration, section 3.2). For which chip holds what see layer_parallel.py."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ NewCache = Callable[[MeshShape, LlamaConfig], KVCache]
 
 
 class ParallelStage:
-    """The attentions of a stage's layers, each with its own norm, weights and cache on its own chips, all chips at once
-    from the same input: one program, whose weights differ by chip."""
+    """The attentions of a stage's layers, each with its own norm, weights and cache on its own chips, all from the same
+    input: one program whose weights differ by chip."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class ParallelStage:
         self._owns = [mask(row[None]) for row in slots]
 
     def decode(self, whole: ttnn.Tensor, positions: ttnn.Tensor, angles: Angles) -> list[ttnn.Tensor]:
-        """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> by layer what its attention adds to the
-        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches. positions: as of Attention.decode."""
+        """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to the
+        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches. positions: see Attention.decode."""
         partial = self.attention.decode(self.norm(whole), self.cache, positions, angles)
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
         # brings every layer's columns to the chip that keeps them.
@@ -95,18 +95,18 @@ class ParallelStage:
         ]
 
     def select(self, layer: int, whole: ttnn.Tensor, so_far: ttnn.Tensor | None) -> ttnn.Tensor:
-        """What enters the layers that chips have: `whole` on those of `layer`, `so_far` on the others."""
+        """Select the input of the chips' own layers: `whole` on the chips of `layer`, `so_far` on the others."""
         mine = ttnn.mul(whole, self._owns[self.layers.index(layer)], memory_config=ttnn.DRAM_MEMORY_CONFIG)
         return mine if so_far is None else ttnn.add(so_far, mine, memory_config=ttnn.DRAM_MEMORY_CONFIG)
 
     def refill(self, entering: ttnn.Tensor, angles: Angles, write: Write) -> None:
-        """entering: what `select` made of all layers -> exact keys and values in the chips' own caches."""
+        """Write exact keys and values into the chips' own caches. entering: what `select` made for all layers."""
         keys, values = self.attention.keys_and_values(self.norm(entering), angles)
         write(self.cache, keys, values)
 
 
 class Refill:
-    """Of one exact pass: call it with each layer and the hidden state that enters it, in order."""
+    """Refill the chips' own caches during one exact pass: call it with each layer and its input, in order."""
 
     def __init__(self, stages: Sequence[ParallelStage], angles: Angles, write: Write) -> None:
         self._stages = {layer: stage for stage in stages for layer in stage.layers}
@@ -125,7 +125,7 @@ class Refill:
 
 
 class LayerGroups:
-    """The layers of a model in the groups of a plan. Stages of one layer run as the tensor-parallel layer they are."""
+    """The layers of a model in the groups of an assignment. Stages of one layer run as the tensor-parallel layer."""
 
     def __init__(
         self,
@@ -166,8 +166,8 @@ class LayerGroups:
         return [stage for _, stages in self._groups for stage in stages if isinstance(stage, ParallelStage)]
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
-        """All layers by algorithm 2: the attentions of a group read what enters its first layer; each MLP reads the
-        residual with the attentions up to its own and the MLPs before it. Shapes as of DecoderLayer.decode."""
+        """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
+        residual with the attentions up to its own and the MLPs before it. Shapes: see DecoderLayer."""
         for group, stages in self._groups:
             entering, added = gather(x, self.assignment.mesh), []
             for stage in stages:

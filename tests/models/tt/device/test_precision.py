@@ -81,7 +81,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
 
 
 def test_unknown_plan_is_refused():
-    with pytest.raises(PrecisionError, match="'fast'; plans: performance, accuracy, bfloat16"):
+    with pytest.raises(PrecisionError, match="'fast'; precisions: performance, accuracy, bfloat16"):
         precision_config("fast", 32)
 
 

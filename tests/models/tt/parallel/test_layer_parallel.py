@@ -138,7 +138,7 @@ def test_each_chip_gets_its_own_layer(stage):
         (4, 0, DRAFT, "from 1 to 14 for a model of 16 layers, got 0"),
         (4, [[0, 1]], DRAFT, "layers 0 to 15 once, in order"),
         (8, 2, SMALL, "num_key_value_heads = 4, which 8 chips"),
-        (4, 4, replace(DRAFT, num_attention_heads=64), "leaves 64 query heads a chip on 1x1"),
+        (4, 4, replace(DRAFT, num_attention_heads=64), "leaves 64 query heads per chip on 1x1"),
     ],
 )
 def test_what_cannot_be_is_refused(tp, size, config, words):

@@ -101,7 +101,7 @@ def test_llama_31_8b_splits_on_every_mesh(mesh):
         ({"hidden_size": 4096 + 32}, "1x2", "hidden_size = 4128"),
         ({"intermediate_size": 1000}, "1x1", "intermediate_size = 1000"),
         ({"head_dim": 96}, "1x1", "head_dim = 96"),
-        ({"num_attention_heads": 64}, "1x1", "64 query heads a chip"),
+        ({"num_attention_heads": 64}, "1x1", "64 query heads per chip"),
     ],
 )
 def test_models_that_cannot_be_split_are_refused(change, mesh, words):

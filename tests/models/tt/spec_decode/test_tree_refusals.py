@@ -105,7 +105,7 @@ def test_what_a_generator_of_trees_does_not_sample():
     [
         (llama(), DraftShape(5, 4, grown=True), "trees of a fixed shape, none grown"),
         (llama(parallel=2), DraftShape(3, 2), "exact passes alone: 2 layers in parallel"),
-        (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates a node, .* has 33"),
+        (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates per node, .* has 33"),
         (llama(config=preset("smollm2-135m")), DraftShape(3), "49152 token ids and the target .* has 128256"),
         (llama(capacity=128), DraftShape(3), "1 users of 128 positions, the target 1 of 256"),
         (llama(users=2), DraftShape(3), "2 users of 256 positions, the target 1"),
@@ -129,7 +129,7 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
     draft = llama(users=8)
     draft.mesh_shape = None
     model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
-    with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows"):
+    with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates per node need 40 rows"):
         model_drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
 
 
