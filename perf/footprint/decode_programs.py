@@ -108,7 +108,7 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
     step = step_totals(mesh, asked, found)
     lines.append(
         f"{len(layer)} ops a layer, {step['ops']} a step; moved {step['moved'] / 1e6:.3f} MB; read "
-        f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of the plan "
+        f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of these "
         f"{step['roofline'] / 1e6:.1f} MB: {step['dram'] / step['roofline'] - 1:+.2%}; of the numbers alone "
         f"{step['numbers'] / 1e6:.1f} MB: {step['dram'] / step['numbers'] - 1:+.2%}"
     )
@@ -116,8 +116,8 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
 
 
 def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> dict[str, int]:
-    """`totals` of the whole model, with the bytes that the "roofline" counts of the plan, and of its "numbers" without
-    padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
+    """`totals` of the whole model, with the bytes that the "roofline" counts of the sharding, and of its "numbers"
+    without padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
     config = preset(MODEL)
     first, last = ([x for x in found if x["layer"] in wanted] for wanted in ((0, None), (1,)))
     most = totals(first, config.num_hidden_layers - 1)

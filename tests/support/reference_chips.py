@@ -22,8 +22,8 @@ def stand_in_for_ttnn(monkeypatch, ttnn) -> None:
 
 
 class ReferenceAttend:
-    """Of a model whose decode steps speculate, or None: what a TtLlama's `decode_attention` tells of it, counted anew
-    after each `reset` as chips do."""
+    """What a TtLlama's `decode_attention` tells of a model whose decode steps speculate, or None: counted anew after
+    each `reset`, as chips do."""
 
     def __init__(self, policy: ALSpecAttention | None) -> None:
         self.policy = policy

@@ -59,7 +59,7 @@ def half_split(keys):
 
 
 def cache_figures(model, reference, lengths) -> list[dict]:
-    """Of every layer's keys and values of all users, up to their lengths."""
+    """Compare every layer's keys and values of all users, up to their lengths."""
     import torch
     import ttnn
 

@@ -253,8 +253,8 @@ def test_the_clock_of_three_texts_begins_when_each_has_its_first_token(monkeypat
 
 
 def test_users_take_memory_and_rows():
-    """Eight caches of a long context need a mesh; the fast plan lays out so many users, and a draft model's chains of
-    all of them are calibrated in one tile of rows."""
+    """Eight caches of a long context need a mesh; sharded decode steps take so many users, and a draft model's chains
+    of all of them are calibrated in one tile of rows."""
     options = DemoOptions(max_new_tokens=20000)
     assert n150.plan_run(LLAMA, options, MeshShape(1, 2), 10, users=8).users == 8
     assert n150.plan_run(LLAMA, options, MeshShape(), 10).users == 1

@@ -162,7 +162,7 @@ def test_heads_the_mesh_cannot_share():
         n150.plan_run(replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshShape(1, 2), 10)
 
 
-def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
+def test_the_decode_sharding_is_chosen_and_refused_before_a_board_is_opened():
     plan = n150.plan_run(LLAMA, DemoOptions(attention="exact", decode_sharding="sharded"), MeshShape(1, 8), 10)
     assert (
         plan.decode_sharding == "sharded"
@@ -180,7 +180,7 @@ def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
 
 
 def test_padding_of_the_banks_counts_where_it_no_longer_fits():
-    """A context that one chip holds beside the simple plan's weights, but not beside the fast one's."""
+    """A context that one chip holds beside interleaved weights, but not beside sharded ones."""
     options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy")
     fits = next(n for n in range(60000, 0, -128) if _fits(replace(options, max_new_tokens=n)))
     with pytest.raises(UserError, match="needs .* bytes per chip"):

@@ -34,7 +34,7 @@ def test_weights_are_those_of_the_checkpoint():
     assert budget(plan="performance").weights == elements * 1088 // 1024 - four_bit
 
 
-def test_the_fast_plan_fills_twelve_banks_alike():
+def test_sharded_weights_fill_twelve_banks_alike():
     """On one chip 128 tile columns of a matrix become 12 x 11, 448 become 12 x 38, 192 are 12 x 16; those of the LM
     head, 1008 and 996 a block, are whole rounds."""
     simple, fast = budget(), budget(decode_sharding="sharded")
@@ -87,7 +87,7 @@ def test_published_speeds_lie_under_the_bound():
     assert 0.60 < 28.3 / one["bound_tokens_per_s"] < 0.63
 
 
-def test_a_plan_beyond_12_gb_is_refused_with_both_numbers():
+def test_a_model_beyond_12_gb_is_refused_with_both_numbers():
     found = budget(context=131072)
     with pytest.raises(memory.DoesNotFit, match=f"needs {found.needed} bytes per chip.*12884901888"):
         found.check("it")

@@ -53,9 +53,9 @@ def test_a_hundred_drawn_outcomes_leave_what_one_chip_alone_computes(sim_mesh):
 @pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(7200)
-def test_a_hit_and_a_miss_by_the_fast_plan(sim_mesh):
-    """Bit for bit as a chip alone by the same plan, and as the simple plan to PCC 0.999. Both chips are whole: the
-    products want cores beside all banks."""
+def test_a_hit_and_a_miss_of_sharded_steps(sim_mesh):
+    """Bit for bit as a chip alone with the same sharding, and as interleaved steps to PCC 0.999. Both chips are whole:
+    the products want cores beside all banks."""
     config = replace(BANKED, max_position_embeddings=CAPACITY)
     state, given = prepared(config)
     steps = [Drawn(3, 96, True), Drawn(3, 96, False)]

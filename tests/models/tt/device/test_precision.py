@@ -80,7 +80,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
         assert str(path) in str(refused.value)
 
 
-def test_unknown_plan_is_refused():
+def test_an_unknown_precision_is_refused():
     with pytest.raises(PrecisionError, match="'fast'; precisions: performance, accuracy, bfloat16"):
         precision_config("fast", 32)
 

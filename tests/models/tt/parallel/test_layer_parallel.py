@@ -63,7 +63,7 @@ def test_every_part_of_a_parallel_layer_lies_on_one_chip(tp, size):
         assert places[len(found) :] == [None] * (tp - len(found)) and tp - len(found) < len(stage.layers)
 
 
-def test_a_plan_prints_itself():
+def test_an_assignment_prints_itself():
     text = str(plan(4, 4)).splitlines()
     assert text[0] == ("layer-parallel drafts of llama-3.2-1b on a row of 4 chips: 16 layers in 6 groups of up to 4")
     assert [line.split() for line in text[1:3]] == [

@@ -66,7 +66,8 @@ def test_choices_are_the_references(sim_device):
 @pytest.mark.slow
 @pytest.mark.sim
 def test_two_chips_choose_the_likeliest_token_of_all(sim_mesh):
-    """Of equal logits the lowest id, within a chip and between them; negative ones, and none of the padding."""
+    """The lowest id wins among equal logits, within a chip and between chips; also for negative ones, and never
+    padding."""
     generator = torch.Generator().manual_seed(4)
     logits = (torch.randn(32, VOCAB, generator=generator) * 3).bfloat16()
     logits[0, [20, 40]] = logits[1, [70, 90]] = logits[2, [130, 149]] = 20.0

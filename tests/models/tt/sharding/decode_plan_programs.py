@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode steps by either plan, on the device of a worker (see sim_worker.py): what the test compares.
+"""Decode steps with either decode sharding, on the device of a worker (see sim_worker.py): what the test compares.
 
-The fast plan wants a whole chip, where each program costs seconds; the simple one runs on a small grid.
+Sharded steps need a whole chip, where each program costs seconds; interleaved ones run on a small grid.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def rows_alone(mesh, decode_sharding: str) -> dict:
 
 
 def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
-    """Of a model over the chips of a row, one user: float32 logits of each step, the token that each chip chooses from
-    them, and at the end the keys and values that each chip cached."""
+    """Decode one user over a TP group: float32 logits of each step, the token that each chip chooses from them, and at
+    the end each chip's cached keys and values."""
     import torch
     import ttnn
     from loguru import logger

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The decode plans: what the fast one chooses and refuses, its programs at 8B shapes, and its numbers."""
+"""Decode shardings: what sharded steps choose and refuse, their programs at 8B shapes, and their numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
-def test_what_the_fast_plan_chooses_at_8b_shapes(shape):
+def test_what_sharded_steps_choose_at_8b_shapes(shape):
     mesh = MeshShape(*shape)
     plan, precision = ShardedDecodeConfig.of(LLAMA, mesh, users=32), precision_config("performance", 32)
     products = plan.layer(precision.of_layer(0))
@@ -75,7 +75,7 @@ def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
 
 
 def attentions(mesh, users: int) -> list[str]:
-    """In the worker: what attends exactly by either plan, and by the fast one in static's exact layers."""
+    """In the worker: what attends exactly with either sharding, and in static's exact layers."""
     from models.llama31_8b.tt.decode_attention.by_name import make_decode_attention
     from models.llama31_8b.tt.decode_attention.exact import exact_attention
     from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
@@ -96,11 +96,11 @@ def attentions(mesh, users: int) -> list[str]:
 
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize("users, fast", [(8, "FlashDecodeAttention"), (9, "StockDecodeAttention")])
-def test_the_simple_plan_keeps_the_stock_attention(mock_mesh, users, fast):
+def test_interleaved_steps_keep_the_stock_attention(mock_mesh, users, fast):
     assert mock_mesh((1, 1)).run(attentions, users) == ["StockDecodeAttention", fast, fast, fast]
 
 
-def test_what_the_fast_plan_refuses():
+def test_what_sharded_steps_refuse():
     with pytest.raises(ShardingError, match=r"llama-3.1-8b has 32 \+ 2 x 32 on 1x1, a chip 64 cores"):
         ShardedDecodeConfig.of(replace(LLAMA, num_key_value_heads=32), MeshShape(), 1)
     with pytest.raises(ShardingError, match="33 users, 64 cores"):
@@ -127,8 +127,8 @@ def launched(mesh, plan: str, users: int) -> list:
     [(1, 1), *(pytest.param(shape, marks=pytest.mark.slow) for shape in [(1, 2), (1, 4), (1, 8), (2, 4)])],
     ids=lambda shape: f"{shape[0]}x{shape[1]}",
 )
-def test_programs_of_both_plans_build_and_read_what_the_roofline_counts(mock_mesh, shape):
-    """All bytes read, padding of banks too, against the roofline of the plan. Of one user: it counts weights and cache,
+def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock_mesh, shape):
+    """All bytes read, padding of banks too, against the roofline. For one user: it counts weights and cache,
     not activations, of which 32 users move another 1 %."""
     mesh, users, ops = MeshShape(*shape), 1, {}
     performance = precision_config("performance", 32)
@@ -172,7 +172,7 @@ def test_nine_users_build_with_the_stock_attention(mock_mesh, plan):
 @pytest.mark.sim
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_module_of_the_fast_plan_gives_what_the_simple_one_does(sim_device):
+def test_every_sharded_module_gives_what_the_interleaved_one_does(sim_device):
     """PCC 0.999 of every module from the same inputs, two users; keys and values land where they should and nowhere
     else. About 10 minutes: every product runs on the 64 cores that the readers beside the banks span."""
     theirs = sim_device("2x1").run(modules, "interleaved", timeout=1200)
@@ -190,7 +190,7 @@ def test_every_module_of_the_fast_plan_gives_what_the_simple_one_does(sim_device
 @pytest.mark.sim
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_eight_greedy_tokens_are_those_of_the_simple_plan(sim_device):
+def test_eight_greedy_tokens_are_those_of_interleaved_steps(sim_device):
     """Steps of one layer, replayed from a trace, the token chosen on the chip."""
     steps = 8
     theirs = sim_device("2x1").run(tokens, "interleaved", steps, timeout=1800)
@@ -204,7 +204,7 @@ def test_eight_greedy_tokens_are_those_of_the_simple_plan(sim_device):
 @pytest.mark.sim
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_steps_of_a_row_of_two_are_those_of_the_simple_plan(sim_mesh):
+def test_steps_of_a_row_of_two_are_those_of_interleaved_steps(sim_mesh):
     """Two steps of one layer over two whole chips: sharded activations through the row's own collectives."""
     fed = [5, 700]
     theirs = sim_mesh((1, 2), "4x2").run(steps_of_row, "interleaved", fed, timeout=1800)

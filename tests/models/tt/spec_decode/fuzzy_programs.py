@@ -47,7 +47,7 @@ def draft_and_calibrate(mesh, config, groups, prompt: list[int], drafted: list[i
 
 
 def own_cache_figures(model, reference, length: int) -> list[dict]:
-    """Of each chip's own layers' keys and values of the first user."""
+    """Compare each chip's own layers' keys and values of the first user."""
     import torch
     import ttnn
 

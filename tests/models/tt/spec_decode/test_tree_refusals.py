@@ -134,7 +134,7 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
 
 
 def test_the_nodes_of_a_draft_models_passes():
-    """Of a chain as many as a round decides, of a tree those with children, for every shorter draft too."""
+    """A chain has as many nodes as a round decides, a tree those with children, for every shorter draft too."""
     from models.llama31_8b.tt.spec_decode.draft_limits import check_draft_shape
 
     assert check_draft_shape(DraftShape(4), 6) == 5

@@ -99,7 +99,7 @@ def test_every_field_of_the_config_changes_the_entry(name):
         assert folder(config=replace(CONFIG, **{name: other})) != folder()
 
 
-def test_plan_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
+def test_precision_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
     found = {
         folder(),
         folder(plan=MeshShape(1, 2)),
