@@ -42,9 +42,11 @@ class ModelSettings:
         return precision_config(self.precision, config.num_hidden_layers)
 
     def check(self, config: LlamaConfig, mesh_shape: MeshShape) -> None:
-        """Raises MeshError for a mesh that cannot split the model, ShardingError for an unknown sharding or one that
-        does not support layer groups, ValueError for the layer assignment of another model or mesh."""
+        """Raises MeshError for a mesh that cannot split the model, PrecisionError, ShardingError for an unknown
+        sharding or one that does not support layer groups, ValueError for the layer assignment of another model or
+        mesh."""
         mesh_shape.check_model(config)
+        self.formats(config)
         check_decode_sharding(self.decode_sharding)
         assignment = self.layer_assignment
         if assignment is None:
