@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.decode_programs`: the programs of a decode step of Llama 3.1 8B by either plan, on mock
-meshes.
+"""`python -m perf.footprint.decode_programs`: the programs of a decode step of Llama 3.1 8B by either decode sharding,
+on mock meshes.
 
 For each op of a layer, and of what stands before and behind the layers: its cores, the bytes of a chip's DRAM that it
 reads, and the bytes that it only moves from one place to another. The whole step's reads stand beside the roofline's.
@@ -19,9 +19,10 @@ from typing import Any
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device.dram_budget import MAX_USERS, budget
-from models.llama31_8b.tt.device.precision import PLANS, precision_plan
+from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.sharding.config import DECODE_PLANS, ShardedDecodeConfig, ShardingError
+from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS, ShardedDecodeConfig, ShardingError
+from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
 from perf.lib.measuring_process import answered, measure_apart
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
@@ -45,7 +46,7 @@ def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
 
 
 def build(mesh: MeshShape, asked: Mapping[str, Any]) -> list[Launch]:
-    """The launches of a step, in a process of its own; asked: plan, precision, users, context, layers.
+    """The launches of a step, in a process of its own; asked: decode_sharding, precision, users, context, layers.
 
     Errors: RuntimeRootError when mock meshes cannot run here; SystemExit when the build fails.
     """
@@ -62,10 +63,12 @@ def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
     from .step_programs import record
 
     users = asked["users"]
-    model = build_model(mesh, asked["precision"], users, asked["context"], asked["layers"], layout=asked["plan"])
+    model = build_model(
+        mesh, asked["precision"], users, asked["context"], asked["layers"], decode_sharding=asked["decode_sharding"]
+    )
     inputs = model.step_inputs([0] * users, [asked["context"] - 1] * users)
-    model.decode(inputs, whole=False)  # as it is: ttnn refuses what does not fit
-    return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, whole=False))]
+    model.decode(inputs, gather_logits=False)  # as it is: ttnn refuses what does not fit
+    return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, gather_logits=False))]
 
 
 def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
@@ -86,9 +89,9 @@ def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
 def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> str:
     """The table of one build: launches of the first layer and around, and the step beside the roofline."""
     config = preset(MODEL)
-    precision = precision_plan(asked["precision"], config.num_hidden_layers)
+    precision = precision_config(asked["precision"], config.num_hidden_layers)
     lines = [
-        f"{MODEL} on {mesh}, {asked['plan']} plan, {precision.name} precision, {asked['users']} users x "
+        f"{MODEL} on {mesh}, {asked['decode_sharding']}, {precision.name} precision, {asked['users']} users x "
         f"{asked['context']} positions",
         f"{'':8} {'op':38} {'cores':>5} {'DRAM MB':>9} {'padding':>8} {'moved KB':>9}  programs",
     ]
@@ -105,7 +108,7 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
     step = step_totals(mesh, asked, found)
     lines.append(
         f"{len(layer)} ops a layer, {step['ops']} a step; moved {step['moved'] / 1e6:.3f} MB; read "
-        f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of the plan "
+        f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of these "
         f"{step['roofline'] / 1e6:.1f} MB: {step['dram'] / step['roofline'] - 1:+.2%}; of the numbers alone "
         f"{step['numbers'] / 1e6:.1f} MB: {step['dram'] / step['numbers'] - 1:+.2%}"
     )
@@ -113,8 +116,8 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
 
 
 def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> dict[str, int]:
-    """`totals` of the whole model, with the bytes that the "roofline" counts of the plan, and of its "numbers" without
-    padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
+    """`totals` of the whole model, with the bytes that the "roofline" counts of the sharding, and of its "numbers"
+    without padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
     config = preset(MODEL)
     first, last = ([x for x in found if x["layer"] in wanted] for wanted in ((0, None), (1,)))
     most = totals(first, config.num_hidden_layers - 1)
@@ -122,10 +125,10 @@ def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launc
     known = budget(
         config,
         mesh,
-        precision_plan(asked["precision"], config.num_hidden_layers),
+        precision_config(asked["precision"], config.num_hidden_layers),
         asked["context"],
         asked["users"],
-        asked["plan"],
+        asked["decode_sharding"],
     )
     counted = {"roofline": known.read_per_step, "numbers": known.numbers_per_step}
     return {key: most[key] + ending[key] for key in most} | counted
@@ -140,8 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
-    parser.add_argument("--plan", nargs="+", default=DECODE_PLANS, choices=DECODE_PLANS)
-    parser.add_argument("--precision", default="performance", choices=PLANS)
+    parser.add_argument("--decode-sharding", nargs="+", default=DECODE_SHARDINGS, choices=DECODE_SHARDINGS)
+    add_plan_option(parser, nargs="+", choices=[*RENAMED, *DECODE_SHARDINGS])
+    parser.add_argument("--precision", default="performance", choices=PRECISIONS)
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--context", type=int, default=1024, help="cached positions a user (default 1024)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -155,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         meshes = [MeshShape.parse(text) for text in options.mesh]
         for mesh in meshes:
-            if "fast" in options.plan:
+            if "sharded" in options.decode_sharding:
                 ShardedDecodeConfig.of(config, mesh, options.users)
     except (MeshError, ShardingError) as error:
         parser.error(str(error))
@@ -163,9 +167,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(reason)
     rows = []
     for mesh in meshes:
-        for plan in options.plan:
+        for sharding in options.decode_sharding:
             asked = {
-                "plan": plan,
+                "decode_sharding": sharding,
                 "precision": options.precision,
                 "users": options.users,
                 "context": options.context,
@@ -178,8 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 1
             rows.append({"mesh": str(mesh), **asked, "step": step_totals(mesh, asked, found), "launches": found})
             if not options.json:
-                if plan == "fast":
-                    precision = precision_plan(options.precision, config.num_hidden_layers)
+                if sharding == "sharded":
+                    precision = precision_config(options.precision, config.num_hidden_layers)
                     print(ShardedDecodeConfig.of(config, mesh, options.users).describe(precision))
                 print(report(mesh, asked, found), flush=True)
     if options.json:

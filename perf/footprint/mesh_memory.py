@@ -21,7 +21,7 @@ from typing import Any
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.decode_attention.settings import check_speculation
 from models.llama31_8b.tt.device.dram_budget import DoesNotFit, budget
-from models.llama31_8b.tt.device.precision import PLANS, precision_plan
+from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
@@ -194,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m perf.footprint.mesh_memory", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
-    parser.add_argument("--precision", nargs="+", default=("performance",), choices=PLANS)
+    parser.add_argument("--precision", nargs="+", default=("performance",), choices=PRECISIONS)
     parser.add_argument("--users", type=int, default=USERS, help=f"users decoded together (default {USERS})")
     parser.add_argument(
         "--context",
@@ -226,7 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.speculate is not None:
                 check_speculation(mesh, options.users, options.context, options.speculate, 0.1)
             for name in options.precision:
-                plan = precision_plan(name, config.num_hidden_layers)
+                plan = precision_config(name, config.num_hidden_layers)
                 held = budget(config, mesh, plan, options.context, options.users)
                 held.check(f"{MODEL} on {mesh} in {name} with {options.users} x {options.context} positions")
     except (MeshError, DoesNotFit, ValueError) as error:

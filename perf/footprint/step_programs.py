@@ -43,7 +43,7 @@ _RANGE = re.compile(r"(\d+)\D+?(\d+)\D+?(\d+)\D+?(\d+)")
 class Launch:
     """One op of a step; layer: None outside the layers. Bytes of a chip: dram: read of DRAM; padding: of that, columns
     past the weight's own; moved: written by an op that changes nothing but the place. cores: that have buffers in its
-    programs, for a product of the fast plan all that the multicast reaches, of which 12 read and multiply."""
+    programs, for a sharded product all that the multicast reaches, of which 12 read and multiply."""
 
     op: str
     layer: int | None

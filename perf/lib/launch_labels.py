@@ -111,10 +111,10 @@ class Labels:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.taken(now))
             stack.enter_context(in_layers(model, now))
-            attend = model.attend
-            stack.enter_context(_within(type(attend), "__call__", now, "part", ATTENTION))
-            if isinstance(attend, AttentionSpeculation):
-                stack.enter_context(_within(attend, "exchange", now, "part", EXCHANGE))
+            attention = model.decode_attention
+            stack.enter_context(_within(type(attention), "__call__", now, "part", ATTENTION))
+            if isinstance(attention, AttentionSpeculation):
+                stack.enter_context(_within(attention, "exchange", now, "part", EXCHANGE))
                 from tt_kernels.compute_gate import op as gate
 
                 stack.enter_context(_within(gate, "_launch", now, "part", GATE))
@@ -126,7 +126,7 @@ def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
     """Inside, now["layer"] is the number of the layer whose part of a decode step runs."""
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(model.layers):
-            for part in ("before_attention", "attended", "after_attention"):
+            for part in ("project_qkv", "attend", "after_attention"):
                 stack.enter_context(_within(layer, part, now, "layer", index))
         yield
 

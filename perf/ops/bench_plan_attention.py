@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exact attention of a decode step by the fast plan, by either op, in cycles of the simulated N150: `python -m
+"""Exact attention of a sharded decode step, by either op, in cycles of the simulated N150: `python -m
 perf.ops.bench_plan_attention`.
 
 From queries a core a user in L1, as rotation leaves them, to a result interleaved in L1: the stock op takes them as

@@ -13,7 +13,7 @@ from functools import cache
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.spec_decode.layer_groups import layer_groups
-from models.llama31_8b.tt.device.precision import PrecisionConfig, bytes_of, precision_plan
+from models.llama31_8b.tt.device.precision import PrecisionConfig, bytes_of, precision_config
 from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment, Stage
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.estimator.latency import estimate
@@ -49,7 +49,7 @@ def product_line() -> tuple[float, float]:
     config = preset(TARGET)
     points: list[tuple[int, int]] = []
     for chips in (1, 2, 4, 8):
-        sizes = _layer_bytes(config, chips, precision_plan("performance", 2), 0)
+        sizes = _layer_bytes(config, chips, precision_config("performance", 2), 0)
         wanted = [sizes[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2") if chips < 8 or name != "wo"]
         times = [op.ns for op in chip_table(chips).per_layer if op.name == "Matmul"]
         points += zip(wanted, times, strict=True)
@@ -113,7 +113,7 @@ class DraftCost:
 
     @property
     def precision(self) -> PrecisionConfig:
-        return precision_plan("performance", self.config.num_hidden_layers)
+        return precision_config("performance", self.config.num_hidden_layers)
 
     def attention_ns(self, share: int) -> float:
         """From the norm to the output projection, on one of `share` chips with a layer's heads; no collectives."""

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
-from models.llama31_8b.tt.device.precision import TILE_BYTES
+from models.llama31_8b.tt.device.precision import PRECISIONS, TILE_BYTES
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.plans import PLANS
 
@@ -36,7 +35,7 @@ FAMILIES: dict[str, dict[str, Value]] = {
     "collective": {"op": "all_gather", "mesh": "1x2", "columns": 4096},
     "sampling": {"method": "argmax", "vocab": 128256, "drafted": 3, "users": 1},
     "decode": {
-        "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "simple",
+        "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "interleaved",
         "precision": "performance", "layers": 2, "model": "llama-3.1-8b",
     },
 }  # fmt: skip
@@ -217,7 +216,7 @@ def suites() -> dict[str, list[Configuration]]:
     ops += product("collective", op=["all_gather", "reduce_scatter", "all_reduce"], mesh=["1x2", "1x4", "1x8"])
     ops += product("sampling", method=["argmax", "topk", "exact", "sigmoid"])
     decode = product("decode", mesh=["1x1", "1x2", "1x4", "1x8"], context=contexts,
-                     plan=["simple", "fast", "paper"])  # fmt: skip
+                     plan=["interleaved", "sharded", "paper"])  # fmt: skip
     decode += product("decode", mesh="1x1", users=[8, 32])
     decode += product("decode", mesh=["2x1", "2x2", "2x4"], attention="speculative", context=contexts,
                       chunk_size=[128, 256])  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import ttnn
 
-from models.llama31_8b.tt.attention import DecodeAttention
+from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.decode_attention.exact import StockDecodeAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.linear import kernel_config
@@ -245,18 +245,18 @@ def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
     from models.llama31_8b.config import preset
     from models.llama31_8b.reference.model.random_weights import random_state_dict
-    from models.llama31_8b.tt.device.precision import precision_plan
+    from models.llama31_8b.tt.device.precision import precision_config
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.sharding.config import DECODE_PLANS
-    from models.llama31_8b.tt.weights.map import WeightMap
+    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
     from models.llama31_8b.tt.weights.store import WeightStore
     from perf.footprint.mesh_build import BlankStore
     from perf.steps.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
 
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
-    if c["plan"] not in DECODE_PLANS:
+    if c["plan"] not in DECODE_SHARDINGS:
         raise UnsupportedError(
-            f"plan={c['plan']} is known to the decode model alone; chips run plan={' or plan='.join(DECODE_PLANS)}"
+            f"plan={c['plan']} is known to the decode model alone; chips run plan={' or plan='.join(DECODE_SHARDINGS)}"
         )
     speculative = c["attention"] == "speculative"
     if speculative != (plan.sp == 2):
@@ -266,13 +266,13 @@ def _decode(mesh, c: Configuration) -> Launch:
     tiny = c["model"] == "tiny"
     whole = shape.config() if tiny else preset(c["model"])
     # The first layers of the whole model: by name its last one has formats of its own.
-    config, formats = whole.with_layers(layers), precision_plan(c["precision"], whole.num_hidden_layers)
+    config, formats = whole.with_layers(layers), precision_config(c["precision"], whole.num_hidden_layers)
     if tiny:
         state, store = random_state_dict(config, 0), WeightStore(mesh, plan)
     else:  # what blank weights hold costs nothing
         state = {name: torch.empty(size, device="meta") for name, size in tensor_shapes(config).items()}
         store = BlankStore(mesh, plan)
-    attend: DecodeAttention
+    attention: DecodeAttention
     check: Callable[[], Any] = nothing
     if speculative:
         forced = ForcedSpeculation(
@@ -280,16 +280,14 @@ def _decode(mesh, c: Configuration) -> Launch:
             timeout_s=EXCHANGE_TIMEOUT_S,
         )  # fmt: skip
         forced.hits = [True] * layers
-        attend, check = forced, forced.check
+        attention, check = forced, forced.check
     elif c["attention"] == "exact":
-        attend = ExactFlashDecode(shape)
+        attention = ExactFlashDecode(shape)
     else:
-        attend = StockDecodeAttention(mesh, config, cache_block(capacity))
-    model = TtLlama(
-        mesh, plan, config, formats, WeightMap(config, state, plan), store,
-        users=users, capacity=capacity, attend=attend, layout=c["plan"],
-    )  # fmt: skip
+        attention = StockDecodeAttention(mesh, config, cache_block(capacity))
+    settings = ModelSettings(users, capacity, formats, attention, decode_sharding=c["plan"])
+    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     if tiny:
         fill(model, 0)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
-    return Launch(partial(model.decode, inputs, whole=False), check=check, model=model)
+    return Launch(partial(model.decode, inputs, gather_logits=False), check=check, model=model)

@@ -58,7 +58,7 @@ def _layers(model: Any, signpost: Callable[[str], Any]) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(layers):
-            stack.enter_context(around(layer, "before_attention", posting(f"{LAYER_POST}{index}"), nothing))
+            stack.enter_context(around(layer, "project_qkv", posting(f"{LAYER_POST}{index}"), nothing))
         for layer in layers[-1:]:
             stack.enter_context(around(layer, "after_attention", nothing, posting(LAYERS_OVER)))
         yield

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from examples import cpu_attention_speculation, flash_decode_on_the_simulated_chip, gated_pair
+from examples import cpu_attention_speculation, flash_decode_on_the_simulated_chip, gated_pair, llama_on_a_mesh
 from runtime_patches import sgdc
 
 
@@ -29,3 +29,12 @@ def test_the_op_in_a_program_of_ones_own(sim_device):
 @pytest.mark.sim
 def test_the_chip_of_priority_0_skips(sim_mesh):
     assert sim_mesh((1, 2), overlays=sgdc.overlays()).run(gated_pair.negate) == [1.0, -1.0]
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1200)
+def test_a_tiny_llama_speculates_on_a_pair(sim_mesh):
+    result = sim_mesh((2, 1), "2x2", overlays=sgdc.overlays()).run(llama_on_a_mesh.generate, None, 2, timeout=1100)
+    assert len(result.token_ids[0]) == 2 and result.decode_tokens == 1
+    counted = result.statistics
+    assert counted.hits + counted.misses == 2 and counted.bypassed == 0, "each of two layers verified one guess"

@@ -17,7 +17,8 @@ from dataclasses import replace
 from loguru import logger
 
 from ..command_line import OneLineParser, reader_left
-from ..tt.device.precision import PLANS
+from ..tt.device.precision import PRECISIONS
+from ..tt.sharding.plan_option import add_plan_option
 from .backends.cpu import backend as cpu
 from .backends.n150 import backend as n150
 from .backends.sim import backend as sim
@@ -118,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precision",
         metavar="PLAN",
-        help=f"number formats on chips: {', '.join(PLANS)} (default: performance on n150, accuracy on sim)",
+        help=f"number formats on chips: {', '.join(PRECISIONS)} (default: performance on n150, accuracy on sim)",
     )
     group.add_argument(
         "--sample-on",
@@ -131,11 +132,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='JSON with formats, such as {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
     )
     group.add_argument(
-        "--plan",
+        "--decode-sharding",
         metavar="NAME",
-        help="how a decode step lies on a chip: simple, interleaved; fast: weights split over the DRAM banks, "
-        "activations over cores' L1 (default: simple)",
+        help="how decode steps keep tensors: interleaved; sharded: weights over the DRAM banks, activations over "
+        "cores' L1 (default: interleaved)",
     )
+    add_plan_option(group)
     group.add_argument(
         "--max-context",
         type=int,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..generation.sampling_params import SamplingParams
-from ..tt.device.precision import PLANS
+from ..tt.device.precision import PRECISIONS
 from ..tt.parallel.mesh import MeshError, MeshShape
-from ..tt.sharding.config import DECODE_PLANS
+from ..tt.sharding.config import DECODE_SHARDINGS
 
 if TYPE_CHECKING:
     from ..reference.alspec.policies import AttentionPolicy
@@ -71,7 +71,7 @@ class DemoOptions:
     mesh: str | None = None
     precision: str | None = None
     precision_overrides: str | None = None
-    plan: str | None = None
+    decode_sharding: str | None = None
     sample_on: str | None = None
     json: bool = False
     html: str | None = None
@@ -112,9 +112,9 @@ class DemoOptions:
     def _check_device(self) -> None:
         _one_of("device", self.device, DEVICES)
         if self.precision is not None:
-            _one_of("precision", self.precision, PLANS)
-        if self.plan is not None:
-            _one_of("plan", self.plan, DECODE_PLANS)
+            _one_of("precision", self.precision, PRECISIONS)
+        if self.decode_sharding is not None:
+            _one_of("decode sharding", self.decode_sharding, DECODE_SHARDINGS)
         if self.sample_on is not None:
             _one_of("place to sample on", self.sample_on, SAMPLE_ON)
         if self.mesh is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ..config import LlamaConfig
 from ..tt.parallel.layer_parallel import LayerAssignment
 from ..tt.parallel.mesh import MeshError, MeshShape
-from ..tt.spec_decode.draft_rows import pass_nodes
+from ..tt.spec_decode.draft_limits import check_draft_shape
 from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
@@ -49,7 +49,7 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
                 "by exact passes"
             )
         try:
-            pass_nodes(shape, users)
+            check_draft_shape(shape, users)
         except ValueError as error:
             raise UserError(
                 f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"
@@ -60,8 +60,9 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
 
 
 def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) -> LayerAssignment | None:
-    """The plan of --fuzzy for a draft model on chips, None for sequential drafts. Raises UserError for a number of
-    layers that the model does not have and for drafts of one token, MeshError for a model that the mesh cannot hold."""
+    """The layer assignment of --fuzzy for a draft model on chips, None for sequential drafts. Raises UserError for a
+    number of layers that the model does not have and for drafts of one token, MeshError for a model that the mesh
+    cannot hold."""
     if options.fuzzy is None or options.fuzzy == 1:
         return None
     if options.draft_shape().length < 2:
@@ -77,7 +78,7 @@ def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) ->
         raise UserError(f"--fuzzy {options.fuzzy}: {error} ({draft.name})") from error
 
 
-PLAN = "simple"  # of decode steps on chips, without --plan
+DECODE_SHARDING = "interleaved"  # without --decode-sharding
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
-from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
+from models.llama31_8b.tt.device.precision import PRECISIONS
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.costs import ATTENTION, COLLECTIVE, NotIdentified, Parameters
 from perf.projections.decode_model.fit import (
@@ -43,7 +43,7 @@ MATMULS = ("qkv", "wo", "ff1", "ff3", "ff2", "lm_head")
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m perf.projections.decode_model", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
-    parser.add_argument("--plan", choices=PLANS, default="fast")
+    parser.add_argument("--plan", choices=PLANS, default="sharded")
     parser.add_argument("--precision", choices=PRECISIONS, default="performance")
     parser.add_argument("--context", type=int, default=1024, metavar="N", help="cached positions (default 1024)")
     parser.add_argument("--users", type=int, default=1)
@@ -309,7 +309,7 @@ def _speeds(parameters: Parameters) -> list[str]:
             "",
             "published speeds: the fit's table has no collectives, so chips in a row are not modelled",
         ]
-    lines = ["", "published tokens/s/user (tt-metal PERF.md) beside the plan fast; not seen by the fit"]
+    lines = ["", "published tokens/s/user (tt-metal PERF.md) beside the plan sharded; not seen by the fit"]
     for row in rows:
         note = "; its context's cost is fitted to such runs" if row.fitted else ""
         gap = f"{row.gap_ns / 1000:+.2f} us a program explain it"

@@ -3,9 +3,9 @@
 """The ops of a decode step of Llama 3.1 8B on one chip of a mesh, by plan.
 
 paper: the programs of the ALSpec paper's tables 4 to 7 (TT-Metalium v0.55), the plan that is fitted and tested.
-fast: the same weights DRAM-sharded, with rotation and cache update fused, nothing between matmul and heads, the gated
-product on as many cores as its matmuls, and a greedy choice by argmax (tt_transformers of 2026). simple: interleaved
-weights through plain matmuls.
+sharded: the same weights DRAM-sharded, with rotation and cache update fused, nothing between matmul and heads, the
+gated product on as many cores as its matmuls, and a greedy choice by argmax (tt_transformers of 2026). interleaved:
+interleaved weights through plain matmuls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
-from models.llama31_8b.tt.device.precision import FIDELITY, PrecisionConfig, bytes_of, precision_plan
+from models.llama31_8b.tt.device.precision import FIDELITY, PrecisionConfig, bytes_of, precision_config
 from models.llama31_8b.tt.parallel.mesh import TILE, MeshShape
 from perf.projections.decode_model.costs import (
     ATTENTION,
@@ -30,11 +30,11 @@ from perf.projections.decode_model.costs import (
 )
 
 MODEL = "llama-3.1-8b"
-PLANS = ("paper", "fast", "simple")
+PLANS = ("paper", "sharded", "interleaved")
 # An interleaved LM head reads at about 160 GB/s (tt-metal PR #13340), of the 288 of the specification.
 INTERLEAVED_BYTES_PER_S = 160e9
 # The most columns of the LM head in one matmul: of the paper's plan (four of 32064 on one chip), of today's.
-LM_HEAD_COLUMNS = {"paper": 32064, "fast": 42752, "simple": 42752}
+LM_HEAD_COLUMNS = {"paper": 32064, "sharded": 42752, "interleaved": 42752}
 # Cores of the residual stream, at most. In table 4 the gated product takes twice the time of tables 5 to 7, where a
 # core has 7 tiles: 14 a core, so 32 cores there. That one number comes from a table that the fit may not see.
 PAPER_CORES = 32
@@ -50,7 +50,7 @@ class Step:
     mesh: MeshShape = MeshShape()
     context: int = 1024
     users: int = 1
-    plan: str = "fast"
+    plan: str = "sharded"
     precision: str = "performance"
     config: LlamaConfig = preset(MODEL)
 
@@ -65,7 +65,7 @@ class Step:
 
     @property
     def formats(self) -> PrecisionConfig:
-        return precision_plan(self.precision, self.config.num_hidden_layers)
+        return precision_config(self.precision, self.config.num_hidden_layers)
 
     def layer(self, index: int) -> list[Op]:
         """The ops of decoder layer `index` in their order."""
@@ -159,7 +159,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
     config, tp, plan = step.config, step.mesh.tp, step.plan
     hidden, ffn, dim = config.hidden_size, config.intermediate_size // tp, config.head_dim
     heads, kv_heads = config.num_attention_heads // tp, config.num_key_value_heads // tp
-    of, sharded = step.formats.of_layer(index), plan != "simple"
+    of, sharded = step.formats.of_layer(index), plan != "interleaved"
     qkv = (heads + 2 * kv_heads) * dim
     residual = PAPER_CORES
     mlp = grid_cores(hidden, ffn, PAPER_CORES if plan == "paper" else WORKERS)
@@ -175,7 +175,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
     if plan == "paper":
         yield _simple("ShardedToInterleaved", "unshard", qkv / TILE)
     yield _simple("NLPCreateHeadsDecode", "create heads", heads + 2 * kv_heads)
-    if plan == "fast":
+    if plan == "sharded":
         yield _simple("RotaryEmbeddingLlamaFusedQK", "rotate")
         yield _simple("PagedFusedUpdateCache", "update cache", kv_heads)
     else:
@@ -224,7 +224,7 @@ def _before(step: Step) -> Iterator[Op]:
 
 def _after(step: Step) -> Iterator[Op]:
     config, tp = step.config, step.mesh.tp
-    hidden, sharded = config.hidden_size, step.plan != "simple"
+    hidden, sharded = config.hidden_size, step.plan != "interleaved"
     if tp == 1 and step.plan == "paper":
         yield _simple("Reshard", "reshard")
     if tp > 1:

@@ -143,7 +143,7 @@ class PublishedRow:
         return self.modelled / self.published - 1
 
 
-def published_rows(parameters: Parameters, plan: str = "fast") -> list[PublishedRow]:
+def published_rows(parameters: Parameters, plan: str = "sharded") -> list[PublishedRow]:
     """tt-metal's published speeds of Llama 3.1 8B (perf/data/published_decode.csv), none of which the fit has seen."""
     from models.llama31_8b.tt.parallel.mesh import MeshShape
 

@@ -56,7 +56,7 @@ def load(path: Path, filters: Sequence[str] = ()) -> Sweep:
     """
     wanted = [text.partition("=") for text in filters]
     if bad := [text for text, (_, sign, _) in zip(filters, wanted, strict=True) if not sign]:
-        raise NotMeasured(f"cannot read the filter {bad[0]!r}: option=value, e.g. plan=fast or source=n150")
+        raise NotMeasured(f"cannot read the filter {bad[0]!r}: option=value, e.g. plan=sharded or source=n150")
     steps = []
     for block in read(path):
         options = block.options() | {"source": block.source}

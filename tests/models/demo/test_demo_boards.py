@@ -30,7 +30,7 @@ def checkpoint(tmp_path) -> list[str]:
 
 
 def test_a_model_too_large_names_the_bytes():
-    with pytest.raises(UserError, match=r"needs \d{11} bytes a chip.*an N150 has 12884901888"):
+    with pytest.raises(UserError, match=r"needs \d{11} bytes per chip.*an N150 has 12884901888"):
         n150.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshShape(1, 2), 10)
     options = DemoOptions(max_new_tokens=100000)
     with pytest.raises(UserError, match="with a cache of 100096 positions for 100010 needs"):
@@ -65,17 +65,18 @@ class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
     users, mesh, cache = 1, None, SimpleNamespace(block=32)
-    attend = SimpleNamespace(check=lambda: None, guard=lambda tokens: None, reset=lambda: None, statistics=lambda: None)
+    decode_modules = None
+    decode_attention = SimpleNamespace(check=lambda: None, reset=lambda: None, statistics=lambda: None)
 
     def __init__(self, config, capacity):
         self.config, self.capacity = config, capacity
 
-    def prefill(self, tokens, user, start, last, whole):
+    def prefill(self, tokens, user, start, last, gather_logits):
         import torch
 
         return torch.zeros(1, 1, 32, self.config.vocab_size) if last else None
 
-    def decode(self, inputs, whole):
+    def decode(self, inputs, gather_logits):
         import torch
 
         return torch.zeros(1, 1, 1, self.config.vocab_size)
@@ -103,7 +104,7 @@ def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, 
     from models.llama31_8b.tt.generator import Generator
 
     model = ZerosLlama(replace(LLAMA, vocab_size=8, eos_token_ids=()), capacity=64)
-    result = Generator(model, choose="host", prefill_chunk=32).generate(
+    result = Generator(model, sample_on="host", prefill_chunk=32).generate(
         [[1] * 40], max_new_tokens=100, context_limit=asked
     )
     assert len(result.token_ids[0]) == tokens and result.finish_reason == ["context"]
@@ -115,9 +116,12 @@ def test_max_context_and_the_steps_that_compile_reach_the_report(capsys, monkeyp
     """The whole run but for the model: a context of 20 tokens, as on the CPU, and the first step left out."""
     monkeypatch.setattr(MeshShape, "open", lambda *_, **__: None)
     monkeypatch.setattr(MeshShape, "close", lambda *_: None)
-    monkeypatch.setattr(
-        n150, "_load_model", lambda device, plan, weights, *_: ZerosLlama(weights.config, plan.capacity)
-    )
+    from models.llama31_8b.tt.model import TtLlama
+
+    def stand_in(weights, device, settings):
+        return ZerosLlama(weights.config, settings.capacity)
+
+    monkeypatch.setattr(TtLlama, "from_host_weights", stand_in)
     asked = [
         *checkpoint,
         "--prompt",
@@ -249,8 +253,8 @@ def test_the_clock_of_three_texts_begins_when_each_has_its_first_token(monkeypat
 
 
 def test_users_take_memory_and_rows():
-    """Eight caches of a long context need a mesh; the fast plan lays out so many users, and a draft model's chains of
-    all of them are calibrated in one tile of rows."""
+    """Eight caches of a long context need a mesh; sharded decode steps take so many users, and a draft model's chains
+    of all of them are calibrated in one tile of rows."""
     options = DemoOptions(max_new_tokens=20000)
     assert n150.plan_run(LLAMA, options, MeshShape(1, 2), 10, users=8).users == 8
     assert n150.plan_run(LLAMA, options, MeshShape(), 10).users == 1
@@ -260,11 +264,13 @@ def test_users_take_memory_and_rows():
     assert n150.plan_run(LLAMA, rows, MeshShape(2, 4), 10, users=8).capacity == 384
     small, drafted = preset("llama-3.2-1b"), DemoOptions(draft="a-model", draft_length=3)
     assert n150.plan_run(LLAMA, drafted, MeshShape(1, 2), 10, small, users=8).draft_precision is not None
-    with pytest.raises(UserError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows a pass"):
+    with pytest.raises(
+        UserError, match="8 users and drafts of 4 tokens with 1 candidates per node need 40 rows per pass"
+    ):
         n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshShape(1, 2), 10, small, users=8)
-    fast = DemoOptions(plan="fast", attention="exact", draft="ngram", tree="4x2")
+    fast = DemoOptions(decode_sharding="sharded", attention="exact", draft="ngram", tree="4x2")
     assert n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=3).users == 3
-    with pytest.raises(UserError, match="the fast plan does not go with trees of 36 nodes in all"):
+    with pytest.raises(UserError, match="sharded decode steps do not support trees of 36 nodes in all"):
         n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=4)
 
 

@@ -187,3 +187,13 @@ def test_the_commands_themselves(tmp_path):
     assert help_text.returncode == 0
     for word in ("--prompt-file", "--static-layers", "HF_MODEL", "--json", "attention of decode steps"):
         assert word in help_text.stdout
+
+
+@pytest.mark.parametrize("old, new", [("simple", "interleaved"), ("fast", "sharded")])
+def test_the_former_name_of_the_decode_sharding_works_and_says_so(capsys, old, new):
+    options = parse(["--plan", old, "--prompt", "x"])
+    assert options.decode_sharding == new and "decode_sharding" in options.given
+    assert capsys.readouterr().err.splitlines() == [
+        f"--plan {old} is now --decode-sharding {new}; the old name and values go away after this release"
+    ]
+    assert parse(["--decode-sharding", new]).decode_sharding == new and not capsys.readouterr().err

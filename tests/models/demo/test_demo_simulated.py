@@ -68,7 +68,7 @@ def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words
     [
         ("banana", "MESH_DEVICE: cannot read the mesh 'banana'"),
         ("N150x2", "MESH_DEVICE=N150x2 does not go with"),
-        ("T3K", "MESH_DEVICE: the mesh 'T3K' is of other cards"),
+        ("T3K", "MESH_DEVICE: the mesh 'T3K' is of other boards"),
     ],
 )
 def test_a_mesh_of_the_environment_counts_for_the_simulated_chip_too(capsys, monkeypatch, value, words):

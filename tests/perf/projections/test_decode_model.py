@@ -72,11 +72,11 @@ def test_the_bytes_of_the_plan_are_those_of_the_roofline():
     """Weights and cache of a step, but for norms and embedding rows; the fast plan's with the columns that pad a bank,
     in which the model cuts the LM head into other blocks."""
     for tp in (1, 2, 4, 8):
-        for plan, most in (("simple", 1.0), ("fast", 1.001)):
+        for plan, most in (("interleaved", 1.0), ("sharded", 1.001)):
             step = Step(MeshShape(1, tp), plan=plan)
             ops = [op for layer in step.layers() for op in layer] + step.fixed()
             read = sum(op.dram_bytes for op in ops if op.kind in (MATMUL, "attention"))
-            known = budget(step.config, step.mesh, step.formats, step.context, layout=plan)
+            known = budget(step.config, step.mesh, step.formats, step.context, decode_sharding=plan)
             assert 1.0 <= read / (known.weights + known.kv_cache) <= most + 1e-9
 
 
@@ -96,8 +96,8 @@ def test_time_grows_with_what_is_done():
     assert p.ns(sharded) < p.ns(plain), "interleaved weights read at a lower rate"
     speeds = [predict(Step(MeshShape(1, tp))).tokens_per_s for tp in (1, 2, 4, 8)]
     assert speeds == sorted(speeds)
-    by_plan = [predict(Step(plan=plan)).token_ns for plan in ("fast", "paper", "simple")]
-    assert by_plan == sorted(by_plan) and set(PLANS) == {"fast", "paper", "simple"}
+    by_plan = [predict(Step(plan=plan)).token_ns for plan in ("sharded", "paper", "interleaved")]
+    assert by_plan == sorted(by_plan) and set(PLANS) == {"sharded", "paper", "interleaved"}
 
 
 def test_twelve_readers_multiply_slower_than_they_read_at_the_highest_fidelity():
@@ -149,7 +149,7 @@ def test_two_rows_speculate():
     ("make", "says"),
     [
         (lambda: fit(3), "no table for 3 chips"),
-        (lambda: Step(plan="slow"), "plan must be one of paper, fast, simple, got 'slow'"),
+        (lambda: Step(plan="slow"), "plan must be one of paper, sharded, interleaved, got 'slow'"),
         (lambda: Step(context=0), "context must be 1 to 131072, got 0"),
         (lambda: Step(users=33), "users must be 1 to 32, got 33"),
         (lambda: predict(Step(), gap_ns=-1.0), "gap_ns must be at least 0 and finite, got -1.0"),

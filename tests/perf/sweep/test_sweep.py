@@ -176,7 +176,7 @@ def test_decode_steps_by_the_model(tmp_path, capsys):
             "--csv",
             csv,
             "--only",
-            "plan=fast",
+            "plan=sharded",
             "context=1024",
             "mesh=1x2",
             "--plots",
@@ -210,7 +210,7 @@ def test_a_pair_by_the_model(tmp_path, capsys):
     attention = [[float(row[KERNEL_NS]) for row in rows if row["SWEEP ROLE"] == "attention"] for rows in chips]
     assert attention[0][0] > attention[1][0] and attention[0][1] < attention[1][1], "roles alternate on hits"
     assert len(chips[0]) == len(chips[1])
-    plain = predict(Step(context=32768, plan="simple"))
+    plain = predict(Step(context=32768, plan="interleaved"))
     alone = sum(t.ns for part in (plain.before, *plain.layers[:2], plain.after) for t in part)
     assert step_ns(block) < alone, "two hits at 32K are faster than one chip"
 

@@ -215,7 +215,7 @@ def test_signposts_of_a_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "tracy", SimpleNamespace(signpost=posts.append))
 
     class Layer:
-        def before_attention(self):
+        def project_qkv(self):
             posts.append("norm")
 
         def after_attention(self):
@@ -225,7 +225,7 @@ def test_signposts_of_a_run(monkeypatch):
 
     def step():
         for layer in model.layers:
-            layer.before_attention()
+            layer.project_qkv()
             layer.after_attention()
         posts.append("head")
 

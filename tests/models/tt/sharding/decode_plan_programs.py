@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode steps by either plan, on the device of a worker (see sim_worker.py): what the test compares.
+"""Decode steps with either decode sharding, on the device of a worker (see sim_worker.py): what the test compares.
 
-The fast plan wants a whole chip, where each program costs seconds; the simple one runs on a small grid.
+Sharded steps need a whole chip, where each program costs seconds; interleaved ones run on a small grid.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ CAPACITY = 64
 CACHED = 40  # positions with random keys and values before the first step
 
 
-def made(mesh, layout: str, users: int, precision: str, config: LlamaConfig = BANKED):
+def made(mesh, decode_sharding: str, users: int, precision: str, config: LlamaConfig = BANKED):
     """The model with random keys and values of all users at the first positions; all else is zero."""
     import torch
     import ttnn
 
-    model, _ = build(mesh, config, precision, users=users, capacity=CAPACITY, layout=layout)
+    model, _ = build(mesh, config, precision, users=users, capacity=CAPACITY, decode_sharding=decode_sharding)
     generator = torch.Generator().manual_seed(1)
     for tensor in (*model.cache.keys, *model.cache.values):
-        values = torch.randn(users, model.cache.heads * model.plan.tp, CAPACITY, BANKED.head_dim, generator=generator)
+        values = torch.randn(
+            users, model.cache.heads * model.mesh_shape.tp, CAPACITY, BANKED.head_dim, generator=generator
+        )
         values[:, :, CACHED:] = 0
         host = ttnn.from_torch(
-            values, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=model.plan.mapper(mesh, 1)
+            values, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=model.mesh_shape.mapper(mesh, 1)
         )
         ttnn.copy_host_to_device_tensor(host, tensor)
     return model
 
 
-def modules(mesh, layout: str, users: int = 2, precision: str = "bfloat16") -> dict:
+def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat16") -> dict:
     """float32 results by module from the same inputs, of users at different positions: norm, fused product, attention
     (heads, rotation, cache, output projection), what it wrote into the cache, MLP, LM head."""
     import torch
@@ -65,7 +67,7 @@ def modules(mesh, layout: str, users: int = 2, precision: str = "bfloat16") -> d
 
     from models.llama31_8b.tt.model import read
 
-    model, found = made(mesh, layout, users, precision), {}
+    model, found = made(mesh, decode_sharding, users, precision), {}
     layer = model.layers[0]
     x = torch.randn(1, 1, users, BANKED.hidden_size, generator=torch.Generator().manual_seed(7)).bfloat16()
     rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.L1_MEMORY_CONFIG)
@@ -75,7 +77,7 @@ def modules(mesh, layout: str, users: int = 2, precision: str = "bfloat16") -> d
         found[name] = read(tensor).float()
         logger.info("{}: {}", name, tuple(found[name].shape))
 
-    normed = layer.attention_norm.decode(model.layout.residual(rows))
+    normed = layer.attention_norm.decode(model.decode_modules.residual(rows))
     keep("norm", normed)
     keep("fused product", layer.attention.qkv.decode(normed))
     inputs = model.step_inputs([0] * users, positions)
@@ -105,43 +107,45 @@ def rows_of_products(mesh, model, keep) -> None:
         keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))
 
 
-def rows_alone(mesh, layout: str) -> dict:
+def rows_alone(mesh, decode_sharding: str) -> dict:
     """`rows_of_products` of a model whose step does not run."""
     from models.llama31_8b.tt.model import read
 
     found: dict = {}
-    rows_of_products(mesh, made(mesh, layout, 1, "bfloat16"), lambda name, out: found.update({name: read(out).float()}))
+    rows_of_products(
+        mesh, made(mesh, decode_sharding, 1, "bfloat16"), lambda name, out: found.update({name: read(out).float()})
+    )
     return found
 
 
-def steps_of_row(mesh, layout: str, tokens: list[int]) -> dict:
-    """Of a model over the chips of a row, one user: float32 logits of each step, the token that each chip chooses from
-    them, and at the end the keys and values that each chip cached."""
+def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
+    """Decode one user over a TP group: float32 logits of each step, the token that each chip chooses from them, and at
+    the end each chip's cached keys and values."""
     import torch
     import ttnn
     from loguru import logger
 
     from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.tt.linear import gather
     from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.parallel.collectives import gather
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     def of_chips(tensor) -> list[torch.Tensor]:
         return [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(tensor)]
 
-    model = made(mesh, layout, 1, "bfloat16", BANKED_ROW)
-    chooser = Sampler(mesh, model.plan, BANKED_ROW, SamplingParams(0.0))
+    model = made(mesh, decode_sharding, 1, "bfloat16", BANKED_ROW)
+    sampler = Sampler(mesh, model.mesh_shape, BANKED_ROW, SamplingParams(0.0))
     logits, chosen = [], []
     for step, token in enumerate(tokens):
-        part = model.decode(model.step_inputs([token], [CACHED + step]), whole=False)
-        chosen.append([int(chip[0, 0]) for chip in of_chips(chooser(part, None))])
-        logits.append(read(gather(part, model.plan)).float()[0, 0, 0, : BANKED_ROW.vocab_size])
+        part = model.decode(model.step_inputs([token], [CACHED + step]), gather_logits=False)
+        chosen.append([int(chip[0, 0]) for chip in of_chips(sampler(part, None))])
+        logits.append(read(gather(part, model.mesh_shape)).float()[0, 0, 0, : BANKED_ROW.vocab_size])
         logger.info("step {}: tokens {}", step, chosen[-1])
     cached = [torch.stack(of_chips(tensor)) for tensor in (model.cache.keys[0], model.cache.values[0])]
     return {"logits": logits, "chosen": chosen, "keys": cached[0], "values": cached[1]}
 
 
-def tokens(mesh, layout: str, steps: int, precision: str = "bfloat16") -> dict:
+def tokens(mesh, decode_sharding: str, steps: int, precision: str = "bfloat16") -> dict:
     """Greedy tokens of one user, chosen on the chip, and each step's two best logits; traced where it can be."""
     import ttnn
     from loguru import logger
@@ -151,15 +155,15 @@ def tokens(mesh, layout: str, steps: int, precision: str = "bfloat16") -> dict:
     from models.llama31_8b.tt.sampling.top_k import Sampler
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
-    model = made(mesh, layout, 1, precision)
-    chooser = Sampler(mesh, model.plan, BANKED, SamplingParams(0.0))
+    model = made(mesh, decode_sharding, 1, precision)
+    sampler = Sampler(mesh, model.mesh_shape, BANKED, SamplingParams(0.0))
     inputs, gaps = model.step_inputs([5], [CACHED]), []
 
     def once():
-        logits = model.decode(inputs, whole=False)
+        logits = model.decode(inputs, gather_logits=False)
         ttnn.plus_one(inputs.positions, skip_negative_entries=True)
         ttnn.plus_one(inputs.angles)
-        return logits, chooser(logits, None, inputs.tokens)
+        return logits, sampler(logits, None, inputs.tokens)
 
     step, chosen = TracedStep(mesh, once, eager=why_no_trace(mesh) is not None), []
     try:

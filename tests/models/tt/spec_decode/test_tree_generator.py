@@ -131,8 +131,8 @@ def test_a_model_drafts_for_itself(sim_device, dispatch):
 @pytest.mark.timeout(1800)
 @DISPATCH
 def test_a_layer_parallel_draft_on_one_chip_runs_the_same_mathematics(sim_device, dispatch):
-    """Of two layers that read the same input: the chains are the reference's fuzzy ones, the text is the plain one, and
-    the cache is calibrated to that of a plain pass."""
+    """Two layers read the same input: the chains are the reference's layer-parallel ones, the text is the plain one,
+    and the cache is calibrated to a plain pass's."""
     told = sim_device("2x1", dispatch=dispatch).run(
         texts_by_a_draft_model, [prompt(12, 21)], 5, 2, [[0, 1]], timeout=LIMIT_S
     )

@@ -30,7 +30,7 @@ SUPPORT = Support(
         "mesh": _CHIPS,
         "precision": _CHIPS,
         "precision_overrides": _CHIPS,
-        "plan": _CHIPS,
+        "decode_sharding": _CHIPS,
         "sample_on": _CHIPS,
     },
 )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that a draft model's passes take; needs no device."""
+"""Limits of a draft model's passes; needs no device."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from ...spec_decode.draft_shape import DraftShape
 from ..parallel.mesh import TILE
 
 
-def pass_nodes(shape: DraftShape, users: int) -> int:
-    """Nodes a user of a draft model's exact pass: the tokens that a round decides, or a tree's nodes with children.
-
-    Raises ValueError for grown trees and for more rows than a tile's.
-    """
+def check_draft_shape(shape: DraftShape, users: int) -> int:
+    """Return the nodes per user of a draft model's exact pass: the tokens that a round decides, or a tree's nodes with
+    children. Raises ValueError for grown trees and for more than 32 rows."""
     if shape.grown:
         raise ValueError("a draft model on chips drafts trees of a fixed shape, none grown by confidence")
     nodes = shape.length + 1
@@ -25,7 +23,7 @@ def pass_nodes(shape: DraftShape, users: int) -> int:
         nodes = max(nodes, *(len(fixed_shape(length, shape.width, shape.most_nodes).inner) for length in lengths))
     if users * nodes > TILE:
         raise ValueError(
-            f"{users} users and drafts of {shape.length} tokens with {shape.width} candidates a node need "
-            f"{users * nodes} rows a pass, {TILE} are a step's"
+            f"{users} users and drafts of {shape.length} tokens with {shape.width} candidates per node need "
+            f"{users * nodes} rows per pass, the maximum is {TILE}"
         )
     return nodes
