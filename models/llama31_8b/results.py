@@ -57,21 +57,21 @@ class GenerationResult:
     @classmethod
     def of(
         cls: type[_Result],
-        streams: Sequence[SequenceState],
+        sequences: Sequence[SequenceState],
         prompts: Sequence[Sequence[int]],
         times: tuple[float, float, float],
         statistics: AttentionStatistics | None = None,
         **more: object,
     ) -> _Result:
-        """From ended streams and the times of start, end of prefill and end in seconds; statistics: of the attention
+        """From ended sequences and the times of start, end of prefill and end in seconds; statistics: of the attention
         policy, None where nothing speculated; `more` are a subclass's fields."""
         start, prefilled, ended = times
         return cls(
-            token_ids=[stream.token_ids for stream in streams],
-            finish_reason=[cast(str, stream.finish_reason) for stream in streams],  # they have ended
+            token_ids=[sequence.token_ids for sequence in sequences],
+            finish_reason=[cast(str, sequence.finish_reason) for sequence in sequences],  # they have ended
             prefill_tokens=sum(map(len, prompts)),
             prefill_seconds=prefilled - start,
-            decode_tokens=sum(len(stream.token_ids) for stream in streams) - len(streams),
+            decode_tokens=sum(len(sequence.token_ids) for sequence in sequences) - len(sequences),
             decode_seconds=ended - prefilled,
             statistics=statistics,
             **more,

@@ -13,7 +13,7 @@ import torch
 from ..model.attention import Segments
 from ..model.step import DecodeStep, GuessRange
 from .acceptance import accept_guess, check_threshold
-from .statistics import SpeculationCounters
+from .counters import SpeculationCounters
 
 
 class AttentionPolicy(ABC):

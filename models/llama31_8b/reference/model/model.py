@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Llama-architecture model in plain torch: the oracle of the tests and the backend of a machine without
+"""A Llama-architecture model in plain torch: the reference of the tests and the backend of a machine without
 boards."""
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ more token is drawn: the bonus token. So every call yields between 1 and depth +
 Exactness (SpecInfer section 4.3; Leviathan et al. 2023 for one child). Let p be what remains of the target's
 distribution after the current node, and q the distribution child x was drawn from, given the siblings before
 it. x is accepted with probability min(1, p(x) / q(x)); on rejection p becomes norm(max(0, p - q)). Whatever q
-is, the token that leaves the node then has the target's distribution, provided q is the true law of x:
+is, the token that leaves the node then has the target's distribution, provided q is the true distribution of x:
 - children drawn one by one without replacement (or independent draws with duplicates dropped, as in a tree
   merged from several sequences): q loses each sibling tried and is renormalised;
 - children drawn independently, duplicates kept as siblings: q stays (`with_replacement=True`);

@@ -17,7 +17,7 @@ from typing import Callable, Collection, Sequence
 import torch
 
 from ...generation.sampling import SamplingParams, choose_tokens, draw_uniforms, make_generators, warp_logits
-from ...generation.sequences import TokenCallback, open_streams
+from ...generation.sequences import TokenCallback, open_sequences
 from ...spec_decode.draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
 from ...spec_decode.metrics import SpeculativeResult, TokenSpeculationMetrics
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
@@ -70,7 +70,7 @@ def speculative_generate(
     policy = policy if policy is not None else ExactAttention()
     texts = _whole_texts(prompts, cache, context)
     capacity = None if cache is None else cache.capacity - int(cache.lengths.max())
-    streams = open_streams(model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, capacity)
+    sequences = open_sequences(model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, capacity)
     drafter.check(model.config, texts, max_new_tokens)
     if lossy is not None:
         _check_lossy(lossy, sampling, drafter)
@@ -89,11 +89,11 @@ def speculative_generate(
     frugal = sampling.greedy or adaptive
     tokens = choose_tokens(logits, sampling, generators)
     prefilled = time.perf_counter()
-    active = [stream for stream, token in zip(streams, tokens) if stream.push(token)]
+    active = [sequence for sequence, token in zip(sequences, tokens) if sequence.push(token)]
     committed = [[token] for token in tokens]  # of each user, since its last draft
     view = None
     while active:
-        users = [stream.user for stream in active]
+        users = [sequence.user for sequence in active]
         if view is None or view.rows != users:
             view = cache.view(users)
         mine = [generators[user] for user in users]
@@ -102,11 +102,11 @@ def speculative_generate(
         drafted = time.perf_counter()
         verified = _target_step(model, view, policy, draft, sampling, mine, lossy)
         accepted = []
-        for row, stream in enumerate(active):
+        for row, sequence in enumerate(active):
             nodes = verified.nodes(row)
-            used = stream.push_all([*draft.tokens[row, nodes].tolist(), int(verified.bonus[row])])
+            used = sequence.push_all([*draft.tokens[row, nodes].tolist(), int(verified.bonus[row])])
             metrics.num_output_tokens += len(used)
-            committed[stream.user] += used
+            committed[sequence.user] += used
             if draft.trees.width > 1:
                 # What follows the end of a text inside an accepted block is neither kept nor counted.
                 queries = [0, *nodes][: len(used)]
@@ -127,11 +127,11 @@ def speculative_generate(
             metrics.calibration_seconds += drafter.calibration_seconds
         metrics.target_seconds += ended - drafted
         lengths.observe(draft.depth, draft.trees.width, accepted, (drafted - began, ended - drafted))
-        active = [stream for stream in active if stream.finish_reason is None]
+        active = [sequence for sequence in active if sequence.finish_reason is None]
     finished = time.perf_counter()
 
     times = (start, prefilled, finished)
-    return SpeculativeResult.of(streams, prompts, times, policy.statistics, speculation=metrics)
+    return SpeculativeResult.of(sequences, prompts, times, policy.statistics, speculation=metrics)
 
 
 def _whole_texts(
@@ -175,7 +175,7 @@ def _draft(
     end; 0 levels are just the roots. Empties `committed` of what the drafter was told."""
     room = view.capacity - int(view.lengths.max())
     # Every step yields one token more than it accepts, so drafting the last token is never worth it.
-    left = [min(stream.max_new_tokens, stream.room) - len(stream.token_ids) for stream in ending]
+    left = [min(sequence.max_new_tokens, sequence.room) - len(sequence.token_ids) for sequence in ending]
     length = min(length, max(left, default=length + 1) - 1, room - 1)
     if length < 1:
         roots = torch.tensor([[committed[user][-1]] for user in users])
@@ -195,7 +195,7 @@ def _target_step(
     generators: Sequence[torch.Generator],
     lossy: SigmoidApproximation | None,
 ) -> DraftVerification:
-    """One target pass over roots and drafted nodes, and the verdict. A lone root is committed, as in plain
+    """One target pass over roots and drafted nodes, and its verification. A lone root is committed, as in plain
     decoding."""
     trees, tokens = draft.trees, draft.tokens
     if trees.width == 1:

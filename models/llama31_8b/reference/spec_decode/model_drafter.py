@@ -239,12 +239,12 @@ class ModelDrafter(Drafter):
         length = shape.length
         tokens, recorder, uniforms = self._open_draft(users, roots, length + 1, length)
         for step in range(length):
-            law = None if uniforms is None else warp_logits(logits, self.sampling)
-            recorder.add([step], None if law is None else law.unsqueeze(1), logits.unsqueeze(1))
-            if law is None or uniforms is None:
+            probabilities = None if uniforms is None else warp_logits(logits, self.sampling)
+            recorder.add([step], None if probabilities is None else probabilities.unsqueeze(1), logits.unsqueeze(1))
+            if probabilities is None or uniforms is None:
                 tokens[:, step + 1] = logits.argmax(-1)
             else:
-                tokens[:, step + 1] = inverse_cdf(law, uniforms[:, step])
+                tokens[:, step + 1] = inverse_cdf(probabilities, uniforms[:, step])
             if step + 1 < length:
                 following = tokens[:, step + 1 : step + 2]
                 logits = self.model.forward(following, view, policy=self.policy, layer_groups=self.layer_groups)[:, 0]
@@ -268,14 +268,14 @@ class ModelDrafter(Drafter):
         levels = [[node for node in level if node in slot_of or node == 0] for level in form.levels]
         logits = logits.unsqueeze(1)
         for depth, level in enumerate(levels[:-1]):
-            law = None if uniforms is None else warp_logits(logits, self.sampling)
-            recorder.add(level, law, logits)
+            probabilities = None if uniforms is None else warp_logits(logits, self.sampling)
+            recorder.add(level, probabilities, logits)
             width = min(shape.width, logits.shape[-1])
-            if law is None or uniforms is None:
+            if probabilities is None or uniforms is None:
                 picked = logits.topk(width, dim=-1).indices
             else:
                 own = uniforms.view(batch, nodes, -1)[:, level, :width].flatten(0, 1)
-                drawn = sample_without_replacement(law.flatten(0, 1), own)
+                drawn = sample_without_replacement(probabilities.flatten(0, 1), own)
                 picked = drawn.view(batch, len(level), width).clamp(min=0)
             column = {node: i for i, node in enumerate(level)}
             for child in form.levels[depth + 1]:

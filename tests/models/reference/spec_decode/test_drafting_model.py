@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Model drafts: bonus calibration, drift without it, cache bookkeeping, and that q is the law of the
+"""Model drafts: bonus calibration, drift without it, cache bookkeeping, and that q is the distribution of the
 tokens."""
 
 import pytest
