@@ -39,11 +39,10 @@ class AttentionStatistics(Protocol):
 class GenerationResult:
     """Generated ids and timings.
 
-    token_ids: new tokens of each user, the one that ended the text included. finish_reason, per user: "eos",
-    "stop"
-    (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback".
-    prefill_seconds ends with each user's first token, no decode token: decode_tokens counts the rest.
-    statistics: those of the attention policy, None for policies without speculation.
+    token_ids: new tokens of each user, the one that ended the text included. finish_reason of each user: "eos", "stop"
+    (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback". prefill_seconds ends
+    with each user's first token, no decode token: decode_tokens counts the rest. statistics: the attention policy's,
+    None for policies without speculation.
     """
 
     token_ids: list[list[int]]
@@ -63,8 +62,8 @@ class GenerationResult:
         statistics: AttentionStatistics | None = None,
         **more: object,
     ) -> _Result:
-        """From ended sequences and the times of start, end of prefill and end in seconds; statistics: of the attention
-        policy, None where nothing speculated; `more` are a subclass's fields."""
+        """Make a result of ended sequences. times: start, end of prefill and end, in seconds. statistics: the attention
+        policy's, None where nothing speculated. more: a subclass's fields."""
         start, prefilled, ended = times
         return cls(
             token_ids=[sequence.token_ids for sequence in sequences],

@@ -32,7 +32,7 @@ class SequenceState:
         self.finish_reason: str | None = None
 
     def push(self, token: int) -> bool:
-        """Append a token and call back. True when the text goes on. Raises RuntimeError after the end."""
+        """Append a token and call back. Return True when the text goes on. Raises RuntimeError after the end."""
         if self.finish_reason is not None:
             raise RuntimeError(f"the text of user {self.user} has ended ({self.finish_reason})")
         self.token_ids.append(token)
@@ -50,7 +50,7 @@ class SequenceState:
         return self.finish_reason is None
 
     def push_all(self, tokens: Sequence[int]) -> list[int]:
-        """Push tokens until the text ends; those that were taken."""
+        """Push tokens until the text ends; return those that were taken."""
         for index, token in enumerate(tokens):
             if not self.push(token):
                 return list(tokens[: index + 1])
@@ -66,7 +66,7 @@ def open_sequences(
     on_token: TokenCallback | None = None,
     context_limit: int | None = None,
 ) -> list[SequenceState]:
-    """One sequence a prompt, after checking the request. eos_token_ids None means the config's; () means none.
+    """Check a request and return one sequence per prompt. eos_token_ids None means the config's; () means none.
 
     Raises ValueError for no prompts, an empty one or max_new_tokens < 1, and ContextLengthError for a prompt
     that leaves no room for a new token within context_limit (default: the model's context).

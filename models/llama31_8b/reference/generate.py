@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plain generation: prefill the prompts, then decode one token a step for every user who is not finished."""
+"""Plain generation: prefill the prompts, then decode one token per step for every user who is not finished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .model.model import ReferenceLlama
 
 
 def cache_for(model: ReferenceLlama, prompts: Sequence[Sequence[int]], max_new_tokens: int, extra: int = 0) -> KVCache:
-    """A cache that holds every prompt, its new tokens and `extra` others, within the model's context."""
+    """Return a cache for every prompt, its new tokens and `extra` others, within the model's context."""
     wanted = max(map(len, prompts)) + max_new_tokens + extra
     return model.new_cache(len(prompts), min(wanted, model.config.max_position_embeddings))
 
@@ -38,12 +38,12 @@ def generate(
     prefill_chunk: int = 512,
     cache: KVCache | None = None,
 ) -> GenerationResult:
-    """Continue each prompt (one id list a user, lengths may differ).
+    """Continue each prompt (one id list per user, lengths may differ).
 
-    sampling: greedy by default. policy: attention of the decode steps, ExactAttention by default; prefill is
-    exact. on_token receives ids in the order they are made; on_prefill(done, total) counts prompt tokens.
-    cache: continue behind what it holds (a chat's earlier turns) instead of in a new one; its capacity limits
-    the text. The last new token is not in it afterwards.
+    sampling: greedy by default. policy: attention of the decode steps, ExactAttention by default; prefill is exact.
+    on_token receives ids in the order they are made; on_prefill(done, total) counts prompt tokens.
+    cache: continue after what it holds (a chat's earlier turns) instead of in a new one; its capacity limits the text.
+    The last new token is not in it afterwards.
     A text ends at an eos or stop id, after max_new_tokens, or when the model's context is full; others go on.
     Raises as open_sequences and ReferenceLlama.prefill do, before any work.
     """

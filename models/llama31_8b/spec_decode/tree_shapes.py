@@ -47,7 +47,7 @@ def _check_shape(depth: int, branching: int, budget: int, least: int) -> None:
 
 @lru_cache(maxsize=256)
 def fixed_shape(depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET) -> TreeShape:
-    """The tree of `depth` levels below the root in which nodes have up to `branching` children.
+    """Return the tree of `depth` levels below the root in which nodes have up to `branching` children.
 
     When the full tree has more than `budget` nodes (root included), the chain of first candidates is kept to
     full depth, and then the nodes of smallest sum of (rank + 1) along their path: the most probable ones when
@@ -93,7 +93,7 @@ class ConfidenceTree:
         self.frontier = torch.zeros(batch, 1, dtype=torch.int64)
 
     def expand(self, log_probabilities: torch.Tensor) -> None:
-        """Adds the children of the frontier and moves it on to the best of them.
+        """Add the children of the frontier and move it on to the best of them.
 
         Shape: log_probabilities [batch, F, vocab], the draft's distribution after each frontier node.
         """
@@ -109,8 +109,7 @@ class ConfidenceTree:
         self.frontier = first + torch.sort(order, dim=1).values
 
     def finish(self) -> tuple[TokenTreeBatch, torch.Tensor, torch.Tensor]:
-        """The kept trees: (trees, tokens [batch, N], kept [batch, N] node numbers during growth,
-        increasing)."""
+        """Return the kept trees: (trees, tokens [batch, N], kept [batch, N] node numbers during growth, increasing)."""
         batch, total = self.tokens.shape
         keep = min(self.budget, total)
         # Stable: on equal scores the earlier node wins, and an ancestor is earlier and never less probable.

@@ -286,7 +286,6 @@ def test_a_conversation_takes_its_default_context_or_the_one_asked_for():
         ((2, 1), {"attention": "alspec", "threshold": 2e6}, r"threshold must be from 0 to 1e\+06"),
         ((2, 1), {"attention": "alspec", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
         ((1, 1), {"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
-        ((1, 1), {"attention": "static"}, "needs --static-layers"),
         ((1, 1), {"attention": "static", "static_layers": "31,32"}, "names layer 32"),
     ],
 )

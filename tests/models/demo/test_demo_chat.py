@@ -122,7 +122,7 @@ def test_the_whole_session(folder, terminal, capsys):
     assert "with alspec attention" in out and "forgotten" in out
     assert out.count("/exit ends") == 2, "greeting and /help"
     assert out.count("report ──") == 2, "one asked for, one at the end"
-    assert f"({3 * 5} tokens)" in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
+    assert f"({3 * 5} tokens, " in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
 
 
 def test_the_greeting_is_one_line_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):

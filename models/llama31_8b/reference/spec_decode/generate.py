@@ -54,17 +54,16 @@ def speculative_generate(
     cache: KVCache | None = None,
     context: Sequence[Sequence[int]] | None = None,
 ) -> SpeculativeResult:
-    """Continue each prompt as `generate` does, several tokens a target step.
+    """Continue each prompt as `generate` does, several tokens per target step.
 
-    drafter: who guesses ahead, and in which shape. adaptive: vary the draft length up to the shape's, and
-    turn drafting off while it does not pay; False always drafts the full length. lossy: verify by the sigmoid
-    approximation (needs temperature > 0 and a drafter with logits); None is exact.
-    cache: continue behind what it holds, as in `generate`; context: the ids it holds, which the drafter must
-    know. An end-of-text or stop token inside an accepted block ends the text there, as does on_token
-    returning True. With a fixed length a user's sampled tokens depend on its prompt and seed alone, until
-    drafts shrink at the end of a context; with an adaptive one the batch shares the draft length, so its
-    tokens (never their distribution) depend on the batch too.
-    Raises as generate does, and ValueError for what the drafter or verifier cannot serve, before any work.
+    drafter: what drafts, and in which shape. adaptive: vary the draft length up to the shape's, and turn drafting off
+    while it does not pay; False always drafts the full length. lossy: verify by the sigmoid approximation (needs
+    temperature > 0 and a drafter with logits); None is exact. cache: continue after what it holds, as in `generate`;
+    context: the ids it holds, which the drafter must know. An end-of-text or stop token inside an accepted block ends
+    the text there, as does on_token returning True. With a fixed length a user's sampled tokens depend on its prompt
+    and seed alone, until drafts shrink at the end of a context; with an adaptive one the batch shares the draft length,
+    so its tokens (never their distribution) depend on the batch too. Raises as generate does, and ValueError for what
+    the drafter or verifier cannot serve, before any work.
     """
     sampling = sampling if sampling is not None else SamplingParams()
     policy = policy if policy is not None else ExactAttention()
@@ -137,8 +136,8 @@ def speculative_generate(
 def _whole_texts(
     prompts: Sequence[Sequence[int]], cache: KVCache | None, context: Sequence[Sequence[int]] | None
 ) -> list[list[int]]:
-    """What each user's cache will hold after prefill. Raises ValueError unless `context` is what `cache`
-    holds now."""
+    """Return what each user's cache will hold after prefill. Raises ValueError unless `context` is what `cache` holds
+    now."""
     if cache is None:
         if context is not None:
             raise ValueError("context describes a cache to continue; none is given")
@@ -147,7 +146,7 @@ def _whole_texts(
     held, told = cache.lengths.tolist(), [len(ids) for ids in context]
     if held != told or len(held) != len(prompts):
         raise ValueError(
-            f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, got {told}"
+            f"{len(prompts)} prompts after a cache of {held} tokens need context ids of those lengths, got {told}"
         )
     return [[*ids, *prompt] for ids, prompt in zip(context, prompts)]
 
@@ -171,8 +170,8 @@ def _length_rule(drafter: Drafter, sampling: SamplingParams, adaptive: bool) -> 
 def _draft(
     drafter: Drafter, length: int, view: KVCache, users: list[int], committed: list[list[int]], ending: list
 ) -> Draft:
-    """A draft of at most `length` levels, fewer where all of the texts in `ending` or a context are about to
-    end; 0 levels are just the roots. Empties `committed` of what the drafter was told."""
+    """Draft at most `length` levels, fewer where all texts in `ending` or a context are about to end; 0 levels are the
+    roots alone. Clear from `committed` what the drafter was told."""
     room = view.capacity - int(view.lengths.max())
     # Every step yields one token more than it accepts, so drafting the last token is never worth it.
     left = [min(sequence.max_new_tokens, sequence.room) - len(sequence.token_ids) for sequence in ending]
@@ -195,7 +194,7 @@ def _target_step(
     generators: Sequence[torch.Generator],
     lossy: SigmoidApproximation | None,
 ) -> DraftVerification:
-    """One target pass over roots and drafted nodes, and its verification. A lone root is committed, as in plain
+    """Run one target pass over roots and drafted nodes, and verify them. A lone root is committed, as in plain
     decoding."""
     trees, tokens = draft.trees, draft.tokens
     if trees.width == 1:

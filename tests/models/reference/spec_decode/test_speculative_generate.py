@@ -228,7 +228,7 @@ def test_requests_that_cannot_be_served_are_refused_before_any_work():
         run(ModelDrafter(small.resembling(0.1, vocab_size=80)))
     with pytest.raises(ContextLengthError, match="context of 32"):
         run(ModelDrafter(small.resembling(0.1, max_position_embeddings=32)))
-    with pytest.raises(ContextLengthError, match="draft length 9 behind a prompt of 250"):
+    with pytest.raises(ContextLengthError, match="draft length 9 after a prompt of 250"):
         run(NGramDrafter(DraftShape(9)), [[1] * 250])
     with pytest.raises(ValueError, match="prompt of user 1 is empty"):
         run(perfect(), [[1], []])

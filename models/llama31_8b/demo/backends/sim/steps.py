@@ -26,7 +26,6 @@ from ....reference.model.random_weights import random_state_dict
 from ....results import GenerationResult
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.metrics import SpeculativeResult
-from ....spec_decode.sigmoid import SigmoidApproximation
 from ....spec_decode.tree import TokenTree, TokenTreeBatch
 from ....tt.decode_attention.by_name import decode_attention
 from ....tt.device.precision import PrecisionConfig, precision_plan
@@ -41,7 +40,7 @@ from ....tt.weights.map import WeightMap
 from ....tt.weights.store import WeightStore
 from ...options import DemoOptions
 from ...report import ReportConsole, drafting_line, make_report, print_hits
-from .backend import TINY, tiny_model
+from .backend import CHUNK_SIZE, TINY, tiny_model
 from .checked_steps import lowest_pcc, step_figures, verdict
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     """arguments: the request of sim.plan_request as JSON. 0 when every step agrees."""
     request = json.loads(arguments[0])
     plan, source = MeshShape.parse(request["mesh"]), source_of(request)
-    precision = precision_plan(request["precision"], source.config.num_hidden_layers, request["overrides"])
+    precision = precision_plan(request["precision"], source.config.num_hidden_layers)
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
     layout = "" if request["layout"] == "simple" else f", {request['layout']} plan"
@@ -132,7 +131,7 @@ def main(arguments: Sequence[str]) -> int:
             ttnn.close_device(device)
     formats = precision.weight_formats(source.config.num_hidden_layers)
     least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else LEAST_PCC
-    drafts = {name: request[name] for name in ("draft", "verify", "temperature")} if request["nodes"] else {}
+    drafts = {name: request[name] for name in ("draft", "temperature")} if request["nodes"] else {}
     options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
@@ -244,7 +243,7 @@ def _tree_steps(
     shape = DraftShape.parse(request["tree"], request["draft_length"])
     drafter: TreeDrafter = NGramDrafter()
     if request["draft"] == SelfDrafter.name:
-        drafter = SelfDrafter(model, request["window"])
+        drafter = SelfDrafter(model, CHUNK_SIZE)
     elif request["draft"] != NGramDrafter.name:
         # A fuzzy draft is the target itself, so that what it loses is seen alone; else the first layer drafts.
         first, layers = (config if request["fuzzy"] else config.with_layers(1)), None
@@ -256,8 +255,7 @@ def _tree_steps(
         weights, store = WeightMap(first, state, plan), WeightStore(device, plan)
         draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity, fuzzy=layers)
         drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
-    lossy = SigmoidApproximation() if request["verify"] == "sigmoid" else None
-    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check, lossy=lossy)
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check)
     expected = reference.prefill([prompt], cache)[0]
     found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
     result = generator.generate(
