@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a generation returns, whichever backend made it."""
+"""What a generation returns, on any backend."""
 
 from __future__ import annotations
 

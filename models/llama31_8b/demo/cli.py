@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: stream text for a prompt, or chat, and report how often attention-level speculation hit.
+"""The demo: show text for a prompt as it comes, or chat, and report how often attention-level speculation hit.
 
 `python -m models.llama31_8b.demo --help`; exit codes: 0 done, 2 a request that cannot be met (one line says
 why), 130 interrupted.
@@ -214,7 +214,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--html",
         metavar="FILE",
-        help="write a page that shades every token of the text by how many layers took the guess, for --attention "
+        help="write a page that shades every token of the text by how many layers accepted the guess, for --attention "
         "alspec",
     )
 

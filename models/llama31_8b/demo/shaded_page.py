@@ -74,10 +74,10 @@ def shaded_page(facts: Mapping[str, str], prompt: str, tokens: Sequence[ShadedTo
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Text by speculation rate</title><style>{_STYLE}</style></head><body>
 <h1>Text by speculation rate</h1>
-<p>The darker a token, the fewer layers took the guess (attention over the first and the last cached tokens) in the step
-that chose it. Dotted tokens: no layer speculated. Point at a token for its figures.</p>
+<p>The darker a token, the fewer layers accepted the guess (attention over the first and the last cached tokens) in the
+step that chose it. Dotted tokens: no layer speculated. Point at a token for its figures.</p>
 <dl>{listed}</dl>
-<p class="scale">layers that took the guess: {scale}</p>
+<p class="scale">layers that accepted the guess: {scale}</p>
 <details><summary>prompt</summary><p class="text">{escape(prompt)}</p></details>
 <p class="text">{"".join(_span(number, token) for number, token in enumerate(tokens))}</p>
 <h2>Tokens (across) and layers (down): dark where the guess was rejected</h2>

@@ -16,7 +16,7 @@ from .options import ATTENTIONS, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError,
 # What draws a token; at temperature 0 none is drawn.
 _SAMPLING = ("top_k", "top_p", "seed")
 
-# Of backends on chips.
+# What backends on chips support.
 CHIP_DRAFTING: Mapping[str, str | None] = {
     "ngram": None,
     "self": None,

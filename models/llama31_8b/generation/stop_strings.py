@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ending a text where it contains one of some strings, wherever token boundaries fall."""
+"""Stop strings: a text ends where it contains one, wherever token boundaries fall."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def layer_groups(num_layers: int, size: int) -> list[list[int]]:
     """Return the strategy of table 6 for `size` layers in parallel, carried over to any number of layers.
 
     Layer 0 and the last layer stay alone. Of the groups between them the first has at most three layers, the
-    others `size`, and the last what is left: the rule behind the table's rows for 32 and 28 layers. size 1 is
+    others `size`, and the last what is left: the rule of the table's rows for 32 and 28 layers. size 1 is
     sequential execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2.
     """
     inner = num_layers - 2

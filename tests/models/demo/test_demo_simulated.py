@@ -173,7 +173,7 @@ def test_a_simulated_run_verifies_drafted_trees(capfd):
     ],
 )
 def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, drafted):
-    """Of the target over part of its cache, and of four layers on two chips, two at once, a round that stays there."""
+    """The target drafts over part of its cache; four layers draft on two chips, two at once, without the host."""
     assert cli.main(["--device", "sim", "--json", "--draft", *arguments]) == 0
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert all(step["pcc"] >= 0.99 and step["token"] == step["reference_token"] for step in told["steps"])

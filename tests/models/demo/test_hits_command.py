@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`llama-alspec hits FILE`, and the function behind it: a text of one's own, every token a decode step."""
+"""`llama-alspec hits FILE`, and its function: a text of one's own, every token a decode step."""
 
 from __future__ import annotations
 

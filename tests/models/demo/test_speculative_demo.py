@@ -71,7 +71,7 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
 
 @pytest.mark.parametrize("name", ["self", "grown", "ngram tree", "adaptive"])
 def test_texts_side_by_side_are_the_plain_ones(model, capsys, name):
-    """Of prompts of three lengths, with attention that speculates too."""
+    """Prompts have three lengths, and attention speculates too."""
     more = ("--prompt", "the end " * 9, "--prompt", "12 in")
     plain, drafted = (run_json(capsys, model, *more, *drafts) for drafts in ([], DRAFTS[name]))
     assert drafted["texts"] == plain["texts"] and len(plain["texts"]) == 3

@@ -23,7 +23,7 @@ from models.llama31_8b.generation.sampling import (
 
 
 def plain_warp(logits: list[float], params: SamplingParams) -> list[float]:
-    """Oracle for one row, in plain Python floats."""
+    """The reference for one row, in plain Python floats."""
     order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))
     if params.temperature == 0:
         return [float(i == order[0]) for i in range(len(logits))]

@@ -116,7 +116,7 @@ class DecodeStep:
         self.cached = self.positions + 1
         self.eligible = self.cached >= guess_range.bypass_below
         self.groups = self._group()
-        # Of a step of one block, for its other layers.
+        # Of a step of one block: its other layers need the same masks.
         self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
         self._visible_cache: dict[tuple[int, int, int], torch.Tensor] = {}
 

@@ -146,7 +146,7 @@ class ModelDrafter(Drafter):
         if held is None or held.batch != len(prompts) or held.capacity < capacity:
             self._cache = self.model.new_cache(len(prompts), capacity)
             self._history = [[] for _ in prompts]
-        # Prefill wants at least one token a user.
+        # Prefill needs at least one token per user.
         shared = [min(_common_prefix(old, new), len(new) - 1) for old, new in zip(self._history, prompts)]
         self.cache.truncate(shared)
         self._history = [list(prompt[:n]) for prompt, n in zip(prompts, shared)]

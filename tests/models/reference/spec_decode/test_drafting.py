@@ -218,7 +218,7 @@ def test_adaptive_length_follows_acceptance():
 
 
 def test_times_that_are_no_steps_alone_are_left_out():
-    """As of rounds on chips, whose first ones compile and capture: until one is timed the longest drafts are tried."""
+    """The first rounds on chips compile and capture: until one is timed the longest drafts are tried."""
     rule = AdaptiveDraftLength(4, StepCosts(0.1), rows_per_level=0.0, measured=True, first=4)
     for _ in range(3):
         assert rule.next_length() == 4

@@ -141,7 +141,7 @@ def pair_test(form, params, sampled, fuzzy=1):
 def test_distribution_over_100000_draws(form, sampled, setting):
     value, length = pair_test(form, SETTINGS[setting], sampled)
     kind = "drawn" if sampled else "top"
-    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens a step", form, kind, setting, value, length)
+    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens per step", form, kind, setting, value, length)
     assert value > 1e-3 and length > 1.05
 
 

@@ -108,7 +108,7 @@ def test_output_has_the_targets_distribution(form, kind, setting):
     )
     value = p_value(two_tokens(verified, tokens, p, seed=3), p)
     accepted = float(verified.lengths.double().mean())
-    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens a step", form, kind, setting, value, 1 + accepted)
+    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens per step", form, kind, setting, value, 1 + accepted)
     assert accepted > 0.2, "the draft must matter for this test to mean anything"
     assert value > 1e-3
 

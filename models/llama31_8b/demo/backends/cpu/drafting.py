@@ -17,7 +17,7 @@ from ...options import DemoOptions, UserError
 def make_drafter(loaded: LoadedModel, options: DemoOptions) -> Drafter | None:
     """Return the drafter of --draft, None for none; load a draft model.
 
-    Raises UserError for a draft model with another vocabulary, or a layer-parallel size the model is too
+    Raises UserError for a draft model with another vocabulary, or a layer-parallel size that the model is too
     small for, and what load_model raises.
     """
     kind = options.drafter
