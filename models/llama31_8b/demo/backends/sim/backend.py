@@ -93,7 +93,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
         raise UserError(f"--device sim: {error}") from error
     if request["tokens"] != options.max_new_tokens:
         logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", request["tokens"])
-    module = __spec__.name.rpartition(".")[0] + ".sim_steps"
+    module = __spec__.name.rpartition(".")[0] + ".steps"
     command = [sys.executable, "-m", module, json.dumps(request)]
     root = Path(__file__).resolve().parents[5]
     return subprocess.run(command, env=environment, cwd=root, check=False).returncode
