@@ -118,8 +118,8 @@ def _entry(path: Path) -> Entry:
             for folder, folders, names in os.walk(path)
             for name in (*names, *(one for one in folders if os.path.islink(os.path.join(folder, one))))
         ]
-    size, used = 0, path.lstat().st_mtime if len(files) == 0 else 0.0
-    for file in files:
+    size, used = 0, 0.0
+    for file in files or [path]:  # an empty folder has no other time than its own
         try:
             facts = file.lstat()
         except FileNotFoundError:  # another process has removed it

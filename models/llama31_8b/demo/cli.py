@@ -22,10 +22,14 @@ from .backends.cpu import backend as cpu
 from .backends.n150 import backend as n150
 from .backends.sim import backend as sim
 from .old_options import current_options
-from .options import AUTO, CHAT_CONTEXT, MOST_PROMPTS, DemoOptions, UserError
+from .options import AUTO, CHAT_CONTEXT, MAX_PROMPTS, DemoOptions, UserError
 
 BACKENDS = {backend.SUPPORT.device: backend for backend in (cpu, sim, n150)}
 PROG = "llama-alspec"
+COMMANDS = (
+    "Other commands: llama-alspec hits FILE measures the hits on a text of one's own; llama-alspec cache lists what is "
+    "kept between runs, and clears it."
+)
 SUPPORTS = tuple(backend.SUPPORT for backend in BACKENDS.values())
 
 
@@ -64,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt",
         action="append",
         metavar="TEXT",
-        help=f"the prompt; given several times, up to {MOST_PROMPTS}, the texts are made side by side in one batch",
+        help=f"the prompt; given several times, up to {MAX_PROMPTS}, the texts are made side by side in one batch",
     )
     prompt.add_argument(
         "--prompt-file",
@@ -225,7 +229,7 @@ def parse(argv: list[str] | None = None) -> DemoOptions:
     parser = OneLineParser(
         prog=PROG,
         description="Generate text with a Llama model and attention-level speculation, and report its hits.",
-        epilog="\n".join(support.summary() for support in SUPPORTS),
+        epilog="\n".join([*(support.summary() for support in SUPPORTS), "", COMMANDS]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,  # only what is given is an attribute
         allow_abbrev=False,

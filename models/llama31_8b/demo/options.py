@@ -28,7 +28,7 @@ DRAFTERS = ("ngram", "self", "model")
 DEVICES = (AUTO, "cpu", "sim", "n150")
 # A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
 CHAT_CONTEXT = 8192
-MOST_PROMPTS = 8  # texts side by side in one batch
+MAX_PROMPTS = 8  # texts side by side in one batch
 _NOBODY_SAID: frozenset[str] = frozenset({"what was given"})  # the mark of options made without `given`
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -91,8 +91,8 @@ class DemoOptions:
                 raise UserError(f"{name} must be at least 1, got {value}")
         if self.seed >= 2**63:
             raise UserError(f"seed must be below 2**63, got {self.seed}")
-        if self.prompts_given > MOST_PROMPTS:
-            raise UserError(f"up to {MOST_PROMPTS} prompts are continued side by side, got {self.prompts_given}")
+        if self.prompts_given > MAX_PROMPTS:
+            raise UserError(f"up to {MAX_PROMPTS} prompts are continued side by side, got {self.prompts_given}")
         for number, prompt in enumerate(self.prompt, 1):
             name = prompt_name(number, len(self.prompt))
             check_utf8(name, prompt)
@@ -165,9 +165,9 @@ class DemoOptions:
         """How often --prompt or --prompt-file was given."""
         return len(self.prompt) + len(self.prompt_file)
 
-    def chat_context(self, most: int) -> int:
-        """Return the tokens that a conversation may have. most: the model's context, or --max-context."""
-        return most if self.max_context is not None else min(most, CHAT_CONTEXT)
+    def chat_context(self, limit: int) -> int:
+        """Return the tokens that a conversation may have. limit: the model's context, or --max-context."""
+        return limit if self.max_context is not None else min(limit, CHAT_CONTEXT)
 
     def _drafting_asked(self) -> list[str]:
         given = {

@@ -301,14 +301,14 @@ def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Cons
 
 def gains(rows: Sequence[dict[str, Any]]) -> str:
     """Return one sentence on what the hits gain, and on where SP + TP with them is faster than tensor parallelism."""
-    least, most = (choose(row["gain_of_hits"] for row in rows) for choose in (min, max))
+    low, high = (choose(row["gain_of_hits"] for row in rows) for choose in (min, max))
     ahead: dict[int, list[str]] = {}
     for row in rows:
         if row["speedup"] > 1:
             ahead.setdefault(row["context"], []).append(str(row["chips"]))
     places = [f"at {context:,} tokens on {', '.join(chips)} chips" for context, chips in ahead.items()]
     where = f"faster than TP {'; '.join(places)}" if places else "faster than TP nowhere in this table"
-    return f"These hits make SP + TP {least:.2f}x to {most:.2f}x as fast as without any; with them it is {where}."
+    return f"These hits make SP + TP {low:.2f}x to {high:.2f}x as fast as without any; with them it is {where}."
 
 
 def _speeds(report: RunReport) -> Table:

@@ -11,7 +11,7 @@ from ..config import LlamaConfig
 from ..tt.parallel.layer_parallel import LayerAssignment
 from ..tt.parallel.mesh import MeshError, MeshShape
 from ..tt.spec_decode.draft_rows import pass_nodes
-from .options import ATTENTIONS, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
+from .options import ATTENTIONS, DRAFTERS, MAX_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
 _SAMPLING = ("top_k", "top_p", "seed")
@@ -170,6 +170,6 @@ class Support:
         drafters = [kind for kind in DRAFTERS if self.drafting[kind] is None]
         also = [f"drafting by {', '.join(drafters)}"] if drafters else []
         also += [] if self.chat else ["chat"]
-        also += [] if self.prompts else [f"up to {MOST_PROMPTS} prompts at once"]
+        also += [] if self.prompts else [f"up to {MAX_PROMPTS} prompts at once"]
         without = f"; not: {', '.join(map(flag_of, self.refused))}" if self.refused else ""
         return f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"

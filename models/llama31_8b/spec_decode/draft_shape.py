@@ -27,10 +27,10 @@ class DraftShape:
     budget: int = DEFAULT_TREE_BUDGET
 
     def __post_init__(self) -> None:
-        for name, least in (("length", 0), ("width", 1), ("budget", 2)):
+        for name, low in (("length", 0), ("width", 1), ("budget", 2)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"draft {name} must be an integer of at least {least}, got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                raise ValueError(f"draft {name} must be an integer of at least {low}, got {value!r}")
         if self.length >= self.budget:
             raise ValueError(
                 f"a draft of {self.length} tokens needs {self.length + 1} rows with its root, a verification pass has "

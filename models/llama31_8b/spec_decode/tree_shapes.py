@@ -38,11 +38,11 @@ class TreeShape:
         return TokenTree.from_parents(parents) if parents else None
 
 
-def _check_shape(depth: int, branching: int, budget: int, least: int) -> None:
+def _check_shape(depth: int, branching: int, budget: int, min_budget: int) -> None:
     if depth < 1 or branching < 1:
         raise TokenTreeError(f"a tree shape needs depth and branching of at least 1, got {depth} and {branching}")
-    if budget < least:
-        raise TokenTreeError(f"a tree of depth {depth} needs a budget of at least {least} nodes, got {budget}")
+    if budget < min_budget:
+        raise TokenTreeError(f"a tree of depth {depth} needs a budget of at least {min_budget} nodes, got {budget}")
 
 
 @lru_cache(maxsize=256)
@@ -53,7 +53,7 @@ def fixed_shape(depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET) -
     full depth, and then the nodes of smallest sum of (rank + 1) along their path: the most probable ones when
     each candidate is half as likely as the one before it. Raises TokenTreeError for a budget below depth + 1.
     """
-    _check_shape(depth, branching, budget, least=depth + 1)
+    _check_shape(depth, branching, budget, min_budget=depth + 1)
     spine = [(0,) * d for d in range(1, depth + 1)]
     chosen: set[tuple[int, ...]] = {(), *spine}
     heap: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
@@ -83,7 +83,7 @@ class ConfidenceTree:
     """
 
     def __init__(self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET):
-        _check_shape(depth, branching, budget, least=2)
+        _check_shape(depth, branching, budget, min_budget=2)
         batch = root_tokens.shape[0]
         self.depth, self.branching, self.budget = depth, branching, budget
         self.tokens = root_tokens.reshape(batch, 1).clone()

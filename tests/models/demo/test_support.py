@@ -48,3 +48,4 @@ def test_help_says_it(capsys):
     shown = capsys.readouterr().out
     for support in SUPPORTS:
         assert support.summary() in shown
+    assert "llama-alspec hits FILE" in shown and "llama-alspec cache" in shown
