@@ -4,6 +4,7 @@
 #   make demo   sets everything up and streams text from a trained model with attention-level speculation
 #   make test   sets everything up, lints and passes the tests
 #   make test-fast   the tests without simulator, mock mesh and board; make lint: style and types alone
+#   make clean  removes the environment; llama-alspec cache lists and clears what is outside this folder
 # PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options; JOBS is how many test
 # processes run at once (each holds three to six simulated chips or mock meshes of up to 1.5 GB, as memory allows).
 
@@ -19,7 +20,7 @@ JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '4,8s/^# *//p' Makefile
+	@sed -n '4,9s/^# *//p' Makefile
 
 # The stamps make the second run a no-op; they are redone when what they install from changes.
 $(VENV)/.stamp-venv: scripts/find_python.sh

@@ -18,7 +18,8 @@ from pathlib import Path
 from loguru import logger
 
 from models.llama31_8b.checkpoint.load import load_model
-from models.llama31_8b.demo.options import ATTENTIONS, AUTO, DemoOptions, UserError
+from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
+from models.llama31_8b.reference.alspec import policies
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.lib.files import new_file
 
@@ -63,6 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def policy(args: argparse.Namespace) -> policies.AttentionPolicy:
+    """Return a new attention policy. Raises UserError and ValueError."""
+    if args.attention == "alspec":
+        return policies.ALSpecAttention(args.threshold, args.chunk_size, args.tail_alignment)
+    if args.attention == "static":
+        layers = DemoOptions(static_layers=args.static_layers).static_layer_set()
+        return policies.StaticAttention(args.chunk_size, layers, args.tail_alignment)
+    kind = policies.ExactAttention if args.attention == "exact" else policies.SinkAttention
+    return kind(args.chunk_size, args.tail_alignment)
+
+
 def run(args: argparse.Namespace) -> list[dict]:
     """For each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
 
@@ -78,14 +90,7 @@ def run(args: argparse.Namespace) -> list[dict]:
     if (args.static_layers is None) == (args.attention == "static"):
         raise UserError("--attention static and --static-layers go together")
     check_threshold(args.threshold)
-    options = DemoOptions(
-        attention=args.attention,
-        threshold=args.threshold,
-        chunk_size=args.chunk_size,
-        tail_alignment=args.tail_alignment,
-        static_layers=args.static_layers or AUTO,
-    )
-    layers = options.static_layer_set() if args.static_layers else frozenset()
+    policy(args)  # refuses what makes no sense before tasks are read
     # lm-eval reads some thousand task files, which takes half a minute: not where the tasks are the user's own.
     own = None if args.include_path is None else str(args.include_path)
     manager = TaskManager(include_path=own, include_defaults=own is None)
@@ -95,7 +100,7 @@ def run(args: argparse.Namespace) -> list[dict]:
     loaded = load_model(args.model)
     results = []
     for task in args.tasks:
-        model = PolicyLM(loaded, options.policy(layers))
+        model = PolicyLM(loaded, policy(args))
         report = simple_evaluate(
             model=model,
             tasks=[task],

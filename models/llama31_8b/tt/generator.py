@@ -14,7 +14,7 @@ import ttnn
 from loguru import logger
 
 from ..generation.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
-from ..generation.sequences import SequenceState, TokenCallback, open_streams
+from ..generation.sequences import SequenceState, TokenCallback, open_sequences
 from ..results import GenerationResult
 from .model import StepInputs, TtLlama, overwrite, read
 from .parallel.mesh import TILE
@@ -103,8 +103,8 @@ class Generator:
         model's context. context: each user's ids that the cache holds from an earlier call (a prefix of `cached_ids`),
         after which its prompt follows. Only a last part shorter than a block is computed again (kept_prefix).
 
-        Raises ValueError for more prompts than users, for a context that the cache does not hold, and what
-        `open_streams` raises.
+        Raises ValueError for more prompts than the model has users, for a context that the cache does not hold, and
+        what `open_sequences` raises.
         """
         model, sampling = self.model, sampling or SamplingParams()
         if len(prompts) > model.users:
@@ -112,7 +112,7 @@ class Generator:
         limit = min(model.capacity - self.spare, context_limit or model.config.max_position_embeddings)
         cached = [len(ids) for ids in context] if context is not None else [0] * len(prompts)
         texts = self._whole_texts(prompts, context)
-        sequences = open_streams(
+        sequences = open_sequences(
             model.config, texts, max_new_tokens, eos_token_ids, on_token=on_token, context_limit=limit
         )
         for sequence, prompt in zip(sequences, prompts, strict=True):

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def boards(monkeypatch, tmp_path):
-    """As if this machine had two N150 and all they need; opening them would fail. A machines.Boards."""
+    """Pretend that this machine has two N150 and all they need; opening them would fail. A machines.Boards."""
     from models.llama31_8b.tt.device import boards
     from models.llama31_8b.tt.parallel.mesh import MeshShape
     from runtime_patches import boards as driver

@@ -100,7 +100,7 @@ def host_ttnn(monkeypatch):
 @pytest.mark.parametrize("asked, tokens", [(50, 11), (64, 25), (None, 25), (1000, 25)])
 def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, tokens):
     """A prompt of 40 tokens in a context of 50 leaves room for 11, whatever the cache of 64 holds."""
-    from models.llama31_8b.generation.sequences import open_streams
+    from models.llama31_8b.generation.sequences import open_sequences
     from models.llama31_8b.tt.generator import Generator
 
     model = ZerosLlama(replace(LLAMA, vocab_size=8, eos_token_ids=()), capacity=64)
@@ -109,7 +109,7 @@ def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, 
     )
     assert len(result.token_ids[0]) == tokens and result.finish_reason == ["context"]
     if asked in (50, 64):
-        assert open_streams(model.config, [[1] * 40], 100, context_limit=asked)[0].room == tokens
+        assert open_sequences(model.config, [[1] * 40], 100, context_limit=asked)[0].room == tokens
 
 
 def test_max_context_and_the_steps_that_compile_reach_the_report(capsys, monkeypatch, boards, checkpoint, host_ttnn):
@@ -292,7 +292,6 @@ def test_a_conversation_takes_its_default_context_or_the_one_asked_for():
         ((2, 1), {"attention": "alspec", "threshold": 2e6}, r"threshold must be from 0 to 1e\+06"),
         ((2, 1), {"attention": "alspec", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
         ((1, 1), {"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
-        ((1, 1), {"attention": "static"}, "needs --static-layers"),
         ((1, 1), {"attention": "static", "static_layers": "31,32"}, "names layer 32"),
     ],
 )

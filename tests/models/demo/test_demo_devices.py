@@ -92,7 +92,7 @@ def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, wo
 
 @pytest.mark.parametrize(
     "flag, value",
-    [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x"), ("--sample-on", "host")],
+    [("--mesh", "1x2"), ("--precision", "accuracy"), ("--sample-on", "host")],
 )
 def test_options_of_chips_are_refused_on_the_cpu(capsys, flag, value):
     words = f"{flag} does not go with --device cpu: it is for chips, on --device n150 or sim"
@@ -126,21 +126,11 @@ def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
     assert re.search(words, refused(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw"))
 
 
-def test_overrides_that_do_not_fit_the_model_are_refused(capsys, boards, tmp_path):
-    write_hf_folder(tmp_path)
-    (tmp_path / "plan.json").write_text('{"layers": {"7": {}}}')
-    arguments = ["--model", str(tmp_path), "--raw", "--precision-overrides", str(tmp_path / "plan.json")]
-    assert "names '7'; the model has layers 0 to 1" in refused(capsys, "--device", "n150", *arguments)
-
-
-def test_precision_of_a_run(tmp_path):
-    path = tmp_path / "plan.json"
-    path.write_text('{"layers": {"3": {"ff1": "bfloat16"}}}')
+def test_precision_of_a_run():
     plain = n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).precision
     assert plain.name == "performance" and plain.of_layer(3).ff1 == "bfloat4_b"
-    options = DemoOptions(precision="accuracy", precision_overrides=str(path))
-    chosen = n150.plan_run(LLAMA, options, MeshShape(), 10).precision
-    assert chosen.of_layer(3).ff1 == "bfloat16" and chosen.of_layer(4).ff1 == "bfloat8_b"
+    chosen = n150.plan_run(LLAMA, DemoOptions(precision="accuracy"), MeshShape(), 10).precision
+    assert chosen.name == "accuracy" and chosen.of_layer(3).ff1 == "bfloat8_b"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +140,6 @@ def test_precision_of_a_run(tmp_path):
         (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec"),
         (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
         (["--draft", "ngram", "--sample-on", "host"], "--draft ngram with --sample-on"),
-        (["--tail-alignment", "1"], "--tail-alignment"),
     ],
 )
 def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode attention in segments, out of which a policy (../alspec/policies.py) takes the guess or the exact result.
+"""Decode attention in segments, from which a policy (../alspec/policies.py) takes the guess or the exact result.
 
 The cached positions of a query fall into the first S, the last S and the middle (S is `chunk_size`).
 Attention over first and last is one partial result, which normalised is the guess; merged by online softmax
 with the partial over the middle it is the exact result (ALSpec paper, section 4.1 and algorithm 3). So the
 guess costs no pass of its own.
 
-Symbols: b users, h query heads, g query heads a key/value head, d head_dim, t query tokens, n cached tokens.
+Symbols: b users, h query heads, g query heads per key/value head, d head_dim, t query tokens, n cached tokens.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOWEST = -1e30
 
 
 def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> Partial:
-    """Softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
+    """Return softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
     pieces [m, n_i, d] that add up to n."""
     row_max = scores.amax(-1, keepdim=True)
     weights = (scores - row_max).exp_()
@@ -47,7 +47,7 @@ def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> P
 
 
 def _masked_attention(scores: torch.Tensor, visible: torch.Tensor, values: torch.Tensor) -> Partial:
-    """As partial_attention for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
+    """Do what partial_attention does for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
     scores = scores.masked_fill(~visible, float("-inf")).flatten(1, 2)
     row_max = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
     weights = (scores - row_max).exp_()
@@ -64,7 +64,7 @@ def _weigh(weights: torch.Tensor, values: Iterable[torch.Tensor]) -> torch.Tenso
 
 
 def merge(a: Partial, b: Partial) -> torch.Tensor:
-    """Attention over the keys of both, normalised: the online softmax combination of algorithm 3, line 24."""
+    """Return attention over the keys of both, normalised: the online softmax combination of algorithm 3, line 24."""
     row_max = torch.maximum(a.row_max, b.row_max)
     rescale_a, rescale_b = (a.row_max - row_max).exp_(), (b.row_max - row_max).exp_()
     out = torch.addcmul(a.out * rescale_a, b.out, rescale_b)
@@ -75,8 +75,8 @@ class Segments(ABC):
     """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys,
     `exact()` all of them, reusing the guess's partial. Both return [queries, n_heads * head_dim], float32.
 
-    eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries].
-    rows, tokens: the slices of the step's [batch, T] these queries are.
+    eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries]. rows, tokens:
+    the slices of the step's [batch, T] that hold these queries.
     """
 
     eligible: bool | torch.Tensor
@@ -109,7 +109,7 @@ class Segments(ABC):
 
 
 class OneQuery(Segments):
-    """Plain decoding: one query each for users with equally many cached tokens; segments are slices.
+    """Plain decoding: one query per user, users with equally many cached tokens; segments are slices.
 
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
     """
@@ -172,13 +172,13 @@ def decode_attention(
     values: torch.Tensor,
     step: DecodeStep,
 ) -> torch.Tensor:
-    """Attention of one decode step under a policy.
+    """Compute the attention of one decode step under a policy.
 
     query: [b, T, h, d], rotated and scaled. keys, values: the layer's whole cache [users, n_kv_heads,
     capacity, d], the step's own entries written. Returns [b, T, h * d], float32.
     """
     kv_heads, head_dim = keys.shape[1], keys.shape[3]
-    if step.tokens == 1 and not step.behind:
+    if step.tokens == 1 and not step.earlier:
         outs = []
         for group in step.groups:
             users, n = group.end - group.start, group.length + 1
@@ -212,7 +212,7 @@ def decode_attention(
 def dense_attention(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep, scale: float
 ) -> torch.Tensor:
-    """Exact attention in one softmax, as prefill runs it. Shapes as decode_attention, query unscaled."""
+    """Compute exact attention in one softmax, as in prefill. Shapes as decode_attention, query unscaled."""
     out = query.new_empty((*query.shape[:2], query.shape[2] * query.shape[3]))
     for row, user in enumerate(step.users):
         mine = query[row : row + 1].transpose(1, 2)

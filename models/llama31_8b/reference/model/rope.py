@@ -19,7 +19,7 @@ class RotaryTable:
         self.cos = self.sin = torch.empty((0, config.head_dim), dtype=dtype)
 
     def rows(self, positions: torch.Tensor | slice, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(cos, sin) for positions below `end`: each [..., 1, head_dim], the first half of sin negated."""
+        """Return (cos, sin) for positions below `end`: each [..., 1, head_dim], the first half of sin negated."""
         if end > len(self.cos):
             self._grow(min(self.limit, max(end, 2 * len(self.cos), 1024)))
         return self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
@@ -32,6 +32,6 @@ class RotaryTable:
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """x [..., heads, head_dim] rotated by the rows of a RotaryTable."""
+    """Rotate x [..., heads, head_dim] by the rows of a RotaryTable."""
     swapped = x.roll(x.shape[-1] // 2, dims=-1)
     return torch.addcmul(x * cos, swapped, sin)

@@ -21,7 +21,8 @@ from filelock import FileLock
 from loguru import logger
 from tqdm import tqdm
 
-from ...checkpoint.gguf.conversion_cache import cache_folder
+from runtime_patches.runtime_root import project_cache_dir
+
 from ...config import LlamaConfig
 from ..device.precision import PrecisionConfig
 from ..parallel.mesh import MeshShape
@@ -69,7 +70,7 @@ def entry_folder(
     }
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]
     shown = [re.sub(r"[^A-Za-z0-9.+]+", "-", name)[:_SHOWN_NAME] for name in (config.name, precision.name)]
-    return cache_folder() / "tt_weights" / "-".join([*shown, str(mesh_shape), digest])
+    return project_cache_dir() / "tt_weights" / "-".join([*shown, str(mesh_shape), digest])
 
 
 class WeightCache:

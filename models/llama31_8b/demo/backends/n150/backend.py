@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from loguru import logger
 
 from runtime_patches import boards as driver
+from runtime_patches.runtime_root import project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 
+from ....spec_decode.draft_shape import SELF_WINDOW
 from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
 from ....tt.device.boards import check_boards, find_boards
 from ....tt.device.dram_budget import DoesNotFit, budget
 from ....tt.device.precision import PrecisionConfig, PrecisionError, precision_config
 from ....tt.parallel.mesh import BLOCKS, TILE, MeshError, MeshShape
 from ....tt.sharding.config import ShardingError, check_sharding_of_rows
-from ...options import ATTENTIONS, AUTO, DemoOptions, UserError
+from ...options import ATTENTIONS, DemoOptions, UserError
 from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, DECODE_SHARDING, Support, chip_tree_nodes, layer_parallel
 
 if TYPE_CHECKING:
@@ -51,7 +53,6 @@ SUPPORT = Support(
     drafts_refuse=CHIP_DRAFTS_REFUSE,
     chat=None,
     refused={
-        "tail_alignment": "a chip reads whole tiles of 32 tokens",
         "layers": "the first layers alone write no text",
         "html": "chips count hits by layer, not by token",
     },
@@ -109,17 +110,13 @@ def plan_run(
     wanted = (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
     capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
     try:
-        precision = precision_config(
-            options.precision or PRECISION, config.num_hidden_layers, options.precision_overrides
-        )
+        precision = precision_config(options.precision or PRECISION, config.num_hidden_layers)
         held, what = budget(config, mesh, precision, min(capacity, context), users, decode_sharding), config.name
         drafts, layers = None, None
         check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
-        if options.draft_kind == "self":
-            check_chunk_size(options.draft_window, capacity, "--draft-window")
         if draft is not None:
             _check_draft_context(draft, capacity)
-            drafts = precision_config(options.precision or PRECISION, draft.num_hidden_layers, None)
+            drafts = precision_config(options.precision or PRECISION, draft.num_hidden_layers)
             held = held.beside(budget(draft, mesh, drafts, capacity, users))
             what += f" with {draft.name} as its draft"
             if (layers := layer_parallel(options, draft, mesh)) is not None:
@@ -150,22 +147,7 @@ def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, 
         check_speculation(mesh, users, capacity, options.chunk_size, options.threshold)
     elif options.attention in ("sink", "static"):
         check_chunk_size(options.chunk_size, capacity)
-    if options.attention == "static":
-        beyond = [layer for layer in sorted(static_layers(options)) if layer >= config.num_hidden_layers]
-        if beyond:
-            raise UserError(
-                f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to "
-                f"{config.num_hidden_layers - 1}"
-            )
-
-
-def static_layers(options: DemoOptions) -> frozenset[int]:
-    """Return the layers of --static-layers. Raises UserError for auto: only the reference finds them."""
-    if options.static_layers == AUTO:
-        raise UserError(
-            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
-        )
-    return options.static_layer_set()
+    options.check_static_layers(config.name, config.num_hidden_layers)
 
 
 def context_limit(config: LlamaConfig, options: DemoOptions) -> int:
@@ -202,7 +184,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
     exit code. Raises UserError, before any device work or if the boards do not open."""
     mesh = check_machine(options)
-    from ....checkpoint.gguf.conversion_cache import cache_folder, make_cache_folder
+    from ....checkpoint.gguf.conversion_cache import make_cache_folder
     from ....checkpoint.load import Checkpoint, read_config, resolve_source
     from ....checkpoint.tokenizer import Tokenizer
     from ....tt.load import HostWeights
@@ -213,7 +195,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     from ...text import encode_prompts
     from .session import BoardSession
 
-    make_cache_folder(cache_folder())
+    make_cache_folder(project_cache_dir())
     folder, shown = resolve_source(options.model)
     config = read_config(folder, name=Path(shown).name)
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
@@ -292,7 +274,7 @@ def _settings(run: RunConfig, options: DemoOptions) -> ModelSettings:
     from ....tt.decode_attention.settings import AttentionSettings
     from ....tt.settings import ModelSettings
 
-    static = static_layers(options) if options.attention == "static" else frozenset()
+    static = options.static_layer_set()
     return ModelSettings(
         users=run.users,
         capacity=run.capacity,
@@ -325,9 +307,8 @@ def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat
         if draft is not None:
             drafter = ModelDrafter(draft)
         elif options.draft_kind == "self":
-            drafter = SelfDrafter(model, options.draft_window)
-        lossy = options.lossy()
-        return TreeGenerator(model, options.draft_shape(), drafter, adaptive=options.adapt, lossy=lossy)
+            drafter = SelfDrafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
+        return TreeGenerator(model, options.draft_shape(), drafter, adaptive=options.adapt)
     from ....tt.generator import Generator
 
     return Generator(model, sample_on=options.sample_on or "device", keep_trace=chat)

@@ -24,7 +24,7 @@ from ....tt.device.precision import PrecisionError, precision_config
 from ....tt.parallel.mesh import TILE, MeshError, MeshShape
 from ....tt.sharding.config import GRID as WHOLE_GRID
 from ....tt.sharding.config import ShardedDecodeConfig, ShardingError
-from ...options import ATTENTIONS, AUTO, DemoOptions, UserError
+from ...options import ATTENTIONS, DemoOptions, UserError
 from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, DECODE_SHARDING, Support, chip_tree_nodes, layer_parallel
 
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
@@ -51,7 +51,7 @@ SUPPORT = Support(
     chat=_CHECKED,
     prompts=_CHECKED,
     refused=dict.fromkeys(
-        ("stop", "chat_template", "max_context", "top_k", "top_p", "sample_on", "tail_alignment", "html"),
+        ("stop", "chat_template", "max_context", "top_k", "top_p", "sample_on", "html"),
         _CHECKED,
     ),
     reads_prompt=False,
@@ -119,9 +119,8 @@ def plan_request(options: DemoOptions) -> dict:
     chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
     if attention == "exact" and "chunk_size" in options.given:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
-    window = options.draft_window if "draft_window" in options.given else CHUNK_SIZE
     # The first step is the first whose guess leaves keys out: the tail holds up to a tile more than a chunk.
-    guessed = window if options.draft_kind == "self" else None if attention == "exact" else chunk_size
+    guessed = CHUNK_SIZE if options.draft_kind == "self" else None if attention == "exact" else chunk_size
     prompt_tokens = PROMPT_TOKENS if guessed is None else 2 * guessed + TILE - 1
     wanted = prompt_tokens + tokens + nodes
     if wanted > MAX_POSITIONS:
@@ -131,7 +130,7 @@ def plan_request(options: DemoOptions) -> dict:
         )
     capacity = max(CAPACITY, -(-wanted // 32) * 32)
     try:
-        precision_config(precision, config.num_hidden_layers, options.precision_overrides)
+        precision_config(precision, config.num_hidden_layers)
         mesh.check_model(config)
         layer_parallel(options, config, mesh)
         if decode_sharding == "sharded":
@@ -140,12 +139,9 @@ def plan_request(options: DemoOptions) -> dict:
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
         elif attention != "exact":
             check_chunk_size(chunk_size, capacity)
-        if options.draft_kind == "self":
-            check_chunk_size(window, capacity, "--draft-window")
     except (PrecisionError, MeshError, ShardingError, SpeculationError) as error:
         raise UserError(f"--device sim: {error}") from error
-    layers = _static_layers(options, config) if attention == "static" else []
-    overrides = options.precision_overrides
+    options.check_static_layers(config.name, config.num_hidden_layers)
     return {
         "mesh": str(mesh),
         "grid": grid_for(config, mesh, guessed is not None, decode_sharding),
@@ -154,13 +150,11 @@ def plan_request(options: DemoOptions) -> dict:
         "tokens": tokens,
         "seed": options.seed,
         "temperature": options.temperature,
-        "verify": options.verify,
         "precision": precision,
-        "overrides": None if overrides is None else os.path.abspath(overrides),
         "attention": attention,
         "threshold": options.threshold,
         "chunk_size": chunk_size,
-        "static_layers": layers,
+        "static_layers": sorted(options.static_layer_set()),
         "model": options.model,
         "layers": options.layers,
         "prompt": _prompt(options),
@@ -172,7 +166,6 @@ def plan_request(options: DemoOptions) -> dict:
         "tree": options.tree,
         "draft": options.drafter,
         "fuzzy": options.fuzzy,
-        "window": window,
     }
 
 
@@ -258,16 +251,3 @@ def _prompt(options: DemoOptions) -> str | None:
     if not options.prompts_given:
         return Path(__file__).parents[2].joinpath("sample_prompt.txt").read_text(encoding="utf-8")
     return next(iter(options.prompt_texts() or ()), None)
-
-
-def _static_layers(options: DemoOptions, config: LlamaConfig) -> list[int]:
-    if options.static_layers == AUTO:
-        raise UserError(
-            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
-        )
-    layers = sorted(options.static_layer_set())
-    if beyond := [layer for layer in layers if layer >= config.num_hidden_layers]:
-        raise UserError(
-            f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to {config.num_hidden_layers - 1}"
-        )
-    return layers

@@ -26,7 +26,6 @@ from ....reference.model.random_weights import random_state_dict
 from ....results import GenerationResult
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.metrics import SpeculativeResult
-from ....spec_decode.sigmoid import SigmoidApproximation
 from ....spec_decode.tree import TokenTree, TokenTreeBatch
 from ....tt.decode_attention.settings import AttentionSettings
 from ....tt.device.precision import PrecisionConfig, precision_config
@@ -40,7 +39,7 @@ from ....tt.spec_decode.tree_generator import TreeGenerator
 from ....tt.spec_decode.tree_step import TreeStep
 from ...options import DemoOptions
 from ...report import ReportConsole, drafting_line, make_report, print_hits
-from .backend import TINY, tiny_model
+from .backend import CHUNK_SIZE, TINY, tiny_model
 from .checked_steps import lowest_pcc, step_figures, verdict
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run a request of `plan_request`, given as JSON; return 0 if every step agrees."""
     request = json.loads(arguments[0])
     mesh_shape, source = MeshShape.parse(request["mesh"]), source_of(request)
-    precision = precision_config(request["precision"], source.config.num_hidden_layers, request["overrides"])
+    precision = precision_config(request["precision"], source.config.num_hidden_layers)
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
     sharding = "" if request["decode_sharding"] == "interleaved" else f", {request['decode_sharding']} decode steps"
@@ -131,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
             ttnn.close_device(device)
     formats = precision.weight_formats(source.config.num_hidden_layers)
     required = MIN_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else MIN_PCC
-    drafts = {name: request[name] for name in ("draft", "verify", "temperature")} if request["nodes"] else {}
+    drafts = {name: request[name] for name in ("draft", "temperature")} if request["nodes"] else {}
     options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
@@ -226,7 +225,7 @@ def _tree_steps(
     shape = DraftShape.parse(request["tree"], request["draft_length"])
     drafter: TreeDrafter = NGramDrafter()
     if request["draft"] == SelfDrafter.name:
-        drafter = SelfDrafter(model, request["window"])
+        drafter = SelfDrafter(model, CHUNK_SIZE)
     elif request["draft"] != NGramDrafter.name:
         # A fuzzy draft is the target itself, so that what it loses is seen alone; else the first layer drafts.
         first, layers = (config if request["fuzzy"] else config.with_layers(1)), None
@@ -237,8 +236,7 @@ def _tree_steps(
         settings = ModelSettings(capacity=capacity, precision=request["precision"], layer_assignment=layers)
         draft = TtLlama.from_state_dict(first, state, device, settings)
         drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
-    lossy = SigmoidApproximation() if request["verify"] == "sigmoid" else None
-    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check, lossy=lossy)
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check)
     expected = reference.prefill([prompt], cache)[0]
     found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
     result = generator.generate(

@@ -14,8 +14,8 @@ import torch
 class StepDecisions:
     """Decisions of one decode step.
 
-    accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached;
-    counted: bool [batch, T], False for queries dropped with `keep_queries`; users: cache row per batch row.
+    accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached; counted: bool
+    [batch, T], False for queries dropped with `keep_queries`; users: the cache row of each batch row.
     """
 
     users: list[int]
@@ -27,8 +27,8 @@ class StepDecisions:
 class SpeculationCounters:
     """Hits, misses and bypassed positions, kept per layer, per decoded token and per user.
 
-    One count is one (layer, user, query token). Recording costs one small tensor write a layer; sums are made
-    when asked for. Bypassed positions (fewer than two chunks cached) are neither hits nor misses.
+    One count is one (layer, user, query token). Recording costs one small tensor write per layer; sums are made when
+    asked for. Bypassed positions (fewer than two chunks cached) are neither hits nor misses.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class SpeculationCounters:
         return accepted
 
     def keep_queries(self, row: int, queries: Sequence[int]) -> None:
-        """Of the last step's batch row, count only these queries: the draft tokens that were accepted."""
+        """Count only these queries of a batch row of the last step: the draft tokens that were accepted."""
         counted = self.steps[-1].counted
         counted[row] = False
         counted[row, list(queries)] = True
@@ -60,7 +60,7 @@ class SpeculationCounters:
         self.steps.clear()
 
     def _counts(self, step: StepDecisions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(hits, misses, bypassed), each int64 [layers, batch]."""
+        """Return (hits, misses, bypassed), each int64 [layers, batch]."""
         verified = step.verified & step.counted
         hits = (step.accepted & verified).sum(2)
         layers = step.accepted.shape[0]
@@ -68,13 +68,13 @@ class SpeculationCounters:
         return hits, verified.sum(1).expand(layers, -1) - hits, bypassed
 
     def totals_per_layer(self) -> torch.Tensor:
-        """int64 [layers, 3]: hits, misses, bypassed. [0, 3] when nothing was recorded."""
+        """Return int64 [layers, 3]: hits, misses, bypassed; [0, 3] when nothing was recorded."""
         if not self.steps:
             return torch.zeros((0, 3), dtype=torch.int64)
         return sum(torch.stack([count.sum(1) for count in self._counts(step)], dim=1) for step in self.steps)
 
     def totals_per_user(self) -> dict[int, tuple[int, int, int]]:
-        """(hits, misses, bypassed) of each user over all layers and tokens."""
+        """Return (hits, misses, bypassed) of each user over all layers and tokens."""
         totals: dict[int, tuple[int, int, int]] = {}
         for step in self.steps:
             table = torch.stack([count.sum(0) for count in self._counts(step)], dim=1).tolist()
@@ -84,11 +84,11 @@ class SpeculationCounters:
         return dict(sorted(totals.items()))
 
     def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
-        """Share of layers that accepted, for each counted token of a user in order; None where bypassed."""
+        """Return the share of layers that accepted, for each counted token of a user in order; None where bypassed."""
         return [None if layers is None else sum(layers) / len(layers) for layers in self.decisions_per_token(user)]
 
     def decisions_per_token(self, user: int = 0) -> list[list[bool] | None]:
-        """Which layers accepted, for each counted token of a user in order; None where bypassed."""
+        """Return which layers accepted, for each counted token of a user in order; None where bypassed."""
         decisions: list[list[bool] | None] = []
         for step in self.steps:
             for row in (index for index, owner in enumerate(step.users) if owner == user):
