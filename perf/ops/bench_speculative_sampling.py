@@ -16,12 +16,14 @@ Last, how far the sigmoid approximation is from the target (total variation), an
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 
 if TYPE_CHECKING:
@@ -322,15 +324,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--users", type=int, nargs="+", default=[1])
     parser.add_argument("--drafted", type=int, nargs="+", default=[4])
     parser.add_argument("--grid", default="1x1", help="columns x rows of cores of the simulated chip")
-    parser.add_argument("--cores-a-user", type=int, help="default: as the op chooses")
+    parser.add_argument("--cores-per-user", type=int, help="default: as the op chooses")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip")
+    parser.add_argument("--json", type=new_file, help="also write the results there")
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     vocabularies = [FULL_VOCAB] if options.mock else options.vocab
     cases = [(u, d, v) for v in vocabularies for u in options.users for d in options.drafted]
     grid = None if options.mock else options.grid
-    print(report(run(cases, grid, options.ways, options.cores_per_user)))
+    results = run(cases, grid, options.ways, options.cores_per_user)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    print(report(results))
     print(f"\n{variation_report()}\n\n{paper_report()}")
     return 0
 
