@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the reference on this machine: `python -m perf.cpu.bench_reference`.
+"""Time the torch reference on this machine, against transformers and by attention policy.
 
 Two comparisons, each in one run and turn by turn (A B, B A, ...) so that a busy machine slows both sides
 alike; what counts is the median of the ratios of neighbouring turns, not the tokens/s beside it:
@@ -31,6 +31,7 @@ from models.llama31_8b.reference.alspec.policies import (
 )
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from perf.lib.data_file import add_write_option, write
 
 TRANSFORMERS_TARGET = 1.2  # times the decode speed of transformers' generate
 ALSPEC_TARGET = 1.10  # times the time of exact attention, at most
@@ -163,8 +164,8 @@ def _positive(text: str) -> int:
     return value
 
 
-def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf.cpu.bench_reference", description=__doc__.split("\n")[0])
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m perf.cpu.bench_reference", description=__doc__.splitlines()[0])
     parser.add_argument("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--text", type=Path, help="file whose text is the prompt (default: a paragraph, repeated)")
     parser.add_argument("--new-tokens", type=_positive, default=64, help="tokens a turn against transformers (64)")
@@ -177,7 +178,8 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=_positive, help="torch threads (default: torch's choice)")
     parser.add_argument("--skip-transformers", action="store_true", help="only compare the policies")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    return parser.parse_args(argv)
+    add_write_option(parser)
+    return parser
 
 
 def prompt_ids(loaded: LoadedModel, text: Path | None, count: int) -> list[int]:
@@ -190,7 +192,8 @@ def prompt_ids(loaded: LoadedModel, text: Path | None, count: int) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the bench; 0 when all targets are met and the greedy tokens agree, else 1."""
-    args = parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
     if args.threads:
         torch.set_num_threads(args.threads)
     loaded = load_model(args.model)
@@ -206,6 +209,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(report))
     else:
         print_report(report)
+    if args.write:
+        parts = [{"part": name, **report[name]} for name in ("transformers", "policies") if name in report]
+        write(args.write, parser, argv, parts, model=report["model"], threads=report["threads"])
     passed = report["policies"]["met"]
     if "transformers" in report:
         passed = passed and report["transformers"]["met"] and report["transformers"]["greedy_tokens_agree"]

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.decode_programs`: the programs of a decode step of Llama 3.1 8B by either plan, on mock
-meshes.
+"""List the programs of a decode step of Llama 3.1 8B with their reads, built on mock meshes.
 
 For each op of a layer, and of what stands before and behind the layers: its cores, the bytes of a chip's DRAM that it
 reads, and the bytes that it only moves from one place to another. The whole step's reads stand beside the roofline's.
@@ -22,6 +21,7 @@ from models.llama31_8b.tt.device.dram_budget import MAX_USERS, budget
 from models.llama31_8b.tt.device.precision import PLANS, precision_plan
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.sharding.config import DECODE_PLANS, ShardedDecodeConfig, ShardingError
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
@@ -131,6 +131,19 @@ def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launc
     return {key: most[key] + ending[key] for key in most} | counted
 
 
+def table_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a data file: by build its totals of a step, and how they stand to the roofline's."""
+    table = []
+    for row in rows:
+        step = row["step"]
+        layer = sum(launch["layer"] == 0 for launch in row["launches"])
+        sizes = {f"{name}_mb": step[name] / 1e6 for name in ("dram", "padding", "moved", "roofline", "numbers")}
+        ratios = {f"over_{name}": step["dram"] / step[name] - 1 for name in ("roofline", "numbers")}
+        known = {name: row[name] for name in ("mesh", "plan", "precision", "users", "context")}
+        table.append(known | {"ops_per_layer": layer, "ops": step["ops"]} | sizes | ratios)
+    return table
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 when a build fails; 2 for values that make no sense."""
     parser = OneLineParser(
@@ -145,6 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--context", type=int, default=1024, help="cached positions a user (default 1024)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     options = parser.parse_args(argv)
     config = preset(MODEL)
     if not 1 <= options.users <= MAX_USERS or options.context < 32 or options.context % 32:
@@ -184,6 +198,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(report(mesh, asked, found), flush=True)
     if options.json:
         print(json.dumps({"model": MODEL, "rows": rows}))
+    if options.write:
+        write(options.write, parser, argv, table_rows(rows))
     return 0
 
 

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.mesh_memory`: DRAM and L1 of a chip that holds its part of Llama 3.1 8B, as ttnn allocates
-them.
+"""Show DRAM and L1 of a chip with its part of Llama 3.1 8B, as ttnn allocates them on mock meshes.
 
 Where perf.footprint.roofline counts bytes, this builds the whole model, a decode step and a prefill chunk on mock
 meshes: every tensor gets its address and every program its circular buffers, and nothing executes.
@@ -23,6 +22,7 @@ from models.llama31_8b.tt.decode_attention.settings import check_speculation
 from models.llama31_8b.tt.device.dram_budget import DoesNotFit, budget
 from models.llama31_8b.tt.device.precision import PLANS, precision_plan
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
+from perf.lib.data_file import add_write_option, write
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
@@ -213,6 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="decode with attention-level speculation between the rows, S tokens at either end (default: exact)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     options = parser.parse_args(argv)
     if options.chunk < 32 or options.chunk & (options.chunk - 1) or options.context % options.chunk:
         parser.error(
@@ -266,6 +267,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 }
             )
         )
+    if options.write:
+        shared = {"users": options.users, "context": options.context, "chunk": options.chunk}
+        write(options.write, parser, argv, [shared | {"chunk_size": options.speculate} | line for line in lines])
     return 0
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.roofline`: what a chip must hold and a decode step read, and the speed that allows.
+"""Count what a chip must hold and a decode step read, and the speed that allows.
 
 Two counts of a step's bytes: of the numbers, and as a plan of decode steps lays them. Both are the same in the simple
 plan. The fast one has whole columns of tiles of every weight in each of 12 DRAM banks: reading takes the time of the
@@ -23,6 +23,7 @@ from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, RESERVE_BY
 from models.llama31_8b.tt.device.precision import PLANS, precision_plan
 from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.sharding.config import DECODE_PLANS
+from perf.lib.data_file import add_write_option, write
 from perf.projections.estimator.tables import read_rows
 
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
@@ -115,6 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     options = parser.parse_args(argv)
     rate = options.dram_gb_per_s * 1e9
     if not 0 < rate < math.inf:
@@ -128,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _show(options, table, rate)
     except BrokenPipeError:
         return reader_left()
+    if options.write:
+        write(options.write, parser, argv, table)
     refused = [row["refused"] for row in table if row["refused"]]
     for reason in refused:
         print(f"refused: {reason}", file=sys.stderr)

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What speculation costs the flash decode kernel, in cycles of the simulated N150: `python -m
-perf.ops.bench_flash_decode`.
+"""Measure what speculation costs the flash decode kernel, in simulated cycles.
 
 One head on a virtual pair: the sender's cycles against the exact variant of the same kernels on as many
 workers, the cycles until the guess has left for the peer, and the receiver's until it has arrived. With one
@@ -14,7 +13,6 @@ The simulator's cost model is deterministic and a floor: ratios within one run m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -23,6 +21,7 @@ from pathlib import Path
 
 from loguru import logger
 
+from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.start_line import common_start, held_at_start_line, signed
@@ -212,6 +211,17 @@ def _work(points: list[dict]) -> list[dict]:
         ttnn.close_device(device)
 
 
+def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:
+    """Return the rows of a data file: shape, cycles and ratios of each point."""
+    return [
+        asdict(point)
+        | {"guess_range": point.guess, "chunks": point.chunks}
+        | asdict(cycles)
+        | {"overhead": cycles.overhead, "guess_share": cycles.guess_share}
+        for point, cycles in results
+    ]
+
+
 def report(results: list[tuple[Point, Cycles]]) -> str:
     """The table, and how the points with 8 chunks or more stand to the targets."""
     lines = [
@@ -276,15 +286,14 @@ def main(argv: list[str] | None = None) -> int:
         "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers a head"
     )
     parser.add_argument("--predictors", action="store_true", help="only the predictors, at one context")
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
     options = parser.parse_args(argv)
     points = PREDICTOR_POINTS if options.predictors else LONG_POINTS if options.long else POINTS
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(points)
-    if options.json:
-        rows = [asdict(point) | asdict(cycles) for point, cycles in results]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
     if options.plot:
         save_plot(results, options.plot)
     print(report(results))

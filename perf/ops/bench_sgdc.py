@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the gate and the exchange cost, in cycles of the simulated N150: `python -m perf.ops.bench_sgdc`.
+"""Measure what the compute gate and the exchange cost, in simulated cycles.
 
 - a skipped program against the same program run, with and without what the firmware spends on any launch,
   and the program run from stock kernel stubs;
@@ -15,11 +15,10 @@ The simulator's cost model is deterministic and a floor: ratios within one run m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.ops import sgdc_chips
 
@@ -107,6 +106,22 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
         found[count] = since_start(cores, set(cores))
     exchange.check()
     return found
+
+
+def table_rows(results: dict) -> list[dict]:
+    """Return the rows of a data file; `part` says which of PARTS a row is of, and with it which columns it has."""
+    rows = [{"part": "gate", "name": name, **span} for name, span in results.get("gate", {}).items()]
+    rows += [{"part": "exchange", "tiles": int(t), "cycles": c} for t, c in results.get("exchange", {}).items()]
+    composed = results.get("layers", {})
+    for hits, found in composed.items():
+        found = {name.replace(" ", "_"): value for name, value in found.items() if name != "layers"}
+        rows.append({"part": "layers", "hits": hits, **found})
+    for hits, found in results.get("chips", {}).items():
+        found = {name.replace(" ", "_"): value for name, value in found.items()}
+        known = composed.get(hits, {}).get("total")
+        more = {"composed": known, "difference": found["total"] / known - 1} if known else {}
+        rows.append({"part": "chips", "hits": hits, **found, **more})
+    return rows
 
 
 def report(results: dict) -> str:
@@ -221,7 +236,7 @@ def _spans(core) -> dict[str, int]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_sgdc", description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     parser.add_argument(
         "--parts",
         nargs="+",
@@ -232,8 +247,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(options.parts)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
     print(report(results))
     return 0
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What verifying a drafted chain costs: `python -m perf.ops.bench_speculative_sampling`.
+"""Compare the verification of drafted tokens with stock ops, in simulated cycles and bytes.
 
 (a) the exact op and (b) the lossy sigmoid op, where all drafted tokens are accepted and where the first is rejected;
 (c) the same from stock ttnn ops, as one writes it without own kernels: softmax of both, gather, the residual of all
@@ -16,14 +16,13 @@ Last, how far the sigmoid approximation is from the target (total variation), an
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 
 if TYPE_CHECKING:
@@ -229,6 +228,19 @@ def total_variation(target: Sequence[float], draft: Sequence[float], alpha: floa
     }
 
 
+def table_rows(results: list[dict]) -> list[dict]:
+    """Return the rows of a data file: the sizes of each case, and cycles, bytes and ratio to the stock ops by way."""
+    rows = []
+    for case in results:
+        ways = {name: dict(way) for name, way in case["ways"].items()}
+        for way in ways.values():
+            if "cycles" in way and "stock" in ways:
+                way["of_stock"] = way["cycles"] / ways["stock"]["cycles"]
+        sizes = {name: case[name] for name in ("users", "drafted", "vocab")}
+        rows.append(sizes | ways | {"host": bytes_moved(**sizes)["host"]})
+    return rows
+
+
 def report(results: list[dict]) -> str:
     """The results of `run` as text."""
     lines = ["users drafted  vocab  way                     cycles  of stock      bytes moved  peak DRAM bytes"]
@@ -327,15 +339,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cores-per-user", type=int, help="default: as the op chooses")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip")
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     vocabularies = [FULL_VOCAB] if options.mock else options.vocab
     cases = [(u, d, v) for v in vocabularies for u in options.users for d in options.drafted]
     grid = None if options.mock else options.grid
     results = run(cases, grid, options.ways, options.cores_per_user)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
     print(report(results))
     print(f"\n{variation_report()}\n\n{paper_report()}")
     return 0

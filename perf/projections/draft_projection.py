@@ -7,7 +7,7 @@ Llama 3.2 1B drafts for Llama 3.1 8B. Every assumption is in ASSUMPTIONS, which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -208,38 +208,64 @@ class Round:
         return self.tokens_per_s(acceptance) * self.plain_ns / 1e9
 
 
-def report(rows: Sequence[int], size: int, length: int, acceptances: Sequence[float]) -> str:
-    """The projection as text, the assumptions first."""
+def table_rows(rows: Sequence[int], size: int, length: int, acceptances: Sequence[float]) -> list[dict[str, float]]:
+    """Return the projection as rows, one per number of chips and acceptance: times in ms, tokens/s/user, and gains over
+    drafting on the same chips by tensor parallelism, drafting on one chip (EasySpec's baseline) and plain decoding.
+
+    `lossy` columns have the acceptance lowered by what EasySpec loses at most. Errors: ValueError for a size that the
+    draft has not.
+    """
     config = preset(DRAFT)
-    layer_groups(config.num_hidden_layers, size)  # raises for a size that the draft has not
-    fixed, rate = product_line()
-    lines = [f"projection: {DRAFT} drafts {length} tokens a round for {TARGET}, assuming that"]
-    lines += [f"  - {text}" for text in ASSUMPTIONS]
-    lines.append(f"a product: {fixed / 1e3:.1f} us and {1 / rate:.0f} GB/s")
-    alone = DraftCost(config, 1, 1)
+    layer_groups(config.num_hidden_layers, size)
+    alone, found = DraftCost(config, 1, 1), []
     for chips in rows:
         fuzzy, sequential = (DraftCost(config, chips, n) for n in (size, 1))
         fuzzy_ns, row_ns, alone_ns = (cost.drafting_ns(length) for cost in (fuzzy, sequential, alone))
-        plain_ns = Round(chips, size, length).plain_ns
-        lines += [
-            f"1x{chips}: a draft step takes {sequential.step_ns() / 1e6:.2f} ms tensor parallel, "
-            f"{alone.step_ns() / 1e6:.2f} ms on one chip, {fuzzy.step_ns() / 1e6:.2f} ms with N = {size}; calibration "
-            f"{fuzzy.calibration_ns() / 1e6:.2f} ms; the target's step {plain_ns / 1e6:.2f} ms",
-            f"  drafting stage with N = {size}: {row_ns / fuzzy_ns:.2f}x as fast as the row's tensor-parallel one, "
-            f"{alone_ns / fuzzy_ns:.2f}x as one chip's, which is EasySpec's baseline (theirs: up to "
-            f"{EASYSPEC_SPEEDUP}x)",
-            f"  {'acceptance':>12}{'N = 1':>12}{f'N = {size}':>12}{'less 7 %':>12}   tokens/s/user (gain over plain "
-            f"{1e9 / plain_ns:.1f})",
-        ]
+        plain, drafted = Round(chips, 1, length), Round(chips, size, length)
+        shared = {
+            "chips": chips,
+            "size": size,
+            "length": length,
+            "sequential_ms": sequential.step_ns() / 1e6,
+            "alone_ms": alone.step_ns() / 1e6,
+            "fuzzy_ms": fuzzy.step_ns() / 1e6,
+            "calibration_ms": fuzzy.calibration_ns() / 1e6,
+            "target_ms": drafted.plain_ns / 1e6,
+            "over_tensor_parallel": row_ns / fuzzy_ns,
+            "over_one_chip": alone_ns / fuzzy_ns,
+            "plain_tokens_per_s": 1e9 / drafted.plain_ns,
+        }
         for acceptance in acceptances:
-            cells = [
-                (Round(chips, n, length), share)
-                for n, share in (
-                    (1, acceptance),
-                    (size, acceptance),
-                    (size, acceptance * (1 - EASYSPEC_LOSS)),
-                )
+            lossy = acceptance * (1 - EASYSPEC_LOSS)
+            ways = {"sequential": (plain, acceptance), "fuzzy": (drafted, acceptance), "lossy": (drafted, lossy)}
+            cells = {f"{name}_tokens_per_s": way.tokens_per_s(share) for name, (way, share) in ways.items()}
+            gains = {f"{name}_gain": way.gain(share) for name, (way, share) in ways.items()}
+            found.append(shared | {"acceptance": acceptance} | cells | gains)
+    return found
+
+
+def report(table: Sequence[Mapping[str, float]]) -> str:
+    """Return `table_rows` as text, the assumptions first."""
+    fixed, rate = product_line()
+    first = table[0]
+    lines = [f"projection: {DRAFT} drafts {first['length']} tokens per round for {TARGET}, assuming that"]
+    lines += [f"  - {text}" for text in ASSUMPTIONS]
+    lines.append(f"a product: {fixed / 1e3:.1f} us and {1 / rate:.0f} GB/s")
+    shown = 0.0
+    for row in table:
+        if row["chips"] != shown:
+            shown, n = row["chips"], row["size"]
+            lines += [
+                f"1x{shown}: a draft step takes {row['sequential_ms']:.2f} ms tensor parallel, "
+                f"{row['alone_ms']:.2f} ms on one chip, {row['fuzzy_ms']:.2f} ms with N = {n}; "
+                f"calibration {row['calibration_ms']:.2f} ms; the target's step {row['target_ms']:.2f} ms",
+                f"  drafting stage with N = {n}: {row['over_tensor_parallel']:.2f}x as fast as tensor parallel on "
+                f"these chips, {row['over_one_chip']:.2f}x as on one chip, which is EasySpec's baseline (theirs: up to "
+                f"{EASYSPEC_SPEEDUP}x)",
+                f"  {'acceptance':>12}{'N = 1':>12}{f'N = {n}':>12}{'less 7 %':>12}   tokens/s/user (gain over plain "
+                f"{row['plain_tokens_per_s']:.1f})",
             ]
-            shown = "".join(f"{f'{r.tokens_per_s(a):.1f} ({r.gain(a):.2f})':>14}" for r, a in cells)
-            lines.append(f"  {acceptance:>12.1f}{shown}")
+        ways = ("sequential", "fuzzy", "lossy")
+        cells = (f"{row[f'{way}_tokens_per_s']:.1f} ({row[f'{way}_gain']:.2f})" for way in ways)
+        lines.append(f"  {row['acceptance']:>12.1f}" + "".join(f"{cell:>14}" for cell in cells))
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 
-from . import baselines, deviation, divergence, needle, perplexity, predictors, questions
+from . import baselines, divergence, needle, perplexity, predictors, questions
 from .study import Settings, Study, fill
 from .tables import Table
 from .texts import Texts
@@ -25,7 +25,6 @@ TEXTS_VARIABLE = "LLAMA_ALSPEC_TEXTS"
 PARTS = {
     "perplexity": perplexity,
     "baselines": baselines,
-    "bound": deviation,
     "predictors": predictors,
     "divergence": divergence,
     "needle": needle,

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`: tasks of the LM Evaluation
-Harness under an attention policy, each with its hit rate, as in table 1 of the ALSpec paper.
+"""Run tasks of the LM Evaluation Harness under an attention policy, with hit rates (ALSpec paper, table 1).
 
-Needs the extra: pip install -e '.[quality]'. Tasks and data come from the Hugging Face hub, unless --include-path names
-a folder with task files.
+`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`, for example. Needs the extra: pip
+install -e '.[quality]'. Tasks and data come from the Hugging Face hub, unless --include-path names a folder with task
+files.
 """
 
 from __future__ import annotations

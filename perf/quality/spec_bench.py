@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality.spec_bench --questions question.jsonl --answers answers.jsonl --draft ngram`: Spec-Bench's
-questions with token-level speculation, at will under attention-level speculation too.
+"""Answer Spec-Bench's questions with token-level speculation, at will with attention-level speculation too.
+
+`python -m perf.quality.spec_bench --questions question.jsonl --answers answers.jsonl --draft ngram`, for example.
 
 Reads and writes Spec-Bench's files, so that its own speed and equality scripts take the answers: one object a line with
 question_id, category, answer_id, model_id, tstamp and choices, of which there is one, with turns, decoding_steps,

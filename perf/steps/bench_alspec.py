@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gain of attention-level speculation as it runs: `python -m perf.steps.bench_alspec`.
+"""Measure what attention-level speculation gains in a decode step of two simulated chips.
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
 with exact attention on one row alone, with speculation between the rows at forced hit rates, and with `--own THRESHOLD`
@@ -21,10 +21,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projections.estimator.latency import token_latency
@@ -123,6 +124,19 @@ def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
                 "share_of_gain": (alone - took) / promised if promised > 0 else None,
             }
         )
+    return found
+
+
+def table_rows(
+    steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a data file: `rows` with the shape, the parts that appendix F was given, and the step by
+    tensor parallelism where it was measured."""
+    parts = {f"part_{name}": round(value) for name, value in asdict(parts_of(steps, shape["layers"])).items()}
+    found = [dict(shape) | row | parts for row in rows(steps, shape["layers"])]
+    if tensor_parallel is not None:
+        split = cycles(tensor_parallel)
+        found = [row | {"tensor_parallel": split, "over_it": split / row["cycles"]} for row in found]
     return found
 
 
@@ -284,7 +298,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="THRESHOLD",
         help="also a step in which the layers decide, by this threshold",
     )
-    parser.add_argument("--json", type=new_file, help="also write table and programs there")
+    add_write_option(parser, "--json")
     parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
     parser.add_argument("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
     options = parser.parse_args(argv)
@@ -321,14 +335,8 @@ def main(argv: list[str] | None = None) -> int:
         grid = TENSOR_PARALLEL_GRID
         split = run(shape, (), (1, 2), grid)[EXACT]
     steps = run(shape, options.hits, grid=grid, own=options.own)
-    if options.json:
-        found = {
-            "shape": shape,
-            "rows": rows(steps, options.layers),
-            "steps": steps,
-            "tensor_parallel": split,
-        }
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(steps, shape, split))
     if options.trace:
         options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
     if options.plot:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a round with a layer-parallel draft model cost: `python -m perf.steps.bench_device_speculation`.
+"""Measure the parts of a draft round with layer-parallel drafting on simulated chips, and project it for 8B.
 
 First, cycles of the parts on rows of simulated chips at tiny shapes, from traces: a draft step with the attentions of
 all its layers at once against one layer after another, calibration, the target's step with verification and commit.
@@ -11,15 +11,14 @@ printed. The simulator's cost model is a floor, and link times are guesses: read
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
-from perf.projections.draft_projection import report as projection
+from perf.projections import draft_projection
 
 GRID = "4x2"  # sums over a row take eight cores
 ROWS, SIMULATED = (4, 8), (1, 2)
@@ -74,6 +73,15 @@ def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
+def table_rows(found: Mapping[int, Parts]) -> list[dict[str, Any]]:
+    """Return the rows of a data file: by part its cycles and programs on each number of chips."""
+    names = next(iter(found.values()), {})
+    return [
+        {"part": name} | {f"{key}_{chips}": parts[name][key] for chips, parts in found.items() for key in parts[name]}
+        for name in names
+    ]
+
+
 def speedup(parts: Parts) -> float:
     """Of the draft step. Errors: ValueError for a part that took no time, which cannot have been measured."""
     by_kind = {name.rpartition(", ")[2]: part["cycles"] for name, part in parts.items() if ", " in name}
@@ -99,12 +107,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=2, help="of the simulated draft, one group (default 2)")
     parser.add_argument("--size", type=int, default=4, help="layers in parallel of the projection (default 4)")
     parser.add_argument("--length", type=int, default=4, help="drafted tokens of the projection (default 4)")
-    parser.add_argument("--json", type=new_file, help="also write the cycles there")
+    add_write_option(parser, "--json")
     options = parser.parse_args(argv)
     if not 2 <= options.layers <= 4 or options.length < 1:
         parser.error(f"--layers must be 2 to 4 and --length at least 1, got {options.layers} and {options.length}")
     try:
-        text = projection(ROWS, options.size, options.length, ACCEPTANCES)
+        projected = draft_projection.table_rows(ROWS, options.size, options.length, ACCEPTANCES)
     except ValueError as error:
         parser.error(f"--size: {error}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -115,11 +123,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "context": 64,
     }
     found = {chips: run(chips, shape) for chips in options.simulate}
-    if options.json:
-        options.json.write_text(json.dumps({"shape": shape, "rows": found}, indent=1) + "\n")
+    if options.write:
+        speedups = {f"speedup_{chips}": speedup(parts) for chips, parts in found.items()}
+        rows = table_rows(found) if found else projected
+        write(options.write, parser, argv, rows, shape=shape, **speedups)
     if found:
         print(report(found, shape))
-    print(text)
+    print(draft_projection.report(projected))
     return 0
 
 

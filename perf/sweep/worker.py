@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process of one configuration: opens the mesh, runs it, writes what became of it. Started by runner.py."""
+"""Open the mesh of one configuration, run it and write what became of it. Started by runner.py."""
 
 from __future__ import annotations
 

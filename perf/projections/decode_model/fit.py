@@ -3,7 +3,7 @@
 """The parameters of the cost model, from one of the ALSpec paper's tables 4 to 7, and their errors on all four.
 
 Default is the table of four chips, chosen by what it contains and not by how it fits: it alone has matmuls bound by
-DRAM and by their activation's blocks, and collectives that are not fused. `compare` shows every choice.
+DRAM and by their activation's blocks, and collectives that are not fused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perf.projections.decode_model.costs import (
     reading_ns,
 )
 from perf.projections.decode_model.plans import Step
-from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, chip_table
+from perf.projections.estimator.tables import LAYERS, chip_table
 
 DEFAULT_CHIPS = 4
 TABLE_CONTEXT = 1024
@@ -157,15 +157,3 @@ def token_error(rows: Sequence[Row]) -> float | None:
         return None
     whole = sum(row.per_token_ns for row in rows)
     return sum((row.error or 0.0) * row.per_token_ns for row in rows) / whole
-
-
-def compare() -> dict[int, dict[int, tuple[float, float | None]]]:
-    """(weighted error by op, error of a token) by the chips of the fit's table and of the tested one."""
-    return {
-        fitted: {
-            tested: (weighted_error(rows), token_error(rows))
-            for tested in CHIP_COUNTS
-            for rows in [check_table(fit(fitted), tested)]
-        }
-        for fitted in CHIP_COUNTS
-    }

@@ -21,7 +21,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from functools import cache
 
-from perf.projections.estimator.tables import CHIP_COUNTS, chip_table, long_context_runs
+from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, chip_table, long_context_runs
 
 KV_HEADS = 8
 HEAD_DIM = 128
@@ -108,18 +108,29 @@ class AttentionLatency:
     def assumptions(self) -> list[str]:
         """One sentence for each assumption, with its number."""
         rates = ", ".join(f"{self.achieved_bytes_per_s(chips) / 1e9:.0f}" for chips in CHIP_COUNTS)
+        tables = [chip_table(chips) for chips in CHIP_COUNTS]
+        layers, fixed, anchors = (
+            " ".join(f"{getattr(table, name) / 1000:.1f}" for table in tables)
+            for name in ("per_layer_ns", "fixed_ns", "flash_decode_ns")
+        )
         dram = "specification" if self.dram_bytes_per_s == DRAM_BYTES_PER_S else "given"
         fitted = self.head_bytes_per_s == fitted_head_rate()
         source = f"fitted to {len(long_context_runs())} published 64K runs at 288 GB/s" if fitted else "given"
+        head = f"{self.head_bytes_per_s / 1e9:.2f} GB/s per head"
         return [
-            "per-layer and fixed kernel times and FD(1K): measured, paper's tables 4 to 7; no host time",
-            f"KV cache bfloat8_b, {BYTES_PER_POSITION_AND_HEAD} B per position and KV head, "
-            f"{KV_HEADS} heads split over the chips",
-            f"beyond 1K: {self.dram_bytes_per_s / 1e9:.0f} GB/s DRAM ({dram}) and "
-            f"{self.head_bytes_per_s / 1e9:.1f} GB/s a head ({source}); GB/s per chip on 1, 2, 4, 8 chips: "
-            f"{rates} (no published run on 4)",
-            f"sender: flash decode + {self.verify_ns / 1000:.1f} us of verification (assumed)",
-            f"receiver: launch, two chunks on one core, {self.hop_ns / 1000:.1f} us for one hop (assumed)",
+            "a token: fixed + hits * (receiver + max(sender - receiver, layer)) + misses * (layer + sender), appendix "
+            f"F; full TP: fixed + {LAYERS} * (layer + FD); SP+TP has the times of half of the chips",
+            f"measured on {', '.join(map(str, CHIP_COUNTS))} chips (the paper's tables 4 to 7; no host time), us: "
+            f"layer without flash decode {layers}; fixed {fixed}; FD(1K) {anchors}",
+            f"KV cache bfloat8_b, {BYTES_PER_POSITION_AND_HEAD} B per position and KV head, {KV_HEADS} heads split "
+            "over the chips",
+            f"FD(K): FD(1K) + (K - {ANCHOR_CONTEXT}) * {BYTES_PER_POSITION_AND_HEAD} B * (heads per chip / "
+            f"{self.dram_bytes_per_s / 1e9:.0f} GB/s of DRAM ({dram}) + 1 / {head} ({source})); GB/s per chip on 1, "
+            f"2, 4, 8 chips: {rates} (no published run on 4)",
+            f"sender: FD(K) + {self.verify_ns / 1000:.1f} us of verification (assumed)",
+            f"receiver: FD(1K), which holds the launch and a chunk of {ANCHOR_CHUNK} positions per core, + (2 S - "
+            f"{ANCHOR_CHUNK}) * {BYTES_PER_POSITION_AND_HEAD} B at a core's share, {head} / {CORES_PER_HEAD} cores, "
+            f"+ {self.hop_ns / 1000:.1f} us for one hop (assumed); at most the sender",
         ]
 
     def to_dict(self) -> dict[str, float]:

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from perf.projections.estimator.attention_latency import AttentionLatency
-from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, ChipTable, H100Row, chip_table
+from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, ChipTable, chip_table
 
 MIN_CONTEXT = 1024
 MAX_CONTEXT = 131072
 CHUNK_SIZES = (128, 256, 512)
 MODES = ("tp", "sp+tp")
-H100_HIT_RATE = 0.65
 # The best case the paper states (section 5.2).
 BEST_CONTEXT, BEST_HIT_RATE, BEST_SPEEDUP = 98304, 0.875, 1.65
 
@@ -184,20 +183,3 @@ def estimate(
         receiver_ns=receiver,
         token_latency_ns=token_latency(table.fixed_ns, table.per_layer_ns, fd, sender, receiver, LAYERS, rate),
     )
-
-
-def project_h100(row: H100Row, hit_rate: float = H100_HIT_RATE, layers: int = LAYERS) -> float:
-    """Projected ALSpec tokens/s on 8 H100 as SP + TP4, section 5.3 and table 3.
-
-    Table 3 gives what SGLang measured on 4 GPUs: whole-token tokens/s, and attention and the rest per layer.
-    In a hit layer ALSpec hides the shorter of the two behind the longer, so a token takes
-
-        1 / tp4_tokens_per_s - layers * hit_rate * min(attention, non_attention).
-
-    The paper does not print its formula; this one gives all five of its numbers to 0.032 % with r * layers kept
-    as 20.8 expected hit layers (not rounded down as in appendix F), SFD_R taken as 0, and no verification
-    cost.
-    """
-    check_hit_rate(hit_rate)
-    hidden_us = layers * hit_rate * min(row.attention_us, row.non_attention_us)
-    return 1e6 / (1e6 / row.tp4_tokens_per_s - hidden_us)

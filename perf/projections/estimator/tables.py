@@ -78,28 +78,6 @@ def chip_table(chips: int) -> ChipTable:
 
 
 @dataclass(frozen=True)
-class H100Row:
-    """A row of table 3: Llama 3 8B on H100s. Latencies in us per layer on 4 GPUs, rates in tokens/s."""
-
-    context: int
-    attention_us: float
-    non_attention_us: float
-    tp4_tokens_per_s: float
-    tp8_tokens_per_s: float
-    alspec_tokens_per_s: float
-
-
-@cache
-def h100_table() -> tuple[H100Row, ...]:
-    """Table 3, shortest context first."""
-    names = [name for name in H100Row.__dataclass_fields__ if name != "context"]
-    return tuple(
-        H100Row(int(row["context"]), **{name: float(row[name]) for name in names})
-        for row in read_rows("table3_h100.csv")
-    )
-
-
-@dataclass(frozen=True)
 class LongContextRun:
     """Published decode speeds (tokens/s/user) of one model and board, at a short and at 64K context."""
 

@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Write the figures of the documents from perf/data, or check that they agree (`--check`).
+
+Three markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
+file's other entries:
+
+    <!-- table FILE... [COLUMN=VALUE,VALUE ...]
+    | heading | heading |
+    | {column} | {column:.2f}x |
+    --> ... <!-- /table -->                                      a table of the rows, and the commands that made them
+    <!-- figure FILE [COLUMN=VALUE ...] {column:.2f}x --> ... <!-- /figure -->           a figure, of exactly one row
+    <!-- commands --> ... <!-- /commands -->                     the list that `python -m perf` prints
+
+FILE is below perf/data and may hold `*`. A number with a unit, `x` or `%` outside of these, code and quoted options has
+no data behind it: PLAIN_FACTS lists those that are no measurements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import string
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from perf.__main__ import as_markdown
+from perf.lib.data_file import FOLDER, ROOT
+
+PLAIN_FACTS = FOLDER / "plain_facts.txt"
+Row = dict[str, Any]
+
+_TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)
+_FIGURE = re.compile(r"<!-- figure ((?:(?!-->).)+?) -->.*?<!-- /figure -->", re.DOTALL)
+_COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
+_NO_PROSE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
+_UNITS = "cycles|tokens/s|[kKMGT]B/s|[kKMGT]B|[KMG]bit|nats|ms|us|ns|s|seconds|minutes|hours|bytes|points"
+_NUMBER = re.compile(rf"(?<![\w.])[-+±]?\d[\d,]*(?:\.\d+)?(?: ?%| ?(?:x|{_UNITS})\b)")
+
+
+class _Cells(string.Formatter):
+    """Formats None as "-", whatever is asked for."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return "-" if value is None else super().format_field(value, format_spec)
+
+
+def documents() -> list[Path]:
+    """Return the documents whose figures need data."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "perf/README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+
+
+def read(path: Path) -> tuple[Row, list[Row]]:
+    """Return the entries of a data file and its rows.
+
+    A CSV file has its `command`s, `commit` and `date` in comments; its numbers become int or float, empty cells None.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        facts = json.loads(text)
+        return facts, facts.pop("rows")
+    lines = text.splitlines()
+    facts = dict(match.groups() for line in lines if (match := re.match(r"# (command|commit|date): (.+)", line)))
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    return facts, [{name: _value(cell) for name, cell in row.items()} for row in rows]
+
+
+def _value(cell: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell or None
+
+
+def select(asked: str) -> tuple[list[Row], list[Row]]:
+    """Return the files' entries, and the rows that `asked` selects, each with its file's entries beside its columns.
+
+    asked: FILE... [COLUMN=VALUE,VALUE ...]. Errors: ValueError when no file or no row is there.
+    """
+    words = asked.split()
+    patterns = [word for word in words if "=" not in word]
+    paths = [path for pattern in patterns for path in sorted(FOLDER.glob(pattern), key=_by_number)]
+    if not paths:
+        raise ValueError(f"{asked!r}: no such file below {FOLDER.relative_to(ROOT)}")
+    files, found = [], []
+    for path in paths:
+        facts, rows = read(path)
+        files.append(facts)
+        found += [facts | row for row in rows]
+    for word in words:
+        if "=" in word:
+            name, _, values = word.partition("=")
+            wanted = [_value(value) for value in values.split(",")]
+            found = [row for row in found if row.get(name) in wanted]
+    if not found:
+        raise ValueError(f"{asked!r} selects no row")
+    return files, found
+
+
+def _by_number(path: Path) -> list[Any]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
+
+
+def _table(match: re.Match[str]) -> str:
+    asked, heading, cells = match.groups()
+    files, rows = select(asked)
+    lines = [_Cells().vformat(cells, (), row) for row in rows]
+    columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
+    right = [all(re.match(r" *(?:\**[-+]?\d|- *$)", cell) for cell in column) for column in columns]
+    rule = "|" + "|".join("---:" if numbers else "---" for numbers in right) + "|"
+    body = "\n".join([heading, rule, *lines, "", *_sources(files)])
+    return f"<!-- table {asked}\n{heading}\n{cells}\n-->\n\n{body}\n\n<!-- /table -->"
+
+
+def _sources(files: Sequence[Row]) -> Iterator[str]:
+    """One line per command: what made the rows, at which commit, when and in how many seconds."""
+    for facts in files:
+        cost = f", {facts['seconds']} s" if "seconds" in facts else ""
+        yield f"`{facts['command']}` ({facts['commit']}, {facts['date']}{cost})" + (
+            "  " if facts is not files[-1] else ""
+        )
+
+
+def _figure(match: re.Match[str]) -> str:
+    asked = match[1]
+    selection, brace, cell = asked.partition(" {")
+    _, rows = select(selection)
+    if not brace or len(rows) != 1:
+        raise ValueError(f"figure {asked!r}: {len(rows)} rows; a figure has one row and a format such as {{hits:.0%}}")
+    return f"<!-- figure {asked} -->{_Cells().vformat('{' + cell, (), rows[0])}<!-- /figure -->"
+
+
+def generated(text: str) -> str:
+    """Return a document with all its figures as the data have them. Errors: ValueError, KeyError."""
+    text = _TABLE.sub(_table, text)
+    text = _FIGURE.sub(_figure, text)
+    return _COMMANDS.sub(lambda _: f"<!-- commands -->\n\n{as_markdown()}\n\n<!-- /commands -->", text)
+
+
+def prose(text: str) -> str:
+    """Return a document without what markers generate, code, comments and link targets, on one line."""
+    for part in (_TABLE, _FIGURE, _COMMANDS, _NO_PROSE):
+        text = part.sub(" ", text)
+    return " ".join(text.split())
+
+
+def plain_facts(document: str) -> list[str]:
+    """Return the phrases that PLAIN_FACTS allows in a document. A line of it is "DOCUMENT: PHRASE"."""
+    lines = PLAIN_FACTS.read_text(encoding="utf-8").splitlines()
+    return [line.removeprefix(f"{document}: ") for line in lines if line.startswith(f"{document}: ")]
+
+
+def without_data(text: str, allowed: Sequence[str]) -> list[str]:
+    """Return the figures of a document that stand neither in a marker nor in an `allowed` phrase, each with the words
+    around it."""
+    text = prose(text)
+    for phrase in allowed:
+        text = text.replace(phrase, "...")
+    return [text[max(0, match.start() - 40) : match.end() + 20] for match in _NUMBER.finditer(text)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0; 1 for figures without data, and with --check when a document differs from its data."""
+    parser = argparse.ArgumentParser(prog="python -m perf.docs", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; 1 where text and data differ")
+    options = parser.parse_args(argv)
+    wrong, bare = [], []
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        if (new := generated(text)) != text:
+            wrong.append(str(path.relative_to(ROOT)))
+            if not options.check:
+                path.write_text(new, encoding="utf-8")
+        name = path.relative_to(ROOT).as_posix()
+        bare += [f"{name}: {figure}" for figure in without_data(new, plain_facts(name))]
+    print("\n".join(f"no data: {figure}" for figure in bare))
+    print(f"{'differ from perf/data' if options.check else 'written'}: {', '.join(wrong) or 'none'}")
+    return 1 if bare or (wrong and options.check) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
