@@ -5,15 +5,16 @@
 Three markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
 file's other entries:
 
-    <!-- table FILE... [COLUMN=VALUE,VALUE ...]
+    <!-- table FILE... [COLUMN=VALUE,VALUE ...] [mean=COLUMN]
     | heading | heading |
     | {column} | {column:.2f}x |
     --> ... <!-- /table -->                                      a table of the rows, and the commands that made them
     <!-- figure FILE [COLUMN=VALUE ...] {column:.2f}x --> ... <!-- /figure -->           a figure, of exactly one row
     <!-- commands --> ... <!-- /commands -->                     the list that `python -m perf` prints
 
-FILE is below perf/data and may hold `*`. A number with a unit, `x` or `%` outside of these, code and quoted options has
-no data behind it: PLAIN_FACTS lists those that are no measurements.
+FILE is below perf/data and may hold `*`; `mean` takes the mean of the rows that are equal in a column. A number with a
+unit, `x` or `%` outside of these, code and links has no data behind it: PLAIN_FACTS lists those that are no
+measurements.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import json
 import re
 import string
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,10 @@ def read(path: Path) -> tuple[Row, list[Row]]:
         facts = json.loads(text)
         return facts, facts.pop("rows")
     lines = text.splitlines()
-    facts = dict(match.groups() for line in lines if (match := re.match(r"# (command|commit|date): (.+)", line)))
+    facts: Row = {}
+    for line in lines:
+        if match := re.match(r"# (command|commit|date): (.+)", line):
+            facts[match[1]] = f"{facts[match[1]]}`, `{match[2]}" if match[1] in facts else match[2]
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     return facts, [{name: _value(cell) for name, cell in row.items()} for row in rows]
 
@@ -94,13 +98,29 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
         files.append(facts)
         found += [facts | row for row in rows]
     for word in words:
-        if "=" in word:
-            name, _, values = word.partition("=")
+        name, equals, values = word.partition("=")
+        if name == "mean":
+            found = _means(found, values)
+        elif equals:
             wanted = [_value(value) for value in values.split(",")]
             found = [row for row in found if row.get(name) in wanted]
     if not found:
         raise ValueError(f"{asked!r} selects no row")
     return files, found
+
+
+def _means(rows: Sequence[Row], column: str) -> list[Row]:
+    """Return a row per value of `column`: cells that differ are numbers, of which the mean is taken."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[column], []).append(row)
+    found = []
+    for group in groups.values():
+        cells = {name: [row[name] for row in group] for name in group[0]}
+        differ = {name for name, values in cells.items() if any(value != values[0] for value in values)}
+        numbers = {name for name in differ if all(isinstance(value, (int, float)) for value in cells[name])}
+        found.append(group[0] | {name: sum(cells[name]) / len(group) for name in numbers})
+    return found
 
 
 def _by_number(path: Path) -> list[Any]:
@@ -118,13 +138,13 @@ def _table(match: re.Match[str]) -> str:
     return f"<!-- table {asked}\n{heading}\n{cells}\n-->\n\n{body}\n\n<!-- /table -->"
 
 
-def _sources(files: Sequence[Row]) -> Iterator[str]:
-    """One line per command: what made the rows, at which commit, when and in how many seconds."""
+def _sources(files: Sequence[Row]) -> list[str]:
+    """Return a line per file: the command that made its rows, its commit, its day and its seconds."""
+    lines = []
     for facts in files:
         cost = f", {facts['seconds']} s" if "seconds" in facts else ""
-        yield f"`{facts['command']}` ({facts['commit']}, {facts['date']}{cost})" + (
-            "  " if facts is not files[-1] else ""
-        )
+        lines.append(f"`{facts['command']}` ({facts['commit']}, {facts['date']}{cost})")
+    return [f"- {line}" for line in lines]
 
 
 def _figure(match: re.Match[str]) -> str:

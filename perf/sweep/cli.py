@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m perf.sweep",
         allow_abbrev=False,
         description="Device perf sweeps: ops and decode steps, each configuration in a process of its own, into a CSV "
-        "that tt-perf-report reads. See docs/perf_sweeps.md.",
+        "that tt-perf-report reads. See perf/README.md.",
     )
     parser.add_argument("--suite", choices=sorted(suites()), help="built-in configurations")
     parser.add_argument("--suite-file", type=Path, metavar="FILE", help="configurations in YAML instead")
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="FILTER",
-        help="a family, option=value, option<=number, option>=number",
+        help="families, any of them, and option=value, option<=number, option>=number, all of them",
     )
     parser.add_argument("--source", choices=SOURCES, help="where times come from; named in every row")
     parser.add_argument("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")

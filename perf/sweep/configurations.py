@@ -139,28 +139,32 @@ def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
     """In their order, each once. Errors: ValueError for none, or too many."""
     found = list(dict.fromkeys(configurations))
     if not found:
-        raise ValueError("no configuration: the suite is empty, or no filter matches")
+        raise ValueError("no configuration: the suite is empty")
     if len(found) > MOST:
         raise ValueError(f"{len(found)} configurations, of which a sweep has at most {MOST}")
     return found
 
 
 def chosen(configurations: Sequence[Configuration], filters: Sequence[str]) -> list[Configuration]:
-    """Those which every filter matches: a family, or option=value, option<=number or option>=number.
+    """Return those of any of the named families (all, if none is named) that match every other filter: option=value,
+    option<=number or option>=number.
 
-    Errors: ValueError for a filter that no family has an option for."""
+    Errors: ValueError for a filter that no family has an option for, and when none is left."""
     for text in filters:
         name = text.split("=")[0].rstrip("<>")
         if text not in FAMILIES and ("=" not in text or not any(name in f for f in FAMILIES.values())):
             options = sorted({option for family in FAMILIES.values() for option in family})
             raise ValueError(f"cannot read the filter {text!r}: a family ({', '.join(FAMILIES)}) or "
                              f"option=value, <= or >= of {', '.join(options)}")  # fmt: skip
-    return unique(c for c in configurations if all(_matches(c, text) for text in filters))
+    families = [text for text in filters if text in FAMILIES] or list(FAMILIES)
+    options = [text for text in filters if text not in FAMILIES]
+    found = [c for c in configurations if c.family in families and all(_matches(c, text) for text in options)]
+    if not found:
+        raise ValueError(f"none of {len(configurations)} configurations is of --only {' '.join(filters)}")
+    return unique(found)
 
 
 def _matches(configuration: Configuration, text: str) -> bool:
-    if text in FAMILIES:
-        return configuration.family == text
     for sign in ("<=", ">=", "="):
         name, found, wanted = text.partition(sign)
         if found:

@@ -111,7 +111,7 @@ def test_committed_files_name_their_command():
     assert {file.stem for file in files if file.parent.name == "quick"} == set(cli.PARTS)
     assert len(files) > len(cli.PARTS), "those of the long run are beside them"
     for file in files:
-        assert file.read_text(encoding="utf-8").startswith("# python -m perf.quality"), file
+        assert file.read_text(encoding="utf-8").startswith("# command: python -m perf.quality"), file
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,21 @@ def test_texts_that_do_not_fit_are_refused(arguments, why, tmp_path, capsys):
 def test_a_folder_without_the_texts_is_refused(tmp_path, capsys):
     assert cli.main(["--data", str(tmp_path), "--out", str(tmp_path)]) == 2
     assert "lacks tale_of_two_cities.txt, gsm8k_test.jsonl, spec_bench.jsonl" in capsys.readouterr().err
+
+
+def test_a_text_of_ones_own_needs_no_questions(tmp_path):
+    (tmp_path / "letters.txt").write_text("One letter.\nStill the first.\n\nAnother.\n", encoding="utf-8")
+    own = cli.parse_args(["--text", str(tmp_path / "letters.txt")])
+    assert "questions" not in own.parts and set(own.parts) == {*cli.PARTS, cli.PICTURES} - {"questions"}
+    texts = Texts(None, own.text)
+    texts.check(questions=False)
+    assert texts.name == "letters" and texts.book() == "One letter. Still the first.\n\nAnother."
+    (tmp_path / "tale_of_two_cities.txt").write_text("It was.", encoding="utf-8")
+    Texts(tmp_path).check(questions=False)
+    with pytest.raises(FileNotFoundError, match="lacks gsm8k_test.jsonl, spec_bench.jsonl"):
+        Texts(tmp_path).check(questions=True)
+    with pytest.raises(FileNotFoundError, match="no file .*missing.txt"):
+        Texts(None, tmp_path / "missing.txt").check(questions=False)
 
 
 def test_the_readiest_layers():

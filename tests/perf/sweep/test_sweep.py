@@ -149,7 +149,7 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
         ([], "give --suite or --suite-file"),
         (["--suite", "ops"], "a sweep needs --csv FILE and --source"),
         (["--suite", "ops", "--only", "colour=red"], "cannot read the filter 'colour=red'"),
-        (["--suite", "ops", "--only", "context=7"], "no filter matches"),
+        (["--suite", "ops", "--only", "gate", "context=7"], "configurations is of --only gate context=7"),
         (["--suite", "ops", "--tolerance", "0.1"], "--tolerance is of --compare"),
         (["--suite", "ops", "--timeout", "0"], "--timeout must be above 0"),
         (["--suite-file", "/nowhere.yaml"], "/nowhere.yaml"),
@@ -163,6 +163,10 @@ def test_options_that_make_no_sense(capsys, arguments, says):
 
 
 def test_a_list_runs_nothing(capsys):
+    _, text = run(["--suite", "tiny", "--list", "--only", "gate", "exchange", "columns<=32"], capsys)
+    assert {line.split()[0] for line in text.splitlines()} == {"exchange"}, "families are alternatives, options not"
+    _, text = run(["--suite", "tiny", "--list", "--only", "gate", "exchange"], capsys)
+    assert {line.split()[0] for line in text.splitlines()} == {"gate", "exchange"}
     code, text = run(["--suite", "tiny", "--list", "--only", "gate"], capsys)
     assert code == 0 and text.splitlines() == ["gate part=close", "gate part=skipped", "gate part=open"]
 
