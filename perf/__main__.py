@@ -36,12 +36,6 @@ def by_folder() -> list[tuple[str, list[tuple[str, str]]]]:
     return [(folder, list(group)) for folder, group in grouped]
 
 
-def as_markdown() -> str:
-    """Return the list as a Markdown table."""
-    lines = ["| `python -m ...` | |", "|---|---|"]
-    return "\n".join([*lines, *(f"| `{module}` | {text} |" for module, text in commands())])
-
-
 def main() -> int:
     """Print the list; 0."""
     width = max(len(module) for module, _ in commands())

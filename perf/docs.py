@@ -9,7 +9,7 @@ file's other entries:
     | heading | heading |
     | {column} | {column:.2f}x |
     --> ... <!-- /table -->                                      a table of the rows, and the commands that made them
-    <!-- figure FILE [COLUMN=VALUE ...] {column:.2f}x --> ... <!-- /figure -->           a figure, of exactly one row
+    <!-- figure FILE [COLUMN="A VALUE" ...] {column:.2f}x --> ... <!-- /figure -->           a figure, of exactly one row
     <!-- commands --> ... <!-- /commands -->                     the list that `python -m perf` prints
 
 FILE is below perf/data and may hold `*`; `mean` takes the mean of the rows that are equal in a column. A number with a
@@ -23,13 +23,14 @@ import argparse
 import csv
 import json
 import re
+import shlex
 import string
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perf.__main__ import as_markdown
+from perf.__main__ import commands
 from perf.lib.data_file import FOLDER, ROOT
 
 PLAIN_FACTS = FOLDER / "plain_facts.txt"
@@ -39,7 +40,7 @@ _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-
 _FIGURE = re.compile(r"<!-- figure ((?:(?!-->).)+?) -->.*?<!-- /figure -->", re.DOTALL)
 _COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
 _NO_PROSE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
-_UNITS = "cycles|tokens/s|[kKMGT]B/s|[kKMGT]B|[KMG]bit|nats|ms|us|ns|s|seconds|minutes|hours|bytes|points"
+_UNITS = "cycles|tokens/s|[kKMGT]B/s|[kKMGT]B|[KMG]bit|nats|ms|us|ns|s|seconds|minutes|hours|bytes|points|times"
 _NUMBER = re.compile(rf"(?<![\w.])[-+±]?\d[\d,]*(?:\.\d+)?(?: ?%| ?(?:x|{_UNITS})\b)")
 
 
@@ -87,11 +88,11 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
 
     asked: FILE... [COLUMN=VALUE,VALUE ...]. Errors: ValueError when no file or no row is there.
     """
-    words = asked.split()
+    words = shlex.split(asked)
     patterns = [word for word in words if "=" not in word]
     paths = [path for pattern in patterns for path in sorted(FOLDER.glob(pattern), key=_by_number)]
     if not paths:
-        raise ValueError(f"{asked!r}: no such file below {FOLDER.relative_to(ROOT)}")
+        raise ValueError(f"{asked!r}: no such file in perf/data")
     files, found = [], []
     for path in paths:
         facts, rows = read(path)
@@ -132,7 +133,7 @@ def _table(match: re.Match[str]) -> str:
     files, rows = select(asked)
     lines = [_Cells().vformat(cells, (), row) for row in rows]
     columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
-    right = [all(re.match(r" *(?:\**[-+]?\d|- *$)", cell) for cell in column) for column in columns]
+    right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
     rule = "|" + "|".join("---:" if numbers else "---" for numbers in right) + "|"
     body = "\n".join([heading, rule, *lines, "", *_sources(files)])
     return f"<!-- table {asked}\n{heading}\n{cells}\n-->\n\n{body}\n\n<!-- /table -->"
@@ -160,7 +161,21 @@ def generated(text: str) -> str:
     """Return a document with all its figures as the data have them. Errors: ValueError, KeyError."""
     text = _TABLE.sub(_table, text)
     text = _FIGURE.sub(_figure, text)
-    return _COMMANDS.sub(lambda _: f"<!-- commands -->\n\n{as_markdown()}\n\n<!-- /commands -->", text)
+    return _COMMANDS.sub(lambda _: f"<!-- commands -->\n\n{_command_table()}\n\n<!-- /commands -->", text)
+
+
+def _command_table() -> str:
+    """Return the commands with the seconds that each took for its data files."""
+    seconds: dict[str, list[int]] = {}
+    for path in FOLDER.rglob("*.json"):
+        facts, _ = read(path)
+        seconds.setdefault(facts["command"].split()[2], []).append(facts["seconds"])
+    lines = ["| `python -m ...` | | seconds |", "|---|---|---:|"]
+    for module, what in commands():
+        took = sorted(set(seconds.get(module, ())))
+        shown = f"{took[0]} to {took[-1]}" if len(took) > 1 else f"{took[0]}" if took else "-"
+        lines.append(f"| `{module}` | {what} | {shown} |")
+    return "\n".join(lines)
 
 
 def prose(text: str) -> str:
@@ -186,22 +201,27 @@ def without_data(text: str, allowed: Sequence[str]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0; 1 for figures without data, and with --check when a document differs from its data."""
+    """Return 0; 1 for figures or markers without data, and with --check when a document differs from its data."""
     parser = argparse.ArgumentParser(prog="python -m perf.docs", description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 where text and data differ")
     options = parser.parse_args(argv)
-    wrong, bare = [], []
+    wrong, bad = [], []
     for path in documents():
-        text = path.read_text(encoding="utf-8")
-        if (new := generated(text)) != text:
-            wrong.append(str(path.relative_to(ROOT)))
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        try:
+            new = generated(text)
+        except (ValueError, KeyError) as error:
+            bad.append(f"{name}: {error!r}")
+            continue
+        if new != text:
+            wrong.append(name)
             if not options.check:
                 path.write_text(new, encoding="utf-8")
-        name = path.relative_to(ROOT).as_posix()
-        bare += [f"{name}: {figure}" for figure in without_data(new, plain_facts(name))]
-    print("\n".join(f"no data: {figure}" for figure in bare))
+        bad += [f"{name}: no data for {figure!r}" for figure in without_data(new, plain_facts(name))]
+    for line in bad:
+        print(line)
     print(f"{'differ from perf/data' if options.check else 'written'}: {', '.join(wrong) or 'none'}")
-    return 1 if bare or (wrong and options.check) else 0
+    return 1 if bad or (wrong and options.check) else 0
 
 
 if __name__ == "__main__":

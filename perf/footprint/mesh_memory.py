@@ -178,6 +178,13 @@ def row(mesh: MeshShape, precision: str, found: MeshMemory) -> dict[str, Any]:
     }
 
 
+def table_rows(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a data file: `row`s, with DRAM in GB (1e9) and L1 in KB (1e3) too."""
+    sizes = {"dram_held": 1e9, "dram_peak": 1e9, "dram_size": 1e9, "l1_decode": 1e3, "l1_prefill": 1e3, "l1_size": 1e3}
+    units = {1e9: "gb", 1e3: "kb"}
+    return [line | {f"{name}_{units[unit]}": line[name] / unit for name, unit in sizes.items()} for line in lines]
+
+
 def _print_row(line: dict[str, Any]) -> None:
     print(
         f"{line['mesh']:5} {line['plan']:12} {line['dram_held'] / 1e9:9.3f} {line['dram_peak'] / 1e9:9.3f} "
@@ -268,8 +275,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
     if options.write:
-        shared = {"users": options.users, "context": options.context, "chunk": options.chunk}
-        write(options.write, parser, argv, [shared | {"chunk_size": options.speculate} | line for line in lines])
+        write(options.write, parser, argv, table_rows(lines), users=options.users, chunk_size=options.speculate)
     return 0
 
 
