@@ -8,9 +8,9 @@ file's other entries:
     <!-- table FILE... [COLUMN=VALUE,VALUE ...] [mean=COLUMN]
     | heading | heading |
     | {column} | {column:.2f}x |
-    --> ... <!-- /table -->                                      a table of the rows, and the commands that made them
-    <!-- figure FILE [COLUMN="A VALUE" ...] {column:.2f}x --> ... <!-- /figure -->           a figure, of exactly one row
-    <!-- commands --> ... <!-- /commands -->                     the list that `python -m perf` prints
+    --> ... <!-- /table -->        a table of the rows, and the commands that made them
+    <!-- figure FILE [COLUMN="A VALUE" ...] {column:.2f}x --> ... <!-- /figure -->  a figure of one row
+    <!-- commands --> ... <!-- /commands -->        the list that `python -m perf` prints
 
 FILE is below perf/data and may hold `*`; `mean` takes the mean of the rows that are equal in a column. A number with a
 unit, `x` or `%` outside of these, code and links has no data behind it: PLAIN_FACTS lists those that are no

@@ -47,7 +47,7 @@ PROMPT = (
 
 
 def interleave(turns: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Seconds per token of every contestant, `rounds` times, the order reversed from round to round."""
+    """Return the seconds per token of every contestant, `rounds` times, the order reversed from round to round."""
     times: dict[str, list[float]] = {name: [] for name in turns}
     for index in range(rounds):
         names = list(turns) if index % 2 == 0 else list(turns)[::-1]
@@ -57,7 +57,7 @@ def interleave(turns: Mapping[str, Callable[[], float]], rounds: int) -> dict[st
 
 
 def median_ratio(times: dict[str, list[float]], name: str, base: str) -> float:
-    """Median over rounds of the time of `name` over that of `base`."""
+    """Return the median over rounds of the time of `name` over that of `base`."""
     return statistics.median(a / b for a, b in zip(times[name], times[base]))
 
 
@@ -75,7 +75,7 @@ class _TokenClock:
 
 
 def bench_transformers(loaded: LoadedModel, source: str | None, prompt: list[int], tokens: int, rounds: int) -> dict:
-    """Reference against transformers: decode seconds per token, their ratio, and whether the tokens agree."""
+    """Compare the reference with transformers: decode seconds per token, their ratio, and whether the tokens agree."""
     from transformers import AutoModelForCausalLM
 
     folder, _ = resolve_source(source)
@@ -120,7 +120,7 @@ def bench_transformers(loaded: LoadedModel, source: str | None, prompt: list[int
 
 
 def bench_policies(model: ReferenceLlama, prompt: list[int], tokens: int, chunk_size: int, threshold: float) -> dict:
-    """ALSpec and sink against exact attention behind `prompt`, one token a turn: speeds and ratios."""
+    """Compare ALSpec and sink with exact attention after `prompt`, one token per turn: speeds and ratios."""
     prefilled = model.new_cache(1, len(prompt) + tokens + WARM_UP)
     first = model.prefill([prompt], prefilled).argmax(-1, keepdim=True)
     alspec = ALSpecAttention(threshold, chunk_size)
@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def prompt_ids(loaded: LoadedModel, text: Path | None, count: int) -> list[int]:
-    """The first `count` ids of the text, repeated if it is shorter. Raises ValueError for an empty text."""
+    """Return the first `count` ids of the text, repeated if it is shorter. Raises ValueError for an empty text."""
     ids = loaded.tokenizer.encode(text.read_text(encoding="utf-8") if text else PROMPT)
     if not ids:
         raise ValueError(f"{text} holds no tokens")
@@ -219,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def print_report(report: dict) -> None:
-    """The report for people; ratios are medians over the turns of one run."""
+    """Print the report for people; ratios are medians over the turns of one run."""
     print(f"{report['model']}, float32, {report['threads']} threads")
     if "transformers" in report:
         r = report["transformers"]

@@ -44,7 +44,7 @@ FUZZY_SIZES = (2, 3, 4, 5)
 
 
 def drafters(target: ReferenceLlama, draft: ReferenceLlama, window: int) -> dict[str, Callable[[], Drafter]]:
-    """Every drafter and shape that is measured, by name; fuzzy ones as far as the draft model has layers."""
+    """Return every drafter and shape that is measured, by name; fuzzy ones as far as the draft model has layers."""
     sizes = [size for size in FUZZY_SIZES if size <= draft.config.num_hidden_layers - 2]
     makers: dict[str, Callable[[], Drafter]] = {
         "ngram chain 8": lambda: NGramDrafter(DraftShape(8)),
@@ -150,7 +150,7 @@ def bench(
     tokens: int,
     rounds: int = 1,
 ) -> list[Measured]:
-    """Every drafter on every prompt, greedily, `tokens` new tokens; `rounds` times, each a plain run beside a
+    """Run every drafter on every prompt, greedily, `tokens` new tokens; `rounds` times, each a plain run beside a
     speculative one, in alternating order. Ratios are medians over the rounds."""
     results = [Measured(name) for name in makers]
     for kind, ids in prompts.items():
@@ -186,7 +186,7 @@ def bench(
 
 
 def rows_cost(model: ReferenceLlama, prompt: list[int], rows: Sequence[int] = (1, 2, 4, 8, 16, 32)) -> dict[int, float]:
-    """Time of a target pass over this many rows, one row being 1: what verification costs here. Median of
+    """Return the time of a target pass over this many rows, one row being 1: what verification costs here. Median of
     five."""
     cache = model.new_cache(1, min(len(prompt) + max(rows), model.config.max_position_embeddings))
     model.prefill([prompt], cache)
@@ -277,7 +277,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def print_report(report: dict, console: Console) -> None:
-    """Tables of one run, and what they do not show."""
+    """Print the tables of one run, and what they do not show."""
     kinds = list(report["prompt_tokens"])
     table = Table(title=f"{report['model']}, greedy, {report['tokens']} tokens per prompt", title_justify="left")
     headings = ("tokens per step", "accepted / depth", "ms per level", "by clock", "by CPU", "same text", *kinds)

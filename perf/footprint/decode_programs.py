@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """List the programs of a decode step of Llama 3.1 8B with their reads, built on mock meshes.
 
-For each op of a layer, and of what stands before and behind the layers: its cores, the bytes of a chip's DRAM that it
+For each op of a layer, and of what precedes and follows the layers: its cores, the bytes of a chip's DRAM that it
 reads, and the bytes that it only moves from one place to another. The whole step's reads stand beside the roofline's.
 Programs are the real ones, validated and compiled; nothing executes.
 """
@@ -35,8 +35,8 @@ Launch = Mapping[str, Any]
 
 
 def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
-    """Of a step of so many layers, from launches of its first (not its last, which has other formats) and of what
-    surrounds them. dram: bytes read; padding: of them, of banks; moved; ops."""
+    """Return the totals of a step of `layers` layers, from launches of its first layer (not its last, which has other
+    formats) and of what surrounds them. dram: bytes read; padding: of them, of banks; moved; ops."""
     found = {}
     for key in ("dram", "padding", "moved"):
         found[key] = sum(launch[key] * (1 if launch["layer"] is None else layers) for launch in launches)
@@ -45,7 +45,7 @@ def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
 
 
 def build(mesh: MeshShape, asked: Mapping[str, Any]) -> list[Launch]:
-    """The launches of a step, in a process of its own; asked: plan, precision, users, context, layers.
+    """Return the launches of a step, in a process of its own; asked: plan, precision, users, context, layers.
 
     Errors: RuntimeRootError when mock meshes cannot run here; SystemExit when the build fails.
     """
@@ -55,7 +55,7 @@ def build(mesh: MeshShape, asked: Mapping[str, Any]) -> list[Launch]:
 
 
 def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
-    """On a mock mesh: the launches of a step at the last position, of a model of `layers`."""
+    """Return the launches of a step at the last position on a mock mesh, of a model of `layers`."""
     from dataclasses import asdict
 
     from .mesh_build import build_model
@@ -84,7 +84,7 @@ def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
 
 
 def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> str:
-    """The table of one build: launches of the first layer and around, and the step beside the roofline."""
+    """Return the table of one build: launches of the first layer and around, and the step beside the roofline."""
     config = preset(MODEL)
     precision = precision_plan(asked["precision"], config.num_hidden_layers)
     lines = [
@@ -113,8 +113,8 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
 
 
 def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> dict[str, int]:
-    """`totals` of the whole model, with the bytes that the "roofline" counts of the plan, and of its "numbers" without
-    padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
+    """Return `totals` of the whole model, with the bytes that the "roofline" counts of the plan, and of its "numbers"
+    without padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
     config = preset(MODEL)
     first, last = ([x for x in found if x["layer"] in wanted] for wanted in ((0, None), (1,)))
     most = totals(first, config.num_hidden_layers - 1)

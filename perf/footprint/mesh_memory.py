@@ -88,13 +88,13 @@ class MeshMemory:
 
     @classmethod
     def of_dict(cls, data: dict[str, Any]) -> MeshMemory:
-        """From dataclasses.asdict, through JSON."""
+        """Return the object that dataclasses.asdict made, after JSON."""
         steps = {name: StepMemory(**data[name]) for name in ("decode", "prefill")}
         return cls(**{**data, **steps})
 
 
 def peak_per_bank(graph: Iterable[dict[str, Any]], kind: str) -> int:
-    """The most bytes of a bank that buffers of that kind ("DRAM", "L1") took at once in a captured graph."""
+    """Return the most bytes of a bank that buffers of that kind ("DRAM", "L1") took at once in a captured graph."""
     most = now = 0
     for node in graph:
         if node["node_type"] in ("buffer_allocate", "buffer_deallocate") and node["params"]["type"] == kind:
@@ -105,9 +105,9 @@ def peak_per_bank(graph: Iterable[dict[str, Any]], kind: str) -> int:
 
 
 def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
-    """Bytes of the program with the most buffers of its own in a captured graph, and its operation, such as
-    MatmulDeviceOperation; (0, "") when there is none. Buffers in a tensor's memory do not count; those of
-    different cores are added up, so that no core has more."""
+    """Return the bytes of the program with the most buffers of its own in a captured graph, and its operation, such as
+    MatmulDeviceOperation; (0, "") when there is none. Buffers in a tensor's memory do not count; those of different
+    cores are added up, so that no core has more."""
     open_calls: list[str] = []
     size, most = 0, (0, "")
     for node in graph:
@@ -127,8 +127,8 @@ def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
 def build(
     mesh: MeshShape, precision: str, users: int, capacity: int, chunk: int, chunk_size: int | None = None
 ) -> MeshMemory:
-    """`mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the patch of SGDC
-    (static graph, dynamic concurrency). chunk_size: of attention-level speculation, None for exact attention.
+    """Run `mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the patch of SGDC (static
+    graph, dynamic concurrency). chunk_size: of attention-level speculation, None for exact attention.
 
     Raises RuntimeRootError when mock meshes cannot run here, and RuntimeError when the build fails.
     """
@@ -160,7 +160,7 @@ def build(
 
 
 def row(mesh: MeshShape, precision: str, found: MeshMemory) -> dict[str, Any]:
-    """A line of the table: DRAM of a chip, L1 of a core, in bytes."""
+    """Return a line of the table: DRAM of a chip, L1 of a core, in bytes."""
     worst = max(("decode", "prefill"), key=lambda name: getattr(found, name).largest_program)
     step = getattr(found, worst)
     return {

@@ -31,7 +31,7 @@ CONTEXTS = (1024, 32768, 65536, 131072)
 
 
 def published(chips: int, precision: str, context: int) -> float | None:
-    """tokens/s/user that tt-metal publishes for Llama 3.1 8B, at batch 1 and this context (see the CSV)."""
+    """Return the tokens/s/user that tt-metal publishes for Llama 3.1 8B, at batch 1 and this context (see the CSV)."""
     for row in read_rows("published_decode.csv"):
         if (int(row["chips"]), row["plan"], int(row["context"])) == (chips, precision, context):
             return float(row["tokens_per_s"])
@@ -42,7 +42,7 @@ def rows(
     model: str, meshes: Sequence[str], contexts: Sequence[int], precisions: Sequence[str], users: int, rate: float,
     overrides: str | None = None, plans: Sequence[str] = ("simple",),
 ) -> list[dict]:  # fmt: skip
-    """A dictionary for every combination; "refused" holds the reason where it does not fit, else None. plans: of
+    """Return a dictionary for every combination; "refused" holds the reason where it does not fit, else None. plans: of
     decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of banks."""
     config, table = preset(model), []
     for mesh_name in meshes:

@@ -35,7 +35,7 @@ TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class Point:
-    """A shape: cached tokens, tokens a chunk, and how it is run. last, whole_tail: of the guess_range, by default
+    """A shape: cached tokens, tokens per chunk, and how it is run. last, whole_tail: of the guess_range, by default
     chunk_size tokens at either end."""
 
     context: int
@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """From the moment all cores start: until the exact variant was done; the whole sender; its exchange core
+    """Cycles from the moment all cores start: until the exact variant was done; the whole sender; its exchange core
     with the guess; the receiver, which had it then; and until the guess alone, which leaves the rest of the cache
     unread, was done. Errors: ValueError for what cannot have been measured."""
 
@@ -182,12 +182,12 @@ def measure_point(device, point: Point) -> Cycles:
 
 
 def _until(cores: list, start: int) -> int:
-    """Cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
+    """Return the cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
     return max(signed(span.end - start) for core in cores for span in core.kernels().values())
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
-    """The cycles of each point, measured in a process that holds a simulated chip."""
+    """Return the cycles of each point, measured in a process that holds a simulated chip."""
     from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
@@ -223,7 +223,7 @@ def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:
 
 
 def report(results: list[tuple[Point, Cycles]]) -> str:
-    """The table, and how the points with 8 chunks or more stand to the targets."""
+    """Return the table, and how the points with 8 chunks or more stand to the targets."""
     lines = [
         "| context | chunk | chunks | head_dim | workers | exact | sender | ratio | guess | share "
         "| receiver | guess alone |",
@@ -256,8 +256,7 @@ def _verdict(met: bool) -> str:
 
 
 def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
-    """Cycles over chunks, a panel a chunk size, of the points with head_dim 64 and one worker; returns
-    `path`."""
+    """Draw cycles over chunks, a panel per chunk size, of the points with head_dim 64 and one worker; return `path`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare both flash decodes as the sharded decode step calls them, in simulated cycles.
 
-From queries a core a user in L1, as rotation leaves them, to a result interleaved in L1: the stock op takes them as
-they are, our flash decode after `sharded_to_interleaved`. One to eight users on 4x2 cores under fast dispatch, chunks
-as the model has them. Cycles of a program are from its go message until its last core is done; what lies between two
-programs depends on who launches them and is not counted. Ratios within one run mean something, cycles are a floor.
+From queries per user, on a core each, in L1, as rotation leaves them, to a result interleaved in L1: the stock op takes
+them as they are, our flash decode after `sharded_to_interleaved`. One to eight users on 4x2 cores under fast dispatch,
+chunks as the model has them. Cycles of a program are from its go message until its last core is done; what lies between
+two programs depends on who launches them and is not counted. Ratios within one run mean something, cycles are a floor.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def measure_point(device, timeline, point: Point) -> Measured:
 
 
 def run(points: list[Point]) -> list[tuple[Point, Measured]]:
-    """Each point's measurement, from a process that holds a simulated chip."""
+    """Return each point's measurement, from a process that holds a simulated chip."""
     asked = {"points": [asdict(point) for point in points]}
     measured = measure_apart("perf.ops.bench_plan_attention", asked, timed_environment(GRID), TIMEOUT_S)
     return [(point, Measured(**found)) for point, found in zip(points, measured, strict=True)]
@@ -137,7 +137,7 @@ def _work(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def report(results: list[tuple[Point, Measured]]) -> str:
-    """A table of cycles by point, and the range of the ratios."""
+    """Return a table of cycles by point, and the range of the ratios."""
     lines = [
         "| users | tokens | heads | head_dim | cache | stock | move | flash decode | both of stock | difference |",
         "|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|",

@@ -32,10 +32,10 @@ GRID = "4x2"
 
 
 def measure_gate(device, depth: int = DEPTH) -> dict:
-    """Cycles of the reference op run and skipped, and of the programs around it.
+    """Return the cycles of the reference op run and skipped, and of the programs around it.
 
-    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the
-    longest of its kernels.
+    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the longest of
+    its kernels.
     """
     from runtime_patches.profiling.cycles import measure
     from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
@@ -60,7 +60,7 @@ def measure_gate(device, depth: int = DEPTH) -> dict:
 
 
 def measure_stock(device, depth: int = DEPTH) -> dict[str, int]:
-    """The reference op as `measure_gate` runs it, on a runtime whose stubs have no gate."""
+    """Return the cycles of the reference op as `measure_gate` runs it, on a runtime whose stubs have no gate."""
     from runtime_patches.profiling.cycles import measure
 
     program = _reference_op(device, depth)
@@ -69,10 +69,10 @@ def measure_stock(device, depth: int = DEPTH) -> dict[str, int]:
 
 
 def _reference_op(device, depth: int):
-    """A function that runs a matmul [32, depth] x [depth, 32], bf16.
+    """Return a function that runs a matmul [32, depth] x [depth, 32], bf16.
 
-    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul
-    wait for each other, so that the spans of a larger one would hold the host's pace.
+    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul wait for
+    each other, so that the spans of a larger one would hold the host's pace.
     """
     import torch
     import ttnn
@@ -85,7 +85,7 @@ def _reference_op(device, depth: int):
 
 
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """{tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
+    """Return {tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
     import torch
     import ttnn
 
@@ -125,7 +125,7 @@ def table_rows(results: dict) -> list[dict]:
 
 
 def report(results: dict) -> str:
-    """The results of `run` as text."""
+    """Return the results of `run` as text."""
     from perf.ops.sgdc_chips import compare
     from perf.ops.sgdc_layers import as_text
 
@@ -230,7 +230,7 @@ def _priority(device, value: int):
 
 
 def _spans(core) -> dict[str, int]:
-    """Of a perf measurement of one core: its program and its longest kernel, in cycles."""
+    """Return of a measurement of one core its program and its longest kernel, in cycles."""
     return {"program": core.program.cycles, "kernel": max(span.cycles for span in core.kernels().values())}
 
 

@@ -86,8 +86,8 @@ def measure_case(
     cores: int | None = None,
     executed: bool = True,
 ) -> dict[str, dict]:
-    """Of each of `ways` `cycles` (of the slowest core, summed over its programs), `peak` and `moved` bytes. executed:
-    False where programs are built only. cores: a user's."""
+    """Return of each of `ways` its `cycles` (of the slowest core, summed over its programs), `peak` and `moved` bytes.
+    executed: False where programs are built only. cores: a user's."""
     from runtime_patches.profiling.cycles import measure
 
     found = {}
@@ -122,7 +122,8 @@ def _slowest(counts: dict[tuple[int, int], CoreCycles]) -> int:
 
 
 def _ways(device, users: int, drafted: int, vocab: int, cores: int | None):
-    """Of each way its name, a function of a Ledger, and the bytes it moves, or None when the ledger counts them."""
+    """Yield of each way its name, a function of a Ledger, and the bytes it moves, or None when the ledger counts
+    them."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -180,7 +181,7 @@ def _stock(device, tokens, target, draft):
     uniforms = _upload(device, torch.full((users, nodes, 1), 0.25), "bfloat16")
 
     def run(do: Ledger):
-        """A careful user's: no tensor is kept longer than it is needed."""
+        """Run the ops as a careful user does: no tensor is kept longer than it is needed."""
         p, q = (do(ttnn.softmax, logits, dim=-1) for logits in (p_logits, q_logits))
         p_tokens, q_tokens = (do(ttnn.gather, part, -1, indices) for part in (p, q))
         accepted = do(ttnn.lt, do(ttnn.multiply, uniforms, q_tokens), p_tokens)
@@ -196,7 +197,7 @@ def _stock(device, tokens, target, draft):
 
 
 def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
-    """Bytes of logits that the ops read, by way, and of reading all logits to the host."""
+    """Return the bytes of logits that the ops read, by way, and of reading all logits to the host."""
     row, piece = vocab * LOGIT_BYTES, 2 * PIECE_BYTES
     one_user = {
         "exact, accepted": (2 * drafted + 1) * row,
@@ -209,8 +210,8 @@ def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
 
 
 def total_variation(target: Sequence[float], draft: Sequence[float], alpha: float, beta: float) -> dict[str, float]:
-    """How far the next token of a chain of one drafted token is from the target's distribution, in float64: with the
-    sigmoid approximation, and with the draft alone. target, draft: logits [vocab]."""
+    """Return how far the next token of a chain of one drafted token is from the target's distribution, in float64: with
+    the sigmoid approximation, and with the draft alone. target, draft: logits [vocab]."""
     import torch
 
     z, w = torch.as_tensor(target).double(), torch.as_tensor(draft).double()
@@ -242,7 +243,7 @@ def table_rows(results: list[dict]) -> list[dict]:
 
 
 def report(results: list[dict]) -> str:
-    """The results of `run` as text."""
+    """Return the results of `run` as text."""
     lines = ["users drafted  vocab  way                     cycles  of stock      bytes moved  peak DRAM bytes"]
     for case in results:
         sizes = tuple(case[name] for name in ("users", "drafted", "vocab"))
@@ -264,7 +265,7 @@ def report(results: list[dict]) -> str:
 
 
 def variation_report(vocab: int = 2048) -> str:
-    """Total variation of the sigmoid approximation for random logits, as text."""
+    """Return the total variation of the sigmoid approximation for random logits, as text."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -283,7 +284,7 @@ def variation_report(vocab: int = 2048) -> str:
 
 
 def paper_report() -> str:
-    """Rows of the paper's table 1, as shares of its baseline's time."""
+    """Return the rows of the paper's table 1, as shares of its baseline's time."""
     lines = ["The paper's table 1 (A100, PyTorch), time of its baseline's: exact, sigmoid"]
     lines += [f"{t}, {d}, {data}: {1 - e:.3f}, {1 - s:.3f}" for t, d, data, e, s in PAPER]
     return "\n".join(lines)
@@ -313,7 +314,7 @@ def run(
 
 
 def _work(cases: list[list[int]], **options) -> list[dict]:
-    """options: of measure_case."""
+    """Measure the cases. options: of measure_case."""
     import ttnn
 
     from tt_kernels.compute_gate.op import clear_compute_gate

@@ -78,7 +78,7 @@ LONG_POINTS = [
 
 
 def measure_point(device, timeline, point: Point) -> dict[str, Measured]:
-    """Of each way, in the order of the table."""
+    """Measure each way, in the order of the table."""
     import torch
     import ttnn
 
@@ -136,7 +136,7 @@ def measure_point(device, timeline, point: Point) -> dict[str, Measured]:
 
 
 def _attention(q, k, v):
-    """q [1, 1, heads, d], k and v [1, kv_heads, tokens, d]: [1, 1, heads, d]."""
+    """Return attention in float64: q [1, 1, heads, d], k and v [1, kv_heads, tokens, d]: [1, 1, heads, d]."""
     heads, width = q.shape[2:]
     grouped = q.reshape(1, k.shape[1], heads // k.shape[1], width)
     weights = (grouped @ k.transpose(-1, -2) / width**0.5).softmax(dim=-1)
@@ -144,7 +144,7 @@ def _attention(q, k, v):
 
 
 def run(points: list[Point]) -> list[tuple[Point, dict[str, Measured]]]:
-    """Each point's measurements, from a process that holds a simulated chip."""
+    """Return each point's measurements, from a process that holds a simulated chip."""
     asked = {"points": [asdict(point) for point in points]}
     measured = measure_apart("perf.ops.bench_stock_decode", asked, timed_environment(GRID), TIMEOUT_S)
     return [
@@ -175,8 +175,8 @@ def table_rows(results: list[tuple[Point, dict[str, Measured]]]) -> list[dict]:
 
 
 def report(results: list[tuple[Point, dict[str, Measured]]], default: str) -> str:
-    """A table of cycles, ratios and errors by point, and how the ratios stand to the targets. default: the fidelity
-    that the op takes if none is asked for."""
+    """Return a table of cycles, ratios and errors by point, and how the ratios stand to the targets. default: the
+    fidelity that the op takes if none is asked for."""
     lines = [
         "| tokens | heads | head_dim | cache | chunk | way | cycles | of stock as it comes | of stock at HiFi4 "
         "| largest error | error of the norm |",

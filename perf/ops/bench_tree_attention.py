@@ -50,7 +50,7 @@ class Point:
 
     @property
     def interval_bytes(self) -> int:
-        """What the mask takes in device memory: two integers a node."""
+        """What the mask takes in device memory: two integers per node."""
         return 2 * 4 * self.nodes
 
     @property
@@ -61,8 +61,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """Of the tree, of a chain of as many nodes, of the stock op with a mask (None where it is not measured) and of one
-    plain decode. Errors: ValueError for what cannot have been measured."""
+    """Cycles of the tree, of a chain of as many nodes, of the stock op with a mask (None where it is not measured) and
+    of one plain decode. Errors: ValueError for what cannot have been measured."""
 
     tree: int
     chain: int
@@ -92,8 +92,8 @@ LONG_POINTS = [
 
 
 def parents_of(shape: str, nodes: int) -> list[int]:
-    """chain; balanced: two children a node, level by level; skewed: a chain of half of the nodes, each of which has a
-    leaf beside it. Errors: ValueError."""
+    """Return the parents of a tree. chain; balanced: two children per node, level by level; skewed: a chain of half of
+    the nodes, each of which has a leaf beside it. Errors: ValueError."""
     if shape == "chain":
         return list(range(-1, nodes - 1))
     if shape == "balanced":
@@ -104,7 +104,7 @@ def parents_of(shape: str, nodes: int) -> list[int]:
 
 
 def intervals_of(parents: list[int]) -> tuple[list[int], list[int]]:
-    """Enter and leave times of nodes whose parents come before them."""
+    """Return enter and leave times of nodes whose parents come before them."""
     tree = TokenTree.from_parents(parents)
     return tree.enter.tolist(), tree.leave.tolist()
 
@@ -186,12 +186,12 @@ def measure_point(device, point: Point) -> Cycles:
 
 
 def _until(counts: dict, start: int) -> int:
-    """Cycles from `start` to the end of the last kernel; the clock is the chip's."""
+    """Return the cycles from `start` to the end of the last kernel; the clock is the chip's."""
     return max(signed(span.end - start) for core in counts.values() for span in core.kernels().values())
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
-    """The cycles of each point, measured in a process that holds a simulated chip."""
+    """Return the cycles of each point, measured in a process that holds a simulated chip."""
     from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
@@ -228,7 +228,7 @@ def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:
 
 
 def report(results: list[tuple[Point, Cycles]]) -> str:
-    """The table, and how the points stand to the targets."""
+    """Return the table, and how the points stand to the targets."""
     lines = [
         "| context | nodes | shape | workers | tree | / chain | stock, mask | / stock | decode | / decode "
         "| / N decodes | interval bytes | mask bytes |",

@@ -44,8 +44,8 @@ ASSUMPTIONS = (
 
 @cache
 def product_line() -> tuple[float, float]:
-    """(ns, ns a byte) of a matrix product: least squares over the layers' products in tables 4 to 7, those of table 7
-    that are fused with a gather left out."""
+    """Return (ns, ns per byte) of a matrix product: least squares over the layers' products in tables 4 to 7, those of
+    table 7 that are fused with a gather left out."""
     config = preset(TARGET)
     points: list[tuple[int, int]] = []
     for chips in (1, 2, 4, 8):
@@ -59,13 +59,13 @@ def product_line() -> tuple[float, float]:
 
 
 def product_ns(size: int) -> float:
-    """A product whose weights take `size` bytes on a chip."""
+    """Return the ns of a product whose weights take `size` bytes on a chip."""
     fixed, rate = product_line()
     return fixed + rate * size
 
 
 def _layer_bytes(config: LlamaConfig, chips: int, precision: PrecisionConfig, layer: int) -> dict[str, int]:
-    """Bytes of a layer's matrices on one of `chips` chips that share it."""
+    """Return the bytes of a layer's matrices on one of `chips` chips that share it."""
     hidden, ffn, dim = config.hidden_size, config.intermediate_size, config.head_dim
     heads, kv_heads, of = config.num_attention_heads, config.num_key_value_heads, precision.of_layer(layer)
     return {
@@ -78,7 +78,8 @@ def _layer_bytes(config: LlamaConfig, chips: int, precision: PrecisionConfig, la
 
 
 def op_ns(chips: int, name: str) -> float:
-    """The mean of an op's times within a layer of the tables' model on `chips` chips; 0 for one it has not there."""
+    """Return the mean of an op's times within a layer of the tables' model on `chips` chips; 0 for one it has not
+    there."""
     times = [op.ns for op in chip_table(chips).per_layer if op.name == name]
     return sum(times) / len(times) if times else 0.0
 
@@ -95,7 +96,7 @@ _TWICE = ("RotaryEmbeddingLlama", "PagedUpdateCache")
 
 
 def add_ns(chips: int) -> float:
-    """The addition to the residual: the last element-wise op of a layer."""
+    """Return the addition to the residual: the last element-wise op of a layer."""
     return [op.ns for op in chip_table(chips).per_layer if op.name == "Binary"][-1]
 
 
@@ -116,7 +117,8 @@ class DraftCost:
         return precision_plan("performance", self.config.num_hidden_layers)
 
     def attention_ns(self, share: int) -> float:
-        """From the norm to the output projection, on one of `share` chips with a layer's heads; no collectives."""
+        """Return the time from the norm to the output projection, on one of `share` chips with a layer's heads; no
+        collectives."""
         sizes = _layer_bytes(self.config, share, self.precision, 0)
         between = sum(op_ns(share, name) for name in _BETWEEN) + 2 * sum(op_ns(share, name) for name in _TWICE)
         return op_ns(share, "LayerNorm") + product_ns(sizes["qkv"]) + between + product_ns(sizes["wo"])
@@ -125,18 +127,19 @@ class DraftCost:
         return op_ns(self.chips, "AllGather")
 
     def sum_ns(self, layers: int = 1) -> float:
-        """Of `layers` layers at once."""
+        """Return the time of the sums of `layers` layers at once."""
         return op_ns(self.chips, "ReduceScatter") * max(1.0, layers * self.config.hidden_size / _MEASURED_HIDDEN)
 
     def stage_ns(self, stage: Stage) -> float:
-        """The attentions of a stage behind the gathered input, up to what each adds to the residual."""
+        """Return the time of a stage's attentions after the gathered input, up to what each adds to the residual."""
         if stage.alone:
             return self.attention_ns(self.chips) + self.sum_ns()
         extra = (1 + len(stage.layers)) * add_ns(self.chips)
         return self.attention_ns(stage.share) + self.sum_ns(len(stage.layers)) + extra
 
     def rest_ns(self, layer: int) -> float:
-        """What follows a layer's attention: the addition, the MLP behind its gather and norm, sum and addition."""
+        """Return the time of what follows a layer's attention: the addition, the MLP after its gather and norm, sum and
+        addition."""
         chips, sizes = self.chips, _layer_bytes(self.config, self.chips, self.precision, layer)
         products = sum(product_ns(sizes[name]) for name in ("ff1", "ff3", "ff2"))
         gate = max(op.ns for op in chip_table(chips).per_layer if op.name == "Binary")
@@ -144,14 +147,14 @@ class DraftCost:
         return 2 * add_ns(chips) + self.gather_ns() + norm + products + gate + self.sum_ns()
 
     def fixed_ns(self) -> float:
-        """Embedding, final norm and the head's product, one for each of the tables'."""
+        """Return the time of embedding, final norm and the head's product, one for each of the tables'."""
         others = [op for op in chip_table(self.chips).fixed if op.name != "Matmul"]
         blocks = len(chip_table(self.chips).fixed) - len(others)
         head = bytes_of(self.config.hidden_size * self.config.vocab_size // self.chips, self.precision.lm_head)
         return sum(op.ns for op in others) + blocks * product_ns(head // blocks)
 
     def step_ns(self) -> float:
-        """One drafted token."""
+        """Return the time of one drafted token."""
         plan = self.plan
         attentions = sum(
             self.gather_ns() + sum(self.stage_ns(stage) for stage in plan.stages(group)) for group in plan.groups
@@ -159,7 +162,7 @@ class DraftCost:
         return attentions + sum(map(self.rest_ns, range(self.config.num_hidden_layers))) + self.fixed_ns()
 
     def calibration_ns(self) -> float:
-        """An exact step, and the keys and values of the chips' own layers."""
+        """Return the time of an exact step, and the keys and values of the chips' own layers."""
         total = DraftCost(self.config, self.chips, 1).step_ns()
         for stage in self.plan.parallel_stages:
             share = stage.share
@@ -170,13 +173,15 @@ class DraftCost:
         return total
 
     def drafting_ns(self, length: int) -> float:
-        """A round's drafting stage: calibration gives the first token, fuzzy steps the others (EasySpec, section 3.2).
-        Sequential drafts are calibrated too: the pass is how they take in the accepted tokens."""
+        """Return the time of a round's drafting stage: calibration gives the first token, fuzzy steps the others
+        (EasySpec, section 3.2). Sequential drafts are calibrated too: the pass is how they take in the accepted
+        tokens."""
         return self.calibration_ns() + (length - 1) * self.step_ns()
 
 
 def tokens_per_round(acceptance: float, length: int) -> float:
-    """Accepted tokens and the one behind them, when each is accepted with the chance `acceptance`."""
+    """Return the expected accepted tokens and the one after them, when each is accepted with the chance
+    `acceptance`."""
     if not 0 <= acceptance <= 1:
         raise ValueError(f"an acceptance is 0 to 1, got {acceptance}")
     return sum(acceptance**count for count in range(length + 1))
@@ -200,11 +205,11 @@ class Round:
         return estimate(CONTEXT, None, self.chips, "tp").token_latency_ns
 
     def tokens_per_s(self, acceptance: float) -> float:
-        """Of one user."""
+        """Return the tokens per second of one user."""
         return tokens_per_round(acceptance, self.length) * 1e9 / (self.drafting_ns + self.plain_ns)
 
     def gain(self, acceptance: float) -> float:
-        """Over plain decoding on the same chips."""
+        """Return the gain over plain decoding on the same chips."""
         return self.tokens_per_s(acceptance) * self.plain_ns / 1e9
 
 

@@ -71,7 +71,7 @@ def _positive(text: str) -> int:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options; what is not given is taken from DEFAULTS, with --quick from QUICK."""
+    """Return the options; what is not given is taken from DEFAULTS, with --quick from QUICK."""
     parser = argparse.ArgumentParser(prog="python -m perf.quality", description=__doc__)
     add = parser.add_argument
     add(
@@ -182,7 +182,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summarise(table: Table, settings: Settings) -> None:
-    """accuracy.csv anew: the questions measured so far, with their intervals."""
+    """Write accuracy.csv anew: the questions measured so far, with their intervals."""
     path = settings.out / "accuracy.csv"
     path.unlink(missing_ok=True)
     Table(path, questions.ACCURACY, questions.INTERVALS).append(questions.accuracy(table.rows(), settings.seed))

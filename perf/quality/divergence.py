@@ -25,18 +25,18 @@ VALUES = ("new_tokens", "first_difference", "agreement", "hit_rate", "seconds")
 
 
 def first_difference(choices: torch.Tensor, text: torch.Tensor) -> int | None:
-    """Tokens before the first choice that is not the text's; None when all agree. int64 [T] both."""
+    """Return the tokens before the first choice that is not the text's; None when all agree. int64 [T] both."""
     wrong = (choices != text).nonzero()
     return int(wrong[0]) if len(wrong) else None
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """One cell a context, window (its text is the prompt), chunk size and threshold."""
+    """Yield a cell per context, window (its text is the prompt), chunk size and threshold."""
     settings, model = study.settings, study.loaded.model
 
     @lru_cache(maxsize=1)
     def exact(context: int, start: int) -> tuple[KVCache, list[int]]:
-        """The cache of the prompt but for its last token, and that token with the exact text behind it."""
+        """The cache of the prompt but for its last token, and that token with the exact text after it."""
         room = settings.new_tokens + 1
         prompt = study.window(context, start)[: context - room]
         cache = model.new_cache(1, context)

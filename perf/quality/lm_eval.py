@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> list[dict]:
-    """For each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
+    """Return for each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
 
     Raises ImportError without lm-eval, UserError and ValueError for options and tasks that make no sense.
     """
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 
 
 def _figures(scores: dict, model) -> dict:
-    """lm-eval's scores, and the counts of the policy (None for one without speculation)."""
+    """Return lm-eval's scores, and the counts of the policy (None for one without speculation)."""
     statistics = model.policy.statistics
     numbers = {
         name: float(value)

@@ -40,7 +40,7 @@ _CALCULATION = re.compile(r"<<.*?>>")
 
 
 def final_number(text: str) -> str | None:
-    """The number behind ####, without commas; None when there is none."""
+    """Return the number after ####, without commas; None when there is none."""
     found = _NUMBER.search(text)
     return found[1].replace(",", "").rstrip(".") if found else None
 
@@ -50,12 +50,12 @@ def problem_text(problem: dict[str, str]) -> str:
 
 
 def solution_text(problem: dict[str, str]) -> str:
-    """The worked solution without GSM8K's calculator notes, '#### number' its last line."""
+    """Return the worked solution without GSM8K's calculator notes, '#### number' its last line."""
     return " " + _CALCULATION.sub("", problem["answer"])
 
 
 def options(problem: dict[str, str], others: Sequence[dict[str, str]], seed: int) -> list[str]:
-    """The right number first, then OPTIONS - 1 different ones drawn from other problems' answers.
+    """Return the right number first, then OPTIONS - 1 different ones drawn from other problems' answers.
 
     Raises ValueError when the others have too few different numbers.
     """
@@ -67,7 +67,7 @@ def options(problem: dict[str, str], others: Sequence[dict[str, str]], seed: int
 
 
 def reference_text(question: dict) -> str | None:
-    """The reference answer to the first turn; None when there is none."""
+    """Return the reference answer to the first turn; None when there is none."""
     found = question.get("reference")
     found = found[0] if isinstance(found, list) and found else found
     if isinstance(found, list):  # rag: several accepted answers
@@ -76,7 +76,7 @@ def reference_text(question: dict) -> str | None:
 
 
 def by_category(questions: Sequence[dict], count: int) -> list[dict]:
-    """The first `count` questions with a reference, one of each category in turn."""
+    """Return the first `count` questions with a reference, one of each category in turn."""
     groups: dict[str, list[dict]] = {}
     for question in questions:
         if reference_text(question):
@@ -86,7 +86,7 @@ def by_category(questions: Sequence[dict], count: int) -> list[dict]:
 
 
 class Asked:
-    """Texts behind one prefix under one policy; the prefix is read once, and so is what follows texts share."""
+    """Texts after one prefix under one policy; the prefix is read once, and so is what follows texts share."""
 
     def __init__(self, study: Study, prefix: str, room: int, chunk_size: int, threshold: float) -> None:
         self.model, self.tokenizer = study.loaded.model, study.loaded.tokenizer
@@ -98,7 +98,7 @@ class Asked:
         self._behind: list[int] = []  # what the cache holds behind the prefix
 
     def score(self, before: str, answers: Sequence[str]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """For each answer (losses, greedy choices that agree) of its tokens behind prefix and `before`: [tokens]
+        """Return for each answer (losses, greedy choices that agree) of its tokens after prefix and `before`: [tokens]
         both."""
         *head, last = self.tokenizer.encode(before, add_bos=False)
         found = []
@@ -111,7 +111,7 @@ class Asked:
         return found
 
     def write(self, before: str, new_tokens: int) -> str:
-        """Greedy text behind prefix and `before`."""
+        """Return the greedy text after prefix and `before`."""
         *head, last = self.tokenizer.encode(before, add_bos=False)
         self._read(head)
         made: list[int] = []
@@ -133,7 +133,7 @@ class Asked:
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """One cell a chunk size and threshold with rows for all word problems, then one with all of Spec-Bench."""
+    """Yield a cell per chunk size and threshold with rows for all word problems, then one with all of Spec-Bench."""
     for chunk_size in study.settings.chunk_sizes:
         for threshold in study.settings.thresholds:
             for name, measure in (("gsm8k choice", _word_problems), ("spec_bench", _references)):
@@ -195,7 +195,7 @@ INTERVALS = ("right", "right_low", "right_high", "change", "change_low", "change
 
 
 def accuracy(rows: Sequence[dict[str, str]], seed: int) -> list[dict[str, object]]:
-    """Means over the questions of each set by chunk size and threshold, with 95 % bootstrap intervals.
+    """Return means over the questions of each set by chunk size and threshold, with 95 % bootstrap intervals.
 
     change: of the share that is right, question by question, from the smallest threshold of the run (0: exact
     attention), on which the intervals of the change and loss_change are paired.

@@ -62,17 +62,17 @@ class Texts:
         return "\n\n".join(part for part in paragraphs if part)
 
     def book_ids(self, tokenizer: Tokenizer) -> list[int]:
-        """The long text's token ids."""
+        """Return the long text's token ids."""
         if self._ids is None:
             self._ids = tokenizer.encode(self.book())
         return self._ids
 
     def gsm8k(self) -> list[dict[str, str]]:
-        """Word problems: `question`, and `answer` with its reasoning and a last line '#### number'."""
+        """Return word problems: `question`, and `answer` with its reasoning and a last line '#### number'."""
         return _objects(OWN / "problems.jsonl" if self.folder is None else self.folder / GSM8K)
 
     def spec_bench(self) -> list[dict]:
-        """Spec-Bench's questions: question_id, category, turns and, for most, reference."""
+        """Return Spec-Bench's questions: question_id, category, turns and, for most, reference."""
         return _objects(OWN / "questions.jsonl" if self.folder is None else self.folder / SPEC_BENCH)
 
 

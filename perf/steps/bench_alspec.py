@@ -54,20 +54,20 @@ class Parts:
     receiver: float
 
     def formula(self, layers: int, rate: float) -> float:
-        """A step by appendix F."""
+        """Return the cycles of a step by appendix F."""
         return token_latency(
             self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
         )
 
 
 def cycles(step: Step) -> int:
-    """From the first program's start to the last one's end, over all chips."""
+    """Return the cycles from the first program's start to the last one's end, over all chips."""
     spans = [span for chip in step["chips"] for span in chip]
     return max(span["end"] for span in spans) - min(span["start"] for span in spans)
 
 
 def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
-    """From the exact step and all speculative ones. Errors: ValueError without a speculative step."""
+    """Return the parts of the exact step and all speculative ones. Errors: ValueError without a speculative step."""
     exact = steps[EXACT]["chips"][0]
     whole = cycles({"chips": [exact]})
     attention = _mean(_length(span) for span in exact if span["name"] == ATTENTION)
@@ -102,8 +102,8 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
-    """A line a hit rate: cycles as it ran, of one row with exact attention, by appendix F, and the share of the gain
-    that appendix F promises which was seen (None where it promises none)."""
+    """Return a row per hit rate: cycles as it ran, of one chip with exact attention, by appendix F, and the share of
+    the gain that appendix F promises which was seen (None where it promises none)."""
     parts, alone = parts_of(steps, layers), cycles({"chips": [steps[EXACT]["chips"][0]]})
     found = []
     for name, step in steps.items():
@@ -141,7 +141,7 @@ def table_rows(
 
 
 def title(name: str, step: Step) -> str:
-    """What a step is called where it is shown."""
+    """Return what a step is called where it is shown."""
     if name == EXACT:
         return "exact attention"
     if name == OWN:
@@ -150,7 +150,7 @@ def title(name: str, step: Step) -> str:
 
 
 def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None) -> str:
-    """The table as text, with what appendix F was given; tensor_parallel: the step split over the same chips."""
+    """Return the table as text, with what appendix F was given; tensor_parallel: the step split over the same chips."""
     layers = shape["layers"]
     parts = parts_of(steps, layers)
     lines = [
@@ -177,7 +177,8 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
 
 
 def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
-    """All steps as a Chrome / Perfetto trace: a process a step, a track a chip; one microsecond is one cycle."""
+    """Return all steps as a Chrome / Perfetto trace: a process per step, a track per chip; one microsecond is one
+    cycle."""
     events: list[dict[str, Any]] = []
     for process, (name, step) in enumerate(steps.items()):
         shown = {"name": title(name, step)}
@@ -193,8 +194,8 @@ def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
 
 
 def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """(start, length) of each program of a chip, from the end of those before it: a program's first cores begin to
-    wait for their work while others are still at the one before."""
+    """Return (start, length) of each program of a chip, from the end of those before it: a program's first cores begin
+    to wait for their work while others are still at the one before."""
     found, end = [], 0
     for span in spans:
         start = min(max(span["start"], end), span["end"])
@@ -204,7 +205,7 @@ def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 
 def plot(steps: Mapping[str, Step], path: Path) -> None:
-    """Each step as two bars of programs in time, like the paper's figure 6."""
+    """Draw each step as two bars of programs in time, like the paper's figure 6."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -57,7 +57,8 @@ def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
-    """By row the cycles of each part, and the layer-parallel draft step against the sequential one."""
+    """Return the cycles of each part by number of chips, and the layer-parallel draft step against the sequential
+    one."""
     lines = [
         f"a draft of {shape['layers']} layers in one group, {shape['heads']} heads of 64, hidden "
         f"{32 * shape['heads']}; {shape['drafted']} drafted tokens behind {shape['context']} cached ones",
@@ -83,7 +84,8 @@ def table_rows(found: Mapping[int, Parts]) -> list[dict[str, Any]]:
 
 
 def speedup(parts: Parts) -> float:
-    """Of the draft step. Errors: ValueError for a part that took no time, which cannot have been measured."""
+    """Return the speed-up of the draft step. Errors: ValueError for a part that took no time, which cannot have been
+    measured."""
     by_kind = {name.rpartition(", ")[2]: part["cycles"] for name, part in parts.items() if ", " in name}
     if min(by_kind.values()) <= 0:
         raise ValueError(f"not measurable: {dict(parts)}")
@@ -91,7 +93,7 @@ def speedup(parts: Parts) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0; 2 for values that make no sense, before any work."""
+    """Return 0; 2 for values that make no sense, before any work."""
     parser = argparse.ArgumentParser(
         prog="python -m perf.steps.bench_device_speculation", description=__doc__.splitlines()[0]
     )

@@ -148,7 +148,7 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def _ready(source: str) -> None:
-    """Errors: ValueError when nothing of this source could run at all."""
+    """Check the source. Errors: ValueError when nothing of this source could run at all."""
     if source == "model":
         return
     from runtime_patches.simulated_n150 import doctor
@@ -158,7 +158,7 @@ def _ready(source: str) -> None:
 
 
 def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    """What a CSV holds, without running anything."""
+    """Show what a CSV holds, without running anything."""
     if options.csv is None or options.source or options.list or options.only or options.retry_failed:
         parser.error("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
     blocks = read(options.csv)

@@ -66,7 +66,7 @@ class Configuration:
 
     @classmethod
     def make(cls, family: str, **options: Value) -> Configuration:
-        """With the family's defaults. Errors: ValueError, with the value and what is allowed."""
+        """Make one with the family's defaults. Errors: ValueError, with the value and what is allowed."""
         if family not in FAMILIES:
             raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
         known = FAMILIES[family]
@@ -89,7 +89,7 @@ class Configuration:
 
     @property
     def mesh(self) -> MeshShape:
-        """One chip for an op without a mesh."""
+        """The mesh; one chip for an op without a mesh."""
         return MeshShape.parse(self.get("mesh", "1x1"))
 
 
@@ -110,16 +110,18 @@ def _check(family: str, name: str, value: Any, default: Value) -> None:
 
 
 def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:
-    """Every combination of options given as lists."""
+    """Return every combination of options given as lists."""
     names = list(options)
     lists = [list(v) if isinstance(v, (list, tuple)) else [v] for v in options.values()]
     return [Configuration.make(family, **dict(zip(names, values, strict=True))) for values in itertools.product(*lists)]
 
 
 def from_file(path: Path) -> list[Configuration]:
-    """A YAML file: a mapping of families to lists of mappings, option to value or list of values.
+    """Return the configurations of a YAML file: a mapping of families to lists of mappings, option to value or list of
+    values.
 
-    Errors: ValueError with the entry."""
+    Errors: ValueError with the entry.
+    """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -136,7 +138,7 @@ def from_file(path: Path) -> list[Configuration]:
 
 
 def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
-    """In their order, each once. Errors: ValueError for none, or too many."""
+    """Return them in their order, each once. Errors: ValueError for none, or too many."""
     found = list(dict.fromkeys(configurations))
     if not found:
         raise ValueError("no configuration: the suite is empty")
@@ -202,12 +204,13 @@ def _model_matmuls(tp: int) -> list[Configuration]:
 
 
 def _cores(role: str, tp: int) -> int:
-    """Of the activation: Llama 3.1 8B's plan of tt_transformers."""
+    """Return the cores of the activation: Llama 3.1 8B's plan of tt_transformers."""
     return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
 
 
 def suites() -> dict[str, list[Configuration]]:
-    """By name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated chips."""
+    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated
+    chips."""
     contexts = [1024, 4096, 32768, 131072]
     ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
     ops += product(

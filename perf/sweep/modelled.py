@@ -21,11 +21,12 @@ from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
 class NotModelled(ValueError):
-    """The decode model knows no time of it: nobody has published one."""
+    """Raised where the decode model knows no time: nobody has published one."""
 
 
 def rows(configuration: Configuration) -> list[dict[str, object]]:
-    """Errors: NotModelled, NotIdentified, and ValueError for shapes the model refuses."""
+    """Return the configuration's rows. Errors: NotModelled, NotIdentified, and ValueError for shapes the model
+    refuses."""
     if configuration.family == "decode":
         return _decode(configuration)
     return [_row(Timed(op, ns), OP_GROUP, None) for op, ns in _ops(configuration)]
@@ -97,7 +98,7 @@ def _append(
     layer: int | None,
     timed: Sequence[Timed],
 ) -> float:
-    """Rows of programs that follow each other from `at` on; returns when they end."""
+    """Append rows of programs that follow each other from `at` on; return when they end."""
     for one in timed:
         own = [row for row in found[-1:] if row["DEVICE ID"] == chip]
         row = _row(one, group, layer) | {"DEVICE ID": chip}

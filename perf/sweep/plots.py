@@ -18,8 +18,8 @@ BARS = 24
 
 
 def save(blocks: Sequence[Block], folder: Path) -> list[Path]:
-    """Those pictures that the sweep has numbers for, as PNG into `folder`, which is made. Errors: ValueError for
-    none."""
+    """Draw the pictures that the sweep has numbers for as PNG into `folder`, which is made; return their paths. Errors:
+    ValueError for none."""
     passed = [block for block in blocks if block.status == PASS]
     makers = {"ops_of_a_layer": _stack, "scaling": _scaling, "context": _context}
     found = []
@@ -36,8 +36,8 @@ def save(blocks: Sequence[Block], folder: Path) -> list[Path]:
 
 
 def step_ns(block: Block) -> float:
-    """From the first program's start to the last one's end, over the chips, whose clocks are one in these sources;
-    where starts are not known, the programs one after another."""
+    """Return the time from the first program's start to the last one's end, over the chips, whose clocks are one in
+    these sources; where starts are not known, the programs one after another."""
     starts = [row["DEVICE FW START CYCLE"] for row in block.rows]
     if block.source == "n150" or not all(starts):
         return sum(map(ns_of, merged(block)))

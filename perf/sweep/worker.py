@@ -16,7 +16,7 @@ TRACY = "tracy"
 
 
 def main(arguments: list[str]) -> int:
-    """[answer file, source or TRACY, JSON of [family, options]]."""
+    """Run one configuration. argv: [answer file, source or TRACY, JSON of [family, options]]."""
     import ttnn
 
     from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES

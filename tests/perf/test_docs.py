@@ -47,7 +47,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_table_is_made_of_its_marker(folder):
-    text = "before\n<!-- table x_*.json\n| n | gain |\n| {name} on {chips} | {gain:.1f}x |\n-->\nold <!-- /table -->\nafter"
+    marker = "<!-- table x_*.json\n| n | gain |\n| {name} on {chips} | {gain:.1f}x |\n-->"
+    text = f"before\n{marker}\nold <!-- /table -->\nafter"
     made = docs.generated(text)
     assert "| n | gain |\n|---|---:|\n| a b on 2 | 1.5x |\n| - on 2 | 2.5x |\n| c on 4 | 4.0x |\n" in made
     assert "- `python -m perf.x` (" in made and "`python -m perf.x --long`" in made

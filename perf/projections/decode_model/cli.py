@@ -114,7 +114,7 @@ def table_rows(
 def as_json(
     parameters: Parameters, told: Sequence[Prediction], tables: dict[int, list[Row]], unknown: dict[str, str]
 ) -> dict[str, Any]:
-    """Everything the report shows, for machines. Times in nanoseconds."""
+    """Return everything the report shows, for machines. Times in nanoseconds."""
 
     def ops(timed: Sequence[Timed]) -> list[dict[str, Any]]:
         return [{"op": t.op.name, "role": t.op.role, "ns": t.ns, "dram_bytes": t.op.dram_bytes} for t in timed]
@@ -159,7 +159,7 @@ def _published(parameters: Parameters) -> list[PublishedRow]:
 def report(
     parameters: Parameters, told: Sequence[Prediction], tables: dict[int, list[Row]], unknown: dict[str, str]
 ) -> str:
-    """The tables for people."""
+    """Return the tables for people."""
     lines = _sources(parameters)
     lines += _held_out(parameters, tables)
     for mesh, why in unknown.items():

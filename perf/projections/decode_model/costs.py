@@ -28,7 +28,7 @@ MATMUL, ATTENTION, COLLECTIVE, STREAM = "matmul", "attention", "collective", "st
 
 
 class NotIdentified(ValueError):
-    """A parameter that the table of the fit says nothing about; the message names both."""
+    """Raised for a parameter that the table of the fit says nothing about; the message names both."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class Parameters:
         return self.launch + op.work * self._known(op.kind, self.units.get(op.kind))
 
     def matmul_ns(self, op: Op) -> float:
-        """Start, and then the longest of reading weights, multiplying, and multicasting the activation."""
+        """Return the start, and then the longest of reading weights, multiplying, and multicasting the activation."""
         return self.matmul_start + max(self.bounds(op).values())
 
     def bounds(self, op: Op) -> dict[str, float]:
-        """What may hold a matmul up, in nanoseconds."""
+        """Return what may hold a matmul up, in nanoseconds."""
         return {
             "DRAM": op.dram_bytes / (self.dram_bytes_per_s * op.dram_share) * 1e9,
             "math": op.compute_ns,
@@ -114,8 +114,9 @@ class Parameters:
 
 
 def reading_ns(op: Op) -> float:
-    """What flash decode takes to read its keys and values, by the estimator's model beyond 1K (fitted to published
-    runs, not to the paper): a chip's heads at the DRAM rate, and what each head costs however few share the chip.
+    """Return what flash decode takes to read its keys and values, by the estimator's model beyond 1K (fitted to
+    published runs, not to the paper): a chip's heads at the DRAM rate, and what each head costs however few share the
+    chip.
 
     With so many heads and users that a head has fewer than its 16 cores, its own share takes longer by as much.
     """

@@ -50,12 +50,13 @@ class Prediction:
 
     @property
     def attention_ns(self) -> float:
-        """Of one layer."""
+        """Attention of one layer."""
         return sum(timed.ns for timed in self.layers[0] if timed.op.kind == ATTENTION)
 
     @property
     def token_ns(self) -> float:
-        """Of one step: with two rows by appendix F at `hit_rate`, its exchange and gate left out as there."""
+        """The time of one step: with two TP groups by appendix F at `hit_rate`, its exchange and gate left out as
+        there."""
         inside = sum(timed.ns + self.gap_ns for layer in self.layers for timed in layer)
         if self.hit_rate is None:
             return self.fixed_ns + inside
@@ -67,12 +68,12 @@ class Prediction:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of one user."""
+        """Tokens per second of one user."""
         return 1e9 / self.token_ns
 
     @property
     def floor_ns(self) -> float:
-        """Reading what a step must read at the DRAM's specified rate, on one of the row's chips."""
+        """The time of reading what a step must read at the DRAM's specified rate, on one of the row's chips."""
         step = self.step
         needed = budget(step.config, step.mesh, step.formats, step.context, step.users)
         return needed.read_per_step / DRAM_BYTES_PER_S * 1e9
@@ -83,7 +84,8 @@ class Prediction:
 
 
 def guess_ns(told: Prediction, chunk_size: int, sender: float) -> float:
-    """Until a receiver has its guess: flash decode of two chunks and a hop, never more than the `sender` takes."""
+    """Return the time until a receiver has its guess: flash decode of two chunks and a hop, never more than the
+    `sender` takes."""
     step = told.step
     guess = attention(
         step.config.num_key_value_heads // step.mesh.tp,
@@ -98,7 +100,7 @@ def guess_ns(told: Prediction, chunk_size: int, sender: float) -> float:
 def predict(
     step: Step, parameters: Parameters | None = None, gap_ns: float = 0.0, hit_rate: float | None = None
 ) -> Prediction:
-    """A step by the model. hit_rate: 0 to 1, for meshes of two rows and no other.
+    """Predict a step by the model. hit_rate: 0 to 1, for meshes of two rows and no other.
 
     Errors: ValueError for values out of range, NotIdentified where the fit's table says nothing about an op.
     """
@@ -134,7 +136,8 @@ class PublishedRow:
 
 
 def published_rows(parameters: Parameters, plan: str = "fast") -> list[PublishedRow]:
-    """tt-metal's published speeds of Llama 3.1 8B (perf/data/published_decode.csv), none of which the fit has seen."""
+    """Compare tt-metal's published speeds of Llama 3.1 8B (perf/data/published_decode.csv), none of which the fit has
+    seen."""
     from models.llama31_8b.tt.parallel.mesh import MeshShape
 
     found = []

@@ -38,11 +38,11 @@ _LONG_RUN_CONTEXT = 65536 + 100
 
 @cache
 def fitted_head_rate(dram_bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
-    """Bytes/s of one KV head's share that explain the published 64K runs best, given the DRAM rate.
+    """Return the bytes/s of one KV head's share that explain the published 64K runs best, given the DRAM rate.
 
-    A run's extra time per layer, long against short, is bytes * (heads / dram + 1 / head rate); the
-    least-squares solution for 1 / head rate is the mean of what each run leaves over. A context is a run's
-    prefill plus half of its 200 decoded tokens.
+    A run's extra time per layer, long against short, is bytes * (heads / dram + 1 / head rate); the least-squares
+    solution for 1 / head rate is the mean of what each run leaves over. A context is a run's prefill plus half of its
+    200 decoded tokens.
     """
     size = (_LONG_RUN_CONTEXT - _SHORT_RUN_CONTEXT) * BYTES_PER_POSITION_AND_HEAD
     left_over = [
@@ -81,24 +81,23 @@ class AttentionLatency:
         return BYTES_PER_POSITION_AND_HEAD * per_byte * 1e9
 
     def achieved_bytes_per_s(self, tp_chips: int) -> float:
-        """KV bytes/s one of `tp_chips` chips reads at a long context."""
+        """Return the KV bytes/s that one of `tp_chips` chips reads at a long context."""
         return KV_HEADS / tp_chips * BYTES_PER_POSITION_AND_HEAD / self._ns_per_position(tp_chips) * 1e9
 
     def flash_decode_ns(self, context: int, tp_chips: int) -> float:
-        """FD(K) of one layer with its KV heads split over `tp_chips` chips; exact at 1K."""
+        """Return FD(K) of one layer with its KV heads split over `tp_chips` chips; exact at 1K."""
         added = (context - ANCHOR_CONTEXT) * self._ns_per_position(tp_chips)
         return chip_table(tp_chips).flash_decode_ns + added
 
     def sender_ns(self, context: int, tp_chips: int) -> float:
-        """SFD_S(K): flash decode plus the verification."""
+        """Return SFD_S(K): flash decode plus the verification."""
         return self.flash_decode_ns(context, tp_chips) + self.verify_ns
 
     def receiver_ns(self, context: int, tp_chips: int, chunk_size: int) -> float:
-        """SFD_R(K): until the guess has arrived; the time for launch, two chunks on one core, and one hop.
+        """Return SFD_R(K), until the guess has arrived: the time for launch, two chunks on one core, and one hop.
 
-        FD(1K) is launch, one chunk of 256 a core, and a reduction (which the guess spares, so this errs
-        upwards); the rest of the two chunks goes at one core's share of the head rate. Never more than the
-        sender's time.
+        FD(1K) is launch, one chunk of 256 per core, and a reduction (which the guess spares, so this errs upwards); the
+        rest of the two chunks goes at one core's share of the head rate. Never more than the sender's time.
         """
         rest = max(2 * chunk_size - ANCHOR_CHUNK, 0) * BYTES_PER_POSITION_AND_HEAD
         core_rate = self.head_bytes_per_s / CORES_PER_HEAD
@@ -106,7 +105,7 @@ class AttentionLatency:
         return min(guess, self.sender_ns(context, tp_chips))
 
     def assumptions(self) -> list[str]:
-        """One sentence for each assumption, with its number."""
+        """Return one sentence for each assumption, with its number."""
         rates = ", ".join(f"{self.achieved_bytes_per_s(chips) / 1e9:.0f}" for chips in CHIP_COUNTS)
         tables = [chip_table(chips) for chips in CHIP_COUNTS]
         layers, fixed, anchors = (
@@ -134,7 +133,7 @@ class AttentionLatency:
         ]
 
     def to_dict(self) -> dict[str, float]:
-        """The parameters, for machines."""
+        """Return the parameters, for machines."""
         return asdict(self)
 
 

@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def paper_claims(attention: AttentionLatency, chunk_size: int = 256) -> list[dict[str, object]]:
-    """What the paper states about long contexts, beside the model, which is not fitted to it."""
+    """Return what the paper states about long contexts, beside the model, which is not fitted to it."""
 
     def pair(context: int, hit_rate: float = BEST_HIT_RATE) -> tuple[Estimate, Estimate]:
         tp = estimate(context, None, 8, "tp", chunk_size, attention)
@@ -169,9 +169,11 @@ def _estimates(args: argparse.Namespace, attention: AttentionLatency, tables: Ta
 
 
 def _sources(args: argparse.Namespace) -> tuple[AttentionLatency, Tables, tuple[int, ...], tuple[int, ...]]:
-    """The attention's model, the op tables, and the contexts and chips that are shown unless others are asked for.
+    """Return the attention's model, the op tables, and the contexts and chips that are shown unless others are asked
+    for.
 
-    Errors: ValueError (NotMeasured, TableError) for a sweep that holds too little, or options that change nothing."""
+    Errors: ValueError (NotMeasured, TableError) for a sweep that holds too little, or options that change nothing.
+    """
     dram, head = args.dram_gb_per_s, args.head_gb_per_s
     if args.measured is None:
         if args.measured_only:

@@ -22,7 +22,7 @@ CHIP_COUNTS = tuple(_OP_TABLES)
 
 
 def read_rows(name: str) -> list[dict[str, str]]:
-    """Rows of perf/data/`name`, its # comments left out. A row of another width raises ValueError."""
+    """Return the rows of perf/data/`name`, its # comments left out. A row of another width raises ValueError."""
     with open(DATA / name, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     for number, row in enumerate(rows, 1):
@@ -68,7 +68,7 @@ class ChipTable:
 
 @cache
 def chip_table(chips: int) -> ChipTable:
-    """The op table of `chips` N150 with full tensor parallelism; ValueError when the paper has none."""
+    """Return the op table of `chips` N150 with full tensor parallelism; ValueError when the paper has none."""
     if chips not in _OP_TABLES:
         raise ValueError(f"no table for {chips} chips: the paper measured {', '.join(map(str, CHIP_COUNTS))}")
     sections: dict[str, list[Op]] = {"per_layer": [], "fixed": []}
@@ -91,7 +91,7 @@ class LongContextRun:
 
 @cache
 def long_context_runs() -> tuple[LongContextRun, ...]:
-    """tt-metal's published 64K-context runs beside the same boards' short-context runs."""
+    """Return tt-metal's published 64K-context runs beside the same boards' short-context runs."""
     return tuple(
         LongContextRun(
             row["model"],
@@ -106,7 +106,7 @@ def long_context_runs() -> tuple[LongContextRun, ...]:
 
 
 def measured_hit_rate(task: str, threshold: float, model: str = "llama-3.1-8b") -> float:
-    """Speculation hit rate (0 to 1) that tables 1 and 2 give for a task and acceptance threshold lambda.
+    """Return the speculation hit rate (0 to 1) that tables 1 and 2 give for a task and acceptance threshold lambda.
 
     `model` is llama-3.1-8b or llama-3.1-70b. ValueError lists what exists when the tables have no such entry.
     """
