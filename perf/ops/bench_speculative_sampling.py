@@ -337,7 +337,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--users", type=int, nargs="+", default=[1])
     parser.add_argument("--drafted", type=int, nargs="+", default=[4])
     parser.add_argument("--grid", default="1x1", help="columns x rows of cores of the simulated chip")
-    parser.add_argument("--cores-per-user", type=int, help="default: as the op chooses")
+    parser.add_argument("--cores-per-user", "--cores-a-user", type=int, help="default: as the op chooses")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip")
     add_write_option(parser, "--json")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a layer-parallel draft model would cost and gain on rows of N150 chips, from appendix F's tables of single ops.
+"""What a layer-parallel draft model would cost and gain on TP groups of N150 chips, from appendix F's tables of single ops.
 
 Llama 3.2 1B drafts for Llama 3.1 8B. Every assumption is in ASSUMPTIONS, which the bench prints with the table.
 """
@@ -30,11 +30,11 @@ ASSUMPTIONS = (
     "products; the draft is in the performance precision (gate and up bfloat4_b, the rest bfloat8_b)",
     "norms, heads, RoPE, cache writes, flash decode and element-wise ops of the draft take what the 8B's take on as "
     "many chips, though its rows are half as wide",
-    "a gather or a sum over the row takes what the 8B's takes on as many chips; the sum that carries a stage's layers "
+    "a gather or a sum over the TP group takes what the 8B's takes on as many chips; the sum that carries a stage's layers "
     "takes longer in proportion to its columns where they are more than the 8B's 4096",
-    "layers on chips of their own take, but for the sums, what a row of as many chips as share one layer takes",
+    "layers on chips of their own take, but for the sums, what a TP group of as many chips as share one layer takes",
     "a stage adds a masking and, for each layer, a slice: each as long as the residual's addition",
-    "calibration is an exact step of the row over all its tokens (up to 32 rows fill one tile), and in each stage the "
+    "calibration is an exact step of the TP group over all its tokens (up to 32 rows fill one tile), and in each stage the "
     "choice of the layers' inputs, a norm, a query/key/value product, heads, a rotation and two cache writes more",
     "the target's step over the drafted chain takes what its plain step takes; verification, commit, the choice of "
     "drafted tokens, the host and its reads take nothing",
@@ -102,14 +102,14 @@ def add_ns(chips: int) -> float:
 
 @dataclass(frozen=True)
 class DraftCost:
-    """Times of the draft model's steps on a row, in nanoseconds. chips: of the row. size: layers in parallel."""
+    """Times of the draft model's steps on a TP group of `chips`, in nanoseconds. size: layers in parallel."""
 
     config: LlamaConfig
     chips: int
     size: int
 
     @property
-    def plan(self) -> LayerAssignment:
+    def assignment(self) -> LayerAssignment:
         return LayerAssignment.make(self.config, MeshShape(1, self.chips), self.size)
 
     @property
@@ -155,16 +155,17 @@ class DraftCost:
 
     def step_ns(self) -> float:
         """Return the time of one drafted token."""
-        plan = self.plan
+        assignment = self.assignment
         attentions = sum(
-            self.gather_ns() + sum(self.stage_ns(stage) for stage in plan.stages(group)) for group in plan.groups
+            self.gather_ns() + sum(self.stage_ns(stage) for stage in assignment.stages(group))
+            for group in assignment.groups
         )
         return attentions + sum(map(self.rest_ns, range(self.config.num_hidden_layers))) + self.fixed_ns()
 
     def calibration_ns(self) -> float:
         """Return the time of an exact step, and the keys and values of the chips' own layers."""
         total = DraftCost(self.config, self.chips, 1).step_ns()
-        for stage in self.plan.parallel_stages:
+        for stage in self.assignment.parallel_stages:
             share = stage.share
             qkv = product_ns(_layer_bytes(self.config, share, self.precision, 0)["qkv"])
             select = (2 * len(stage.layers) - 1) * add_ns(self.chips)
@@ -189,7 +190,7 @@ def tokens_per_round(acceptance: float, length: int) -> float:
 
 @dataclass(frozen=True)
 class Round:
-    """A round on a row of `chips` chips with drafts of `length` tokens, `size` layers in parallel; nanoseconds."""
+    """A round on a TP group of `chips` chips with drafts of `length` tokens, `size` layers in parallel; nanoseconds."""
 
     chips: int
     size: int
@@ -213,7 +214,7 @@ class Round:
         return self.tokens_per_s(acceptance) * self.plain_ns / 1e9
 
 
-def table_rows(rows: Sequence[int], size: int, length: int, acceptances: Sequence[float]) -> list[dict[str, float]]:
+def table_rows(counts: Sequence[int], size: int, length: int, acceptances: Sequence[float]) -> list[dict[str, float]]:
     """Return the projection as rows, one per number of chips and acceptance: times in ms, tokens/s/user, and gains over
     drafting on the same chips by tensor parallelism, drafting on one chip (EasySpec's baseline) and plain decoding.
 
@@ -223,9 +224,9 @@ def table_rows(rows: Sequence[int], size: int, length: int, acceptances: Sequenc
     config = preset(DRAFT)
     layer_groups(config.num_hidden_layers, size)
     alone, found = DraftCost(config, 1, 1), []
-    for chips in rows:
+    for chips in counts:
         fuzzy, sequential = (DraftCost(config, chips, n) for n in (size, 1))
-        fuzzy_ns, row_ns, alone_ns = (cost.drafting_ns(length) for cost in (fuzzy, sequential, alone))
+        fuzzy_ns, group_ns, alone_ns = (cost.drafting_ns(length) for cost in (fuzzy, sequential, alone))
         plain, drafted = Round(chips, 1, length), Round(chips, size, length)
         shared = {
             "chips": chips,
@@ -236,7 +237,7 @@ def table_rows(rows: Sequence[int], size: int, length: int, acceptances: Sequenc
             "fuzzy_ms": fuzzy.step_ns() / 1e6,
             "calibration_ms": fuzzy.calibration_ns() / 1e6,
             "target_ms": drafted.plain_ns / 1e6,
-            "over_tensor_parallel": row_ns / fuzzy_ns,
+            "over_tensor_parallel": group_ns / fuzzy_ns,
             "over_one_chip": alone_ns / fuzzy_ns,
             "plain_tokens_per_s": 1e9 / drafted.plain_ns,
         }

@@ -3,11 +3,11 @@
 """Measure what attention-level speculation gains in a decode step of two simulated chips.
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
-with exact attention on one row alone, with speculation between the rows at forced hit rates, and with `--own THRESHOLD`
+with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own THRESHOLD`
 at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to its last
 on both chips, and compared with
 
-- one row alone with exact attention, whose cycles the guess shall save;
+- one chip alone with exact attention, whose cycles the guess shall save;
 - appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
 - with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
 
@@ -159,7 +159,7 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
         "fast dispatch, from a trace",
         f"a layer without attention {parts.per_layer:.0f}, exact attention {parts.exact:.0f}, sender "
         f"{parts.sender:.0f}, receiver {parts.receiver:.0f}; outside the layers {parts.fixed:.0f}",
-        f"{'hits':>9}{'step':>9}{'one row, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
+        f"{'hits':>9}{'step':>9}{'one chip, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
     ]
     for row in rows(steps, layers):
         gain = "-" if row["share_of_gain"] is None else f"{row['share_of_gain']:.0%}"
@@ -172,7 +172,7 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
         lines.append(title(OWN, steps[OWN]))
     if tensor_parallel is not None:
         alone, split = cycles({"chips": [steps[EXACT]["chips"][0]]}), cycles(tensor_parallel)
-        lines.append(f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one row alone")
+        lines.append(f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one chip alone")
     return "\n".join(lines)
 
 
@@ -268,10 +268,10 @@ def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int],
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshShape(*mesh)
-    device = plan.open(worker_l1_size=room, **opening_options("fast"))
+    shape_of_mesh = MeshShape(*mesh)
+    device = shape_of_mesh.open(worker_l1_size=room, **opening_options("fast"))
     steps = measure(device, Shape(**shape), rates, own)
-    plan.close(device)
+    shape_of_mesh.close(device)
     return steps
 
 
@@ -284,7 +284,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--workers",
         type=int,
-        help="cores a key/value head, of exact and speculative attention (default: by shapes)",
+        help="cores per key/value head, of exact and speculative attention (default: by shapes)",
     )
     parser.add_argument("--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each")
     parser.add_argument(

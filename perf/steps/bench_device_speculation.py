@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure the parts of a draft round with layer-parallel drafting on simulated chips, and project it for 8B.
 
-First, cycles of the parts on rows of simulated chips at tiny shapes, from traces: a draft step with the attentions of
+First, cycles of the parts on TP groups of simulated chips at tiny shapes, from traces: a draft step with the attentions of
 all its layers at once against one layer after another, calibration, the target's step with verification and commit.
 Then a projection for Llama 3.2 1B drafting for Llama 3.1 8B from published times of single ops, every assumption
 printed. The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
@@ -20,10 +20,9 @@ from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projections import draft_projection
 
-GRID = "4x2"  # sums over a row take eight cores
-ROWS, SIMULATED = (4, 8), (1, 2)
+GRID = "4x2"  # sums over a TP group take eight cores
+PROJECTED, SIMULATED = (4, 8), (1, 2)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
-WORKER = "--worker"  # how the measuring process is started: with a file for its answer, the row and the shape
 Parts = Mapping[str, Mapping[str, int]]
 
 
@@ -49,10 +48,10 @@ def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshShape(1, chips)
-    mesh = plan.open(worker_l1_size=room, **opening_options("fast"))
+    shape_of_mesh = MeshShape(1, chips)
+    mesh = shape_of_mesh.open(worker_l1_size=room, **opening_options("fast"))
     parts = measure(mesh, Shape(**shape))
-    plan.close(mesh)
+    shape_of_mesh.close(mesh)
     return parts
 
 
@@ -104,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=list(SIMULATED),
         choices=(1, 2, 4),
         metavar="CHIPS",
-        help="rows to simulate: 1, 2, 4; none: the projection alone (default 1 2, minutes each)",
+        help="TP groups to simulate: 1, 2, 4 chips; none: the projection alone (default 1 2, minutes each)",
     )
     parser.add_argument("--layers", type=int, default=2, help="of the simulated draft, one group (default 2)")
     parser.add_argument("--size", type=int, default=4, help="layers in parallel of the projection (default 4)")
@@ -114,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not 2 <= options.layers <= 4 or options.length < 1:
         parser.error(f"--layers must be 2 to 4 and --length at least 1, got {options.layers} and {options.length}")
     try:
-        projected = draft_projection.table_rows(ROWS, options.size, options.length, ACCEPTANCES)
+        projected = draft_projection.table_rows(PROJECTED, options.size, options.length, ACCEPTANCES)
     except ValueError as error:
         parser.error(f"--size: {error}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
