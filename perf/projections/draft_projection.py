@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a layer-parallel draft model would cost and gain on TP groups of N150 chips, from appendix F's tables of single ops.
+"""What a layer-parallel draft model would cost and gain on TP groups of N150 chips, from appendix F's tables of single
+ops.
 
 Llama 3.2 1B drafts for Llama 3.1 8B. Every assumption is in ASSUMPTIONS, which the bench prints with the table.
 """
@@ -30,12 +31,12 @@ ASSUMPTIONS = (
     "products; the draft is in the performance precision (gate and up bfloat4_b, the rest bfloat8_b)",
     "norms, heads, RoPE, cache writes, flash decode and element-wise ops of the draft take what the 8B's take on as "
     "many chips, though its rows are half as wide",
-    "a gather or a sum over the TP group takes what the 8B's takes on as many chips; the sum that carries a stage's layers "
-    "takes longer in proportion to its columns where they are more than the 8B's 4096",
+    "a gather or a sum over the TP group takes what the 8B's takes on as many chips; the sum that carries a stage's "
+    "layers takes longer in proportion to its columns where they are more than the 8B's 4096",
     "layers on chips of their own take, but for the sums, what a TP group of as many chips as share one layer takes",
     "a stage adds a masking and, for each layer, a slice: each as long as the residual's addition",
-    "calibration is an exact step of the TP group over all its tokens (up to 32 rows fill one tile), and in each stage the "
-    "choice of the layers' inputs, a norm, a query/key/value product, heads, a rotation and two cache writes more",
+    "calibration is an exact step of the TP group over all its tokens (up to 32 rows fill one tile), and in each stage "
+    "the choice of the layers' inputs, a norm, a query/key/value product, heads, a rotation and two cache writes more",
     "the target's step over the drafted chain takes what its plain step takes; verification, commit, the choice of "
     "drafted tokens, the host and its reads take nothing",
     "each drafted token is accepted with the same chance, given those before it; drafting is of a fixed length",

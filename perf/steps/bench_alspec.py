@@ -3,9 +3,9 @@
 """Measure what attention-level speculation gains in a decode step of two simulated chips.
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
-with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own THRESHOLD`
-at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to its last
-on both chips, and compared with
+with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own
+THRESHOLD` at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to
+its last on both chips, and compared with
 
 - one chip alone with exact attention, whose cycles the guess shall save;
 - appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
@@ -159,7 +159,8 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
         "fast dispatch, from a trace",
         f"a layer without attention {parts.per_layer:.0f}, exact attention {parts.exact:.0f}, sender "
         f"{parts.sender:.0f}, receiver {parts.receiver:.0f}; outside the layers {parts.fixed:.0f}",
-        f"{'hits':>9}{'step':>9}{'one chip, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
+        f"{'hits':>9}{'step':>9}{'one chip, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}"
+        f"{'of its gain':>13}",
     ]
     for row in rows(steps, layers):
         gain = "-" if row["share_of_gain"] is None else f"{row['share_of_gain']:.0%}"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure the parts of a draft round with layer-parallel drafting on simulated chips, and project it for 8B.
 
-First, cycles of the parts on TP groups of simulated chips at tiny shapes, from traces: a draft step with the attentions of
-all its layers at once against one layer after another, calibration, the target's step with verification and commit.
+First, cycles of the parts on TP groups of simulated chips at tiny shapes, from traces: a draft step with the attentions
+of all its layers at once against one layer after another, calibration, the target's step with verification and commit.
 Then a projection for Llama 3.2 1B drafting for Llama 3.1 8B from published times of single ops, every assumption
 printed. The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
 """
