@@ -112,15 +112,8 @@ def table_rows(results: dict) -> list[dict]:
     """Return the rows of a data file; `part` says which of PARTS a row is of, and with it which columns it has."""
     rows = [{"part": "gate", "name": name, **span} for name, span in results.get("gate", {}).items()]
     rows += [{"part": "exchange", "tiles": int(t), "cycles": c} for t, c in results.get("exchange", {}).items()]
-    composed = results.get("layers", {})
-    for hits, found in composed.items():
-        found = {name.replace(" ", "_"): value for name, value in found.items() if name != "layers"}
-        rows.append({"part": "layers", "hits": hits, **found})
     for hits, found in results.get("chips", {}).items():
-        found = {name.replace(" ", "_"): value for name, value in found.items()}
-        known = composed.get(hits, {}).get("total")
-        more = {"composed": known, "difference": found["total"] / known - 1} if known else {}
-        rows.append({"part": "chips", "hits": hits, **found, **more})
+        rows.append({"part": "chips", "hits": hits} | {name.replace(" ", "_"): value for name, value in found.items()})
     return rows
 
 
