@@ -62,11 +62,11 @@ def read(path: Path) -> tuple[Row, list[Row]]:
     A CSV file has its `command`s, `commit` and `date` in comments; its numbers become int or float, empty cells None.
     """
     text = path.read_text(encoding="utf-8")
+    facts: Row = {}
     if path.suffix == ".json":
         facts = json.loads(text)
         return facts, facts.pop("rows")
     lines = text.splitlines()
-    facts: Row = {}
     for line in lines:
         if match := re.match(r"# (command|commit|date): (.+)", line):
             facts[match[1]] = f"{facts[match[1]]}`, `{match[2]}" if match[1] in facts else match[2]

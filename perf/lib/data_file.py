@@ -58,7 +58,7 @@ def write(
 def save(path: Path, command: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> None:
     """Write a data file of `command`'s rows. Errors: ValueError outside a git checkout."""
     seconds = round(time.monotonic() - _STARTED)
-    head = {"command": command, "commit": commit(), "date": f"{datetime.now(timezone.utc):%Y-%m-%d}"}
+    head: dict[str, Any] = {"command": command, "commit": commit(), "date": f"{datetime.now(timezone.utc):%Y-%m-%d}"}
     head |= {"versions": versions(), "seconds": seconds}
     # One row per line, so that a changed figure is one changed line.
     shown = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in (head | facts).items()]
