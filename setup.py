@@ -6,7 +6,7 @@ from setuptools import find_namespace_packages, find_packages, setup
 
 setup(
     name="llama-alspec",
-    version="0.1.0",
+    version="0.2.0",
     description="Llama 3.1 8B on N150 meshes in TT-NN with attention-level and token-level speculation",
     license="Apache-2.0",
     # ttnn publishes wheels for CPython 3.10 and 3.12 only.
@@ -41,6 +41,7 @@ setup(
             "pytest-xdist>=3.5",
             "hypothesis>=6.130",
             "scipy>=1.11",
+            "setuptools>=70.1",  # builds the wheel that tests/test_wheel.py installs
         ],
         # The LM Evaluation Harness (perf.quality.lm_eval), some 350 MB; later pyarrows need numpy 2, which ttnn does
         # not take.

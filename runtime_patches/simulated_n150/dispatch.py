@@ -13,7 +13,7 @@ memory: an option of the runtime, made for simulators. It costs 16 MiB of each D
 
 from __future__ import annotations
 
-from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
+from runtime_patches.simulated_n150.simulator.speed.burst import BURST_VARIABLE
 
 DISPATCHES = ("slow", "fast")
 # Room for traces that a device opened for fast dispatch keeps in DRAM, in bytes: a traced decode step of the tests'

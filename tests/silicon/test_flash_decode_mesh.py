@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import MeshCall, mesh_body
-from tests.tt_kernels.speculative_flash_decode.flash_decode_rows import (
+from tests.tt_kernels.speculative_flash_decode.flash_decode_tp import (
     CASE,
     PATIENCE_S,
     POSITIONS,

@@ -16,7 +16,7 @@ class PeerError(RuntimeError):
 
 
 class StateOfOne(Protocol):
-    """What one of those that keep the state says of it. failure: None while all is well."""
+    """What one keeper of the state reports. failure: None while all is well."""
 
     @property
     def failure(self) -> str | None: ...
@@ -33,14 +33,14 @@ class DeviceState(ABC):
 
     @abstractmethod
     def states(self) -> Sequence[StateOfOne]:
-        """Of each that keeps one. Waits for the device."""
+        """Return the state of each keeper. Waits for the device."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Of those the states belong to, in their order."""
+        """Name the keepers, in the order of the states."""
 
     def make_state(self, device, cores, rows: int) -> None:
-        """cores: a ttnn.CoreRangeSet of `rows` cores."""
+        """Allocate the state on `cores`, a ttnn.CoreRangeSet of `rows` cores."""
         import ttnn
 
         shard = ttnn.ShardSpec(cores, [1, self.STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
@@ -68,7 +68,7 @@ class DeviceState(ABC):
         ttnn.synchronize_device(self.device)
 
     def read_words(self) -> list[list[int]]:
-        """The words of each core, chips in row-major order. Waits for the device."""
+        """Return the words of each core, chips in row-major order. Waits for the device."""
         import ttnn
 
         return [

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both members of a pair end with the tensor of the higher priority (ALSpec paper, algorithm 2: the sync).
+"""Both ranks of a pair end with the tensor of the higher priority (ALSpec paper, algorithm 2: the sync).
 
 In each layer:
 
     exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
     gathered = exchange(residual, priority, q, k, v)    # in place where the priority is lower
-    exchange.check()                                    # when the host wants to know: did a member give up on its peer?
+    exchange.check()                                    # when the host wants to know: did a rank give up on its peer?
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ DEFAULT_TIMEOUT_S = 2.0
 
 
 class DeviceExchange:
-    """The exchange of one kind of pairs; it keeps their `gathered` priorities at a fixed address.
+    """The exchange of a set of pairs; it keeps their `gathered` priorities at a fixed address.
 
-    pairs: ChipPairs or CorePair. users: entries of a row that count, 1 to MAX_USERS.
-    timeout_s: how long a member waits for its peer before it gives up, in seconds at 1 GHz.
+    pairs: ChipPairs or CorePair. users: how many priorities count, 1 to MAX_USERS.
+    timeout_s: how long a rank waits for its peer before it gives up, in seconds at 1 GHz.
 
-    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row m holds the priorities of member m. One
-    tensor for ChipPairs, a list of two for CorePair.
+    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row r holds the priorities of rank r. One tensor for
+    ChipPairs, a list of two for CorePair.
     """
 
     def __init__(self, pairs: ChipPairs | CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
@@ -50,19 +50,19 @@ class DeviceExchange:
             raise ValueError(f"pairs is a ChipPairs or a CorePair, not {pairs!r}")
         self.pairs, self.users = pairs, check_users(users)
         self._timeout = timeout_words(timeout_s)
-        self._gathered = [self._make_gathered() for _ in range(pairs.members_on_a_chip)]
-        self.gathered = self._gathered if pairs.members_on_a_chip == 2 else self._gathered[0]
+        self._gathered = [self._make_gathered() for _ in range(pairs.ranks_per_chip)]
+        self.gathered = self._gathered if pairs.ranks_per_chip == 2 else self._gathered[0]
 
     def __call__(self, tensor, priority, *more):
         """Exchange `tensor` and `more` tensors, in place; returns `gathered`.
 
         tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1; for
-            CorePair a pair of tensors of equal specification, one a member. more: as tensor, up to three, which
+            CorePair a pair of tensors of equal specification, one a rank. more: as tensor, up to three, which
             go the same way in the same call.
-        priority: each member's own row, uint32 [1, 1, 1, MAX_USERS]; for CorePair two of them.
+        priority: each rank's own row, uint32 [1, 1, 1, MAX_USERS]; for CorePair two of them.
 
-        The member with the highest priority over its users sends; on a tie above 0, member 0. Both 0 means
-        that nobody holds the result: nothing is copied and `check` raises. A member that gave up once does
+        The rank with the highest priority over its users sends; on a tie above 0, rank 0. Both 0 means
+        that nobody holds the result: nothing is copied and `check` raises. A rank that gave up once does
         nothing any more until `pairs.reset()`. Errors: ValueError, and GatedRegionError inside skip_compute.
         """
         import ttnn
@@ -72,24 +72,24 @@ class DeviceExchange:
         if isinstance(self.pairs, CorePair):
             program = self.core_pair_program(tensors, priorities)
         else:
-            program = self.mesh_program([own for (own,) in tensors], priorities[0])
+            program = self.mesh_program([part for (part,) in tensors], priorities[0])
         given = [part for parts in tensors for part in parts]
         ttnn.generic_op([*given, *priorities, *self._gathered], program)
         return self.gathered
 
     def check(self) -> None:
-        """Raise PeerError if a member gave up. Waits for the device."""
+        """Raise PeerError if a rank gave up. Waits for the device."""
         self.pairs.check()
 
     def mesh_program(self, tensors, priority):
-        """The ttnn.MeshProgramDescriptor of a call between chips; tensors: of each chip."""
+        """Return the ttnn.MeshProgramDescriptor of a call between chips. tensors: the same on each chip."""
         import ttnn
 
         programs = ttnn.MeshProgramDescriptor()
         for place in self.pairs.coordinates():
             program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[])
             arguments = self._arguments(
-                self.pairs.member(place),
+                self.pairs.sp_rank(place),
                 tensors,
                 tensors,
                 priority,
@@ -101,34 +101,33 @@ class DeviceExchange:
             programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
         return programs
 
-    def core_pair_program(self, tensors, priorities, members=(0, 1)):
-        """The ttnn.ProgramDescriptor of a call between two cores; with one member, its peer stays silent.
-
-        tensors: pairs, one a member."""
+    def core_pair_program(self, tensors, priorities, ranks=(0, 1)):
+        """Return the ttnn.ProgramDescriptor of a call between two cores. tensors: pairs, one per rank. ranks: those
+        that run; the peer of one that runs alone stays silent."""
         import ttnn
 
         arguments = {}
-        for member in members:
-            core = self.pairs.cores[member]
-            own, other = ([parts[m] for parts in tensors] for m in (member, 1 - member))
-            link = self.pairs.link_args(member)
-            arguments[core] = self._arguments(member, own, other, priorities[member], self._gathered[member], link)
+        for rank in ranks:
+            core = self.pairs.cores[rank]
+            mine, peers = ([parts[m] for parts in tensors] for m in (rank, 1 - rank))
+            link = self.pairs.link_args(rank)
+            arguments[core] = self._arguments(rank, mine, peers, priorities[rank], self._gathered[rank], link)
         program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[])
         self._add_kernels(program, arguments, [parts[0] for parts in tensors], priorities[0])
         return require_ungated(program, "device_exchange")
 
-    def _arguments(self, member, own, other, priority, gathered, link) -> tuple[Values, Values]:
-        """Runtime arguments of one member's reader and writer."""
+    def _arguments(self, rank, mine, peers, priority, gathered, link) -> tuple[Values, Values]:
+        """Return the runtime arguments of one rank's reader and writer."""
         writer = {
-            "member": member,
+            "sp_rank": rank,
             "state": self.pairs.state.buffer_address(),
             "timeout": self._timeout,
-            **{f"peer_{name}": part.buffer_address() for name, part in _named(other).items()},
-            "own_priority": priority.buffer_address(),
+            **{f"peer_{name}": part.buffer_address() for name, part in _named(peers).items()},
+            "priority": priority.buffer_address(),
             "gathered": gathered.buffer_address(),
             "link": link,
         }
-        reader = {f"own_{name}": part.buffer_address() for name, part in _named(own).items()}
+        reader = {name: part.buffer_address() for name, part in _named(mine).items()}
         return reader, writer
 
     def _add_kernels(self, program, arguments: dict, tensors, priority) -> None:
@@ -186,7 +185,7 @@ class DeviceExchange:
         )
 
     def _checked(self, given: tuple, priority) -> tuple[list[list[ttnn.Tensor]], list[ttnn.Tensor]]:
-        """The members' parts of each tensor, and their priorities."""
+        """Check the call; return each tensor's parts by rank, and the priorities by rank."""
         if len(given) > MAX_TENSORS:
             raise ValueError(f"an exchange takes up to {MAX_TENSORS} tensors, not {len(given)}")
         tensors, priorities = [self._parts("tensor", one) for one in given], self._parts("priority", priority)
@@ -195,26 +194,25 @@ class DeviceExchange:
         for parts in tensors:
             specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in parts]
             if specs[0] != specs[-1]:
-                raise ValueError(f"the members' tensors differ: {specs[0]} and {specs[-1]}")
+                raise ValueError(f"the ranks' tensors differ: {specs[0]} and {specs[-1]}")
             if parts[0].volume() == 0:
                 raise ValueError(
                     f"the tensors are empty, of shape {tuple(parts[0].shape)}: there is nothing to exchange"
                 )
         for name, parts_of in (("tensor", tensors), ("priority", [priorities])):
-            # Addresses tell members apart, not parts: while a graph is captured without dispatch all have one.
+            # Addresses tell ranks apart, not parts: while a graph is captured without dispatch all have one.
             alike = [len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address() for parts in parts_of]
             if any(alike) or len({id(parts[0]) for parts in parts_of}) < len(parts_of):
                 raise ValueError(
-                    f"the members of a pair and the parts of an exchange need a {name} each; the same one was given "
-                    "twice"
+                    f"the ranks of a pair and the parts of an exchange need a {name} each; the same one was given twice"
                 )
         return tensors, priorities
 
     def _parts(self, name: str, given) -> list[ttnn.Tensor]:
-        """`given` as a list of as many device tensors as there are members on a chip."""
+        """Return `given` as a list of as many device tensors as there are ranks per chip."""
         import ttnn
 
-        wanted = self.pairs.members_on_a_chip
+        wanted = self.pairs.ranks_per_chip
         parts = [given] if isinstance(given, ttnn.Tensor) else given
         if not isinstance(parts, Sequence) or not all(isinstance(part, ttnn.Tensor) for part in parts):
             raise ValueError(f"{name} is a ttnn.Tensor or a list of them, not {given!r}")
@@ -230,5 +228,6 @@ class DeviceExchange:
 
 
 def _named(tensors: Sequence) -> dict:
-    """The kernels' names for an exchange's tensors; names left over stand for the first, of which they take no page."""
+    """Return the exchange's tensors by their names in the kernels; unused names stand for the first tensor and take no
+    page of it."""
     return {f"tensor_{n}": tensors[n] if n < len(tensors) else tensors[0] for n in range(MAX_TENSORS)}

@@ -6,13 +6,11 @@ The runtime starts this once for every kernel unit, thousands of times in a cold
 `python -I -S` and imports only what the call at hand needs, and nothing that is slow to start. It stands in the
 toolchain folder as
 
-    <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
+    <toolchain>/compiler/               a package: this file, cache and sfpu
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
-    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.sh)
-    <toolchain>/objects/                units and kernels of all roots (objects.py)
-    <toolchain>/headers/                precompiled headers (precompiled.py)
-    <toolchain>/texts/known             what was found in sources of roots (texts.py)
+    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes
+    <toolchain>/objects/                units and kernels of all roots (cache/objects.py)
 
 Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
 for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
@@ -33,11 +31,10 @@ CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
 LIBGCC = "rv32im/ilp32/libgcc.a"  # in a folder of GCC_LIBRARIES
 LIBC = f"{PICOLIBC}/lib/rv32im/ilp32/libc.a"
-# Names a file that gets a line for every unit and link: from the cache, with a precompiled header, plain, or empty.
+# Names a file that gets a line for every unit and link: a hit of the cache, plain, or empty.
 LOG = "LLAMA_ALSPEC_COMPILE_LOG"
-# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled (stock.sh).
+# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled.
 EMPTY_STOCK_KERNELS = "LLAMA_ALSPEC_EMPTY_STOCK_KERNELS"
-precompiled_used = False
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
 
 INTEGER_CORE = ["-march=rv32im", "-mabi=ilp32"]
@@ -118,66 +115,19 @@ def run_quietly(command, log):
         os.unlink(log)
 
 
-def say(text):
-    sys.stderr.buffer.write(text)
-    sys.stderr.flush()
-
-
-def compile_source(command, arguments, root):
-    """Runs a compile command, with a precompiled header where there is one that changes nothing."""
-    output = command[command.index("-o") + 1]
-    log = f"{output}.{os.getpid()}.log"
-    if root is not None:
-        import precompiled
-        import store
-
-        header = precompiled.prepared(
-            command, root, f"{HERE}/headers", base(), lambda making: run_quietly(making, log)[0]
-        )
-        if header is not None and header.disturbed_from_the_start(command) is None:
-            status, said = run_quietly(with_header(command, header.path), log)
-            if not status:
-                import objects
-
-                path = arguments[arguments.index("-MF") + 1]
-                text = store.read(path).decode("utf-8", "surrogateescape")
-                precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
-                own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
-                known = known_texts(root)
-                if header.changes_nothing_for([known.facts(root.portable(name)) for name in own]):
-                    # GCC names none of the files in a precompiled header.
-                    text = objects.with_dependencies(text, precompiled_files)
-                    store.write_whole(path, text.encode("utf-8", "surrogateescape"))
-                    say(said)
-                    global precompiled_used
-                    precompiled_used = True
-                    return 0
+def compile_source(command):
+    """Run a compile command; return the exit status."""
+    log = f"{command[command.index('-o') + 1]}.{os.getpid()}.log"
     status, said = run_quietly(command, log)
     if status and b"impossible constraint" in said:
         # An instruction word computed in a loop that only -O3 unrolls.
         status, said = run_quietly(["-O3" if a == "-O2" else a for a in command], log)
-    say(said)
+    sys.stderr.buffer.write(said)
+    sys.stderr.flush()
     return status
 
 
-def known_texts(root):
-    """What is remembered of the sources of a runtime root (texts.py)."""
-    import texts
-
-    return texts.of(root, f"{HERE}/texts/known")
-
-
-def with_header(command, path):
-    """`command` with another header in the place of the first one it includes by an absolute path."""
-    changed = list(command)
-    for i, argument in enumerate(changed):
-        if argument == "-include" and os.path.isabs(changed[i + 1]):
-            changed[i + 1] = path
-            break
-    return changed
-
-
-def compile_tensix(arguments, root):
+def compile_tensix(arguments):
     """Compiles a TRISC unit to assembly, translates its vector instructions and assembles it."""
     output = arguments[arguments.index("-o") + 1]
     command = compile_command(arguments)
@@ -186,13 +136,13 @@ def compile_tensix(arguments, root):
     command[command.index("-o") + 1] = assembly
     # The rule in the dependency file is for the object, whose name GCC does not see.
     command += ["-MT", output] * any(a in ("-MMD", "-MD") for a in arguments)
-    status = compile_source(command, arguments, root)
+    status = compile_source(command)
     if status:
         return status
     with open(assembly, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
     if any(mark in text for mark in VECTOR_MARKS):
-        import vector
+        from .sfpu import vector
 
         try:
             text = vector.translate(text)
@@ -210,7 +160,7 @@ def compile_tensix(arguments, root):
 
 def base():
     """What every result depends on besides its command line: the compiler and its libraries."""
-    import store
+    from .cache import store
 
     parts = [COMPILER, ASSEMBLER, LINKER, LIBC, CXX_ROOT, *system_includes()[1::2]]
     return [f"{part}={store.stamp(part)}" for part in parts] + [
@@ -246,6 +196,34 @@ def machine_code_link(arguments):
     return [*command, "--start-group", LIBC, libgcc, "--end-group"]
 
 
+def is_stock(root):
+    """Return whether the kernel in whose unit's folder this is called comes with ttnn: all its sources are in the root.
+
+    False for firmware and for a kernel given as text.
+    """
+    from .cache import store
+
+    sources = store.kernel_sources("..")
+    return bool(sources) and all(source.startswith(f"{root.path}/") for source in sources)
+
+
+def make_empty(arguments):
+    """Let an empty kernel (empty_kernel.s) stand for a stock kernel, or link one; return the exit status.
+
+    On a mock mesh programs are validated, allocated and compiled for, and that is all. Compiling ttnn's own kernels
+    there says nothing about this project, nor about boards, whose compiler is another, and takes most of the time.
+    """
+    from .cache import store
+
+    record(arguments, "empty")
+    if "-c" not in arguments:
+        return run(machine_code_link(arguments))
+    kernel, output = f"{HERE}/lib/empty_kernel.o", arguments[arguments.index("-o") + 1]
+    store.write_whole(output, store.read(kernel))
+    store.write_whole(arguments[arguments.index("-MF") + 1], f"{output}: {kernel}\n".encode())
+    return 0
+
+
 def record(arguments, how):
     """Adds a line to the file of LOG: what kind of call this was, and where its result came from."""
     if path := os.environ.get(LOG):
@@ -264,10 +242,9 @@ def main(arguments):
             file=sys.stderr,
         )
         return 1
-    sys.path.insert(0, f"{HERE}/compiler")
     if "-E" in arguments or "-S" in arguments or "-o" not in arguments:
         return run(compile_command(arguments))
-    import store
+    from .cache import store
 
     compiles, header = "-c" in arguments, "c++-header" in arguments
     found = False
@@ -275,37 +252,35 @@ def main(arguments):
         root = store.find_root(arguments, f"{HERE}/objects/roots")
         # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
         if root is None and not header or compiles and "-MF" not in arguments:
-            return produce(arguments, None)
-        import objects
+            return produce(arguments)
+        if root is not None and os.environ.get(EMPTY_STOCK_KERNELS) and is_stock(root):
+            return make_empty(arguments)
+        from .cache import objects
 
         unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
         found = unit.fetch()
     except OSError as error:  # a full disk, or a cache that is not ours to write: said, and done without it
         print(f"warning: compiled without the cache of objects: {error}", file=sys.stderr)
-        return produce(arguments, None)
+        return produce(arguments)
     if found:
         status = 0
     else:
-        status = produce(arguments, root)
+        status = produce(arguments)
         if not status:
             try:
-                unit.keep(known_texts(root) if compiles else None)
+                unit.keep()
             except OSError as error:
                 print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
-    record(arguments, "hit" if found else "precompiled" if precompiled_used else "plain")
+    record(arguments, "hit" if found else "plain")
     return status
 
 
-def produce(arguments, root):
+def produce(arguments):
     """Compiles or links; the exit status."""
     if "c++-header" in arguments:
         return run(compile_command(arguments))
     if "-c" not in arguments:
         return run(link_command(arguments))
     if is_tensix(arguments):
-        return compile_tensix(arguments, root)
-    return compile_source(compile_command(arguments), arguments, root)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        return compile_tensix(arguments)
+    return compile_source(compile_command(arguments))

@@ -31,8 +31,9 @@ class Patch:
     """One patch.
 
     name: short, shown in the server's log.
-    rule: the rule of the hardware that the simulator breaks, in one sentence.
-    source: the public document that states the rule.
+    rule: one sentence. In `behaviour`: the rule of the hardware that the simulator breaks. In `speed`: what is computed
+        less often; results and cycles stay those of the installed code.
+    source: the public document that states the rule; in `speed`, what the results are equal to.
     targets: dotted path of each class, function or module that is replaced -> the first 16 hex digits of the
         SHA-256 of its source text.
     apply: performs the replacement; called once, before the simulated device is built.

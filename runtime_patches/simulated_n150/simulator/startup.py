@@ -17,9 +17,9 @@ import threading
 import time
 from pathlib import Path
 
-from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.host import rendezvous
+from runtime_patches.simulated_n150.simulator.speed.burst import BURST_VARIABLE
 
 # Set where the chips of a mesh are hosted by one process; its value, "1x2", is for people.
 MESH_VARIABLE = "SIMULATED_N150_MESH"
@@ -35,7 +35,7 @@ def _watch_device(diagnosis: Diagnosis) -> None:
         device = make_device(*arguments, **named)
         diagnosis.watch(device.tt_device)
         if os.environ.get(BURST_VARIABLE) == "1":
-            from runtime_patches.simulated_n150.simulator.burst.engine import Burst
+            from runtime_patches.simulated_n150.simulator.speed.burst.engine import Burst
 
             device.tt_device.run = Burst(device.tt_device).run
         return device
@@ -80,7 +80,7 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
     from loguru import logger
 
     from runtime_patches.simulated_n150.simulator.patch import PatchRefused, apply_all
-    from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
+    from runtime_patches.simulated_n150.simulator.registry import all_patches
 
     diagnosis = Diagnosis.from_environment()
     try:

@@ -87,7 +87,7 @@ def fabric_body(mesh):
     tensor = on_mesh(mesh, torch.zeros(1, 1, 32, HIDDEN), ttnn.bfloat16, ttnn.TILE_LAYOUT)
     exchange(tensor, priority)
     core = mesh.worker_core_from_logical_core(ttnn.CoreCoord(3, 2))
-    facts = {place: (pairs.member(place), pairs.peer(place)) for place in pairs.coordinates()}
+    facts = {place: (pairs.sp_rank(place), pairs.peer(place)) for place in pairs.coordinates()}
     arguments = {}
     for place in pairs.coordinates():
         program = ttnn.ProgramDescriptor(kernels=[], semaphores=[], cbs=[])
@@ -153,7 +153,7 @@ def refusal_body(mesh):
 def test_in_a_region_only_the_axis_that_shares_a_gate_may_communicate(mock_mesh):
     shape, found, across = mock_mesh((2, 2), overlays=sgdc.overlays()).run(refusal_body)
     assert shape == (1, 1, 32, 256)
-    assert "shared_gate_axis=0: the chips along that axis are the members of a pair" in across
+    assert "shared_gate_axis=0: the chips along that axis are the ranks of a pair" in across
     for message, name in zip(found, ("ttnn.all_gather", "ttnn.all_gather", "device_exchange"), strict=True):
         assert message.startswith(name) and "only cluster_axis=1 is permitted" in message
 

@@ -22,7 +22,7 @@ REGISTERS = 0xFFB00000  # from here on packets are the routers' own credits
 class Step:
     """One call, with what goes wrong before or in it.
 
-    positions, gathered, patience_s: each chip's; gathered are the priority rows of both members as it was told them.
+    positions, gathered, patience_s: each chip's; gathered are the priority rows of both ranks as it was told them.
     present: the chips that take part. reset: of both states, before all else; forget: the chip whose state is set
     back to zeros alone. links: calls (method, keyword arguments) of Links just before the launch, after the clock was
     read.
@@ -86,9 +86,9 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
         def args(self, peer_exact, link):
             return Peer(pairs, self.gathered, patiences.pop(0)).args(peer_exact, link)
 
-    def forget(member):
+    def forget(rank):
         words = [part.to(torch.int64).to(torch.int32) for part in parts(pairs.state)]
-        words[member] = torch.zeros_like(words[member])
+        words[rank] = torch.zeros_like(words[rank])
         ttnn.copy_host_to_device_tensor(a_chip_each(words, "uint32"), pairs.state)
 
     tensors = [put(part, "bfloat16", "TILE_LAYOUT") for part in (q, k, v)]
@@ -103,9 +103,9 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
         positions = a_chip_each(positions, "int32", device=mesh)
         priority = put(priority_row(before), "uint32", "ROW_MAJOR_LAYOUT")
         ttnn.synchronize_device(mesh)
-        patiences = [step.patience_s[member] for member in step.present]
+        patiences = [step.patience_s[rank] for rank in step.present]
         everywhere = pairs.coordinates()
-        pairs.coordinates = lambda: [everywhere[member] for member in step.present]
+        pairs.coordinates = lambda: [everywhere[rank] for rank in step.present]
         start = links.cycle()
         for method, arguments in step.links:
             getattr(links, method)(**arguments)
@@ -130,7 +130,7 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
                 message,
                 [state.status for state in pairs.states()],
                 [row[..., : case.users].flatten().tolist() for row in parts(priority)],
-                [{name: values[member] for name, values in held.items()} for member in (0, 1)],
+                [{name: values[rank] for name, values in held.items()} for rank in (0, 1)],
                 start,
                 [d for d in links.recorded() if d.address < REGISTERS],
             )

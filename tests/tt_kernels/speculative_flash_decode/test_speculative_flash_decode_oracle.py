@@ -17,8 +17,8 @@ from tt_kernels.common.reference import NobodyError, sender, sends
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
-    outcomes,
-    receiver_outcomes,
+    receiver_priorities,
+    sender_priorities,
     speculative_flash_decode_reference,
 )
 
@@ -62,15 +62,15 @@ def test_oracle_skips_users_and_guesses_exactly_while_bypassed():
 def test_outcomes_are_strict_and_count_bypassed_users_apart():
     distance, norm = torch.tensor([0.0, 0.0, 0.25, 0.0, 1.0]), torch.ones(5)
     positions = [-1, 62, 63, 63, 127]
-    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.5) == [
+    assert sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.5) == [
         YIELDED,
         HOLDS_EXACT_UNVERIFIED,
         HOLDS_EXACT,
         YIELDED,
         HOLDS_EXACT,
     ]
-    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == HOLDS_EXACT
-    assert receiver_outcomes(positions) == [YIELDED, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS]
+    assert sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == HOLDS_EXACT
+    assert receiver_priorities(positions) == [YIELDED, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS]
 
 
 def test_the_rows_alone_decide_who_sends():

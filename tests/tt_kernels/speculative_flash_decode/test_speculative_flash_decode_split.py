@@ -17,7 +17,7 @@ from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
 )
-from tt_kernels.speculative_flash_decode.work_split import cost, deal_cores, parts, speculative_worker
+from tt_kernels.speculative_flash_decode.work_split import assign_cores, cost, parts, speculative_worker
 
 GRID = [(x, y) for y in range(8) for x in range(8)]
 HEADERS = Path(__file__).parents[3] / "tt_kernels" / "common" / "kernels"
@@ -184,7 +184,7 @@ def test_predictors_read_the_keys_of_the_oracle(guess_range):
 
 @pytest.mark.parametrize("items, workers, groups", [(8, 7, 8), (2, 31, 2), (64, 1, 62), (40, 6, 10)])
 def test_cores_are_dealt_to_groups_of_heads(items, workers, groups):
-    plan = deal_cores(GRID, items, workers, speculate=True, exchange=(7, 7))
+    plan = assign_cores(GRID, items, workers, speculate=True, exchange=(7, 7))
     assert len(plan.groups) == groups and plan.workers_per_group == workers
     assert plan.exchange == (7, 7) and plan.output == (6, 7)
     assert len(set(plan.cores)) == len(plan.cores) == groups * workers + 2

@@ -10,9 +10,9 @@ from __future__ import annotations
 from framework.memory.mem_mapable import MemMapable
 from framework.memory.memory_map import AddressRange
 
+from runtime_patches.simulated_n150.simulator.behaviour import tile_view
+from runtime_patches.simulated_n150.simulator.behaviour.stream_registers import StreamRegisters
 from runtime_patches.simulated_n150.simulator.ethernet.queues import NotModelled, ReceiveQueue, TransmitQueue
-from runtime_patches.simulated_n150.simulator.patches import tile_view
-from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters
 
 STREAMS = 32
 _STREAM_REGISTERS = 0xFFB40000

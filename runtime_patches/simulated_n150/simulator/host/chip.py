@@ -25,11 +25,11 @@ from framework.sim.wormhole.coords import (
 )
 from framework.sim.wormhole.wh_device import wormhole_factory
 
-from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
-from runtime_patches.simulated_n150.simulator.burst.engine import Burst
+from runtime_patches.simulated_n150.simulator.compute_grid import compute_grid, logical_place
 from runtime_patches.simulated_n150.simulator.ethernet import boot
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
-from runtime_patches.simulated_n150.simulator.patches.unused_tiles import compute_grid, logical_place
+from runtime_patches.simulated_n150.simulator.speed.burst import BURST_VARIABLE
+from runtime_patches.simulated_n150.simulator.speed.burst.engine import Burst
 
 FIRST_WORKER = (1, 1)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from runtime_patches.simulated_n150.simulator.ethernet.link import End, Link
-from runtime_patches.simulated_n150.simulator.patches.polling import is_at_rest
+from runtime_patches.simulated_n150.simulator.speed.polling import is_at_rest
 
 
 class Clock:

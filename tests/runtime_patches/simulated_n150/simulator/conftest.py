@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-collect_ignore_glob = [] if importlib.util.find_spec("framework") else ["test_*.py"]
+collect_ignore_glob = [] if importlib.util.find_spec("framework") else ["*test_*.py"]
 PROJECT = Path(__file__).resolve().parents[4]
 
 

@@ -14,7 +14,7 @@ from runtime_patches.simulated_n150.simulator import patch as registry
 from runtime_patches.simulated_n150.simulator import simulator_dir
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.patch import Patch, PatchRefused, apply_all, check
-from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
+from runtime_patches.simulated_n150.simulator.registry import all_patches
 
 
 def _patch(targets, applied):
