@@ -202,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logger.info("decoding turn by turn with transformers")
         prompt = prompt_ids(loaded, args.text, args.prompt_tokens)
         report["transformers"] = bench_transformers(loaded, args.model, prompt, args.new_tokens, args.rounds)
-    logger.info("attention policies turn by turn behind {} cached tokens", args.cached_tokens)
+    logger.info("attention policies turn by turn after {} cached tokens", args.cached_tokens)
     prompt = prompt_ids(loaded, args.text, args.cached_tokens)
     report["policies"] = bench_policies(loaded.model, prompt, args.policy_tokens, args.chunk_size, args.threshold)
     if args.json:

@@ -95,7 +95,7 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
     layer = [launch for launch in found if launch["layer"] == 0]
     first = found.index(layer[0])
     parts = [("before", [x for x in found[:first] if x["layer"] is None]), ("a layer", layer)]
-    parts.append(("behind", [x for x in found[first:] if x["layer"] is None]))
+    parts.append(("after", [x for x in found[first:] if x["layer"] is None]))
     for part, group in parts:
         for launch in group:
             lines.append(
@@ -104,7 +104,7 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
             )
     step = step_totals(mesh, asked, found)
     lines.append(
-        f"{len(layer)} ops a layer, {step['ops']} a step; moved {step['moved'] / 1e6:.3f} MB; read "
+        f"{len(layer)} ops per layer, {step['ops']} per step; moved {step['moved'] / 1e6:.3f} MB; read "
         f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of the plan "
         f"{step['roofline'] / 1e6:.1f} MB: {step['dram'] / step['roofline'] - 1:+.2%}; of the numbers alone "
         f"{step['numbers'] / 1e6:.1f} MB: {step['dram'] / step['numbers'] - 1:+.2%}"
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", nargs="+", default=DECODE_PLANS, choices=DECODE_PLANS)
     parser.add_argument("--precision", default="performance", choices=PLANS)
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
-    parser.add_argument("--context", type=int, default=1024, help="cached positions a user (default 1024)")
+    parser.add_argument("--context", type=int, default=1024, help="cached positions per user (default 1024)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     add_write_option(parser)
     options = parser.parse_args(argv)

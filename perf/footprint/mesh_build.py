@@ -108,7 +108,7 @@ def measure(
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
     user.
 
-    capacity: cached positions a user; chunk: a power of two that divides it. layers, chunk_size, layout: as
+    capacity: cached positions per user; chunk: a power of two that divides it. layers, chunk_size, layout: as
     of `build_model`. Drops the mesh's compiled programs, to count those of this model.
     """
     mesh.clear_program_cache()

@@ -208,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         type=int,
         default=CAPACITY,
         metavar="N",
-        help=f"cached positions a user, a multiple of --chunk (default {CAPACITY})",
+        help=f"cached positions per user, a multiple of --chunk (default {CAPACITY})",
     )
     parser.add_argument(
         "--chunk", type=int, default=CHUNK, metavar="N", help=f"tokens of a prefill chunk (default {CHUNK})"
@@ -244,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not options.json:
         print(
             f"{MODEL}, all {config.num_hidden_layers} layers, {options.users} users x "
-            f"{options.context} positions, chunk {options.chunk}; GB of DRAM a chip, KB of L1 a core"
+            f"{options.context} positions, chunk {options.chunk}; GB of DRAM per chip, KB of L1 per core"
         )
         print(
             f"{'mesh':5} {'plan':12} {'DRAM held':>9} {'peak':>9} {'of':>9} {'L1 decode':>10} "

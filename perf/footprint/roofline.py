@@ -80,7 +80,7 @@ def rows(
 
 
 def _print(table: list[dict], rate: float) -> None:
-    print(f"GB (1e9 bytes) a chip; read: numbers and padding of DRAM banks, bound by it at {rate / 1e9:g} GB/s; "
+    print(f"GB (1e9 bytes) per chip; read: numbers and padding of DRAM banks, bound by it at {rate / 1e9:g} GB/s; "
           "published: tt-metal PERF.md, see perf/data")  # fmt: skip
     print(f"{'mesh':5} {'precision':22} {'plan':6} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} {'needed':>7} "
           f"{'numbers':>7} {'read':>6} {'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip

@@ -168,7 +168,7 @@ def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
 
 @contextlib.contextmanager
 def around(owner, name: str, begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
-    """Inside, each call of `owner.name` has `begin` before and `end` behind it."""
+    """Inside, each call of `owner.name` has `begin` before and `end` after it."""
     original = getattr(owner, name)
     own = name in vars(owner)
 

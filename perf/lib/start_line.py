@@ -3,7 +3,7 @@
 """All cores of a program start together, for benches: the host starts one after another, which takes longer than
 some programs.
 
-The kernels stay as they are; what is launched is their source behind `kernels/start_line.hpp`, in a runtime that
+The kernels stay as they are; what is launched is their source after `kernels/start_line.hpp`, in a runtime that
 counts cycles (runtime_patches/profiling/cycles.py).
 """
 

@@ -241,7 +241,7 @@ def report(results: list[tuple[Point, Cycles]]) -> str:
             continue
         worst, latest = max(c.overhead for c in aimed), max(c.guess_share for c in aimed)
         lines.append(
-            f"Chunks of {size}, {workers} worker(s) a head, from {CHUNKS_OF_TARGET} chunks up: the sender "
+            f"Chunks of {size}, {workers} worker(s) per head, from {CHUNKS_OF_TARGET} chunks up: the sender "
             f"costs at most {worst:.3f}x exact (target {OVERHEAD_TARGET}x: "
             f"{_verdict(worst <= OVERHEAD_TARGET)}), the guess leaves after at most {latest:.0%} of its "
             f"cycles (target {GUESS_TARGET:.0%}: {_verdict(latest <= GUESS_TARGET)})."
@@ -280,7 +280,7 @@ def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_flash_decode", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers a head"
+        "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers per head"
     )
     parser.add_argument("--predictors", action="store_true", help="only the predictors, at one context")
     add_write_option(parser, "--json")

@@ -4,7 +4,7 @@
 
 From queries per user, on a core each, in L1, as rotation leaves them, to a result interleaved in L1: the stock op takes
 them as they are, our flash decode after `sharded_to_interleaved`. One to eight users on 4x2 cores under fast dispatch,
-chunks as the model has them. Cycles of a program are from its go message until its last core is done; what lies between
+chunks as the model has them. Cycles of a program are from its go message until its last core is done; what is between
 two programs depends on who launches them and is not counted. Ratios within one run mean something, cycles are a floor.
 """
 

@@ -119,7 +119,7 @@ def measure_together(device, launch) -> dict:
 
 
 def since_start(counts: dict, cores: set) -> int:
-    """Return the cycles from the common start of a program held at the start line to the end of the last kernel on `cores`.
+    """Return the cycles from the start of a program held at the start line to the end of the last kernel on `cores`.
 
     counts: as `measure_together` returns them; their 32-bit clock may wrap in between.
     """
@@ -135,7 +135,8 @@ def table_rows(results: dict) -> list[dict]:
     rows = [{"part": "gate", "name": name, **span} for name, span in results.get("gate", {}).items()]
     rows += [{"part": "exchange", "tiles": int(t), "cycles": c} for t, c in results.get("exchange", {}).items()]
     for hits, found in results.get("chips", {}).items():
-        rows.append({"part": "chips", "hits": hits} | {name.replace(" ", "_"): value for name, value in found.items()})
+        cells = {name.replace(" ", "_"): value for name, value in found.items()}
+        rows.append({"part": "chips", "hits": hits} | cells)
     return rows
 
 

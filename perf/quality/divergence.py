@@ -46,10 +46,10 @@ def cells(study: Study) -> Iterator[Cell]:
 
     def measure(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
         cache, text = exact(context, start)
-        behind = int(cache.lengths[0])
+        cached = int(cache.lengths[0])
         policy = ALSpecAttention(threshold, settings.guess_range(chunk_size))
         result = text_pass(model, text, policy, cache=cache)
-        cache.truncate(behind)
+        cache.truncate(cached)
         following = torch.tensor(text[1:])
         return {
             "new_tokens": len(following),

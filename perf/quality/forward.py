@@ -90,8 +90,8 @@ def text_pass(
     one user; the text is written to it. keep_scores: for such a comparison. Raises ValueError for a text shorter than 2
     tokens or longer than the context, or for scores of another length.
     """
-    behind = 0 if cache is None else int(cache.lengths[0])
-    check_length(model, behind + len(ids))
+    cached = 0 if cache is None else int(cache.lengths[0])
+    check_length(model, cached + len(ids))
     if exact_scores is not None and len(exact_scores) != len(ids):
         raise ValueError(f"scores of {len(exact_scores)} tokens for a text of {len(ids)}")
     cache = model.new_cache(1, len(ids)) if cache is None else cache

@@ -96,7 +96,7 @@ def thresholds(rows: Sequence[Row], path: Path) -> Path:
                     label=f"{context}, S = {size}",
                 )
         axes[0].set(xlabel="threshold", ylabel="guesses accepted (%)", ylim=(0, 100))
-        axes[1].set(xlabel="threshold", ylabel="KL from exact attention (nats a token)")
+        axes[1].set(xlabel="threshold", ylabel="KL from exact attention (nats per token)")
         axes[0].legend(title="context", fontsize="small")
 
     return _figure(path, paint, columns=2)

@@ -4,7 +4,7 @@
 
 All are judged on the hidden states of exact attention, in one pass, so that each sees the same queries, keys and
 values. A guess reads `keys` cached tokens of every key/value head: some first ones, some last ones up to the tile
-boundary behind the query, and whole tiles of 32 in between, chosen for each key/value head by a score of the tile.
+boundary after the query, and whole tiles of 32 in between, chosen for each key/value head by a score of the tile.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ComparedGuesses(AttentionPolicy):
 
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
         if not isinstance(segments, ManyQueries):
-            raise ValueError("guesses are compared on texts of two tokens and more a step")
+            raise ValueError("guesses are compared on texts of two tokens and more per step")
         cached = self._cached[segments.tokens]
         scores = segments.scores.masked_fill(~segments.visible, float("-inf"))
         weights = torch.softmax(scores, dim=-1)

@@ -7,7 +7,7 @@ Sets:
 - gsm8k choice: worked examples, a problem and its worked solution; of four numbers the likeliest must be the right one.
 - gsm8k short: the same; at each place of the number the greedy choice must be its token.
 - gsm8k solution: the loss of the worked solution (`right`: the share of its tokens that are the greedy choice).
-- gsm8k written: the model writes a solution after the examples; the number behind #### must be right.
+- gsm8k written: the model writes a solution after the examples; the number after #### must be right.
 - spec_bench: the same as solution, for the reference answer to a question of each category in turn.
 """
 
@@ -34,7 +34,7 @@ VALUES = ("right", "loss", "tokens", "seconds")
 SHOTS = 4
 OPTIONS = 4
 _NUMBER = re.compile(r"####\s*(-?[\d,.]+)")
-# What is written behind the answer's line is another problem.
+# What is written after the answer's line is another problem.
 _LINE_AFTER = re.compile(r"####.*\n")
 _CALCULATION = re.compile(r"<<.*?>>")
 
@@ -95,7 +95,7 @@ class Asked:
         self.cache: KVCache = self.model.new_cache(1, len(ids) + room)
         read(self.model, ids, self.policy, self.cache)
         self.prefix = len(ids)
-        self._behind: list[int] = []  # what the cache holds behind the prefix
+        self._after: list[int] = []  # what the cache holds after the prefix
 
     def score(self, before: str, answers: Sequence[str]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return for each answer (losses, greedy choices that agree) of its tokens after prefix and `before`: [tokens]
@@ -106,7 +106,7 @@ class Asked:
             tail = self.tokenizer.encode(answer, add_bos=False)
             self._read(head)
             result = text_pass(self.model, [last, *tail], self.policy, cache=self.cache)
-            self._behind = [*head, last, *tail]
+            self._after = [*head, last, *tail]
             found.append((result.losses.double(), result.choices[:-1] == torch.tensor(tail)))
         return found
 
@@ -125,11 +125,11 @@ class Asked:
 
     def _read(self, ids: list[int]) -> None:
         """Bring the cache to prefix and `ids`; what it holds of them already is not read again."""
-        same = len(os.path.commonprefix([self._behind, ids]))
+        same = len(os.path.commonprefix([self._after, ids]))
         self.cache.truncate(self.prefix + same)
         if same < len(ids):
             read(self.model, ids[same:], self.policy, self.cache)
-        self._behind = ids
+        self._after = ids
 
 
 def cells(study: Study) -> Iterator[Cell]:

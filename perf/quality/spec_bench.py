@@ -4,10 +4,10 @@
 
 `python -m perf.quality.spec_bench --questions question.jsonl --answers answers.jsonl --draft ngram`, for example.
 
-Reads and writes Spec-Bench's files, so that its own speed and equality scripts take the answers: one object a line with
-question_id, category, answer_id, model_id, tstamp and choices, of which there is one, with turns, decoding_steps,
+Reads and writes Spec-Bench's files, so that its own speed and equality scripts take the answers: one object per line
+with question_id, category, answer_id, model_id, tstamp and choices, of which there is one, with turns, decoding_steps,
 new_tokens and wall_time by turn, and accept_lengths: tokens of each target step, the bonus token counted. They are
-written in order of size; their mean is what Spec-Bench reads. A stopped run goes on behind its last answer.
+written in order of size; their mean is what Spec-Bench reads. A stopped run continues after its last answer.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
     one."""
     lines = [
         f"a draft of {shape['layers']} layers in one group, {shape['heads']} heads of 64, hidden "
-        f"{32 * shape['heads']}; {shape['drafted']} drafted tokens behind {shape['context']} cached ones",
+        f"{32 * shape['heads']}; {shape['drafted']} drafted tokens after {shape['context']} cached ones",
         f"{'cycles (programs), fast dispatch, from traces':46}" + "".join(f"{f'1x{chips}':>16}" for chips in found),
     ]
     for name in next(iter(found.values())):

@@ -81,6 +81,6 @@ def report(blocks: Sequence[Block]) -> str:
             whole = sum(op["kernel_duration"] * op["calls"] for op in ops.values())
             lines.append(f"  {group:16}{whole / 1000:12.2f} us")
             for code, op in sorted(ops.items(), key=lambda item: -item[1]["kernel_duration"] * item[1]["calls"]):
-                gap = f", {op['op_to_op'] / 1000:.2f} behind the one before" if "op_to_op" in op else ""
+                gap = f", {op['op_to_op'] / 1000:.2f} after the one before" if "op_to_op" in op else ""
                 lines.append(f"    {code:44}{op['kernel_duration'] / 1000:10.2f} us x {op['calls']:g}{gap}")
     return "\n".join(lines)

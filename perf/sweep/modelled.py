@@ -78,7 +78,7 @@ def _decode(c: Configuration) -> list[dict[str, object]]:
             if not speculative:
                 at = _append(found, chip, at, group, index, timed)
                 continue
-            # Every layer hits: roles alternate, the sender skips what follows its attention, and both meet behind it.
+            # Every layer hits: roles alternate, the sender skips what follows its attention, and both meet after it.
             sends = chip // c.mesh.tp == index % 2
             place = next(n for n, one in enumerate(timed) if one.op.kind == ATTENTION)
             before, after = timed[:place], timed[place + 1 :]

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if not 0 <= options.hit_rate <= 1:
-        parser.error(f"--hit-rate must lie in 0..1, got {options.hit_rate:g}")
+        parser.error(f"--hit-rate must be 0 to 1, got {options.hit_rate:g}")
     parameters, told, unknown = fit(options.fit), [], {}
     try:
         for name in options.mesh:
@@ -260,7 +260,7 @@ def _layers(told: Sequence[Prediction]) -> list[str]:
         row("a layer", [f"{sum(t.ns for t in p.layers[0]) / 1000:.1f}" for p in told]),
         row("outside the layers", [f"{p.fixed_ns / 1000:.0f}" for p in told]),
         row("launches per token", [str(p.launches) for p in told]),
-        row("a token, ms", [f"{p.token_ns / 1e6:.2f}" for p in told]),
+        row("ms per token", [f"{p.token_ns / 1e6:.2f}" for p in told]),
         row("tokens/s/user", [f"{p.tokens_per_s:.1f}" for p in told]),
         row("of the 288 GB/s roofline", [f"{p.roofline_share:.0%}" for p in told]),
     ]

@@ -17,9 +17,9 @@ from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
 from perf.projections.estimator.attention_latency import CORES_PER_HEAD, KV_HEADS, fitted_head_rate
 
 CLOCK_HZ = 1e9
-# Cycles of a 32 x 32 x 32 product on one core: 32768 multiply-adds at 2048 a cycle and pass (4 TFLOPs a core at LoFi).
+# Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds at 2048 per cycle and pass (4 TFLOPs per core at LoFi).
 TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
-# Cores that read a DRAM-sharded weight and multiply by it: one a bank.
+# Cores that read a DRAM-sharded weight and multiply by it: one per bank.
 DRAM_READERS = 12
 WORKERS = 64
 # Two links of 100 Gbit/s between neighbours (the descriptors of runtime_patches/simulated_n150/clusters.py).

@@ -36,7 +36,7 @@ INTERLEAVED_BYTES_PER_S = 160e9
 # The most columns of the LM head in one matmul: of the paper's plan (four of 32064 on one chip), of today's.
 LM_HEAD_COLUMNS = {"paper": 32064, "fast": 42752, "simple": 42752}
 # Cores of the residual stream, at most. In table 4 the gated product takes twice the time of tables 5 to 7, where a
-# core has 7 tiles: 14 a core, so 32 cores there. That one number comes from a table that the fit may not see.
+# core has 7 tiles: 14 per core, so 32 cores there. That one number comes from a table that the fit may not see.
 PAPER_CORES = 32
 
 
@@ -194,7 +194,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
         yield replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, link_bytes=moved.link_bytes)
         yield _simple("Reshard", "reshard")
     else:
-        yield weights("wo", rows, hidden, heads)  # a head a core, as concat heads leaves them
+        yield weights("wo", rows, hidden, heads)  # one head per core, as concat heads leaves them
         if tp > 1:
             yield collective("ReduceScatter", "scatter", step.users, hidden, tp)
     yield _simple("Binary", "add", role="attention add")

@@ -44,7 +44,7 @@ def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
 def check_hit_rate(hit_rate: object) -> None:
     """Raise ValueError unless 0 <= hit_rate <= 1."""
     if not isinstance(hit_rate, (int, float)) or not 0 <= hit_rate <= 1:
-        raise ValueError(f"hit_rate must lie in 0..1, got {hit_rate!r}")
+        raise ValueError(f"hit_rate must be 0 to 1, got {hit_rate!r}")
 
 
 def token_latency(

@@ -178,7 +178,7 @@ def test_the_command_prints_what_was_computed(capsys):
     ("arguments", "says"),
     [
         (["--mesh", "3x3"], "no mesh 3x3"),
-        (["--hit-rate", "2"], "--hit-rate must lie in 0..1, got 2"),
+        (["--hit-rate", "2"], "--hit-rate must be 0 to 1, got 2"),
         (["--mesh", "1x2", "--fit", "1"], "collective_start is not in the table of 1 chips"),
         (["--context", "0"], "context must be 1 to"),
         (["--gap-ns", "nan"], "gap_ns must be at least 0"),

@@ -32,7 +32,7 @@ def test_predictors_read_as_many_keys_as_they_may():
             read = predictors._read(predictor, keys, cached, ranking, slots)
             visible = torch.arange(slots) < cached[:, None]
             count = (read & visible).sum(-1)
-            hidden = -cached % predictors.TILE  # of the last tile, behind the query
+            hidden = -cached % predictors.TILE  # of the last tile, after the query
             tile_more = predictors.TILE * (hidden > 0) * predictor.whole_tail
             if predictor.whole_tail:  # at the least length its tail meets the first keys: none twice
                 tile_more[0] = 0

@@ -19,8 +19,8 @@ def span(name: str, start: int, end: int, layer: int | None = None) -> dict:
 
 
 def steps() -> dict:
-    """One layer: 100 cycles before it, then 40 of its own, attention of 300, 260 of its own; 50 behind it. As a hit
-    the guess arrives after 80, and the exchange of 10 stands before and behind the layer."""
+    """One layer: 100 cycles before it, then 40 of its own, attention of 300, 260 of its own; 50 after it. As a hit
+    the guess arrives after 80, and the exchange of 10 stands before and after the layer."""
     exact = [
         span("embedding", 0, 100),
         span("norm", 100, 140, 0),

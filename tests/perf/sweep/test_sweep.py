@@ -82,7 +82,7 @@ ROW = {"OP CODE": "MatmulDeviceOperation", "DEVICE ID": 0, KERNEL_NS: 1000.0, GR
 
 
 def test_the_header_is_that_of_the_wheel():
-    """OPS_CSV_HEADER of tracy/process_ops_logs.py, in its order, its tensors spread out; ours behind them."""
+    """OPS_CSV_HEADER of tracy/process_ops_logs.py, in its order, its tensors spread out; ours after them."""
     source = (find_ttnn_dir().parent / "tracy" / "process_ops_logs.py").read_text()
     theirs = next(
         ast.literal_eval(node.value)
