@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the figures of the documents from perf/data, or check that they agree (`--check`).
 
-Three markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
+Four markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
 file's other entries:
 
     <!-- table FILE... [COLUMN=VALUE,VALUE ...] [mean=COLUMN]
@@ -10,6 +10,7 @@ file's other entries:
     | {column} | {column:.2f}x |
     --> ... <!-- /table -->        a table of the rows, and the commands that made them
     <!-- figure FILE [COLUMN="A VALUE" ...] {column:.2f}x --> ... <!-- /figure -->  a figure of one row
+    <!-- output FILE --> ... <!-- /output -->            what a command printed (perf/record.py)
     <!-- commands --> ... <!-- /commands -->        the list that `python -m perf` prints
 
 FILE is below perf/data and may hold `*`; `mean` takes the mean of the rows that are equal in a column. A number with a
@@ -38,6 +39,7 @@ Row = dict[str, Any]
 
 _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)
 _FIGURE = re.compile(r"<!-- figure ((?:(?!-->).)+?) -->.*?<!-- /figure -->", re.DOTALL)
+_OUTPUT = re.compile(r"<!-- output (\S+) -->.*?<!-- /output -->", re.DOTALL)
 _COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
 _NO_PROSE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
 _UNITS = "cycles|tokens/s|[kKMGT]B/s|[kKMGT]B|[KMG]bit|nats|ms|us|ns|s|seconds|minutes|hours|bytes|points|times"
@@ -157,11 +159,24 @@ def _figure(match: re.Match[str]) -> str:
     return f"<!-- figure {asked} -->{_Cells().vformat('{' + cell, (), rows[0])}<!-- /figure -->"
 
 
+def _output(match: re.Match[str]) -> str:
+    _, rows = select(match[1])
+    lines = "\n".join(row["line"] for row in rows)
+    return f"<!-- output {match[1]} -->\n\n```\n{lines}\n```\n\n<!-- /output -->"
+
+
 def generated(text: str) -> str:
     """Return a document with all its figures as the data have them. Errors: ValueError, KeyError."""
     text = _TABLE.sub(_table, text)
     text = _FIGURE.sub(_figure, text)
+    text = _OUTPUT.sub(_output, text)
     return _COMMANDS.sub(lambda _: f"<!-- commands -->\n\n{_command_table()}\n\n<!-- /commands -->", text)
+
+
+def module_of(command: str) -> str:
+    """Return the module of `python -m MODULE ...`, or "" for another command."""
+    words = command.split()
+    return words[2] if words[:2] == ["python", "-m"] else ""
 
 
 def _command_table() -> str:
@@ -169,7 +184,7 @@ def _command_table() -> str:
     seconds: dict[str, list[int]] = {}
     for path in FOLDER.rglob("*.json"):
         facts, _ = read(path)
-        seconds.setdefault(facts["command"].split()[2], []).append(facts["seconds"])
+        seconds.setdefault(module_of(facts["command"]), []).append(facts["seconds"])
     lines = ["| `python -m ...` | | seconds |", "|---|---|---:|"]
     for module, what in commands():
         took = sorted(set(seconds.get(module, ())))
@@ -180,7 +195,7 @@ def _command_table() -> str:
 
 def prose(text: str) -> str:
     """Return a document without what markers generate, code, comments and link targets, on one line."""
-    for part in (_TABLE, _FIGURE, _COMMANDS, _NO_PROSE):
+    for part in (_TABLE, _FIGURE, _OUTPUT, _COMMANDS, _NO_PROSE):
         text = part.sub(" ", text)
     return " ".join(text.split())
 

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
-from perf import docs
+from perf import docs, record
 from perf.__main__ import commands
 from perf.lib.data_file import save, without_outputs
 
@@ -32,8 +33,8 @@ def test_no_figure_stands_without_its_data(path):
 @pytest.mark.parametrize("path", sorted(docs.FOLDER.rglob("*.json")), ids=lambda path: path.stem)
 def test_a_data_file_says_what_made_it(path):
     facts, rows = docs.read(path)
-    assert facts["command"].startswith("python -m perf.") and not facts["commit"].endswith("+changes")
-    assert facts["command"].split()[2] in dict(commands()), "a command that is there"
+    module = docs.module_of(facts["command"])
+    assert not facts["commit"].endswith("+changes") and (not module or module in dict(commands())), "is there"
     assert facts["date"] >= "2026-11-22" and facts["seconds"] >= 0 and "python" in facts["versions"] and rows
 
 
@@ -105,6 +106,17 @@ def test_a_plain_fact_is_allowed_where_it_stands():
 def test_data_files_keep_what_chooses_the_results():
     given = ["--layers", "2", "--write", "a.json", "--hits", "0", "1", "--plot=b.png", "--long", "--trace", "c"]
     assert without_outputs(given) == ["--layers", "2", "--hits", "0", "1", "--long"]
+
+
+def test_what_a_command_prints_is_shown_as_it_was(folder, capfd):
+    script = "print('pcc 1.0000'); print('distance 0.6')"
+    assert record.main([str(folder / "said.json"), sys.executable, "-c", script]) == 0
+    made = docs.generated("<!-- output said.json -->old<!-- /output -->")
+    assert made == "<!-- output said.json -->\n\n```\npcc 1.0000\ndistance 0.6\n```\n\n<!-- /output -->"
+    assert record.main([str(folder / "json.json"), sys.executable, "-c", "print('{\"hits\": 0.5}')"]) == 0
+    assert docs.generated("<!-- figure json.json {hits:.0%} --><!-- /figure -->").count("50%") == 1
+    assert record.main([str(folder / "none.json"), sys.executable, "-c", "raise SystemExit(3)"]) == 3
+    assert not (folder / "none.json").exists()
 
 
 def test_rows_of_a_data_file_are_lines(folder):

@@ -17,7 +17,7 @@ from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
 from perf.projections.estimator.attention_latency import CORES_PER_HEAD, KV_HEADS, fitted_head_rate
 
 CLOCK_HZ = 1e9
-# Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds at 2048 per cycle and pass (4 TFLOPs per core at LoFi).
+# Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds, 2048 per cycle and pass (4 TFLOPs per core at LoFi).
 TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
 # Cores that read a DRAM-sharded weight and multiply by it: one per bank.
 DRAM_READERS = 12
