@@ -54,7 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--log", type=new_file, metavar="FILE", help="append what the processes print")
     parser.add_argument("--list", action="store_true", help="print the configurations and run none")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw what --csv holds")
     parser.add_argument("--measurements", type=new_file, metavar="FILE", help="the groups of --csv as JSON")
     parser.add_argument(
         "--against-model",
@@ -99,7 +98,6 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
         "source",
         "csv",
         "list",
-        "plots",
         "measurements",
         "retry_failed",
     ):
@@ -142,7 +140,7 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     passed = [block for block in blocks if block.status == PASS]
     if passed:
         print(report(passed))
-        _pictures(options)
+        _export(options)
     print(f"{len(passed)} of {len(blocks)} configurations passed; {options.csv}")
     return 0 if passed else 1
 
@@ -174,17 +172,12 @@ def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     for block in blocks:
         if block.status != PASS:
             print(f"{block.status} {block.name} ({block.source}): {block.signpost['REASON']}")
-    _pictures(options)
+    _export(options)
     return 0
 
 
-def _pictures(options: argparse.Namespace) -> None:
-    blocks = read(options.csv)
-    if options.plots:
-        from perf.sweep.plots import save
-
-        for path in save(blocks, options.plots):
-            print(f"plot: {path}")
+def _export(options: argparse.Namespace) -> None:
     if options.measurements:
+        blocks = read(options.csv)
         found = {f"{b.name} ({b.source})": table(b) for b in blocks if b.status == PASS}
         options.measurements.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

@@ -23,7 +23,6 @@ from perf.sweep import cli
 from perf.sweep.compare import compare
 from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, product, suites
 from perf.sweep.groups import FIRST, MID, TAIL, group_of, merged, ns_of, table
-from perf.sweep.plots import step_ns
 from perf.sweep.runner import grid_of, sweep
 from perf.sweep.table import (
     FAILED,
@@ -183,8 +182,6 @@ def test_decode_steps_by_the_model(tmp_path, capsys):
             "plan=fast",
             "context=1024",
             "mesh=1x2",
-            "--plots",
-            tmp_path,
             "--measurements",
             tmp_path / "m.json",
         ],
@@ -203,7 +200,15 @@ def test_decode_steps_by_the_model(tmp_path, capsys):
     assert step_ns(block) == pytest.approx(sum(one.ns for one in timed))
     exported = json.loads((tmp_path / "m.json").read_text())[f"{block.name} (model)"]
     assert exported[MID]["Matmul"]["calls"] == 5 and exported[MID]["AllGather"]["calls"] == 2
-    assert (tmp_path / "ops_of_a_layer.png").stat().st_size > 10_000
+
+
+def step_ns(block):
+    """Return the time from the first program's start to the last one's end, over the chips, whose clocks are one in
+    these sources; where starts are not known, the programs one after another."""
+    starts = [row["DEVICE FW START CYCLE"] for row in block.rows]
+    if block.source == "n150" or not all(starts):
+        return sum(map(ns_of, merged(block)))
+    return max(float(row["DEVICE FW END CYCLE"]) for row in block.rows) - min(map(float, starts))
 
 
 def test_a_pair_by_the_model(tmp_path, capsys):
