@@ -5,7 +5,7 @@
 Four markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
 file's other entries:
 
-    <!-- table FILE... [COLUMN=VALUE,VALUE ...] [mean=COLUMN]
+    <!-- table FILE... [COLUMN=VALUE|VALUE ...] [mean=COLUMN] [commands=none]
     | heading | heading |
     | {column} | {column:.2f}x |
     --> ... <!-- /table -->        a table of the rows, and the commands that made them
@@ -88,7 +88,7 @@ def _value(cell: str) -> Any:
 def select(asked: str) -> tuple[list[Row], list[Row]]:
     """Return the files' entries, and the rows that `asked` selects, each with its file's entries beside its columns.
 
-    asked: FILE... [COLUMN=VALUE,VALUE ...]. Errors: ValueError when no file or no row is there.
+    asked: FILE... [COLUMN=VALUE|VALUE ...]. Errors: ValueError when no file or no row is there.
     """
     words = shlex.split(asked)
     patterns = [word for word in words if "=" not in word]
@@ -104,8 +104,8 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
         name, equals, values = word.partition("=")
         if name == "mean":
             found = _means(found, values)
-        elif equals:
-            wanted = [_value(value) for value in values.split(",")]
+        elif equals and name != "commands":
+            wanted = [_value(value) for value in values.split("|")]
             found = [row for row in found if row.get(name) in wanted]
     if not found:
         raise ValueError(f"{asked!r} selects no row")
@@ -137,7 +137,8 @@ def _table(match: re.Match[str]) -> str:
     columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
     right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
     rule = "|" + "|".join("---:" if numbers else "---" for numbers in right) + "|"
-    body = "\n".join([heading, rule, *lines, "", *_sources(files)])
+    sources = [] if "commands=none" in asked.split() else ["", *_sources(files)]
+    body = "\n".join([heading, rule, *lines, *sources])
     return f"<!-- table {asked}\n{heading}\n{cells}\n-->\n\n{body}\n\n<!-- /table -->"
 
 
