@@ -15,6 +15,8 @@ import sys
 from runtime_patches.simulated_n150 import doctor, environment
 from runtime_patches.simulated_n150.dispatch import DISPATCHES
 
+SUITE_CACHE_GB = 3
+
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
@@ -34,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument(
         "--stock-kernels",
         choices=environment.STOCK_KERNELS,
-        help="on a mock mesh: empty kernels in the place of ttnn's own, which is faster (default), or those compiled",
+        help="on a mock mesh: empty kernels in place of ttnn's own, which is faster (default), or ttnn's own, compiled",
     )
     run.add_argument(
         "--dispatch",
@@ -66,12 +68,18 @@ def _doctor(options: argparse.Namespace) -> int:
         doctor.install_packages()
     found = doctor.findings()
     ready = not any(doctor.why_not(mode, found) for mode in ("simulator", "mock mesh"))
-    print(json.dumps(doctor.as_json(found), indent=1) if options.json else doctor.as_table(found))
+    disk = doctor.disk()
+    if options.json:
+        print(json.dumps(doctor.as_json(found) | {"disk": disk}, indent=1))
+    else:
+        print(doctor.as_table(found))
+        cache, free = (f"{disk[name] / 1e9:.1f} GB" for name in ("cache", "free"))
+        print(f"disk: the cache takes {cache}, {free} are free; the whole test suite fills it with {SUITE_CACHE_GB} GB")
     return 0 if ready else 1
 
 
 def _run(options: argparse.Namespace, program: list[str]) -> int:
-    # A program that is not there, or a part of the chip, is reported before anything is built.
+    # A program that is missing, or a part of the chip, is reported before anything is built.
     if reason := doctor.why_not("mock mesh" if options.mock else "simulator"):
         print(f"cannot run: {reason}", file=sys.stderr)
         return 1

@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chips with a small compute grid, made by an edit of the runtime's core descriptor.
+"""Make chips with a small compute grid, by an edit of the runtime's core descriptor.
 
-The runtime lets ops use every core of ``compute_with_storage_grid_range``. A Python simulator runs a few
-cores at a bearable speed, so the range is cut to the size a test needs. Nothing else of the chip changes: the
-full 8x10 array of Tensix tiles, the DRAM banks and the coordinates stay, only the number of cores ops spread
-over shrinks.
+The runtime lets ops use every core of ``compute_with_storage_grid_range``. A Python simulator runs a few cores at a
+bearable speed, so the range is cut to the size a test needs. Nothing else of the chip changes: the full 8x10 array of
+Tensix tiles, the DRAM banks and the coordinates stay, only the number of cores that ops spread over shrinks.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ MAX_COLUMNS, MAX_ROWS = 8, 8  # what fast dispatch leaves to ops on an N150
 
 
 def parse_grid(grid: str | tuple[int, int]) -> tuple[int, int]:
-    """(columns, rows) of a grid given as ``"4x2"`` (width x height) or as a pair.
+    """Return (columns, rows) of a grid given as ``"4x2"`` (width x height) or as a pair.
 
-    Errors: ValueError naming the grid when it is not one to 8 columns by one to 8 rows.
+    Errors: ValueError naming the grid when it does not have one to 8 columns and one to 8 rows.
     """
     if isinstance(grid, str):
         match = re.fullmatch(r"\s*(\d+)\s*[xX]\s*(\d+)\s*", grid)
@@ -39,14 +38,14 @@ def parse_grid(grid: str | tuple[int, int]) -> tuple[int, int]:
 
 
 def grid_name(grid: str | tuple[int, int]) -> str:
-    """The canonical spelling of a grid, ``"4x2"``."""
+    """Return the canonical spelling of a grid, ``"4x2"``."""
     columns, rows = parse_grid(grid)
     return f"{columns}x{rows}"
 
 
-@lru_cache(maxsize=None)  # parsing takes most of what an environment does
+@lru_cache(maxsize=None)  # parsing takes most of the time of an environment
 def core_descriptor(ttnn_dir: Path, grid: str | tuple[int, int]) -> bytes:
-    """The runtime's own Wormhole core descriptor with the compute range of every product cut to `grid`."""
+    """Return the runtime's own Wormhole core descriptor with the compute range of every product cut to `grid`."""
     columns, rows = parse_grid(grid)
     descriptor = yaml.safe_load((Path(ttnn_dir) / CORE_DESCRIPTOR).read_text())
     cut = 0

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which module of a tree imports which, and what of that the layout forbids. Reads sources; imports nothing.
+"""What the layout of the tree forbids: imports, folders of tests, docstrings. Reads sources; imports nothing.
 
 Imports inside functions count; those under `if TYPE_CHECKING:` do not, since they never run.
 """
@@ -131,3 +131,33 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
         if name not in index:
             visit(name)
     return found
+
+
+# Folders of tests that are about no one folder of sources.
+TOPICS = {
+    "silicon": "whole runs on boards",
+    "support": "what tests of several folders share",
+    "runtime_patches/simulated_n150/mesh": "several simulated chips at once",
+    "runtime_patches/simulated_n150/op_coverage": "stock ttnn ops on a simulated chip",
+}
+
+
+def unmirrored(root: Path) -> list[str]:
+    """Return the folders with tests, below `root`/tests, whose sources are nowhere."""
+    folders = {file.parent.relative_to(root / "tests") for file in (root / "tests").rglob("test_*.py")}
+    return sorted(
+        str(folder) for folder in folders if str(folder) not in TOPICS and not (root / _sources_of(folder)).is_dir()
+    )
+
+
+def _sources_of(tests: Path) -> Path:
+    return Path("models", "llama31_8b", *tests.parts[1:]) if tests.parts[:1] == ("models",) else tests
+
+
+def fragments(file: Path) -> Iterator[str]:
+    """Yield "line: first words" of each docstring that begins with "Of" or "As of": it says no sentence."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            said = (ast.get_docstring(node) or "").split(maxsplit=3)
+            if said[:1] == ["Of"] or said[:2] == ["As", "of"]:
+                yield f"{getattr(node, 'lineno', 1)}: {' '.join(said[:3])}"

@@ -21,7 +21,7 @@ HOLDS_EXACT = 2  # the sender's guess was rejected: the sender carries on with t
 HOLDS_EXACT_UNVERIFIED = 3  # the sender, at a position with too few cached tokens to guess; exact like HOLDS_EXACT
 NAMES = {YIELDED: "accepted", HOLDS_GUESS: "received", HOLDS_EXACT: "rejected", HOLDS_EXACT_UNVERIFIED: "bypassed"}
 
-# In a row of gathered priorities: those of a peer that the exchange did not reach.
+# Among gathered priorities: those of a peer that the exchange did not reach.
 UNKNOWN = 0xFFFFFFFF
 
 # Where decoding starts: both hold the same activations, the first rank sends.

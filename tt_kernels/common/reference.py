@@ -43,5 +43,5 @@ def after_verification(priorities: Sequence[Sequence[int]], users: int, accepted
     HOLDS_GUESS."""
     holder = sender(priorities, users)
     rows = [[HOLDS_GUESS] * users, [HOLDS_GUESS] * users]
-    rows[holder] = [YIELDED if outcome else HOLDS_EXACT for outcome in accepted]
+    rows[holder] = [YIELDED if passed else HOLDS_EXACT for passed in accepted]
     return rows

@@ -84,15 +84,15 @@ class Verified:
         group lost each other."""
         if self.tp_group is not None:
             self.tp_group.check()
-        outcomes = self.read()
+        results = self.read()
         failed = [
-            f"user {user}: {_REASONS.get(outcome.status, f'unknown status {outcome.status}')}"
-            for user, outcome in enumerate(outcomes)
-            if outcome.status
+            f"user {user}: {_REASONS.get(result.status, f'unknown status {result.status}')}"
+            for user, result in enumerate(results)
+            if result.status
         ]
         if failed:
             raise VerificationError("; ".join(failed))
-        return outcomes
+        return results
 
 
 def speculative_sampling(

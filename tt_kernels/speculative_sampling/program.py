@@ -71,7 +71,8 @@ def float_bits(value: float) -> int:
 
 
 def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int, int]]:
-    """Return each circular buffer's format, bytes per page and pages; the rows have one more tile for gathered logits."""
+    """Return each circular buffer's format, bytes per page and pages; the rows have one more tile for gathered
+    logits."""
     tiles = max(-(-part.count // TILE_IDS) for part in split.slices)
     scratch = -(-(SCRATCH_LINES * LINE_BYTES + 8 * tiles) // 32) * 32
     lines = 2 if split.hub is None else len(split.groups) * (len(split.slices) + 1) + 2

@@ -27,7 +27,7 @@ DEEPEST = -86.0
 FURTHEST = 40.0
 COARSE, FINE = 2.0**15, 2.0**16
 
-FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT, ROW_BROKEN = range(5)
+FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT, GROUP_BROKEN = range(5)
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def sigmoid_reference(
 
 def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[VerificationResult]:
     """Return the results of all users if a token is accepted when it is the target's choice. All [users, nodes]."""
-    outcomes = []
+    results = []
     for user_tokens, user_parents, choices in zip(tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True):
         path, current, child = [], 0, 1
         while child < len(user_tokens):
@@ -345,5 +345,5 @@ def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.
                 path.append(child)
                 current = child
             child += 1
-        outcomes.append(VerificationResult(FINE_STATUS, tuple(path), choices[current]))
-    return outcomes
+        results.append(VerificationResult(FINE_STATUS, tuple(path), choices[current]))
+    return results

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `riscv-tt-elf-g++` does in a simulated runtime: rewrites the command line for Debian's GCC 12.
+"""Do what `riscv-tt-elf-g++` does in a simulated runtime: rewrite the command line for Debian's GCC 12 and run it.
 
-The runtime starts this once for every kernel unit, thousands of times in a cold test suite, so it runs under
-`python -I -S` and imports only what the call at hand needs, and nothing that is slow to start. It stands in the
-toolchain folder as
+The runtime starts this once for every kernel unit, thousands of times in a cold test suite, so it runs under `python -I
+-S` and imports only what the call at hand needs, and nothing that is slow to start. It is part of the toolchain folder:
 
     <toolchain>/compiler/               a package: this file, cache and sfpu
     <toolchain>/include/                sfpi.h, lltt.h
@@ -12,11 +11,10 @@ toolchain folder as
     <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes
     <toolchain>/objects/                units and kernels of all roots (cache/objects.py)
 
-Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
-for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
-soft-float ABI and without LTO: its float registers stand for the vector unit's LREGs (see sfpi/registers.h).
-A link gains picolibc and libgcc; the support objects it names are LTO bytecode of a newer GCC in the wheel,
-and rebuilt in the root.
+There are three kinds of call. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled for
+rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the soft-float ABI and
+without LTO: its float registers stand for the vector unit's LREGs (see sfpi/registers.h). A link gains picolibc and
+libgcc; the support objects it names are LTO bytecode of a newer GCC in the wheel, and rebuilt in the root.
 """
 
 import os
@@ -60,7 +58,7 @@ COMMON = [
 
 
 def drop(argument):
-    """True for options that only the SFPI compiler knows, and for those that are set anew here."""
+    """Return whether an option is one that only the SFPI compiler knows, or one that is set anew here."""
     return (
         argument.startswith(("-ftt-", "-mtt-", "-Werror", "-Wno-error", "-std=", "-mcpu=", "-flto", "-W"))
         and not argument.startswith("-Wl,")
@@ -68,13 +66,13 @@ def drop(argument):
 
 
 def newest(folder):
-    """The folder of the newest version in a folder of versions, such as 12.2.0."""
+    """Return the folder of the newest version in a folder of versions, such as 12.2.0."""
     versions = os.listdir(folder)
     return f"{folder}/{max(versions, key=lambda name: [int(n) for n in name.split('.') if n.isdigit()])}"
 
 
 def system_includes():
-    """Options for the C++ headers of the ARM bare-metal libstdc++ (header-only) and picolibc's C headers."""
+    """Return options for the C++ headers of the ARM bare-metal libstdc++ (header-only) and picolibc's C headers."""
     cxx = newest(CXX_ROOT)
     return ["-isystem", cxx, "-isystem", f"{cxx}/arm-none-eabi", "-isystem", f"{PICOLIBC}/include"]
 
@@ -84,7 +82,7 @@ def is_tensix(arguments):
 
 
 def compile_command(arguments):
-    """Command for one call that compiles, but for the vector instructions of a TRISC unit."""
+    """Return the command for one call that compiles, but for the vector instructions of a TRISC unit."""
     kept = [a for a in arguments if not drop(a)]
     command = [COMPILER] + COMMON
     if is_tensix(arguments):
@@ -97,14 +95,14 @@ def compile_command(arguments):
 
 
 def run(command, errors=2):
-    """Runs a command; its exit status, and what it says to the file descriptor `errors`."""
+    """Run a command; return its exit status. What it says goes to the file descriptor `errors`."""
     redirected = [(os.POSIX_SPAWN_DUP2, errors, 2)] if errors != 2 else []
     process = os.posix_spawn(command[0], command, os.environ, file_actions=redirected)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def run_quietly(command, log):
-    """(exit status, what it said) of a command; `log` is a file that may be used for that."""
+    """Run a command; return (exit status, what it said). `log` is a file that may be used for that."""
     errors = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         status = run(command, errors)
@@ -128,7 +126,7 @@ def compile_source(command):
 
 
 def compile_tensix(arguments):
-    """Compiles a TRISC unit to assembly, translates its vector instructions and assembles it."""
+    """Compile a TRISC unit to assembly, translate its vector instructions and assemble it; return the exit status."""
     output = arguments[arguments.index("-o") + 1]
     command = compile_command(arguments)
     command[command.index("-c")] = "-S"
@@ -159,7 +157,7 @@ def compile_tensix(arguments):
 
 
 def base():
-    """What every result depends on besides its command line: the compiler and its libraries."""
+    """Return what every result depends on besides its command line: the compiler and its libraries."""
     from .cache import store
 
     parts = [COMPILER, ASSEMBLER, LINKER, LIBC, CXX_ROOT, *system_includes()[1::2]]
@@ -169,7 +167,7 @@ def base():
 
 
 def link_command(arguments):
-    """Command for a link. The support objects it names are the rebuilt ones of the runtime root."""
+    """Return the command for a link. The support objects it names are the rebuilt ones of the runtime root."""
     if is_tensix(arguments):
         return machine_code_link(arguments)
     linked = [a for a in arguments if not drop(a)]
@@ -180,10 +178,10 @@ def link_command(arguments):
 
 
 def machine_code_link(arguments):
-    """The linker's own command where nothing is left to compile: g++ starts its link-time optimiser even then, for the
-    bytecode in the support objects, which takes ten times as long as the link.
+    """Return the linker's own command, for a link with nothing left to compile: g++ starts its link-time optimiser even
+    then, for the bytecode in the support objects, which takes ten times as long as the link.
 
-    A TRISC unit may name f registers, but nothing of it is float code: everything links as rv32im.
+    A TRISC unit may name f registers, but none of it is float code: everything links as rv32im.
     """
     command, passed = [LINKER, "-melf32lriscv"], False
     for argument in arguments:
@@ -225,7 +223,7 @@ def make_empty(arguments):
 
 
 def record(arguments, how):
-    """Adds a line to the file of LOG: what kind of call this was, and where its result came from."""
+    """Add a line to the file that LOG names: what kind of call this was, and where its result came from."""
     if path := os.environ.get(LOG):
         kind = "compile" if "-c" in arguments else "header" if "c++-header" in arguments else "link"
         with open(path, "a") as log:
@@ -276,7 +274,7 @@ def main(arguments):
 
 
 def produce(arguments):
-    """Compiles or links; the exit status."""
+    """Compile or link; return the exit status."""
     if "c++-header" in arguments:
         return run(compile_command(arguments))
     if "-c" not in arguments:

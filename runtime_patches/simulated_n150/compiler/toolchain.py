@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the folder that takes the place of the SFPI compiler in a simulated runtime root.
+"""Build the folder that takes the place of the SFPI compiler in a simulated runtime root.
 
     <toolchain>/compiler/bin/riscv-tt-elf-g++   starts compiler/driver.py
     <toolchain>/include/                        sfpi.h, lltt.h and what they include
@@ -9,8 +9,7 @@
     <toolchain>/lib/empty_kernel.o              stands for stock kernels that nothing executes
     <toolchain>/sources/                        the wheel's device sources that GCC 12 needs rewritten
 
-It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any
-time.
+It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any time.
 """
 
 import hashlib
@@ -87,7 +86,7 @@ class ToolchainError(RuntimeError):
 
 
 def missing_packages() -> list[str]:
-    """Names of the Debian packages that the simulated toolchain needs and this machine lacks."""
+    """Return the names of the Debian packages that the simulated toolchain needs and this machine lacks."""
     return [name for name, proof in PACKAGES.items() if not os.path.exists(proof)]
 
 
@@ -163,18 +162,13 @@ def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
 
 
 def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
-    """Folder of the stand-in toolchain for the ttnn package at `ttnn_dir`, built on first use.
+    """Return the folder of the stand-in toolchain for the ttnn package at `ttnn_dir`; build it on first use.
 
-    Safe under concurrent use: it is built under a temporary name and renamed; who comes second uses the
-    first's.
+    Safe under concurrent use: it is built under a temporary name and renamed; who comes second uses the first's.
 
-    Args:
-        cache_dir: the project's cache folder; the toolchain goes to `<cache_dir>/toolchain/<key>`.
-        ttnn_dir: the installed ttnn package (the folder that holds tt_metal/).
-        python: interpreter that runs the driver.
-
-    Raises:
-        ToolchainError: Debian packages are missing, or a support object does not compile.
+    cache_dir: the project's cache folder; the toolchain goes to `<cache_dir>/toolchain/<key>`. ttnn_dir: the installed
+    ttnn package (the folder that holds tt_metal/). python: interpreter that runs the driver. Errors: ToolchainError
+    when Debian packages are missing, or a support object does not compile.
     """
     missing = missing_packages()
     if missing:
@@ -206,7 +200,7 @@ def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
 
 
 def overlay_files(toolchain_dir: Path) -> dict[str, Path]:
-    """Path relative to the runtime root -> the file of the toolchain that belongs there."""
+    """Return {path relative to the runtime root: the file of the toolchain that belongs there}."""
     toolchain_dir = Path(toolchain_dir)
     files = {"runtime/sfpi/compiler/bin/riscv-tt-elf-g++": toolchain_dir / "compiler" / "bin" / "riscv-tt-elf-g++"}
     for name in SUPPORT_SOURCES:

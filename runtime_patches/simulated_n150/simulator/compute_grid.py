@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which workers of a simulated chip are its compute grid: run.sh says so in a variable."""
+"""Tell which workers of a simulated chip are its compute grid, from a variable that run.sh sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GRID_VARIABLE = "SIMULATED_N150_GRID"
 
 
 def compute_grid() -> tuple[int, int] | None:
-    """(columns, rows) of the compute grid as run.sh tells it; None when the server was started without."""
+    """Return (columns, rows) of the compute grid as run.sh tells it; None when the server was started without."""
     text = os.environ.get(GRID_VARIABLE)
     if not text:
         return None
@@ -21,7 +21,7 @@ def compute_grid() -> tuple[int, int] | None:
 
 
 def logical_place(coordinate: tuple[int, int]) -> tuple[int, int]:
-    """(column, row) among the workers of a worker's NoC 0 coordinate, both from 0."""
+    """Return (column, row) among the workers of a worker's NoC 0 coordinate, both from 0."""
     from framework.device.wormhole import Wormhole
 
     x, y = coordinate

@@ -33,7 +33,7 @@ class World:
 
     @cached_property
     def log(self):
-        """Of one user and two layers."""
+        """A log of one user and two layers."""
         from tt_kernels.compute_gate.op import OutcomeLog
 
         return OutcomeLog(self.device, layers=2, users=1)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The exchange between the two ranks of a virtual pair on the simulated N150, against its torch oracle."""
+"""The exchange between the two ranks of a virtual pair on the simulated N150, against its torch reference."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Round(NamedTuple):
 
 
 def rounds(device, cases: list[Round]) -> list[tuple]:
-    """Of each case (DraftStep, Chain, Decided) after its round, on tensors that held other numbers before."""
+    """Return each case's (DraftStep, Chain, Decided) after its round, on tensors that held other numbers before."""
     import ttnn
 
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result

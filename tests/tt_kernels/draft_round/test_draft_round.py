@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the steps of a round tell each other, integer by integer: the oracle by hand, the ops on the simulated N150."""
+"""What the steps of a round tell each other, integer by integer: the reference by hand, the ops on a simulated N150."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def expected(case: Round) -> tuple:
     return step, chain, take_result_reference(case.result, case.decided)
 
 
-def test_the_oracle_by_hand():
+def test_the_reference_by_hand():
     step, chain, decided = expected(by_hand())
     found = [values.tolist() for values in step]
     assert found == [[[102, 0, 110]], [43, -1, 8], [[43, 0, 8]]]

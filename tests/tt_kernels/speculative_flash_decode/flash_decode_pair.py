@@ -174,7 +174,7 @@ def calls_body(device, case: Case, q, k, v, calls: list[Call]) -> list[Found]:
 
 
 def _put_into_mailbox(pairs, call: int, role: int, users: int) -> None:
-    """As if rank 1 had arrived at rank 0."""
+    """Write what rank 0 finds once rank 1 has arrived."""
     import ttnn
 
     words = ttnn.to_torch(pairs.state).to(torch.int32)

@@ -133,14 +133,14 @@ def repeats_body(device, case: Case, q, k, v, positions: list[int], repeats: int
 
 
 def exact_body(device, case: Case, q, k, v, runs):
-    """As speculative_body for the exact variant, without thresholds and priorities."""
+    """Run the exact variant as speculative_body does, without thresholds and priorities."""
     from tt_kernels.speculative_flash_decode.op import flash_decode
 
     return _one_result_body(flash_decode, device, case, q, k, v, runs)
 
 
 def guess_body(device, case: Case, q, k, v, runs):
-    """As exact_body for the guess alone."""
+    """Run the guess alone as exact_body does."""
     from tt_kernels.speculative_flash_decode.op import guess_flash_decode
 
     return _one_result_body(guess_flash_decode, device, case, q, k, v, runs)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The speculative flash decode kernels on the simulated N150 against the torch oracle."""
+"""The speculative flash decode kernels on the simulated N150 against the torch reference."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_fewer_keys_at_once_than_a_chunk_of_the_guess_has(sim_device):
 
 @pytest.mark.parametrize("ends", [GuessRange(32, 32, True), GuessRange(32, 96), GuessRange(64, 32, True)], ids=str)
 def test_guess_ranges(sim_device, ends):
-    """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the oracle."""
+    """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the reference."""
     case = Case(4, 1, 64, 192, 32, users=4, workers=2, grid=(3, 1))
     positions = [160, 144, 191, 40]
     (found,) = check_speculative(
@@ -208,7 +208,7 @@ def test_exact_variant(sim_device):
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7])
 def test_partial_results_of_any_number_of_workers_are_merged(sim_device, workers):
-    """Of 2 tiles, which are the guess alone, and of 8, of which each of seven workers has one. Two heads of either user
+    """2 tiles, which are the guess alone, and 8, of which each of seven workers has one. Two heads of either user
     follow one another in a group, so that slots are used again. A second call gives the same bits."""
     grid = (4, 2) if workers > 3 else (workers + 1, 1)
     case = Case(4, 2, 64, 256, 32, users=2, workers=workers, grid=grid)
@@ -247,7 +247,7 @@ def test_the_guess_alone(sim_device, ends, workers):
 
 
 @pytest.mark.parametrize("heads, kv_heads", [(32, 1), (8, 2)], ids=["32/1", "8/2"])
-def test_stock_decode_attention_is_a_second_oracle(sim_device, heads, kv_heads):
+def test_stock_decode_attention_is_a_second_reference(sim_device, heads, kv_heads):
     """On one core."""
     case = Case(heads, kv_heads, 64, 128, 32, grid=(1, 1))
     device = sim_device(CHIP)
@@ -289,10 +289,10 @@ def test_mixed_outcomes_of_several_users(sim_device):
         100.0: [YIELDED, YIELDED, HOLDS_EXACT_UNVERIFIED, YIELDED],
     }
     for threshold, found in zip(thresholds, results, strict=True):
-        oracle = sender_priorities(
+        decided = sender_priorities(
             reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold
         )
-        assert found["priority"] == expected[threshold] == oracle
+        assert found["priority"] == expected[threshold] == decided
         check_numbers(found, reference)
         assert torch.equal(found["exact"], results[0]["exact"]), "the threshold changes decisions only"
         assert not found["exact"][0, 3].any() and not found["guess"][0, 3].any()
@@ -300,7 +300,7 @@ def test_mixed_outcomes_of_several_users(sim_device):
 
 def test_decisions_follow_thresholds_close_to_the_ratio(sim_device):
     """Where the squared distance is 1.2% below its bound a guess is accepted, 1.2% above it is not: only within
-    1% of the bound the decision may differ from the oracle's."""
+    1% of the bound the decision may differ from the reference's."""
     case = Case(4, 1, 64, 96, 32, users=3)
     q, k, v = case.random(7)
     # The narrower the values spread around one they have in common, the better the guess.

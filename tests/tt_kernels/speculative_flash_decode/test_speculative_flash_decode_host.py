@@ -197,7 +197,7 @@ def test_unsupported_inputs_are_refused_with_their_values(q, k, v, positions, ch
         check_problem(q, k, v, positions, chunk)
 
 
-def test_predictors_are_checked():
+def test_guess_ranges_are_checked():
     for wrong, message in (
         ("both ends", "guess_range must be a GuessRange, it is a str"),
         (GuessRange(48, 64), "guess_range.first must be a multiple of 32 from 32 to the 1024 .* got 48"),

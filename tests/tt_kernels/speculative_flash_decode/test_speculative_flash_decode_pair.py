@@ -40,7 +40,7 @@ SHORT = GuessRange(CASE.chunk_size, CASE.chunk_size)  # as of short_tail
 
 @dataclass(frozen=True)
 class Expected:
-    """Of one layer, by the oracle: before, after: priorities of both ranks; the sender and its results."""
+    """What one layer does by the reference. before, after: priorities of both ranks; the sender and its results."""
 
     before: list[list[int]]
     after: list[list[int]]

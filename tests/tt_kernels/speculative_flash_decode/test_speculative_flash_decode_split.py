@@ -170,8 +170,8 @@ def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
 
 
 @pytest.mark.parametrize("guess_range", PREDICTORS, ids=str)
-def test_predictors_read_the_keys_of_the_oracle(guess_range):
-    """The worker of the guess reads the tiles that the oracle's positions lie in, and no others."""
+def test_guesses_read_the_keys_of_the_reference(guess_range):
+    """The worker of the guess reads the tiles that the reference's positions lie in, and no others."""
     ends = GuessRange(guess_range.first, guess_range.last, guess_range.whole_tail)
     for tokens in range(guess_range.bypass_below, guess_range.bypass_below + 100):
         seen = guess_positions(tokens - 1, 32, guess_range=ends).nonzero().flatten().tolist()

@@ -37,7 +37,7 @@ def upload(device, values: torch.Tensor, dtype: str, layout: str = "ROW_MAJOR_LA
 
 
 def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = "speculative_sampling"):
-    """Of each batch the rows of results. op: name of a function of the op's module."""
+    """Return each batch's rows of results. op: name of a function of the op's module."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -73,7 +73,7 @@ def greedy_body(device, tokens, parents, choices, vocab: int):
 def build_body(
     mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str = "speculative_sampling", **options
 ):
-    """Build a call on tensors without contents; the shape of its outcome. split: over the chips of a row."""
+    """Build a call on tensors without contents; return the shape of its result. split: over the chips of a TP group."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -91,18 +91,19 @@ def build_body(
 
 
 @dataclass(frozen=True)
-class RowFound:
-    """Of each chip of a row the rows of results, and of its rows' check() the error. check: of Verified the error."""
+class GroupFound:
+    """rows: the rows of results of each chip of a TP group. group_error, error: those of check() of the group and of
+    Verified."""
 
     rows: list[torch.Tensor]
-    row_error: str | None
+    group_error: str | None
     error: str | None
 
 
-def row_body(
+def tp_body(
     mesh, batches, options: dict, timeout_s: float, core=(0, 0), op: str = "speculative_sampling"
-) -> list[RowFound]:
-    """As sampling_body, the vocabulary split over the chips of a mesh of one row, in TILE layout."""
+) -> list[GroupFound]:
+    """Run as sampling_body does, the vocabulary split over the chips of a mesh of one row, in TILE layout."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -137,7 +138,7 @@ def row_body(
             **options,
         )
         parts = [ttnn.to_torch(part).to(torch.int64) for part in ttnn.get_device_tensors(verified.result)]
-        found.append(RowFound(parts, error_of(tp_group.check), error_of(verified.check)))
+        found.append(GroupFound(parts, error_of(tp_group.check), error_of(verified.check)))
     return found
 
 
@@ -270,5 +271,5 @@ def part_of_two_thousand(part: int) -> list[Call]:
 
 
 def calls_body(device, calls: list[Call]):
-    """Of each call the rows of results."""
+    """Return each call's rows of results."""
     return [sampling_body(device, [call.batch], call.options, call.layout, call.op)[0] for call in calls]

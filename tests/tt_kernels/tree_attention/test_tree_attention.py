@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tree attention kernels on the simulated N150 against the torch oracle, and against plain decoding."""
+"""The tree attention kernels on the simulated N150 against the torch reference, and against plain decoding."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_rows(name: str, found: torch.Tensor, expected: torch.Tensor, least: fl
 
 
 def check_calls(device, case: Case, calls: list[dict], seed: int = 0, l1: bool = False) -> list[torch.Tensor]:
-    """Each user's rows against the oracle; zeros in those of a skipped user and behind the last node."""
+    """Each user's rows against the reference; zeros in those of a skipped user and behind the last node."""
     q, k, v = case.random(seed)
     results, caches = device.run(tree_body, case, q, k, v, calls, l1=l1, timeout=LIMIT_S)
     for call, found in zip(calls, results, strict=True):
@@ -107,7 +107,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case, calls", CASES.values(), ids=CASES)
-def test_against_the_oracle(sim_device, case, calls):
+def test_against_the_reference(sim_device, case, calls):
     check_calls(sim_device(CHIP), case, calls)
 
 

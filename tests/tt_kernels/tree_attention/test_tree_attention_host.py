@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tree attention op does on the host: its oracle, its checks, the split of work, the L1 budget."""
+"""What the tree attention op does on the host: its reference, its checks, the split of work, the L1 budget."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ PREFIX = TensorFacts((2,), "INT32", "ROW_MAJOR")
 INTERVALS = TensorFacts((2, 2, 20), "INT32", "ROW_MAJOR")
 
 
-# --- the oracle ---
+# --- the reference ---
 
 
-def test_the_oracle_attends_to_the_prefix_and_the_path():
+def test_the_reference_attends_to_the_prefix_and_the_path():
     """A user whose values name their positions: the result is their mean where all keys are alike."""
     parents = [-1, 0, 0, 1]
     q, k = torch.ones(1, 2, 8, 4), torch.ones(2, 1, 16, 4)

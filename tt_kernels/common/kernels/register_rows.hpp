@@ -384,7 +384,7 @@ inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) 
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
 }
 
-// Column 0 of registers 0 and 1 holds two maxima a row. Register `merged_maximum` = the higher; registers 0 and 1 =
+// Column 0 of registers 0 and 1 holds two maxima per row. Register `merged_maximum` = the higher; registers 0 and 1 =
 // exp((theirs - the higher) * scale), with the accuracy of float32; register 3 is used. After
 // rescales_of_two_init().
 inline void rescales_of_two([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {

@@ -45,9 +45,8 @@ struct ChunkStep {
 //
 // so that a stage reads what was packed some stages before, and the matrix unit makes the state while the vector unit
 // computes the exponentials. If a step emits, its own state comes at once, since another core waits for it.
-// Row maxima are in two buffers, which alternate by chunk. They move by the slots() tiles of queries that a job may have,
-// so that pointers stay at the start.
-// Op, a class derived from this one, has
+// Row maxima are in two buffers, which alternate by chunk. They move by the slots() tiles of queries that a job may
+// have, so that pointers stay at the start. Op, a class derived from this one, has
 //     buffers, row_max_a, row_max_b   constants
 //     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
 //     score(step)                     the scores of a step; pops the keys after the last tile of queries

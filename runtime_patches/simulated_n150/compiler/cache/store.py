@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the cache is made of: sealed files, digests, the runtime root.
+"""Keep sealed files, digests and the runtime root: what the cache of objects is made of.
 
-Part of the driver, which starts thousands of times: a start of hashlib, json, re or subprocess costs as much as a
-whole hit of the cache, so none of them is imported here (see driver.py).
+Part of the driver, which starts thousands of times: a start of hashlib, json, re or subprocess costs as much as a whole
+hit of the cache, so none of them is imported here (see driver.py).
 """
 
 import marshal
@@ -27,7 +27,7 @@ GENERATED = ("kernel_includes.hpp", "chlkc_unpack.cpp", "chlkc_math.cpp", "chlkc
 
 
 def digest(parts) -> str:
-    """Hexadecimal digest of a sequence of texts or bytes; where one ends and the next begins counts."""
+    """Return the hexadecimal digest of a sequence of texts or bytes; where one ends and the next begins counts."""
     state = blake2b(digest_size=16)
     for part in parts:
         part = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
@@ -42,7 +42,7 @@ def read(path) -> bytes:
 
 
 def read_sealed(path):
-    """The value :func:`write_sealed` wrote, or None where there is none or it was damaged."""
+    """Return the value that :func:`write_sealed` wrote, or None where there is none or it was damaged."""
     try:
         data = read(path)
     except FileNotFoundError:
@@ -54,14 +54,14 @@ def read_sealed(path):
 
 
 def write_sealed(path, value) -> None:
-    """Writes `value` (what marshal takes) in one step: a reader sees the old file or the new one, whole."""
+    """Write `value` (what marshal takes) in one step: a reader sees the old file or the new one, whole."""
     payload = marshal.dumps(value, 4)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     write_whole(path, digest([payload]).encode() + payload)
 
 
 def write_whole(path, data) -> None:
-    """Writes bytes under a name of this process, then gives the file its name."""
+    """Write bytes under a name of this process, then give the file its name."""
     draft = f"{path}.{os.getpid()}"
     try:
         with open(draft, "wb") as file:
@@ -74,16 +74,16 @@ def write_whole(path, data) -> None:
 
 
 def stamp(path) -> tuple[int, int]:
-    """(bytes, nanoseconds of the last change) of a file."""
+    """Return (bytes, nanoseconds of the last change) of a file."""
     found = os.stat(path)
     return found.st_size, found.st_mtime_ns
 
 
 class Root:
-    """The runtime root a command line belongs to.
+    """The runtime root that a command line belongs to.
 
-    path: of its folder. name: the folder's own name, a digest of all its files. overlays: {path in the root:
-    digest} of the files that are not the ttnn package's.
+    path: of its folder. name: the folder's own name, a digest of all its files. overlays: {path in the root: digest} of
+    the files that are not the ttnn package's.
     """
 
     def __init__(self, path, notes):
@@ -103,13 +103,13 @@ class Root:
         return {path: d for path, d in self.overlays.items() if path.endswith(SOURCE_SUFFIXES)}
 
     def portable(self, text: str) -> str:
-        """`text` with this root's path replaced by a word that is the same for all roots."""
+        """Return `text` with this root's path replaced by a word that is the same for all roots."""
         return text.replace(self.path, "%ROOT%")
 
     def identity(self, path: str):
-        """What tells one content of the file at `path` (absolute, or below %ROOT%) from another.
+        """Return what tells one content of the file at `path` (absolute, or below %ROOT%) from another.
 
-        An overlay's digest, the stamp of a file of the ttnn package, and the digest of any other file.
+        An overlay's digest, the stamp of a file of the ttnn package, or the digest of any other file.
         """
         if path.startswith("%ROOT%/"):
             inside = path[len("%ROOT%/") :]
@@ -119,10 +119,11 @@ class Root:
         return digest([read(path)])
 
     def reads_the_same(self, files, sources) -> bool:
-        """Whether what was compiled from `files` in a root with the overlays `sources` reads the same in this one.
+        """Return whether what was compiled from `files` in a root with the overlays `sources` reads the same in this
+        one.
 
-        None of the files, [(path, identity)], has changed, and no overlay that only one of the roots has bears the
-        name of one of them: it could be found before it.
+        None of the files, [(path, identity)], has changed, and no overlay that only one of the roots has bears the name
+        of one of them: it could be found before it.
         """
         names = {os.path.basename(path) for path, _ in files}
         if any(os.path.basename(path) in names for path in self.sources().keys() ^ sources.keys()):
@@ -134,7 +135,7 @@ class Root:
 
 
 def kernel_sources(folder) -> list[str]:
-    """Absolute paths of the sources of the kernel in `folder`; none for a kernel given as text."""
+    """Return the absolute paths of the sources of the kernel in `folder`; none for a kernel given as text."""
     found = []
     for name in GENERATED:
         try:
@@ -149,7 +150,7 @@ def kernel_sources(folder) -> list[str]:
 
 
 def find_root(arguments, notes):
-    """The runtime root that an include folder or a linker script of a command line lies in, or None."""
+    """Return the runtime root of an include folder or a linker script of a command line, or None."""
     for argument in arguments:
         before, folder, after = argument.partition("/runtime_roots/")
         if folder and argument.startswith(("-I/", "-T/")):

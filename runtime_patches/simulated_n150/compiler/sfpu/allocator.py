@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Eight LREGs for the vector values of one function.
+"""Allocate the eight LREGs to the vector values of one function.
 
 The values arrive in up to 32 virtual registers with the control flow of the compiled function. Steps:
 
 1. lane flags: which set of lanes each instruction runs under, as far as the nesting of v_if tells;
 2. webs: each virtual register is split into the values that really depend on each other. An assignment writes
    into the old value, unless the lanes it leaves alone are never used: then it is a copy;
-3. constants the chip holds in LREG8-11 replace registers that were loaded with them, copies are folded;
+3. constants that the chip holds in LREG8-11 replace registers that were loaded with them, copies are folded;
 4. interference graph, coalescing of copies, colouring with eight colours;
 5. if that fails, a constant is loaded again at each use instead of being kept, then results move down to
    their uses, and step 4 is repeated.
@@ -66,7 +66,7 @@ def liveness(blocks, live_at_exit):
 
 
 def interference(blocks):
-    """Value -> values that are live where it is written, and the largest number live at once."""
+    """Return {value: values that are live where it is written}, and the largest number live at once."""
     graph, pressure = {n: set() for n in range(COLOURS)}, 0
     copies = []
 
@@ -98,7 +98,7 @@ def interference(blocks):
 
 
 def colour(graph, copies):
-    """Value -> LREG, or (None, values that found no colour)."""
+    """Return {value: LREG}, or (None, values that found no colour)."""
     merged = {}
 
     def find(x):
@@ -170,7 +170,7 @@ def colour(graph, copies):
 
 
 def _kept_registers(blocks):
-    """LREGs that vector code filled by name for a later function and no literal instruction here touches."""
+    """Return the LREGs that vector code filled by name for a later function and no literal instruction here touches."""
     kept, touched = set(), set()
     for block in blocks:
         for ins in block.instructions:
@@ -182,10 +182,9 @@ def _kept_registers(blocks):
 
 
 def allocate(blocks):
-    """Replaces every value by an LREG, in place.
+    """Replace every value by an LREG, in place.
 
-    Raises:
-        OutOfRegisters: more than eight values are needed at once and no constant can be loaded later.
+    Errors: OutOfRegisters when more than eight values are needed at once and no constant can be loaded later.
     """
     flags = mark_states(blocks)
     keep_raw_lanes(blocks)
@@ -205,7 +204,7 @@ def allocate(blocks):
         if again is not None:
             next_value = again
         else:
-            # Two results of one user may change places for ever.
+            # Two results with one use may change places for ever.
             rounds += 1
             if rounds > 3 or not sink(blocks, flags):
                 raise OutOfRegisters(pressure)

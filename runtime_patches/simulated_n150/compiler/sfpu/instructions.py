@@ -38,9 +38,8 @@ SFPNOP = 0x8F << 24
 
 
 class Instruction:
-    """One vector instruction. `writes` are values it defines, `reads` those it needs, `tied` pairs (write,
-    read) that must share a register because the instruction works in place.
-    """
+    """One vector instruction. `writes` are the values it defines, `reads` those it needs, `tied` pairs (write, read)
+    that must share a register because the instruction works in place."""
 
     __slots__ = ("fields", "line", "name", "reads", "runtime", "state", "tied", "writes")
 
@@ -60,7 +59,7 @@ class Instruction:
 
     @property
     def is_pure(self):
-        """True if dropping it is right when nobody reads what it writes."""
+        """Return whether dropping it is right when nobody reads what it writes."""
         return self.name not in EFFECTS
 
     def __repr__(self):
@@ -75,7 +74,7 @@ TWO_CYCLES = {"mad", "mul", "add", "muli", "addi", "lut", "lutfp32", "swap", "sh
 
 
 def parse(tokens, line, register):
-    """Instructions for one `sfpu` line; `register` maps an f register's name to a value."""
+    """Return the instructions for one `sfpu` line; `register` maps an f register's name to a value."""
     name, args = tokens[0], tokens[1:]
 
     def number(text):
@@ -146,9 +145,9 @@ def parse(tokens, line, register):
 
 
 def parse_raw(word, line):
-    """The instruction for a literal Tensix instruction word, or None if it is not the vector unit's.
+    """Return the instruction for a literal Tensix instruction word, or None if it is not the vector unit's.
 
-    Only LREG0-7 count as read or written; what it does to the lane flags is told by `raw_flags`.
+    Only LREG0-7 count as read or written; `raw_flags` tells what it does to the lane flags.
     """
     opcode = word >> 24
     if not 0x70 <= opcode <= 0x95:
@@ -204,7 +203,7 @@ def parse_raw(word, line):
 
 
 class TracedStep(NamedTuple):
-    """A REPLAY word: slots of the replay buffer, whether it records into them, and runs what it records."""
+    """A REPLAY word: slots of the replay buffer, whether it records into them, and whether it runs what it records."""
 
     slots: range
     records: bool
@@ -212,7 +211,7 @@ class TracedStep(NamedTuple):
 
 
 def parse_replay(word):
-    """The meaning of a literal REPLAY word, None for any other."""
+    """Return the meaning of a literal REPLAY word, None for any other."""
     if word >> 24 != 0x04:
         return None
     start, count = word >> 14 & 31, word >> 4 & 0x3FF
@@ -220,7 +219,7 @@ def parse_replay(word):
 
 
 def raw_flags(word):
-    """'narrow' for a word that changes lane flags, 'reset' for all lanes active, 'push', 'pop' or None."""
+    """Return 'narrow' for a word that changes lane flags, 'reset' for all lanes active, 'push', 'pop' or None."""
     opcode, mode, d = word >> 24, word & 15, word >> 4 & 15
     if opcode == 0x8A:
         return "reset"
@@ -250,7 +249,7 @@ def _load_immediate_words(d, bits):
 
 
 def words(ins):
-    """Instruction words of `ins`, whose values are all registers now; the runtime field is left zero."""
+    """Return the instruction words of `ins`, whose values are all registers now; the runtime field is left zero."""
     name, w, r, f = ins.name, ins.writes, ins.reads, ins.fields
     if name == "undefined":
         return []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which lanes each vector instruction runs under, as far as the nesting of v_if tells."""
+"""Find which lanes each vector instruction runs under, as far as the nesting of v_if tells."""
 
 from .instructions import raw_flags
 
@@ -13,7 +13,7 @@ class Flags:
         self.numbers = {}
 
     def new(self, place, parent):
-        """The state that begins at `place`; the same place gives the same state."""
+        """Return the state that begins at `place`; the same place gives the same state."""
         number = self.numbers.setdefault(place, len(self.numbers) + 1)
         self.parent[number] = parent
         return number
@@ -25,7 +25,7 @@ class Flags:
 
 
 def mark_states(blocks):
-    """Sets `state` on every instruction: the lane-flag state it runs under. Returns the states."""
+    """Set `state` on every instruction: the lane-flag state it runs under. Return the states."""
     flags = Flags()
     entry, work = {0: (0,)}, [0]
     while work:
@@ -58,7 +58,7 @@ def mark_states(blocks):
 
 
 def keep_raw_lanes(blocks):
-    """A literal instruction under narrowed flags keeps the other lanes of what it writes."""
+    """Let a literal instruction under narrowed flags keep the other lanes of what it writes."""
     for block in blocks:
         for ins in block.instructions:
             if ins.name == "raw" and ins.state:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which vector instructions the literal Tensix words of a function execute, and where."""
+"""Find which vector instructions the literal Tensix words of a function execute, and where."""
 
 from collections import deque
 
@@ -22,12 +22,12 @@ class Literals:
         )  # of the replay buffer: words; those still to come, and if they run
 
     def interrupt(self):
-        """Here other code joins, or the instructions become a number not known here."""
+        """Forget what is known: other code joins here, or the instructions become a number not known here."""
         self.constants.clear()
         self.recording.clear()
 
     def executed(self, word, line):
-        """The vector instructions that a literal word at `line` executes."""
+        """Return the vector instructions that a literal word at `line` executes."""
         replay = parse_replay(word)
         if replay is not None and replay.records:
             self.recording = deque((slot, replay.executes) for slot in replay.slots)
@@ -40,7 +40,7 @@ class Literals:
         return [ins for ins in (parse_raw(w, line) for w in words) if ins is not None]
 
     def stored(self, tokens):
-        """The word that this integer instruction stores to the instruction buffer, as far as it is constant.
+        """Return the word that this integer instruction stores to the instruction buffer, as far as it is constant.
 
         No other constant with the opcode of a vector instruction is expected where kernels store.
         """

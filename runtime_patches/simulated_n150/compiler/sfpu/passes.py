@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Changes to vector code around register allocation: constants, folding, dead code, moving results."""
+"""Change vector code around register allocation: constants, folding, dead code, moving results."""
 
 from .instructions import CONSTANT_BITS, FIRST_VALUE, IMMEDIATE_FORM, SETS_FLAGS, Instruction, raw_flags
 
@@ -17,7 +17,7 @@ def _occurrences(blocks):
 
 
 def fold(blocks):
-    """Constants into operands, results into the assignment that follows, dead code away."""
+    """Fold constants into operands and results into the assignment that follows; remove dead code."""
     changed = True
     while changed:
         changed = False
@@ -56,7 +56,7 @@ def fold(blocks):
 
 
 def _takes_constant(ins, value, constant):
-    """True unless `value` is written in place, or stored from LREG12-15, which SFPSTORE cannot name."""
+    """Return True unless `value` is written in place, or stored from LREG12-15, which SFPSTORE cannot name."""
     return not _is_tied_read(ins, value) and not (ins.name == "store" and constant >= 12)
 
 
@@ -65,7 +65,7 @@ def _is_tied_read(ins, value):
 
 
 def _fold_into_assignment(block, ins, assignment, value):
-    """`t = op; x = t` under the same lane flags becomes an op that writes into x."""
+    """Turn `t = op; x = t` under the same lane flags into an op that writes into x."""
     if ins.tied or len(ins.writes) != 1 or ins.name in ("copy", "raw") or assignment.reads[1] != value:
         return False
     start, end = block.instructions.index(ins), block.instructions.index(assignment)
@@ -85,7 +85,7 @@ def _fold_into_assignment(block, ins, assignment, value):
 
 
 def use_immediates(blocks):
-    """`t = constant; y = x + t` becomes `y = x; y += constant` where the immediate holds the constant."""
+    """Turn `t = constant; y = x + t` into `y = x; y += constant` where the immediate holds the constant."""
     writers, _ = _occurrences(blocks)
     for block in blocks:
         output = []
@@ -106,10 +106,9 @@ def use_immediates(blocks):
 
 
 def rematerialise(blocks, candidates, next_value):
-    """Loads constants again before each of their uses: a quarter of those left, the ones in `candidates`
-    first.
+    """Load constants again before each of their uses: a quarter of those left, the ones in `candidates` first.
 
-    Returns the new count of values, or None if no constant was left.
+    Return the new count of values, or None if no constant was left.
     """
     writers, readers = _occurrences(blocks)
     found = []
@@ -136,7 +135,7 @@ def rematerialise(blocks, candidates, next_value):
 
 
 def sink(blocks, flags):
-    """Moves results to their only use where that keeps no operand alive for longer; True if any moved."""
+    """Move results to their only use where that keeps no operand alive for longer; return whether any moved."""
     moved = False
     _, readers = _occurrences(blocks)
     for block in blocks:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Turns GCC's assembly of a TRISC unit into one for the vector unit: see sfpi/sfpi_layer/registers.h.
+"""Turn GCC's assembly of a TRISC unit into one for the vector unit: see sfpi/sfpi_layer/registers.h.
 
-Lines `sfpu ...` become Tensix instruction words, GCC's moves between f registers become SFPMOV or vanish, and
-any other float instruction is an error that names the function.
+Lines `sfpu ...` become Tensix instruction words, GCC's moves between f registers become SFPMOV or vanish, and any other
+float instruction is an error that names the function.
 """
 
 import re
@@ -57,7 +57,7 @@ def _float_error(function, text):
     mnemonic = text.split()[0]
     if mnemonic in ("flw", "fsw", "fld", "fsd"):
         why = (
-            "a vector value is live across a call, or lies in an array with a runtime index: "
+            "a vector value is live across a call, or is in an array with a runtime index: "
             "inline the call or unroll the loop"
         )
     elif mnemonic.startswith("fmv"):
@@ -71,7 +71,7 @@ def _float_error(function, text):
 
 
 def _read_function(function, lines, first, last):
-    """Blocks of lines[first:last]; also the lines that carry a translated instruction."""
+    """Return the blocks of lines[first:last], and the lines that carry a translated instruction."""
     blocks, labels, jumps, taken = [Block()], {}, [], set()
     open_end = True
     literals = Literals()
@@ -140,7 +140,7 @@ def _read_function(function, lines, first, last):
 
 
 def _emit(ins, code):
-    """Appends the assembly of one allocated instruction to `code`."""
+    """Append the assembly of one allocated instruction to `code`."""
     encoded = words(ins)
     if ins.runtime is None:
         code += [f"\t.ttinsn\t{word:#x}" for word in encoded]
@@ -187,10 +187,9 @@ def _translate(function, lines, first, last, output):
 
 
 def translate(assembly):
-    """`assembly` of one unit with every vector instruction encoded.
+    """Return `assembly` of one unit with every vector instruction encoded.
 
-    Raises:
-        VectorError: a function holds real float code, or needs more than eight vector registers.
+    Errors: VectorError when a function holds real float code, or needs more than eight vector registers.
     """
     lines = assembly.split("\n")
     output, number = [], 0

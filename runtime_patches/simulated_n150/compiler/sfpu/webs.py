@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Splits virtual registers into the values that really depend on each other."""
+"""Split virtual registers into the values that really depend on each other."""
 
 from .instructions import FIRST_VALUE, Instruction
 
 
 def relax_assignments(blocks, flags):
-    """Splits webs; an assignment becomes a copy where no lane outside its own is used of its variable."""
+    """Split webs; an assignment becomes a copy where no lane outside its own is used of its variable."""
     while True:
         next_value = split_webs(blocks)
         needed, copies = {}, []
@@ -38,7 +38,7 @@ def relax_assignments(blocks, flags):
 
 
 def split_webs(blocks):
-    """Renames virtual registers so that each name is one connected set of definitions and uses."""
+    """Rename virtual registers so that each name is one connected set of definitions and uses."""
     definitions = []  # (register)
     at = {}
     for b, block in enumerate(blocks):

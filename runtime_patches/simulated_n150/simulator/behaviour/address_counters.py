@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """SETADCZW sets the Z and the W address counters.
 
-Rule: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/SETADCZW.md, functional model: the four
-enable bits set channel 0's Z and W and channel 1's Z and W, each with its carriage-return copy. The simulator
-set Z again in place of W, and W's copy in place of Z's, so a command meant to keep Z lost it (tilizing
-float32 wrote the lower half of a tile over its upper half).
+Rule: tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor/SETADCZW.md, functional model: the four enable bits
+set channel 0's Z and W and channel 1's Z and W, each with its carriage-return copy. The simulator set Z again in place
+of W, and W's copy in place of Z's, so a command meant to keep Z lost it (tilizing float32 wrote the lower half of a
+tile over its upper half).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
 def set_zw(counter, enables: int, values: tuple[int, int, int, int]) -> None:
-    """values: Z and W of channel 0, Z and W of channel 1."""
+    """Set those of the counters that `enables` names. values: Z and W of channel 0, Z and W of channel 1."""
     for bit, (channel, name) in enumerate(((0, "Z"), (0, "W"), (1, "Z"), (1, "W"))):
         if enables >> bit & 1:
             setattr(counter.Channel[channel], name, values[bit])

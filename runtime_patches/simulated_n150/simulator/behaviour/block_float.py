@@ -26,17 +26,17 @@ _SIGNS = _BYTES >> 7
 
 
 def bits_of(code: int) -> int:
-    """Bits a datum of a block-float format code: 8, 4 or 2."""
+    """Return the bits per datum of a block-float format code: 8, 4 or 2."""
     return {2: 8, 6: 8, 3: 4, 7: 4, 11: 2, 15: 2}[code]
 
 
 def has_wide_exponent(code: int) -> bool:
-    """Whether the shared exponent has 8 bits (6, 7, 15) rather than 5 (2, 3, 11)."""
+    """Return whether the shared exponent has 8 bits (6, 7, 15) rather than 5 (2, 3, 11)."""
     return code in (6, 7, 15)
 
 
 def split_bytes(raw: np.ndarray, bits: int) -> np.ndarray:
-    """Datums of 8, 4 or 2 bits out of bytes (lowest bits first), each moved to the top of a byte."""
+    """Split bytes into datums of 8, 4 or 2 bits (lowest bits first), each moved to the top of a byte."""
     if bits == 8:
         return raw.astype(np.int64)
     shifts = np.arange(0, 8, bits)
@@ -45,7 +45,7 @@ def split_bytes(raw: np.ndarray, bits: int) -> np.ndarray:
 
 
 def join_bytes(datums: np.ndarray, bits: int) -> np.ndarray:
-    """Inverse of split_bytes: datums at the top of a byte each, packed lowest bits first."""
+    """Invert split_bytes: pack datums, each at the top of a byte, lowest bits first."""
     if bits == 8:
         return datums.astype(np.uint8)
     per_byte = 8 // bits
@@ -55,14 +55,15 @@ def join_bytes(datums: np.ndarray, bits: int) -> np.ndarray:
 
 
 def to_bfloat16(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """8-bit datums with their 8-bit exponents (one a datum) as bfloat16 patterns."""
+    """Return 8-bit datums with their 8-bit exponents (one per datum) as bfloat16 patterns."""
     exponent = (exponents - _LEADING_ZEROS[datums]) & 0xFF
     values = _SIGNS[datums] << 15 | exponent << 7 | _FRACTIONS[datums]
     return np.where(_MAGNITUDES[datums] == 0, np.where(_SIGNS[datums] == 1, 0xFF80, 0), values)
 
 
 def to_half(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """8-bit datums with their 5-bit exponents (one a datum) as patterns of the coprocessor's half precision."""
+    """Return 8-bit datums with their 5-bit exponents (one per datum) as patterns of the coprocessor's
+    half precision."""
     exponent = (exponents - _LEADING_ZEROS[datums]) & 0xFF
     zero = _MAGNITUDES[datums] == 0
     if np.any((exponent > 31) & ~zero):
@@ -74,9 +75,9 @@ def to_half(datums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 def share_exponent(signs: np.ndarray, exponents: np.ndarray, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Round values to 8-bit datums with one exponent for 16.
 
-    signs, exponents, fractions: integers, a multiple of 16 long; a value is 1.fraction (7 bits) times two to
-    the exponent, or zero where the exponent is zero. Returns (datums as bytes: sign and 7-bit magnitude, one
-    exponent for each 16).
+    signs, exponents, fractions: integers, a multiple of 16 long; a value is 1.fraction (7 bits) times two to the
+    exponent, or zero where the exponent is zero. Returns (datums as bytes: sign and 7-bit magnitude, one exponent for
+    each 16).
     """
     shape = (-1, GROUP)
     exponents = exponents.reshape(shape)
@@ -90,6 +91,6 @@ def share_exponent(signs: np.ndarray, exponents: np.ndarray, fractions: np.ndarr
 
 
 def truncate(datums: np.ndarray, bits: int) -> np.ndarray:
-    """8-bit datums cut to 4 or 2 bits, still at the top of their byte; no sign is left on a zero magnitude."""
+    """Cut 8-bit datums to 4 or 2 bits, still at the top of their byte; no sign is left on a zero magnitude."""
     kept = datums & (0xFF00 >> bits & 0xFF)
     return np.where(kept & 0x7F, kept, 0)

@@ -22,7 +22,7 @@ _BLOCK_FLOATS = frozenset((2, 3, 6, 7, 11, 15))
 
 
 class DataFormat(IntEnum):
-    """Format codes. The names that end in _b are the installed code's for what the documentation ends in a."""
+    """Format codes. Names that end in _b are the installed code's for what the documentation ends in a."""
 
     FP32 = 0
     FP16 = 1

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of the deadlock watch that are true.
+"""Let the deadlock watch report only what is true.
 
-The watch takes any 50,000 cycles without progress for a deadlock. A chip that nothing was launched on makes none while
-the host copies data: each of its reads lets the clock go on, and a large tensor takes thousands. So a report needs a
-worker of the compute grid whose go message still says GO (tt-metal, hw/inc/hostdev/dev_msgs.h: the host or a dispatch
-core writes it, the firmware answers with DONE). In a mesh it needs more: a chip that waits for a busy one is no
-deadlock, so nothing may have moved on any chip or link (`elsewhere`); the report then names the chip and the links.
+The watch takes any 50,000 cycles without progress for a deadlock. A chip on which nothing was launched makes none while
+the host copies data: each of the host's reads lets the clock go on, and a large tensor takes thousands. So a report
+needs a worker of the compute grid whose go message still says GO (tt-metal, hw/inc/hostdev/dev_msgs.h: the host or a
+dispatch core writes it, the firmware answers with DONE). In a mesh it needs more: a chip that waits for a busy one is
+no deadlock, so nothing may have moved on any chip or link (`elsewhere`); the report then names the chip and the links.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ go_addresses: set[int] = set()  # where the host has written go messages: the sa
 
 
 def launched(tiles, grid: tuple[int, int] | None) -> list[tuple[int, int]]:
-    """Coordinates of the tiles within the grid that still run a program."""
+    """Return the coordinates of the tiles within the grid that still run a program."""
     running = []
     for tile in tiles:
         column, row = logical_place(tile.get_noc_nui(0).get_id_pair())

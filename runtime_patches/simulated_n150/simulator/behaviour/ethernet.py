@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Ethernet tile gets its queues, stream and control registers, and the NoC reaches them.
+"""Give the Ethernet tile its queues, stream and control registers, which the NoC reaches.
 
 The simulator's tile has L1, a core and NoC interfaces only, and its NoC sees nothing but the L1. What is added, with
 its rules, is in simulator/ethernet.

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer division and remainder of the baby RISC-V cores (extension M).
 
-Rule: a division by zero gives a quotient with all bits set and the dividend as remainder; the most negative
-number divided by -1 gives itself with remainder 0; a signed quotient is rounded towards zero and the
-remainder has the sign of the dividend. No division traps. Source: The RISC-V Instruction Set Manual, volume
-I, chapter "M" Standard Extension, "Division Operations" and its table of semantics for division by zero and
-overflow.
+Rule: a division by zero gives a quotient with all bits set and the dividend as remainder; the most negative number
+divided by -1 gives itself with remainder 0; a signed quotient is rounded towards zero and the remainder has the sign of
+the dividend. No division traps. Source: The RISC-V Instruction Set Manual, volume I, chapter "M" Standard Extension,
+"Division Operations" and its table of semantics for division by zero and overflow.
 
 The simulator raised ZeroDivisionError, gave `rem` the sign of the divisor, and failed on the overflow.
 """
@@ -21,7 +20,8 @@ _DIV, _DIVU, _REM, _REMU = 4, 5, 6, 7
 
 
 def divide(funct3: int, dividend: int, divisor: int) -> int:
-    """Result of div, divu, rem or remu (funct3 4..7) on two unsigned 32-bit patterns, as one such pattern."""
+    """Return the result of div, divu, rem or remu (funct3 4..7) on two unsigned 32-bit patterns, as
+    one such pattern."""
     if divisor == 0:
         return _MASK if funct3 in (_DIV, _DIVU) else dividend
     if funct3 == _DIVU:

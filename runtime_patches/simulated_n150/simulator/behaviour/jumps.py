@@ -4,7 +4,7 @@
 
 RISC-V manual, volume I, 2.5.1: the target is the base register's value plus the offset; the link is the address of the
 following instruction. `jalr ra, ra` therefore jumps to where ra pointed. The simulator wrote the link first and jumped
-to it; this is how far calls (`auipc ra; jalr ra, ra`) went astray.
+to it; far calls (`auipc ra; jalr ra, ra`) went astray.
 """
 
 from __future__ import annotations

@@ -26,9 +26,8 @@ _Names = NUI.NUICounters.CounterNames
 
 
 def enabled_run(mask: int) -> tuple[int, int]:
-    """(first byte, bytes) of the one run of set bits in a byte-enable mask of 16 or 32 bits; halves are
-    or-ed.
-    """
+    """Return (first byte, bytes) of the one run of set bits in a byte-enable mask of 16 or 32 bits;
+    halves are or-ed."""
     mask = (mask | mask >> 16) & 0xFFFF
     if mask == 0:
         raise ValueError("an inline NoC write enables no byte")
@@ -40,7 +39,7 @@ def enabled_run(mask: int) -> tuple[int, int]:
 
 
 def _recipients(initiator, corners):
-    """Endpoints of a broadcast rectangle: its Tensix tiles, with the sender only if it asked for that."""
+    """Return the endpoints of a broadcast rectangle: its Tensix tiles, with the sender only if it asked for that."""
     nui = initiator.nui
     includes_source = initiator.ctrl & _INCLUDE_SOURCE
     x_start, y_start, x_end, y_end = corners
@@ -60,7 +59,7 @@ def _target_rectangle(initiator):
 
 
 def _targets(initiator):
-    """Endpoints named by NOC_TARG_ADDR: one, or those of a rectangle."""
+    """Return the endpoints that NOC_TARG_ADDR names: one, or those of a rectangle."""
     from framework.network import tt_noc
 
     nui = initiator.nui
@@ -80,7 +79,7 @@ def _count(nui, names, responses, transaction):
 
 
 def send_inline_write(initiator) -> None:
-    """A write whose data is NOC_AT_DATA."""
+    """Send a write whose data is NOC_AT_DATA."""
     nui = initiator.nui
     marked = bool(initiator.ctrl & _SEND_RESPONSE)
     transaction = initiator.packet_tag >> 10 & 15
@@ -112,7 +111,7 @@ def send_inline_write(initiator) -> None:
 
 
 def send_broadcast_atomic(initiator) -> None:
-    """An addition in the L1 of every recipient of a rectangle."""
+    """Add in the L1 of every recipient of a rectangle."""
     nui = initiator.nui
     marked = bool(initiator.ctrl & _SEND_RESPONSE)
     transaction = initiator.packet_tag >> 10 & 15

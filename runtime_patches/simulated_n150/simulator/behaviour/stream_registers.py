@@ -10,8 +10,8 @@ noc_overlay_parameters.h), i from 0 to 31:
     index 64 + i, space available: read-only.
 Registers 3, 4, 5 and 64 + i have 17 bits; additions wrap there, so that a decrement is a large addend.
 
-The simulator kept every register as plain storage: a worker's "done" was lost and the dispatch core waited for
-ever. An Ethernet tile has the same registers (32 streams), so it may hold a :class:`StreamRegisters` too.
+The simulator kept every register as plain storage: a worker's "done" was lost and the dispatch core waited for ever. An
+Ethernet tile has the same registers (32 streams), so it may hold a :class:`StreamRegisters` too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from framework.memory.mem_mapable import MemMapable
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
 
-STRIDE = 0x1000  # bytes of address space a stream
+STRIDE = 0x1000  # bytes of address space per stream
 DESTINATION_START, DESTINATION_SIZE, WRITE_POINTER, SPACE_UPDATE, SPACE_AVAILABLE = 3, 4, 5, 34, 64
 DESTINATIONS = 32
 _WIDTH = 17
@@ -29,7 +29,7 @@ _MASK = (1 << _WIDTH) - 1
 
 
 def write_register(registers: list[int], index: int, value: int) -> None:
-    """One 32-bit write to register `index` of a stream whose registers are `registers`, in place."""
+    """Write 32 bits to register `index` of a stream whose registers are `registers`, in place."""
     if index == SPACE_UPDATE:
         destination = value & 63
         if destination < DESTINATIONS:
@@ -67,7 +67,8 @@ class StreamRegisters(MemMapable):
 
 class WatchedWords:
     """Stream registers as the memory that a waiting core's loop reads: a load of one changes nothing, and only a store
-    changes what the next load gives. Offsets are bytes, as a core sees them; `part` has one list of words a stream."""
+    changes what the next load gives. Offsets are bytes, as a core sees them; `part` has one list of words per stream.
+    """
 
     def __init__(self, part) -> None:
         self.part = part
@@ -80,12 +81,12 @@ class WatchedWords:
         return self._rows()[offset // STRIDE, first : first + size // 4].astype("<u4").tobytes()
 
     def words(self, offset: int, size: int) -> tuple[memoryview, int]:
-        """The stream's registers where they are kept, in words of 8 bytes, and the place of the first one."""
+        """Return the stream's registers where they are kept, in words of 8 bytes, and the place of the first one."""
         return memoryview(self._rows()[offset // STRIDE]), offset % STRIDE >> 2
 
 
 def as_array(part) -> np.ndarray:
-    """The register words of a tile's streams as an array that compiled code, watchers and Python share."""
+    """Return the register words of a tile's streams as an array that compiled code, watchers and Python share."""
     name = "streams" if isinstance(part, StreamRegisters) else "stream_regs"
     rows = getattr(part, name)
     if not isinstance(rows, np.ndarray):
@@ -95,7 +96,7 @@ def as_array(part) -> np.ndarray:
 
 
 def watched_words(memory, address: int, size: int) -> tuple[WatchedWords, int] | None:
-    """(words, offset) where whole stream registers of one stream lie at an address of a core's memory, else None."""
+    """Return (words, offset) of whole stream registers of one stream at an address of a core's memory, else None."""
     from framework.network.tt_noc import NoCOverlay
 
     place, part = memory.memory_map.locate(address)

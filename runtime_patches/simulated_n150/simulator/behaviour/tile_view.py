@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of a tile the NoC reaches: its L1 and its registers.
+"""Let the NoC reach a tile's registers as well as its L1.
 
-Rule: a request from the NoC may name any address of a tile's own memory map, registers included, in the same
-space its RISC-V cores see; only what belongs to one core (local data RAM, IRAM) is out of reach. A stream
-register is written over the NoC by a worker that tells the dispatch core it is done.
-Source: tt-isa-documentation, WormholeB0/NoC/Overlay/AsGeneralUse.md ("accessible from other tiles (or the host
-system) over the NoC") and WormholeB0/NoC/MemoryMap.md.
+Rule: a request from the NoC may name any address of a tile's own memory map, registers included, in the same space that
+its RISC-V cores see; only what belongs to one core (local data RAM, IRAM) is out of reach. A stream register is written
+over the NoC by a worker that tells the dispatch core it is done. Source: tt-isa-documentation,
+WormholeB0/NoC/Overlay/AsGeneralUse.md ("accessible from other tiles (or the host system) over the NoC") and
+WormholeB0/NoC/MemoryMap.md.
 
 The simulator's network interfaces knew the tile's L1 only, so such a write was an address beyond the memory.
 """

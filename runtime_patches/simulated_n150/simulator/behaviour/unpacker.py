@@ -30,7 +30,7 @@ from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
 class _DecodedMemory:
-    """Stands in for L1 while decoded datums go through the ordinary path."""
+    """A stand-in for L1 while decoded datums go through the ordinary path."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._bytes = values.astype("<u2").tobytes()
@@ -95,7 +95,7 @@ class BlockFloatUnpacker(UnPackerUnit):
         )  # fmt: skip
 
     def _exponents(self, count: int) -> np.ndarray:
-        """The exponent of each of the next `count` datums."""
+        """Return the exponent of each of the next `count` datums."""
         if self._forced_exponent is not None:
             return np.full(count, self._forced_exponent, dtype=np.int64)
         address, first_datum = self._first_exponent
@@ -143,7 +143,7 @@ class BlockFloatUnpacker(UnPackerUnit):
             self.backend.addressable_memory = memory
 
     def handle_set_src_to_zero(self, instruction_info, issue_thread, args):
-        """UNPACR_NOP that clears a bank, or both: the installed rule, the bank written at once."""
+        """Execute an UNPACR_NOP that clears a bank, or both: the installed rule, the bank written at once."""
         is_b = self.unpacker_id == 1
         get = self.backend.getSrcB if is_b else self.backend.getSrcA
         matrix_unit = self.backend.matrix_unit

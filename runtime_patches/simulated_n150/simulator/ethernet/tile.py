@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an Ethernet tile has beside its L1, core and NoC interfaces, and how the NoC sees it.
+"""Add to an Ethernet tile what it has besides its L1, core and NoC interfaces, and let the NoC see it.
 
 tt-isa-documentation, WormholeB0/EthernetTile/BabyRISCV/README.md, "Memory map"; InstructionRAM.md; CycleCounters.md.
 """

@@ -3,9 +3,9 @@
 """A tile's Tensix coprocessor as one clocked part, of which only what has something to do is ticked (resting.py).
 
 Ticking a unit that calls itself idle changes nothing, so only the others are ticked. Only instructions from the cores
-or commands of the TDMA-RISC end that all of them are idle: the coprocessor is then left alone until one of these queues
-holds something. Where nothing but wait gates is left that hold their threads back, it is left alone until something
-else on the tile does more than to execute a core's plain instructions.
+or commands of the TDMA-RISC end the idleness of all of them: the coprocessor is then left alone until one of these
+queues holds something. Where only wait gates are left that hold their threads back, it is left alone until something
+else on the tile does more than execute a core's plain instructions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from framework.pe.tensix.util import TensixInstructionDecoder
 
 
 def is_held(gate) -> bool:
-    """Whether a cycle of a wait gate changes nothing until a unit of the Tensix coprocessor, or a store to a register,
-    does."""
+    """Return whether a cycle of a wait gate changes nothing until a unit of the Tensix coprocessor, or a store to a
+    register, does."""
     if gate.mutex_stall or gate.backend_enforced_stall:
         return False
     if gate.perf_counters is not None and gate.perf_counters.instrn_running:
@@ -73,11 +73,11 @@ class Coprocessor(Clockable):
         )
 
     def _instructions_wait(self) -> bool:
-        """Whether there are instructions in front of the gates."""
+        """Return whether there are instructions before the gates."""
         return any(thread.mop_instruction_fifo or thread.replay_instruction_fifo for thread in self._threads)
 
     def _is_held(self) -> bool:
-        """Whether, of the gates alone, some hold their threads back and none lets an instruction pass."""
+        """Return whether, of the gates alone, some hold their threads back and none lets an instruction pass."""
         waiting = [
             gate
             for _, gate in self._gates
@@ -96,7 +96,7 @@ class Coprocessor(Clockable):
             self._resting = all(unit.next_wake_cycle(cycle_num) is None for unit in self.units)
 
     def _tick_busy(self, cycle_num: int) -> bool:
-        """Tick the units that have something to do; whether that may have been none."""
+        """Tick the units that have something to do; return whether that may have been none."""
         matrix, scalar, vector, misc, sync, mover, config, packer, unpacker0, unpacker1 = self._named
         if self._all:
             for unit in self.units:

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The baby RISC-V interpreter with decoded instructions remembered.
 
-Speed only: the installed core takes each instruction word apart on every execution. Here a word is turned
-once into a function over the core's registers, and the pipeline around it (fetch, program counter,
-stall, the poll-loop recogniser's view) is kept. Whatever is unusual goes the installed way: tracing,
-snooping, the cycle-cost model, a core with CSRs, environment calls, unknown words. Addresses wrap at 32 bits,
-as the RISC-V manual has it.
+The installed core takes each instruction word apart on every execution. Here a word is turned once into a function over
+the core's registers, and the pipeline around it (fetch, program counter, stall, the poll-loop recogniser's view) is
+kept. Whatever is unusual goes the installed way: tracing, snooping, the cycle-cost model, a core with CSRs, environment
+calls, unknown words. Where the installed core fails, on an address beyond 32 bits, this one wraps, as the RISC-V manual
+has it.
 
 Registers are numbers in an array (`core.words`, its memoryview: x0 to x31, the program counter, the next one), where
-compiled code has them too; the simulator's own register objects become views of it at a core's first
-instruction. Beside them each core has a row of numbers (`core.row`) that says how it is executed.
+compiled code has them too; the simulator's own register objects become views of it at a core's first instruction.
+Besides them each core has a row of numbers (`core.row`) that says how it is executed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Word(Register):
 
 
 def numbered_registers(core: RV32I) -> memoryview:
-    """The core's registers as numbers, from now on where they are kept."""
+    """Keep the core's registers as numbers from now on; return them."""
     registers = core.register_file.registers
     words = memoryview(np.array([_from(register.value, "little") for register in registers], np.int64))
     for index, register in enumerate(registers):
@@ -74,12 +74,13 @@ def numbered_registers(core: RV32I) -> memoryview:
 
 
 def is_full(thread: TensixFrontend) -> bool:
-    """Whether a thread takes no further instruction of a core."""
+    """Return whether a thread takes no further instruction of a core."""
     return thread.inflight_count() >= CORE_PUSH_INFLIGHT_BOUND
 
 
 def _until_done(sync: TTSync, offset: int) -> Callable[[], bool]:
-    """Whether a read of a word of a thread's PC buffer, which waits for the Tensix unit, would have to wait again."""
+    """Return a test whether a read of a thread's PC buffer, which waits for the Tensix unit, would
+    have to wait again."""
     check = (
         sync.tensix_coprocessor.CoprocessorDoneCheck
         if offset == TTSync.TENSIX_SYNC
@@ -145,8 +146,7 @@ _BRANCHES: dict[int, Callable[[int, int], bool]] = {
 
 
 class Translator:
-    """Turns instruction words into functions for one core. A function takes the program counter and returns
-    the next
+    """Turn instruction words into functions for one core. A function takes the program counter and returns the next
     one, or None for the following word, or STALLED."""
 
     def __init__(self, core: RV32I) -> None:
@@ -159,7 +159,7 @@ class Translator:
         self._parts: dict[int, tuple[Any, int]] = {}
 
     def function(self, word: int) -> Callable[[int], object] | None:
-        """The function for a word, or None where the installed interpreter has to take it."""
+        """Return the function for a word, or None where the installed interpreter has to take it."""
         if word & 3 != 3:
             made = self._push(word)
         else:
@@ -175,7 +175,8 @@ class Translator:
         return _field(word, 7, 5), _field(word, 15, 5), _field(word, 20, 5), _field(word, 12, 3)
 
     def _find(self, address: int):
-        """Note what is at an address: plain memory with what it is a part of, else a register; whether it is plain."""
+        """Note what is at an address, plain memory with what it is a part of, or a register; return whether it is
+        plain."""
         memory = self.core.visible_memory
         span = resolve_plain_ram_span(memory, address)
         if span is not None and isinstance(span[2], AddressableMemory) and address + 3 <= span[1]:
@@ -190,7 +191,7 @@ class Translator:
         return False
 
     def _read(self, address: int, size: int):
-        """What is at an address, as a number, or STALLED."""
+        """Return what is at an address, as a number, or STALLED."""
         core = self.core
         if core._exec_memory is core.visible_memory:
             for low, high, base, memory, content in self._spans:
@@ -213,7 +214,7 @@ class Translator:
         return STALLED if data is MemoryStall else _from(data[:size], "little")
 
     def _write(self, address: int, size: int, value: int):
-        """Store the lower bytes of a number; None or STALLED."""
+        """Store the lower bytes of a number; return None or STALLED."""
         core = self.core
         if core._exec_memory is core.visible_memory:
             for low, high, base, memory, content in self._spans:
@@ -429,7 +430,7 @@ def _apply() -> None:
 
 
 def is_plain(core: RV32I) -> bool:
-    """Whether nothing about a core is unusual: it runs, and nobody looks at or charges for each instruction."""
+    """Return whether nothing about a core is unusual: it runs, and nobody looks at or charges for each instruction."""
     return (
         core.active
         and core.rv_cost is None
@@ -441,7 +442,7 @@ def is_plain(core: RV32I) -> bool:
 
 
 def step(core: RV32I) -> bool:
-    """One instruction of a plain core; whether it is one that is known here."""
+    """Execute one instruction of a plain core; return whether it is one that is known here."""
     words, memory = core.words, core.visible_memory
     counter = words[PC]
     source = core._code
@@ -466,7 +467,7 @@ def step(core: RV32I) -> bool:
 
 
 def code_at(core: RV32I, counter: int):
-    """(first, last program counter, address of the first word, words, bytes) of the plain memory that holds the
+    """Return (first, last program counter, address of the first word, words, bytes) of the plain memory that holds the
     instruction at `counter`, or None."""
     span = resolve_plain_ram_span(core.visible_memory, counter)
     if span is None or not isinstance(span[2], AddressableMemory) or counter & 3:
@@ -480,7 +481,7 @@ def code_at(core: RV32I, counter: int):
 
 PATCH = Patch(
     name="remembered RISC-V instructions",
-    rule="speed only: an instruction word is decoded once for each core; addresses wrap at 32 bits",
+    rule="an instruction word is decoded once for each core",
     source="RISC-V Instruction Set Manual, volume I, chapters RV32I and M",
     targets={
         "framework.pe.rv.rv32.RV32I": "f4937ce3a8dd399d",

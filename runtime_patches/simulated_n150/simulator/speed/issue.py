@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tensix instructions on their way from a thread's queue to their unit, one stage a cycle as before.
+"""Tensix instructions on their way from a thread's queue to their unit, one stage per cycle as before.
 
-Speed only. Each stage looked up the name of an instruction again, asked whether the event bus wants to know, and
-compared it with those that it has to do something about; most have only to go on. Here it is known by instruction
-word what a stage has to do. Whatever is unusual goes the installed way: an event bus that listens, the cost model,
-reports of issued instructions, MOP, REPLAY and what follows on it, mutexes, unknown instructions.
+Each stage looked up the name of an instruction again, asked whether the event bus wants to know, and compared it with
+those that it has to do something about; most only go on. Here the instruction word tells what a stage has to do.
+Whatever is unusual goes the installed way: an event bus that listens, the cost model, reports of issued instructions,
+MOP, REPLAY and what follows it, mutexes, unknown instructions.
 
 A gate that holds its thread back looks every cycle whether what was latched (STALLWAIT, SEMWAIT) has come. It took the
 masks apart bit by bit each time, and where it had not come looked again for the reason, which only the event bus and
-the performance counters want to know. Here the masks are taken apart once, and the reason is asked for where one of the
-two listens.
+the performance counters want to know. Here the masks are taken apart once, and the reason is looked for where one of
+the two listens.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="instructions on their way",
-    rule="speed only: what a stage has to do with an instruction word is kept; a gate looks at what it waits for alone",
+    rule="what a stage has to do with an instruction word is kept; a gate looks at what it waits for alone",
     source="the installed simulator",
     targets={
         "framework.pe.tensix.frontend": "ceb004603f01729d",

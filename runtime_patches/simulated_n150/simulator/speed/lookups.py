@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoded Tensix instructions and places of configuration fields, remembered.
 
-Speed only: the simulator decoded an instruction word three times on its way and looked three dictionaries up
-for each configuration field, tens of thousands of times a second. Results are the same objects' values.
+The simulator decoded an instruction word three times on its way and looked three dictionaries up for each configuration
+field, tens of thousands of times per second. Results are the same objects' values.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="remembered look-ups",
-    rule="speed only: decoded instructions and places of configuration fields are kept",
+    rule="decoded instructions and places of configuration fields are kept",
     source="the installed simulator",
     targets={
         "framework.pe.tensix.util.TensixInstructionDecoder": "932f1352abc26bef",

@@ -2,27 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of a tile that have nothing to do are not ticked while other parts of it are busy.
 
-Speed only. The simulator lets a whole tile sleep when nothing on it can change; a tile with one running core
-ticks everything else on it, 4 cores that wait and 19 units of the Tensix coprocessor without an instruction. A
-dispatch core is such a tile all the time, a data movement program makes one of every worker.
+The simulator lets a whole tile sleep when nothing on it can change; a tile with one running core ticks everything else
+on it, 4 cores that wait and 19 units of the Tensix coprocessor without an instruction. A dispatch core is such a tile
+all the time, and a data movement program makes one of every worker.
 
-A waiting core: the simulator has proved that its loop changes nothing as long as the memory the loop reads stays
-as it is (stream registers, where kernels wait for pages of a circular buffer, count as memory here), and can bring
-the core to the state it would have after any number of cycles (pe/rv/spin.py). So at the core's turn in each cycle
-that memory is compared with what the loop was proved with. While equal, the core is left alone; when it differs, the
-core is first brought to this very cycle and goes on. Registers, memory and cycles are those of a core that was ticked
-all along.
+A waiting core: the simulator has proved that its loop changes nothing as long as the memory the loop reads stays as it
+is (stream registers, where kernels wait for pages of a circular buffer, count as memory here), and can bring the core
+to the state it would have after any number of cycles (pe/rv/spin.py). So at the core's turn in each cycle that memory
+is compared with what the loop was proved with. While equal, the core is left alone; when it differs, the core is first
+brought to this very cycle and goes on. Registers, memory and cycles are those of a core that was ticked all along.
 
 The coprocessor: see coprocessor.py.
 
-A running core: compiled code executes its instruction of this cycle (burst/interpreter.py), and with it those behind it
-that work on registers alone, or on the memory that only this core can reach: nobody sees when they are executed. The
-core then does nothing for as many cycles as these would have taken, and a tile of such cores sleeps until then; so each
-instruction that others can see has its own cycle and its turn as before. A core that is reset in between has executed
-some more of its own instructions, of which nothing is left after the reset but words in its own memory, which a start
-fills. What compiled code does not know, as an instruction for the Tensix unit, is executed in Python (core.py). A core
-whose Tensix thread holds as many instructions as it may, or which waits until that thread is done, is left alone until
-the coprocessor has done something about it.
+A running core: compiled code executes its instruction of this cycle (burst/interpreter.py), and with it the following
+ones that work on registers alone, or on the memory that only this core can reach: nobody sees when they are executed.
+The core then does nothing for as many cycles as these would have taken, and a tile of such cores sleeps until then; so
+each instruction that others can see has its own cycle and its turn as before. A core that is reset in between has
+executed some more of its own instructions, of which nothing is left after the reset but words in its own memory, which
+a start fills. What compiled code does not know, such as an instruction for the Tensix unit, is executed in Python
+(core.py). A core whose Tensix thread holds as many instructions as it may, or which waits until that thread is done, is
+left alone until the coprocessor has done something about it.
 
 With TT_SIM_FIRMWARE_IDLE=0, which switches the recogniser of waiting loops off, no core and no coprocessor rests.
 """
@@ -49,7 +48,7 @@ _SOFT_RESET = 0x1B0
 
 
 def _rests(core) -> bool:
-    """Whether a parked core would go on waiting, and nobody looks at what it executes."""
+    """Return whether a parked core would go on waiting, and nobody looks at what it executes."""
     row = core.row
     return (
         row[interpreter.MODE] == interpreter.PARKED
@@ -60,8 +59,8 @@ def _rests(core) -> bool:
 
 
 def _is_refused(core) -> bool:
-    """Whether a core's instruction, which the Tensix unit has refused, would be refused again, and nobody looks at what
-    the core executes."""
+    """Return whether a core's instruction, which the Tensix unit has refused, would be refused again, and nobody looks
+    at what the core executes."""
     if core.refused():
         return not core.bus._enabled and not core.snoop
     core.refused = None
@@ -126,18 +125,18 @@ class TensixClock(TileClock):
             self.awake, self.wake_at = False, wake_at
 
     def knows_cores(self) -> bool:
-        """Whether the cores' rows say all there is to know of them."""
+        """Return whether the cores' rows say all there is to know of them."""
         control = self._control
         return (
             control is not None and control.RISCV_DEBUG_REG_SOFT_RESET_0 is self._reset_word and not self._bus._enabled
         )
 
     def next_wake_of_cores(self, cycle: int) -> int:
-        """As interpreter.next_wake."""
+        """Do as interpreter.next_wake."""
         return interpreter.next_wake(self._rows, self._count, cycle)
 
     def _tick_cores(self, cores, cycle: int) -> int:
-        """A cycle of the cores; what is known of them in the next one."""
+        """Tick the cores for one cycle; return what is known of them in the next one."""
         control, number, count = self._control, 0, self._count
         if control is not None and not self._bus._enabled:
             while (
@@ -189,8 +188,8 @@ class TensixClock(TileClock):
 
 
 def _executes(core, cycle: int) -> bool:
-    """Whether a core may have something to execute in the next cycle; one that the Tensix unit has refused has nothing
-    before that unit does."""
+    """Return whether a core may have something to execute in the next cycle; one that the Tensix unit has refused has
+    nothing before that unit does."""
     return (
         core.soft_active
         and core.ahead <= cycle
@@ -200,7 +199,7 @@ def _executes(core, cycle: int) -> bool:
 
 
 def _reset_control(cores):
-    """The tile's control whose reset register these cores have seen as it is now, or None."""
+    """Return the tile's control whose reset register these cores have seen as it is now, or None."""
     source = cores[0]._soft_reset_src
     if source is None or source[1] != _SOFT_RESET or type(source[0]) is not TensixTileControl:
         return None
@@ -360,7 +359,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="resting parts",
-    rule="speed only: waiting cores and idle units are not ticked while the rest of their tile is busy",
+    rule="waiting cores and idle units are not ticked while the rest of their tile is busy",
     source="the installed simulator",
     targets={
         "framework.pe.rv.babyriscv.BabyRISCV": "a366b38c083eba28",

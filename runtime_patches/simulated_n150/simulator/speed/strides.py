@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device's cycles with only the tiles in view that are awake or have set themselves an alarm.
 
-Speed only. The simulator walks all of a device's tiles, two dozen, in each cycle, most of which sleep. A sleeping tile
-is woken through ``TileClock.wake`` alone (framework/device/clock.py has a test for that), so the tiles that matter are
-known: those that were awake or armed when the host let time go on, and those woken since. They are ticked in the
-order of all tiles, as before: a tile that is woken by an earlier one runs in the same cycle, by a later one in the
-next. The numbers of cycles slept through are not kept.
+The simulator walks all of a device's tiles, two dozen, in each cycle, most of which sleep. A sleeping tile is woken
+through ``TileClock.wake`` alone (framework/device/clock.py has a test for that), so the tiles that matter are known:
+those that were awake or armed when the host let time go on, and those woken since. They are ticked in the order of all
+tiles, as before: a tile that is woken by an earlier one runs in the same cycle, by a later one in the next. The numbers
+of cycles slept through are not kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from runtime_patches.simulated_n150.simulator.patch import Patch
 
 
 def _enter(watched: list, woken: list, following: int) -> int:
-    """Put the woken tiles in their places among those in view; where the one is now that is to be ticked next."""
+    """Put the woken tiles in their places among those in view; return where the one is now that is to
+    be ticked next."""
     for clock in woken:
         if clock not in watched:
             place = 0
@@ -31,13 +32,13 @@ def _enter(watched: list, woken: list, following: int) -> int:
 
 
 def watched_clocks(pump) -> list:
-    """The tiles' clocks that are to be looked at from now on; `pump.woken` takes those woken meanwhile."""
+    """Return the tiles' clocks that are to be looked at from now on; `pump.woken` takes those woken meanwhile."""
     pump.woken = []
     return [clock for clock in pump._tile_clocks if clock.awake or clock.wake_at is not None]
 
 
 def tick(watched: list, pump, cycle: int) -> None:
-    """One cycle of all tiles in view, and of those that they wake."""
+    """Tick all tiles in view for one cycle, and those that they wake."""
     woken, following = pump.woken, 0
     while following < len(watched):
         clock = watched[following]
@@ -105,7 +106,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="tiles in view",
-    rule="speed only: sleeping tiles are not looked at in each cycle",
+    rule="sleeping tiles are not looked at in each cycle",
     source="the installed simulator",
     targets={
         "framework.device.clock.MultiTileClock": "b0c292abfcf1a4df",

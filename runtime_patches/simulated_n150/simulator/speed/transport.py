@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One chip's connection to its host, on a plain socket.
 
-Speed only: a host that waits for a program asks thousands of times a second, and nng with flatbuffers took a seventh of
-all time for that. The messages are taken one by one in the order in which they came, as before; host/pair.py and
-host/wire.py, which a mesh has anyway, carry and read them.
+A host that waits for a program asks thousands of times per second, and nng with flatbuffers took a seventh of all time
+for that. The messages are taken one by one in the order in which they came, as before; host/pair.py and host/wire.py,
+which a mesh has anyway, carry and read them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="plain connection",
-    rule="speed only: the host's messages come over a plain socket instead of through nng and flatbuffers",
+    rule="the host's messages come over a plain socket instead of through nng and flatbuffers",
     source="nanomsg RFC SP TCP mapping; nng's pair1",
     targets={
         "framework.bridge.transport.Transport": "d066e58d5c7d2c9f",

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host writes that go to every worker do not bring unused tiles into being.
 
-Speed only. The simulator makes a Tensix tile when it is first used: until the core is released from reset it
-keeps the host's writes in a journal, and takes any later write for use. Three kinds of write go to all 80
-workers of a chip after their release and use none of them:
+The simulator makes a Tensix tile when it is first used: until the core is released from reset it keeps the host's
+writes in a journal, and takes any later write for use. Three kinds of write go to all 80 workers of a chip after their
+release and use none of them:
     with the fabric, its routing table and connections, [0x7340, 0x8060) (dev_mem_map.h,
     MEM_TENSIX_ROUTING_TABLE_BASE up to the end of MEM_TENSIX_FABRIC_CONNECTIONS);
     with fast dispatch, 4 zero bytes each at 0x1c, 0x4a0 and 0x4d0: the launch message's read pointer, "done" as
     the go message, and the go message's index (dev_msgs.h, mailboxes_t).
-They go into the journal, behind the release, and are applied in order when something else makes the tile; but
-for the "done", which the firmware itself writes there when it has started, and which must not come before.
-Those of fast dispatch are a use within the compute grid: there, dispatch cores multicast launch messages and go
-signals, and a tile made by that very packet would not have run its firmware's start.
+They go into the journal, after the release, and are applied in order when something else makes the tile; except for the
+"done", which the firmware itself writes there when it has started, and which must not come before. Those of fast
+dispatch are a use within the compute grid: there, dispatch cores multicast launch messages and go signals, and a tile
+made by that very packet would not have run its firmware's start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FABRIC_TABLES = range(0x7340, 0x8060)
 
 
 def uses_nothing(coordinate: tuple[int, int], address: int, data: bytes, grid: tuple[int, int] | None) -> bool:
-    """Whether a host write to a released worker goes to all workers alike and needs no tile yet.
+    """Return whether a host write to a released worker goes to all workers alike and needs no tile yet.
 
     coordinate: the worker's NoC 0 coordinate. grid: (columns, rows) of the compute grid, None if unknown.
     """
@@ -56,7 +56,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="unused tiles",
-    rule="speed only: writes that go to every worker alike wait in the journal until the tile is used",
+    rule="writes that go to every worker alike wait in the journal until the tile is used",
     source="tt-metal, hw/inc/hostdev/dev_msgs.h and hw/inc/internal/tt-1xx/wormhole/dev_mem_map.h",
     targets={
         "framework.bridge.cores.DeferredTensixCore": "8c99e1d0031c5b2a",

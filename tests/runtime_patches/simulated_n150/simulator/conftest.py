@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[4]
 
 @pytest.fixture
 def fresh_interpreter():
-    """Runs Python text in a process of its own, so that a patch cannot reach other tests; returns its output."""
+    """Run Python text in a process of its own, so that a patch cannot reach other tests; returns its output."""
 
     def run(text: str, **environment: str) -> str:
         done = subprocess.run(

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The packers' two format conversions, the ReLU between them and accumulation, on arrays.
+"""Compute the packers' two format conversions, the ReLU between them and accumulation, on arrays.
 
-Rules: Packers/FormatConversion.md and Packers/ReLU.md of tt-isa-documentation,
-WormholeB0/TensixTile/TensixCoprocessor. Formats are the four-bit codes of data_format.DataFormat.
+Rules: Packers/FormatConversion.md and Packers/ReLU.md of tt-isa-documentation, WormholeB0/TensixTile/TensixCoprocessor.
+Formats are the four-bit codes of data_format.DataFormat.
 
-The conversions that the installed simulator had keep its results bit for bit, also where the documentation
-would flush denormals or turn NaN into infinity (a bfloat16 Dst packed as bfloat16 or FP32). Added: the block
-floats, 8-bit and 16-bit integers, the formats with seven- and six-bit fractions that lead to block floats,
-ReLU, accumulation. How accumulation rounds is not published; it adds in FP32 and rounds to nearest even.
+The conversions that the installed simulator had keep its results bit for bit, also where the documentation would flush
+denormals or turn NaN into infinity (a bfloat16 Dst packed as bfloat16 or FP32). Added: the block floats, 8-bit and
+16-bit integers, the formats with seven- and six-bit fractions that lead to block floats, ReLU, accumulation. How
+accumulation rounds is not published; it adds in FP32 and rounds to nearest even.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MASK = 0xFFFFFFFF
 
 
 def round_fraction(bits: np.ndarray, kept: int) -> np.ndarray:
-    """FP32 patterns rounded to `kept` fraction bits, ties away from zero; denormals to +0, NaN to infinity."""
+    """Return FP32 patterns rounded to `kept` fraction bits, ties away from zero; denormals become +0, NaN infinity."""
     bits = np.where((bits & 0x7FFFFFFF) > 0x7F800000, (bits & 0x80000000) | 0x7F800000, bits)
     dropped = 23 - kept
     magnitude = bits & 0x7FFFFFFF
@@ -33,11 +33,10 @@ def round_fraction(bits: np.ndarray, kept: int) -> np.ndarray:
 
 
 def early(raw: np.ndarray, wide: bool, intermediate: F, raw_read: bool, tf32: bool) -> np.ndarray:
-    """Dst bits to the intermediate format, floats as FP32 patterns, integers as they are.
+    """Convert Dst bits to the intermediate format: floats as FP32 patterns, integers as they are.
 
-    raw: what Dst holds, 32 bits a datum when `wide`, else 16.
-    raw_read: PCK_DEST_RD_CTRL_Read_int8, which asks for bits as they are. tf32:
-    PCK_DEST_RD_CTRL_Round_10b_mant.
+    raw: what Dst holds, 32 bits per datum when `wide`, else 16. raw_read: PCK_DEST_RD_CTRL_Read_int8, which asks for
+    bits as they are. tf32: PCK_DEST_RD_CTRL_Round_10b_mant.
     """
     if intermediate in (F.INT32, F.INT16):
         return Convert.FP32InDstToFP32(raw) if wide else raw
@@ -70,16 +69,16 @@ def _half_in_dst_to_fp32(raw: np.ndarray) -> np.ndarray:
 
 
 def _to_small_integer(raw: np.ndarray, wide: bool) -> np.ndarray:
-    """Sign and the low seven or eight bits of a Dst integer; Dst's 16-bit "integer 8" has them at bits 5 to
-    14.
-    """
+    """Return the sign and the low seven or eight bits of a Dst integer; Dst's 16-bit "integer 8" has them at bits 5 to
+    14."""
     if wide:
         return Convert.FP32InDstToFP32(raw)
     return (raw >> 15) << 31 | ((raw >> 5) & 0x3FF)
 
 
 def relu(bits: np.ndarray, mode: int, threshold: int, half: bool) -> np.ndarray:
-    """ReLU on FP32 patterns: 0 none, 1 below zero to zero, 2 up to the threshold to zero, 3 clamped to it."""
+    """Apply ReLU to FP32 patterns. Modes: 0 none, 1 below zero to zero, 2 up to the threshold to zero,
+    3 clamped to it."""
     if mode == 0:
         return bits
     limit = np.int64(Convert.FP16ToFP32(threshold) if half else threshold << 16)
@@ -94,7 +93,7 @@ def relu(bits: np.ndarray, mode: int, threshold: int, half: bool) -> np.ndarray:
 
 
 def late(bits: np.ndarray, intermediate: F, out: F, unsigned: bool) -> np.ndarray:
-    """The intermediate format to what L1 holds for formats of 8 bits and more that are no block floats."""
+    """Convert the intermediate format to what L1 holds, for formats of 8 bits and more that are no block floats."""
     if out in (F.INT32, F.INT16, F.INT8):
         return _late_integer(bits, intermediate, out, unsigned)
     if intermediate in (F.INT32, F.INT16, F.INT8):
@@ -131,13 +130,13 @@ def _fp32_to_half(bits: np.ndarray) -> np.ndarray:
 
 
 def _rebias_to_half(bits: np.ndarray) -> np.ndarray:
-    """Back from half precision widened with the exponent moved by 112, zero exponents left at zero."""
+    """Convert back from half precision widened with the exponent moved by 112; zero exponents are left at zero."""
     exponent = (bits >> 23) & 0xFF
     return (bits >> 31) << 15 | np.where(exponent == 0, 0, exponent - 112) << 10 | (bits & 0x7FFFFF) >> 13
 
 
 def block_float_parts(bits: np.ndarray, out: F) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(signs, exponents, seven fraction bits) that share_exponent takes, from the intermediate FP32 patterns."""
+    """Return (signs, exponents, seven fraction bits) for share_exponent, from the intermediate FP32 patterns."""
     signs = bits >> 31
     exponents = (bits >> 23) & 0xFF
     fractions = (bits >> 16) & 0x7F
@@ -149,7 +148,7 @@ def block_float_parts(bits: np.ndarray, out: F) -> tuple[np.ndarray, np.ndarray,
 
 
 def accumulate(old: np.ndarray, new: np.ndarray, out: F) -> np.ndarray:
-    """old + new in the format of L1, bits in and out."""
+    """Return old + new in the format of L1, bits in and out."""
     if out == F.FP32:
         total = old.astype(np.uint32).view(np.float32) + new.astype(np.uint32).view(np.float32)
         return total.view(np.uint32).astype(np.int64)

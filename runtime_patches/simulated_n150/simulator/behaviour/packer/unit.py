@@ -149,7 +149,7 @@ class Packer(PackerUnit):
         return self.getConfigValue(state, self.getIPackerConfig(index, 4, 1, 8) + name)
 
     def _stages(self, state):
-        """The configuration all packers share, read once for a PACR."""
+        """Return the configuration that all packers share, read once per PACR."""
         read = {
             name: self.getConfigValue(state, f"PCK_DEST_RD_CTRL_{name}")
             for name in ("Read_32b_data", "Read_unsigned", "Read_int8", "Round_10b_mant")
@@ -159,7 +159,7 @@ class Packer(PackerUnit):
         return read
 
     def _fetch(self, state, index, stages, zero_write):
-        """Datums of one PACR after the early conversion and ReLU."""
+        """Return the datums of one PACR after the early conversion and ReLU."""
         packer = self.packerI[index]
         count = packer.inputNumDatums
         if packer.inputSource == PackerUnit.InputSource.L1:
@@ -181,8 +181,8 @@ class Packer(PackerUnit):
         return formats.relu(bits, stages["relu"], stages["threshold"], half)
 
     def _masks_of_lines(self, state, index):
-        """(mask of each line of a tile or None where all datums pass, lines of a plane), made anew where the
-        configuration is another."""
+        """Return (mask of each line of a tile or None where all datums pass, lines per plane), made anew where the
+        configuration has changed."""
         key = index, self._edge_words(self.backend.config_unit.config[state])
         found = self._edge_masks.get(key)
         if found is None:
@@ -192,7 +192,8 @@ class Packer(PackerUnit):
         return found
 
     def _unmasked(self, state, index, start, count):
-        """Which datums the edge masks let through, from column `start` on; None for all. Advances the tile position."""
+        """Return which datums the edge masks let through, from column `start` on; None for all. Advance the tile
+        position."""
         packer = self.packerI[index]
         masks, reads_per_plane = self._masks_of_lines(state, index)
         line, position = packer.tpgY, packer.tpgX

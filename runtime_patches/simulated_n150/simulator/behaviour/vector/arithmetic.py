@@ -24,7 +24,7 @@ _QUIET = 0x7F800001
 
 @numba.njit(cache=True)
 def _align(value, distance, width):
-    """Right shift whose lowest bit remembers what was shifted out, unless nothing is left at all."""
+    """Shift right, with a lowest bit that remembers what was shifted out, unless nothing is left at all."""
     if distance >= width:
         return 0
     kept = value >> distance
@@ -44,7 +44,7 @@ def _bit_length(value):
 
 @numba.njit(cache=True)
 def _multiply_add(a, b, c):
-    """a * b + c on FP32 bit patterns held in 64-bit integers."""
+    """Return a * b + c on FP32 bit patterns held in 64-bit integers."""
     a_exponent, b_exponent, c_exponent = (a >> 23) & 255, (b >> 23) & 255, (c >> 23) & 255
     a_fraction = ((a & _FRACTION) | _HIDDEN) if a_exponent else 0
     b_fraction = ((b & _FRACTION) | _HIDDEN) if b_exponent else 0
@@ -110,6 +110,6 @@ def _multiply_add(a, b, c):
 
 @numba.njit(cache=True)
 def multiply_add(a, b, c, out):
-    """out[i] = a[i] * b[i] + c[i]; all four are uint32 arrays of FP32 bit patterns of one length."""
+    """Set out[i] = a[i] * b[i] + c[i]; all four are uint32 arrays of FP32 bit patterns of one length."""
     for lane in range(out.shape[0]):
         out[lane] = np.uint32(_multiply_add(np.int64(a[lane]), np.int64(b[lane]), np.int64(c[lane])))

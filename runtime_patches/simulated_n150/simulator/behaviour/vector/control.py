@@ -45,7 +45,7 @@ class ControlInstructions(CrossLaneInstructions):
     """Flags, the flag stack, SFPCONFIG and the backdoor."""
 
     def store_template(self, instruction_info) -> bool:
-        """Store the instruction as a template if it is addressed to the backdoor; whether it was."""
+        """Store the instruction as a template if it is addressed to the backdoor; return whether it was."""
         if instruction_info["name"] not in _STORABLE:
             return False
         register = instruction_info["raw_instruction"] >> 4 & 15

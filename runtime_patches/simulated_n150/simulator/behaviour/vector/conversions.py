@@ -30,7 +30,7 @@ _SIGNED = (3, 7)
 
 
 def _eighth_table_entry(entries):
-    """SFPLUT's 8-bit entries (sign, exponent below 127, 4 fraction bits; all ones is zero) as FP32."""
+    """Return SFPLUT's 8-bit entries (sign, exponent below 127, 4 fraction bits; all ones is zero) as FP32."""
     value = (
         (entries >> U32(7)) << U32(31)
         | (U32(127) - ((entries >> U32(4)) & U32(7))) << U32(23)
@@ -40,7 +40,7 @@ def _eighth_table_entry(entries):
 
 
 def _half_table_entry(entries):
-    """SFPLUTFP32's 16-bit entries as FP32; the largest exponent means zero."""
+    """Return SFPLUTFP32's 16-bit entries as FP32; the largest exponent means zero."""
     exponent = (entries >> U32(10)) & U32(31)
     rebased = np.where(exponent == 31, U32(0), exponent + U32(112))
     return (entries >> U32(15)) << U32(31) | rebased << U32(23) | (entries & U32(0x3FF)) << U32(13)

@@ -41,14 +41,13 @@ def signed_immediate(arguments) -> int:
 
 
 def second_source(arguments) -> int:
-    """The register read as VB: the result register, unless SFPLOADMACRO scheduled the instruction with
-    another.
-    """
+    """Return the register read as VB: the result register, unless SFPLOADMACRO scheduled the
+    instruction with another."""
     return arguments.get("scheduled_vb", arguments["lreg_dest"])
 
 
 def shifted(values, amounts):
-    """values << (amount & 31), or >> (-amount & 31) where the signed amount is negative; logical."""
+    """Return values << (amount & 31), or >> (-amount & 31) where the signed amount is negative; logical."""
     amounts = amounts.view(np.int32) if isinstance(amounts, np.ndarray) else np.int32(amounts)
     left = values << (amounts & 31).astype(U32)
     right = values >> (-amounts & 31).astype(U32)
@@ -56,7 +55,7 @@ def shifted(values, amounts):
 
 
 def order_key(values):
-    """Signed keys that order sign-magnitude (or FP32) patterns: -NaN < -inf < ... < -0 < +0 < ... < +NaN."""
+    """Return signed keys that order sign-magnitude (or FP32) patterns: -NaN < -inf < ... < -0 < +0 < ... < +NaN."""
     return np.where(values & SIGN, ~(values & MAGNITUDE), values).astype(U32).view(np.int32)
 
 
@@ -235,7 +234,7 @@ class LanewiseInstructions(VectorState):
         self.put(target, U32(values))
 
     def perform_mad(self, va, vb, vc, vd, mod1):
-        """SFPMAD and its special cases; va or vd may come from the low bits of register 7, lane by lane."""
+        """Execute SFPMAD and its special cases; va or vd may come from the low bits of register 7, lane by lane."""
         registers = self.registers
         factor = registers[va]
         if mod1 & V.SFPMAD_MOD1_INDIRECT_VA:

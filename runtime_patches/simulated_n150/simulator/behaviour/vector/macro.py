@@ -100,7 +100,7 @@ class MacroInstructions(MemoryInstructions):
 
     @staticmethod
     def _template(bits, configuration):
-        """Decoded template that the sequence names, or None for the built-in SFPNOP (2) and SFPSTORE (3)."""
+        """Return the decoded template that the sequence names, or None for the built-in SFPNOP (2) and SFPSTORE (3)."""
         choice = bits & 7
         if choice == 1:
             raise ValueError("SFPLOADMACRO schedules the undefined template 1")

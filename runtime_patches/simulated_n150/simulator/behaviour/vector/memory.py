@@ -36,7 +36,7 @@ _BFLOAT16_FAMILY = frozenset((0, 4, 5, 6, 7, 15, 8, 9))
 
 
 def _negated_where_signed(values):
-    """Between sign-magnitude and two's complement, magnitudes kept to 31 bits."""
+    """Convert between sign-magnitude and two's complement, magnitudes kept to 31 bits."""
     return np.where(values & SIGN, U32(0) - (values & MAGNITUDE), values)
 
 
@@ -49,7 +49,7 @@ class MemoryInstructions(ControlInstructions):
     """SFPLOAD, SFPSTORE."""
 
     def resolve_format(self, issue_thread, mode):
-        """MOD0_FMT_SRCB replaced by the format it stands for."""
+        """Replace MOD0_FMT_SRCB by the format it stands for."""
         if mode != V.MOD0_FMT_SRCB:
             return mode
         state = self.backend.getThreadConfigValue(issue_thread, "CFG_STATE_ID_StateID")
@@ -78,7 +78,7 @@ class MemoryInstructions(ControlInstructions):
         return ((address & ~3) + _ROW_OF_LANE) & 0x3FF, columns
 
     def _active(self, mode, block):
-        """Lanes that take part: None for all."""
+        """Return the lanes that take part: None for all."""
         active = None if mode == V.MOD0_FMT_INT32_ALL else self.enabled()
         if self.any_option(block):
             allowed = ~self.option(block).astype(bool)
@@ -207,7 +207,7 @@ def _magnitude_of_two_complement(values):
 
 
 def _to_half_precision(values):
-    """FP32 patterns truncated to the coprocessor's half precision: flushed below, largest value above."""
+    """Truncate FP32 patterns to the coprocessor's half precision: flushed below, largest value above."""
     exponent = ((values >> U32(23)) & U32(0xFF)).astype(np.int64) - 112
     fraction = (values & U32(0x7FFFFF)) >> U32(13)
     fraction = np.where(exponent <= 0, U32(0), np.where(exponent > 31, U32(0x3FF), fraction))

@@ -82,7 +82,7 @@ class VectorState(VectorUnit):
         self._enabled_known = False
 
     def enabled(self):
-        """Boolean array of the enabled lanes, or None when all 32 are."""
+        """Return a boolean array of the enabled lanes, or None when all 32 are."""
         if not self._enabled_known:
             enabled = ~self.use_flags | self.flags
             if self._rows_off is not None:
@@ -92,11 +92,11 @@ class VectorState(VectorUnit):
         return self._enabled
 
     def flags_changed(self) -> None:
-        """To be called after flags, use_flags or laneConfig were written."""
+        """Note that flags, use_flags or laneConfig were written."""
         self._enabled_known = False
 
     def configuration_changed(self) -> None:
-        """To be called after laneConfig was written."""
+        """Note that laneConfig was written."""
         off = np.array([bool(self.laneConfig[lane & 7] >> (_ROW_MASK_SHIFT + lane // 8) & 1) for lane in range(LANES)])
         self._rows_off = off if off.any() else None
         self._enabled_known = False
@@ -106,12 +106,12 @@ class VectorState(VectorUnit):
         return True if enabled is None else bool(enabled[lane])
 
     def option(self, key) -> np.ndarray:
-        """A LaneConfig field of all lanes."""
+        """Return a LaneConfig field of all lanes."""
         first, bits = key
         return (np.array(self.laneConfig, dtype=np.uint32) >> first) & ((1 << bits) - 1)
 
     def any_option(self, key) -> bool:
-        """Whether a one-bit LaneConfig field is set in some lane."""
+        """Return whether a one-bit LaneConfig field is set in some lane."""
         bit = 1 << key[0]
         return any(value & bit for value in self.laneConfig)
 
@@ -138,7 +138,7 @@ class VectorState(VectorUnit):
         self._enabled_known = False
 
     def advance_random(self, lanes) -> np.ndarray:
-        """The generator's present values; its state then moves on in the given lanes (None: all)."""
+        """Return the generator's present values; its state then moves on in the given lanes (None: all)."""
         state = self.random_state.copy()
         taps = state & np.uint32(0x80200003)
         parity = np.zeros(LANES, dtype=np.uint32)

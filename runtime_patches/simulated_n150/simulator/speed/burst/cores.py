@@ -65,8 +65,8 @@ class CompiledCore:
         self.registers[interpreter.NEXT] = row[interpreter.PC]
 
     def run_ahead(self, cycle: int) -> int:
-        """Execute the instruction of this cycle and those behind it that nobody else can see or have seen; how many
-        that were, 0 where the first is not for compiled code."""
+        """Execute the instruction of this cycle and the following ones that nobody else can see or have seen; return
+        how many that were, 0 where the first is not for compiled code."""
         return interpreter.run_ahead(*self._pointers, cycle, interpreter.AT_ONCE)
 
     def park(self, cycle: int) -> None:
@@ -98,14 +98,15 @@ class CompiledCore:
 
 
 def compiled_core(core) -> CompiledCore:
-    """The one of a core."""
+    """Return the compiled view of a core."""
     if core.compiled is None:
         core.compiled = CompiledCore(core)
     return core.compiled
 
 
 def new_table(cores) -> np.ndarray:
-    """Rows for cores, one below the other, in place of the row that each had; interpreter.py says what is in one."""
+    """Return rows for cores, one below the other, in place of the row that each had; interpreter.py says what is in
+    one."""
     table = np.zeros((len(cores), interpreter.ROW), np.int64)
     for row, core in zip(table, cores, strict=True):
         row[:] = core.row
@@ -114,8 +115,8 @@ def new_table(cores) -> np.ndarray:
 
 
 def watched_words(watch, own=None) -> np.ndarray | None:
-    """What a waiting core's loop reads, by `(component, offset, size, contents)`, as rows of (address, bytes, contents)
-    for interpreter.unchanged; None where a part is not known as memory.
+    """Return what a waiting core's loop reads, by `(component, offset, size, contents)`, as rows of (address, bytes,
+    contents) for interpreter.unchanged; None where a part is not known as memory.
 
     own: memory that nobody else reaches, which stays as it is while the core waits.
     """
@@ -139,13 +140,13 @@ def watched_words(watch, own=None) -> np.ndarray | None:
 
 
 def own_memory(core) -> AddressableMemory | None:
-    """The memory that only this core can reach, where it has one."""
+    """Return the memory that only this core can reach, where it has one."""
     place, leaf = core.visible_memory.memory_map.locate(interpreter.OWN)
     return leaf if isinstance(leaf, AddressableMemory) and place.low == interpreter.OWN else None
 
 
 def spans_of(memory) -> list[tuple[int, int, int, int]]:
-    """Rows for the interpreter of what of a core's memory it may reach; local memory and L1 first."""
+    """Return rows for the interpreter of what a core may reach of its memory; local memory and L1 first."""
     found = []
     for place, part in memory.memory_map.items():
         if isinstance(part, AddressableMemory):
@@ -179,8 +180,7 @@ def share_registers(interface) -> None:
 
 class _Counters(NUI.NUICounters):
     """A NoC interface's counters where compiled code can read them. They count whole words; the simulator's own count
-    fractions of words for reads of a few bytes.
-    """
+    fractions of words for reads of a few bytes."""
 
     def __init__(self, installed: NUI.NUICounters):
         self.shared = np.zeros(interpreter.NOC_COMMANDS + 4 * interpreter.NOC_COMMAND_WORDS, np.int64)
@@ -223,7 +223,7 @@ def _word(index: int) -> property:
 
 
 class _Initiator(NUI.RequestInitiator):
-    """A command buffer whose registers lie in an array."""
+    """A command buffer whose registers are in an array."""
 
 
 for _index, _name in enumerate(_COMMAND_REGISTERS):

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Time on a simulated chip, with the cores' instructions compiled wherever only cores have anything to do.
+"""Run time on a simulated chip, with the cores' instructions compiled wherever only cores have anything to do.
 
 After each cycle that the simulator has executed as usual, the tiles that are awake are looked at. If all their units
 but the RISC-V cores are idle by the simulator's own tests (`next_wake_cycle`), and no other tile, packet or watch is
 due, then the following cycles consist of the cores' instructions alone, and `interpreter.run` executes them up to the
 first that is more than arithmetic, a jump, or an access to memory, stream registers, or a queue's busy flag.
 
-A core that waits for a value in memory is put to sleep (`framework.pe.rv.spin`) as soon as one lap of its loop is
-found to change nothing; the simulator itself needs hundreds of cycles to find that.
+A core that waits for a value in memory is put to sleep (`framework.pe.rv.spin`) as soon as one lap of its loop is found
+to change nothing; the simulator itself needs hundreds of cycles to find that.
 
 Not used where the simulator has more to do at each instruction: with the cost model, tracing, or snooping on.
 """
@@ -43,9 +43,8 @@ class _Tile:
 
 
 def _is_stalled(core) -> bool:
-    """Whether the core's next instruction cannot be taken while no unit of the tile does anything: a Tensix
-    instruction whose queue is full, or a read that waits for the Tensix unit.
-    """
+    """Return whether the core's next instruction cannot be taken while no unit of the tile does anything: a Tensix
+    instruction whose queue is full, or a read that waits for the Tensix unit."""
     memory = core.visible_memory
     word = int.from_bytes(memory.read(core.words[interpreter.PC], 4), "little")
     if word & 3 != 3:
@@ -59,7 +58,7 @@ def _is_stalled(core) -> bool:
 
 
 class Burst:
-    """Runs one simulated device (a framework TT_Device)."""
+    """Run one simulated device (a framework TT_Device)."""
 
     def __init__(self, device):
         self.device, self.pump, self._installed = device, device.clocks[0], device.run
@@ -69,7 +68,7 @@ class Burst:
         self.cycles = 0  # executed compiled, of all
 
     def run(self, cycles: int) -> None:
-        """As device.run(cycles)."""
+        """Do as device.run(cycles)."""
         pump = self.pump
         if pump._threading_enabled or not (pump._striding_enabled and pump._stride_safe):
             self._installed(cycles)
@@ -81,7 +80,7 @@ class Burst:
             self._run(end)
 
     def _run(self, end: int) -> None:
-        """MultiTileClock._run_strided, with bursts between its cycles."""
+        """Do as MultiTileClock._run_strided, with bursts between its cycles."""
         pump = self.pump
         on_tick_wake = pump.on_tick_wake
         cycle, horizon = pump.clock_tick_num, None
@@ -114,7 +113,8 @@ class Burst:
         pump.quiescent_until = horizon
 
     def _burst(self, clocks, cycle: int, limit: int) -> int:
-        """Execute the cycles from `cycle` on that are all cores', before `limit`; the first that is not."""
+        """Execute the cycles from `cycle` on that consist of cores' instructions, before `limit`; return the first that
+        does not."""
         tiles = []
         for clock in clocks:
             tile = self._tile(clock)
@@ -181,7 +181,7 @@ class Burst:
         return reached
 
     def _execute(self, running: list[CompiledCore], cycle: int, limit: int) -> tuple[np.ndarray, int]:
-        """Step these cores in compiled code; their registers then, and the first cycle that it did not take."""
+        """Step these cores in compiled code; return their registers then, and the first cycle that it did not take."""
         registers, spans, first, pending, starts = self._batch(running)
         for i, one in enumerate(running):
             one.read(registers[i])
@@ -198,7 +198,7 @@ class Burst:
         return tile
 
     def _batch(self, running: list[CompiledCore]) -> tuple:
-        """Arrays for a set of cores, kept for the next time."""
+        """Return arrays for a set of cores, kept for the next time."""
         key = tuple(map(id, running))
         batch = self._batches.get(key)
         if batch is None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""RV32IM over raw memory, compiled by numba: several cores, one instruction a cycle each, in turn.
+"""RV32IM over raw memory, compiled by numba: several cores, one instruction per cycle each, in turn.
 
 A core's state is a row of `registers`: x0 to x31, then the program counter. What it sees of memory is rows of `spans`:
 first address, last address, pointer, kind. An instruction that is not one of RV32IM's plain ones, or that reaches for
@@ -83,7 +83,7 @@ def _extend(value, bits):
 
 @numba.njit(cache=True)
 def _divide(funct3, a, b):
-    """As integer_division.divide."""
+    """Do as integer_division.divide."""
     if b == 0:
         return np.int64(_MASK) if funct3 < 6 else a
     if funct3 == 5:
@@ -102,7 +102,7 @@ def _divide(funct3, a, b):
 
 @numba.njit(cache=True)
 def _multiply_high(funct3, a, b):
-    """Upper 32 bits: 1 signed by signed, 2 signed by unsigned, 3 unsigned by unsigned."""
+    """Return the upper 32 bits: 1 signed by signed, 2 signed by unsigned, 3 unsigned by unsigned."""
     x = _signed(a) if funct3 != 3 else a
     y = _signed(b) if funct3 == 1 else b
     # |x|, |y| < 2^32: split so that no product leaves 64 bits.
@@ -112,7 +112,7 @@ def _multiply_high(funct3, a, b):
 
 @numba.njit(cache=True)
 def _noc_word(within):
-    """Where a NoC interface's array has the register at byte `within` of its address space."""
+    """Return where a NoC interface's array has the register at byte `within` of its address space."""
     if 0x200 <= within and within <= 0x2F4:
         return (within - 0x200) >> 2
     return NOC_COMMANDS + (within >> 10) * NOC_COMMAND_WORDS + ((within & 0x3FF) >> 2)
@@ -120,7 +120,7 @@ def _noc_word(within):
 
 @numba.njit(cache=True)
 def _kept_by_transmit_queue(within):
-    """Whether a write to this register of a transmit queue does no more than keep the word."""
+    """Return whether a write to this register of a transmit queue does no more than keep the word."""
     for register in _KEPT:
         if register == within:
             return True
@@ -129,7 +129,7 @@ def _kept_by_transmit_queue(within):
 
 @numba.njit(cache=True)
 def _fast(registers, spans, first, last, pending, core, cycle):
-    """Whether the core's next instruction can be taken here; leaves its word, span and address in `pending`."""
+    """Return whether the core's next instruction can be taken here; leave its word, span and address in `pending`."""
     pc = registers[core, PC]
     fetch = pending[core, 3]
     if fetch < first or fetch >= last or pc < spans[fetch, 0] or pc + 3 > spans[fetch, 1]:
@@ -318,9 +318,9 @@ def _execute(registers, spans, pending, core, cycle):
 
 @numba.njit(cache=True)
 def run_from(registers, spans, first, pending, starts, cycle, end):
-    """Step every core from `cycle` on, until `end` or the cycle in which one of them is slow; returns that cycle.
+    """Step every core from `cycle` on, until `end` or the cycle in which one of them is slow; return that cycle.
 
-    first: row of spans where each core's begin, and one more for the end. pending: scratch, 4 words a core. starts: a
+    first: row of spans where each core's begin, and one more for the end. pending: scratch, 4 words per core. starts: a
     core does nothing before this cycle, having executed its instructions up to there already.
     """
     cores = registers.shape[0]
@@ -339,8 +339,8 @@ def run_from(registers, spans, first, pending, starts, cycle, end):
 
 @numba.njit(cache=True)
 def run_ahead(words, rows, count, scratch, cycle, most):
-    """Execute one core's instruction of this cycle and, ahead of time, those behind it that work on registers and the
-    core's own memory alone; the number of instructions, at most `most`, or 0 where the first one is slow.
+    """Execute one core's instruction of this cycle and, ahead of time, the following ones that work on registers and
+    the core's own memory alone; return the number of instructions, at most `most`, or 0 where the first one is slow.
 
     words: pointer to its 34 registers, with the next program counter. rows, count: pointer to its spans and how many.
     scratch: pointer to 4 words.
@@ -366,7 +366,7 @@ def run_ahead(words, rows, count, scratch, cycle, most):
 
 @numba.njit(cache=True)
 def unchanged(watched, count):
-    """Whether each of `count` watched words, rows of (address, bytes, contents), is as it was."""
+    """Return whether each of `count` watched words, rows of (address, bytes, contents), is as it was."""
     rows = numba.carray(_pointer(watched), (count, 3), np.int64)
     for i in range(count):
         if rows[i, 1] == 4:
@@ -382,12 +382,12 @@ def unchanged(watched, count):
 
 @numba.njit(cache=True)
 def tick_cores(table, count, first, cycle):
-    """One cycle of a tile's cores from number `first` on, in their order: a core that executes does so as `run_ahead`
-    has it, one that waits is left alone while its watched words are as they were, and so is one whose instruction the
-    Tensix unit refuses or which is held in reset.
+    """Tick a tile's cores from number `first` on for one cycle, in their order: a core that executes does so as in
+    `run_ahead`, one that waits is left alone while its watched words are as they were, and so is one whose instruction
+    the Tensix unit refuses or which is held in reset.
 
-    table, count: address of the cores' rows and how many. The number of the first core that Python has to execute; if
-    there is none, `count` and what is known of the next cycle (ALL_REST and so on).
+    table, count: address of the cores' rows and how many. Returns the number of the first core that Python has to
+    execute; if there is none, `count` plus what is known of the next cycle (ALL_REST and so on).
     """
     rows = numba.carray(_pointer(table), (count, ROW), np.int64)
     for i in range(first, count):
@@ -414,8 +414,8 @@ def tick_cores(table, count, first, cycle):
 
 @numba.njit(cache=True)
 def next_wake(table, count, cycle):
-    """The first cycle after this one in which one of a tile's cores executes by itself: 0 where none does, -1 where
-    Python has to look."""
+    """Return the first cycle after this one in which one of a tile's cores executes by itself: 0 where none does, -1
+    where Python has to look."""
     rows = numba.carray(_pointer(table), (count, ROW), np.int64)
     soonest = np.int64(0)
     for i in range(count):
@@ -431,17 +431,17 @@ def next_wake(table, count, cycle):
 
 
 def run(registers, spans, first, pending, cycle, end):
-    """`run_from` with cores that are at `cycle`."""
+    """Do as `run_from` for cores that are at `cycle`."""
     return run_from(registers, spans, first, pending, np.zeros(len(registers), np.int64), cycle, end)
 
 
 @numba.njit(cache=True)
 def waiting_loop(registers, spans, first, last, trajectory, loads):
-    """Length of the loop a core is in, if a lap of it stores nothing, reads memory and stream registers only, and
-    changes no register.
+    """Return the length of the loop a core is in, if a lap of it stores nothing, reads memory and stream registers
+    only, and changes no register.
 
     registers: a copy of one core's row, [1, 33], which is used up. trajectory: rows of 33, filled with the state before
-    each step. loads: rows of (address, size). Returns (steps of a lap or 0, loads noted).
+    each step. loads: rows of (address, size). Returns (steps per lap or 0, loads noted).
     """
     pending = np.zeros((1, 4), np.int64)
     noted = 0

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix unit (FPU): whole instructions at once, and address modes remembered. Speed only."""
+"""The matrix unit (FPU): whole instructions at once, and address modes remembered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _apply() -> None:
 
 PATCH = Patch(
     name="matrix unit",
-    rule="speed only: an instruction's rows are computed, copied and cleared together",
+    rule="an instruction's rows are computed, copied and cleared together",
     source="the installed simulator",
     targets={
         "framework.pe.tensix.backends.matrix": "4a61d363f9ab63dd",

@@ -41,7 +41,7 @@ def _bit_length(value):
 
 @numba.njit(cache=True)
 def _rounded(value, shift, sign):
-    """Right shift to nearest; of a negative term's magnitude half a unit goes down."""
+    """Shift right to nearest; a negative term's magnitude goes down at half a unit."""
     if shift == 0:
         return value
     return (value + (1 << (shift - 1)) - sign) >> shift
@@ -49,7 +49,7 @@ def _rounded(value, shift, sign):
 
 @numba.njit(cache=True)
 def _accumulated(sign0, exponent0, term0, sign1, exponent1, term1, held, wide):
-    """Dst's new FP32 pattern: `held` and two terms (24 fraction bits or a few more), aligned, added, rounded."""
+    """Return Dst's new FP32 pattern: `held` and two terms (24 fraction bits or a few more), aligned, added, rounded."""
     sign = held >> 31
     held_exponent = (held >> 23) & 0xFF
     total = ((held & 0x7FFFFF) | 0x800000) if held_exponent else 0
@@ -96,7 +96,7 @@ def _place(row, wide):
 
 @numba.njit(cache=True)
 def _held(dst, valid, place, column, wide):
-    """A datum of Dst as an FP32 pattern."""
+    """Return a datum of Dst as an FP32 pattern."""
     if not valid[place]:
         return np.int64(0)
     high = np.int64(dst[place, column])
@@ -113,7 +113,8 @@ def _put(dst, place, column, wide, value):
 
 @numba.njit(cache=True)
 def _slice_a(datum, phase):
-    """The five significand bits of a SrcA datum that count in a fidelity phase; `datum` ends above the fraction."""
+    """Return the five significand bits of a SrcA datum that count in a fidelity phase; `datum` ends
+    above the fraction."""
     fraction = (datum >> 8) & 0x3FF
     return (fraction >> 1) & 0x1F if phase & 1 else (fraction | 0x400) >> 6
 
@@ -131,7 +132,7 @@ def _bias(phase):
 
 @numba.njit(cache=True)
 def multiply(src_a, src_b, dst, valid, a_row, b_row, b_step, dst_row, rows, kept, wide, phase):
-    """MVMUL, DOTPV, GAPOOL: Dst rows += SrcB rows (the next one each b_step) times 16 rows of SrcA.
+    """Execute MVMUL, DOTPV or GAPOOL: Dst rows += SrcB rows (the next one each b_step) times 16 rows of SrcA.
 
     kept: the bits of a Src datum that count (BF16 has no lowest three of the fraction).
     """
@@ -196,7 +197,7 @@ def multiply(src_a, src_b, dst, valid, a_row, b_row, b_step, dst_row, rows, kept
 
 @numba.njit(cache=True)
 def _product(a, b, phase):
-    """Sign, exponent and term of one product."""
+    """Return sign, exponent and term of one product."""
     a_exponent, b_exponent = a & 0xFF, b & 0xFF
     exponent = a_exponent + b_exponent + _bias(phase)
     if a_exponent == 0 or b_exponent == 0 or exponent <= 0:
@@ -207,7 +208,7 @@ def _product(a, b, phase):
 
 @numba.njit(cache=True)
 def _sum(a, b):
-    """Sign, exponent and term of one sum: the smaller operand is rounded to the larger one's exponent."""
+    """Return sign, exponent and term of one sum: the smaller operand is rounded to the larger one's exponent."""
     a_exponent, b_exponent = a & 0xFF, b & 0xFF
     a_sign, b_sign = (a >> 18) & 1, (b >> 18) & 1
     a_term, b_term = (a >> 8 & 0x3FF) | 0x400, (b >> 8 & 0x3FF) | 0x400
@@ -225,7 +226,7 @@ def _sum(a, b):
 
 @numba.njit(cache=True)
 def elementwise(src_a, src_b, dst, valid, a_row, b_row, b_step, b_columns, dst_row, kept, wide, operation, accumulate):
-    """ELWMUL, ELWADD, ELWSUB: 8 rows of Dst from as many of SrcA and of SrcB.
+    """Execute ELWMUL, ELWADD or ELWSUB: 8 rows of Dst from as many of SrcA and of SrcB.
 
     b_step: 0 where one row of SrcB serves all; b_columns: 0 where its first column does.
     """

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matrix unit with each instruction's rows handled together.
 
-Speed only: every method computes what the installed one computes, for the usual case; all others (half precision,
-INT8, blocked columns, rows past the end of a register, diagnostics) go the installed way.
+Every method computes what the installed one computes, for the usual case; all others (half precision, INT8, blocked
+columns, rows past the end of a register, diagnostics) go the installed way.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class MatrixUnit(installed.MatrixUnit):
         )
 
     def _compiled(self):
-        """The compiled functions, or None as long as too little was executed for numba to be worth its start."""
+        """Return the compiled functions, or None as long as too little was executed for numba to be worth its start."""
         global _executed
         if self._datapath is None:
             _executed += 1
@@ -140,7 +140,7 @@ class MatrixUnit(installed.MatrixUnit):
         counters.applyAddrMod(issue_thread, addrMod)
 
     def _elementwise(self, thread: int, fields: dict, opcode: str) -> bool:
-        """Execute ELWMUL, ELWADD or ELWSUB; False, and nothing done, where the installed method has to."""
+        """Execute ELWMUL, ELWADD or ELWSUB; return False, with nothing done, where the installed method has to."""
         setting, backend = self._setting(thread), self.backend
         datapath = self._datapath or self._compiled()
         if not setting.kept or datapath is None or backend.diags_settings.reportFPUCalculations():
@@ -274,7 +274,7 @@ class MatrixUnit(installed.MatrixUnit):
         return any(value & _BLOCKED for value in self.backend.vector_unit.laneConfig[:8])
 
     def _copy_to_dst(self, setting: Setting, datums, target: int, rows: int, copied: int = _ALL_BITS) -> None:
-        """Src datums, of which the bits `copied` count, as 16-bit words into rows of Dst."""
+        """Copy Src datums, of which the bits `copied` count, as 16-bit words into rows of Dst."""
         if setting.flush:
             datums = np.where(datums & 0xFF, datums, 0)
         datums = datums & copied

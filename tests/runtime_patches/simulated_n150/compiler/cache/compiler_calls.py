@@ -45,7 +45,7 @@ class Compiler:
         (self.package / path).write_text(text)
 
     def root(self, name: str, overlays: dict[str, str] | None = None) -> Path:
-        """A runtime root of the package with the files `overlays` replaced or added."""
+        """Return a runtime root of the package with the files `overlays` replaced or added."""
         root, overlays = self.folder / "runtime_roots" / name, overlays or {}
         for file in self.package.rglob("*"):
             path = file.relative_to(self.package).as_posix()
@@ -60,14 +60,14 @@ class Compiler:
         return root
 
     def unit(self, name: str, generated: str) -> Path:
-        """The folder of a unit of the kernel `name`, for which the runtime generated generated.h."""
+        """Return the folder of a unit of the kernel `name`, for which the runtime generated generated.h."""
         folder = self.folder / "jit" / name / "trisc0"
         folder.mkdir(parents=True, exist_ok=True)
         (folder.parent / "generated.h").write_text(generated)
         return folder
 
     def arguments(self, root: Path, unit: Path, *options: str, core: str = "tt-wh-tensix") -> list[str]:
-        """The command line of a compilation in the folder `unit`."""
+        """Return the command line of a compilation in the folder `unit`."""
         include = [f"-I{root / folder}" for folder in FOLDERS]
         return [
             "-O3", "-std=c++17", "-flto=1", "-g", "-MMD", f"-mcpu={core}", "-I.", "-I..", *include,
@@ -82,7 +82,7 @@ class Compiler:
         )  # fmt: skip
 
     def call(self, arguments: list[str], unit: Path) -> str:
-        """Where the result of one call, which must succeed, came from: the last word but one of the log."""
+        """Return where the result of one call, which must succeed, came from: the last word but one of the log."""
         process = self.start(arguments, unit)
         _, errors = process.communicate()
         assert process.returncode == 0, errors
@@ -95,6 +95,6 @@ class Compiler:
         return outcome, (unit / "kernel.o").read_bytes()
 
     def entries(self) -> list[Path]:
-        """The files of the cache of objects."""
+        """Return the files of the cache of objects."""
         folder = self.folder / "toolchain" / "objects"
         return [f for f in folder.rglob("*") if f.is_file() and f.parent.name != "roots"]

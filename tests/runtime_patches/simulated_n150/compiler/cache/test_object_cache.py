@@ -77,7 +77,7 @@ def test_a_macro_of_the_chip_counts_where_it_is_used(compiler):
 
 
 def test_the_length_of_an_array_counts_where_machine_code_names_it(compiler):
-    """As that of the tables of banks, which all units see declared."""
+    """The tables of banks are such arrays, which all units see declared."""
     root, declared = compiler.root("one"), "// NUM_L1_BANKS long\nextern int table[2][NUM_L1_BANKS];\n"
     unused = declared + "#define OWN 2\n"
     _, built = compiler.compile(root, "a", unused, "-DNUM_L1_BANKS=1")

@@ -31,7 +31,7 @@ def translate(*lines):
 
 
 def test_a_multiplication_waits_for_the_one_it_needs():
-    """An SFPNOP between a two-cycle instruction and its reader, none where something else lies between."""
+    """An SFPNOP between a two-cycle instruction and its reader, none where something else is between."""
     dependent = translate("sfpu load fa0 0 0", "sfpu mul fa1 fa0 fa0", "sfpu mul fa2 fa1 fa1", "sfpu store fa2 0 0")
     assert [w >> 24 for w in dependent] == [0x70, 0x86, 0x8F, 0x86, 0x8F, 0x72]
     apart = translate(

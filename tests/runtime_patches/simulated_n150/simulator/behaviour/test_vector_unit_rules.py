@@ -42,7 +42,7 @@ def test_shft2_shifts_by_an_immediate_whose_low_bits_name_the_register(unit, imm
 
 
 def test_addition_and_multiplication_read_all_three_registers(unit):
-    """As tt-metal's float32 row sums have it: the 1.0 of an addition may stand second."""
+    """The 1.0 of an addition may stand second, as in tt-metal's float32 row sums."""
     values = {index: np.float32(index + 1) * (LANES + 1).astype(np.float32) for index in range(4)}
     for index, each in values.items():
         set_register(unit, index, each.view(np.uint32))
@@ -232,7 +232,7 @@ def test_instructions_of_one_cycle_read_what_was_there_before(unit):
 
 
 def test_a_comparison_does_not_mask_the_load_of_its_own_cycle(unit):
-    """As tt-metal's where: the condition is compared while the first choice is loaded, the second is then
+    """tt-metal's where does so: the condition is compared while the first choice is loaded, the second is then
     masked.
     """
     run(unit, word("SFPENCC", imm12_math=3, instr_mod1=10))

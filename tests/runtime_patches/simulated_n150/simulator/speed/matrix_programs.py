@@ -89,7 +89,7 @@ class Pair:
         self.configure()
 
     def change_one_field(self) -> None:
-        """Of the configuration's fields that instructions read one is another."""
+        """Change one of the configuration's fields that instructions read."""
         rng = self.rng
         if rng.random() < 0.3:
             place, value = ((6, int(rng.integers(0, 4))), (1, int(rng.integers(0, 1024))))[rng.integers(0, 2)]

@@ -9,7 +9,7 @@ import pytest
 
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
 from runtime_patches.simulated_n150.simulator.patch import check
-from runtime_patches.simulated_n150.simulator.speed.polling import LEAST, MOST, PATCH
+from runtime_patches.simulated_n150.simulator.speed.polling import MAX, MIN, PATCH
 
 # A device that notes how many cycles it is to run, of which one core is out of reset. TILES: awake, and woken when.
 DEVICE = """
@@ -49,7 +49,7 @@ print(json.dumps(chip.cycles))
 
 def test_reads_that_follow_each_other_wait_longer_until_something_else_comes(fresh_interpreter):
     waiting = [100, 200, 400, 800, 1600, 1600, 1600]
-    assert (waiting[0], waiting[-1]) == (LEAST, MOST)
+    assert (waiting[0], waiting[-1]) == (MIN, MAX)
     found = fresh_interpreter(f"TILES = [(True, None)]{DEVICE}{MESSAGES}")
     assert json.loads(found) == [*waiting, 100, 100, 100, 200, 100, 100, 100, 200]
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One core reads a tile a round and multicasts it to the others, which answer by semaphore. Every core writes what it
+// One core reads a tile per round and multicasts it to the others, which answer by semaphore. Every core writes what it
 // has to a page of its own. Runs on either data-movement core and either NoC.
 //
 // Compile-time arguments: rounds, cores, bytes of a tile, whether the sender is a recipient too, accessors of the

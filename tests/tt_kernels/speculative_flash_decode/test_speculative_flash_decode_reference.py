@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The oracle of speculative flash decode against the model's attention, and the rule of who sends."""
+"""The reference of speculative flash decode against the model's attention, and the rule of who sends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = Path(__file__).parents[3] / "tt_kernels" / "common" / "kernels"
 
 
 @pytest.mark.parametrize("position", [63, 64, 96, 127])
-def test_oracle_agrees_with_the_models_segmented_attention(position):
+def test_reference_agrees_with_the_models_segmented_attention(position):
     torch.manual_seed(0)
     chunk, heads, kv_heads, head_dim = 32, 6, 2, 16
     q = torch.randn(1, 1, heads, head_dim)
@@ -40,7 +40,7 @@ def test_oracle_agrees_with_the_models_segmented_attention(position):
     torch.testing.assert_close(found.exact.view(1, -1).float(), segments.exact(), atol=1e-5, rtol=1e-5)
 
 
-def test_oracle_takes_the_papers_definition_of_the_tail_too():
+def test_reference_takes_the_papers_definition_of_the_tail_too():
     seen = guess_positions(99, 32, tail_alignment=1)
     assert seen.nonzero().flatten().tolist() == [*range(32), *range(68, 100)]
     assert guess_positions(99, 32).nonzero().flatten().tolist() == [*range(32), *range(64, 100)]
@@ -49,7 +49,7 @@ def test_oracle_takes_the_papers_definition_of_the_tail_too():
     assert guess_positions(62, 32).all()
 
 
-def test_oracle_skips_users_and_guesses_exactly_while_bypassed():
+def test_reference_skips_users_and_guesses_exactly_while_bypassed():
     torch.manual_seed(0)
     q, (k, v) = torch.randn(1, 3, 4, 16), torch.randn(2, 3, 2, 128, 16)
     found = speculative_flash_decode_reference(q, k, v, [-1, 62, 127], chunk_size=32)
@@ -84,7 +84,7 @@ def test_the_rows_alone_decide_who_sends():
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
-def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
+def test_the_kernels_decide_who_sends_as_the_reference_does(tmp_path):
     source = tmp_path / "roles.cpp"
     source.write_text(
         """
