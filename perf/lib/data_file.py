@@ -70,7 +70,8 @@ def without_outputs(arguments: Sequence[str]) -> list[str]:
     """Return the arguments without the options OUTPUTS and their files."""
     kept: list[str] = []
     for before, argument in zip([None, *arguments], arguments, strict=False):
-        if argument not in OUTPUTS and before not in OUTPUTS and not argument.startswith(_ASSIGNED):
+        its_file = before in OUTPUTS and not argument.startswith("-")  # --json is a flag of some commands
+        if argument not in OUTPUTS and not its_file and not argument.startswith(_ASSIGNED):
             kept.append(argument)
     return kept
 
