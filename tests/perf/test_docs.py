@@ -105,19 +105,6 @@ def test_a_plain_fact_is_allowed_where_it_stands():
 
 def test_data_files_keep_what_chooses_the_results():
     given = "--layers 2 --write a.json --hits 0 1 --plot=b.png --json --long --trace c".split()
-        "--layers",
-        "2",
-        "--write",
-        "a.json",
-        "--hits",
-        "0",
-        "1",
-        "--plot=b.png",
-        "--json",
-        "--long",
-        "--trace",
-        "c",
-    ]
     assert without_outputs(given) == ["--layers", "2", "--hits", "0", "1", "--long"]
 
 
