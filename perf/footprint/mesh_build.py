@@ -1,10 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""All of Llama 3.1 8B on a mock mesh by its real modules: allocated and built, never executed, and what that
-took.
+"""Build all of Llama 3.1 8B on a mock mesh by its real modules, execute nothing, and report what that took.
 
-`python -m perf.footprint.mesh_build` is the process that `python -m perf.footprint.mesh_memory` starts for a mesh, in
-whose environment ttnn has to be imported.
+Started by mesh_memory.py for each mesh, in whose environment ttnn has to be imported.
 """
 
 from __future__ import annotations
@@ -104,7 +102,7 @@ def measure(
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
     user.
 
-    capacity: cached positions a user; chunk: a power of two that divides it. layers, chunk_size, decode_sharding: see
+    capacity: cached positions per user; chunk: a power of two that divides it. layers, chunk_size, decode_sharding: see
     `build_model`. Drops the mesh's compiled programs, to count those of this model.
     """
     mesh.clear_program_cache()

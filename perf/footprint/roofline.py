@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.roofline`: what a chip must hold and a decode step read, and the speed that allows.
+"""Count what a chip must hold and a decode step read, and the speed that allows.
 
 Two counts of a step's bytes: of the numbers, and as decode steps lay them out. Both are the same for interleaved
 steps. Sharded ones have whole columns of tiles of every weight in each of 12 DRAM banks: reading takes the time of the
@@ -24,6 +24,7 @@ from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
+from perf.lib.data_file import add_write_option, write
 from perf.projections.estimator.tables import read_rows
 
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
@@ -31,7 +32,7 @@ CONTEXTS = (1024, 32768, 65536, 131072)
 
 
 def published(chips: int, precision: str, context: int) -> float | None:
-    """tokens/s/user that tt-metal publishes for Llama 3.1 8B, at batch 1 and this context (see the CSV)."""
+    """Return the tokens/s/user that tt-metal publishes for Llama 3.1 8B, at batch 1 and this context (see the CSV)."""
     for row in read_rows("published_decode.csv"):
         if (int(row["chips"]), row["plan"], int(row["context"])) == (chips, precision, context):
             return float(row["tokens_per_s"])
@@ -42,7 +43,7 @@ def rows(
     model: str, meshes: Sequence[str], contexts: Sequence[int], precisions: Sequence[str], users: int, rate: float,
     overrides: str | None = None, shardings: Sequence[str] = ("interleaved",),
 ) -> list[dict]:  # fmt: skip
-    """A dictionary for every combination; "refused" holds the reason where it does not fit, else None. shardings: of
+    """Return a dictionary per combination; "refused" holds the reason where it does not fit, else None. shardings: of
     decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of banks."""
     config, table = preset(model), []
     for mesh_name in meshes:
@@ -80,7 +81,7 @@ def rows(
 
 
 def _print(table: list[dict], rate: float) -> None:
-    print(f"GB (1e9 bytes) a chip; read: numbers and padding of DRAM banks, bound by it at {rate / 1e9:g} GB/s; "
+    print(f"GB (1e9 bytes) per chip; read: numbers and padding of DRAM banks, bound by it at {rate / 1e9:g} GB/s; "
           "published: tt-metal PERF.md, see perf/data")  # fmt: skip
     print(f"{'mesh':5} {'precision':22} {'sharding':11} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} "
           f"{'needed':>7} {'numbers':>7} {'read':>6} {'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip
@@ -117,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     options = parser.parse_args(argv)
     rate = options.dram_gb_per_s * 1e9
     if not 0 < rate < math.inf:
@@ -130,6 +132,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _show(options, table, rate)
     except BrokenPipeError:
         return reader_left()
+    if options.write:
+        write(options.write, parser, argv, table)
     refused = [row["refused"] for row in table if row["refused"]]
     for reason in refused:
         print(f"refused: {reason}", file=sys.stderr)

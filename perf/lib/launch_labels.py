@@ -68,7 +68,7 @@ class Labels:
         self.labels: list[Label] = []
 
     def of(self, number: int) -> Label | None:
-        """The call that launched program `number`; None for one before all calls."""
+        """Return the call that launched program `number`; None for one before all calls."""
         at = bisect.bisect_right([label.number for label in self.labels], number)
         return self.labels[at - 1] if at else None
 
@@ -132,7 +132,7 @@ def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
 
 
 def _tensors(value: Any) -> Iterator[Any]:
-    """The device tensors among nested arguments, in order."""
+    """Return the device tensors among nested arguments, in order."""
     import ttnn
 
     if isinstance(value, ttnn.Tensor):
@@ -168,7 +168,7 @@ def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
 
 @contextlib.contextmanager
 def around(owner, name: str, begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
-    """Inside, each call of `owner.name` has `begin` before and `end` behind it."""
+    """Inside, each call of `owner.name` has `begin` before and `end` after it."""
     original = getattr(owner, name)
     own = name in vars(owner)
 

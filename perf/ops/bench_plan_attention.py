@@ -1,18 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exact attention of a sharded decode step, by either op, in cycles of the simulated N150: `python -m
-perf.ops.bench_plan_attention`.
+"""Compare both flash decodes as the sharded decode step calls them, in simulated cycles.
 
-From queries a core a user in L1, as rotation leaves them, to a result interleaved in L1: the stock op takes them as
-they are, our flash decode after `sharded_to_interleaved`. One to eight users on 4x2 cores under fast dispatch, chunks
-as the model has them. Cycles of a program are from its go message until its last core is done; what lies between two
-programs depends on who launches them and is not counted. Ratios within one run mean something, cycles are a floor.
+From queries per user, on a core each, in L1, as rotation leaves them, to a result interleaved in L1: the stock op takes
+them as they are, our flash decode after `sharded_to_interleaved`. One to eight users on 4x2 cores under fast dispatch,
+chunks as the model has them. Cycles of a program are from its go message until its last core is done; what is between
+two programs depends on who launches them and is not counted. Ratios within one run mean something, cycles are a floor.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -20,7 +18,7 @@ from typing import Any
 
 from loguru import logger
 
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.timed_chip import timed, timed_chip, timed_environment
 
@@ -127,7 +125,7 @@ def measure_point(device, timeline, point: Point) -> Measured:
 
 
 def run(points: list[Point]) -> list[tuple[Point, Measured]]:
-    """Each point's measurement, from a process that holds a simulated chip."""
+    """Return each point's measurement, from a process that holds a simulated chip."""
     asked = {"points": [asdict(point) for point in points]}
     measured = measure_apart("perf.ops.bench_plan_attention", asked, timed_environment(GRID), TIMEOUT_S)
     return [(point, Measured(**found)) for point, found in zip(points, measured, strict=True)]
@@ -139,7 +137,7 @@ def _work(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def report(results: list[tuple[Point, Measured]]) -> str:
-    """A table of cycles by point, and the range of the ratios."""
+    """Return a table of cycles by point, and the range of the ratios."""
     lines = [
         "| users | tokens | heads | head_dim | cache | stock | move | flash decode | both of stock | difference |",
         "|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|",
@@ -160,13 +158,13 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__.splitlines()[0],
         allow_abbrev=False,
     )
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(POINTS)
-    if options.json:
-        rows = [asdict(point) | asdict(found) for point, found in results]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.write:
+        rows = [asdict(point) | asdict(found) | {"ratio": found.ratio} for point, found in results]
+        write(options.write, parser, argv, rows)
     print(report(results))
     return 0
 

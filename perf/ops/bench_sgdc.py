@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the gate and the exchange cost, in cycles of the simulated N150: `python -m perf.ops.bench_sgdc`.
+"""Measure what the compute gate and the exchange cost, in simulated cycles.
 
 - a skipped program against the same program run, with and without what the firmware spends on any launch,
   and the program run from stock kernel stubs;
@@ -14,11 +14,10 @@ The simulator's cost model is deterministic and a floor: ratios within one run m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.ops import sgdc_chips
 
@@ -32,10 +31,10 @@ GRID = "4x2"
 
 
 def measure_gate(device, depth: int = DEPTH) -> dict:
-    """Cycles of the reference op run and skipped, and of the programs around it.
+    """Return the cycles of the reference op run and skipped, and of the programs around it.
 
-    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the
-    longest of its kernels.
+    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the longest of
+    its kernels.
     """
     from runtime_patches.profiling.cycles import measure
     from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
@@ -60,7 +59,7 @@ def measure_gate(device, depth: int = DEPTH) -> dict:
 
 
 def measure_stock(device, depth: int = DEPTH) -> dict[str, int]:
-    """The reference op as `measure_gate` runs it, on a runtime whose stubs have no gate."""
+    """Return the cycles of the reference op as `measure_gate` runs it, on a runtime whose stubs have no gate."""
     from runtime_patches.profiling.cycles import measure
 
     program = _reference_op(device, depth)
@@ -69,10 +68,10 @@ def measure_stock(device, depth: int = DEPTH) -> dict[str, int]:
 
 
 def _reference_op(device, depth: int):
-    """A function that runs a matmul [32, depth] x [depth, 32], bf16.
+    """Return a function that runs a matmul [32, depth] x [depth, 32], bf16.
 
-    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul
-    wait for each other, so that the spans of a larger one would hold the host's pace.
+    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul wait for
+    each other, so that the spans of a larger one would hold the host's pace.
     """
     import torch
     import ttnn
@@ -85,7 +84,7 @@ def _reference_op(device, depth: int):
 
 
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """{tiles: cycles from when both ranks start until both are done, without the launch}, bf16, DRAM."""
+    """Return {tiles: cycles from when both ranks start until both are done, without the launch}, bf16, DRAM."""
     import torch
     import ttnn
 
@@ -120,7 +119,7 @@ def measure_together(device, launch) -> dict:
 
 
 def since_start(counts: dict, cores: set) -> int:
-    """From the common start of a program held at the start line to the end of the last kernel on `cores`.
+    """Return the cycles from the start of a program held at the start line to the end of the last kernel on `cores`.
 
     counts: as `measure_together` returns them; their 32-bit clock may wrap in between.
     """
@@ -131,8 +130,18 @@ def since_start(counts: dict, cores: set) -> int:
     return max(signed(end - start) for end in ends)
 
 
+def table_rows(results: dict) -> list[dict]:
+    """Return the rows of a data file; `part` says which of PARTS a row is of, and with it which columns it has."""
+    rows = [{"part": "gate", "name": name, **span} for name, span in results.get("gate", {}).items()]
+    rows += [{"part": "exchange", "tiles": int(t), "cycles": c} for t, c in results.get("exchange", {}).items()]
+    for hits, found in results.get("chips", {}).items():
+        cells = {name.replace(" ", "_"): value for name, value in found.items()}
+        rows.append({"part": "chips", "hits": hits} | cells)
+    return rows
+
+
 def report(results: dict) -> str:
-    """The results of `run` as text."""
+    """Return the results of `run` as text."""
     lines = []
     if gate := results.get("gate"):
         lines += _gate_report(gate)
@@ -229,13 +238,13 @@ def _priority(device, value: int):
 
 
 def _spans(core) -> dict[str, int]:
-    """Of a perf measurement of one core: its program and its longest kernel, in cycles."""
+    """Return of a measurement of one core its program and its longest kernel, in cycles."""
     return {"program": core.program.cycles, "kernel": max(span.cycles for span in core.kernels().values())}
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_sgdc", description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     parser.add_argument(
         "--parts",
         nargs="+",
@@ -246,8 +255,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(options.parts)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
     print(report(results))
     return 0
 

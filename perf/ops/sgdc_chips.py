@@ -28,7 +28,7 @@ MARK = "#include <cstdint>\nvoid kernel_main() {}\n"
 
 
 def spread(chips: list[dict]) -> dict[str, int]:
-    """Of the counts of both chips: cycles from the first mark's start until each has ended its last program."""
+    """Return, from the counts of both chips, the cycles from the first mark until each has ended its last program."""
     marks = [counts[MARK_CORE].ncrisc.start for counts in chips]
     begun = marks[0] if signed(marks[1] - marks[0]) >= 0 else marks[1]
     ends = [max(signed(core.program.end - begun) for core in counts.values()) for counts in chips]

@@ -49,20 +49,20 @@ class TextPass:
         return float(self.losses.double().mean().exp())
 
     def hit_rate(self) -> float | None:
-        """Accepted over verified (layer, token) pairs; None when nothing was verified, or nothing speculates."""
+        """Return accepted over verified (layer, token) pairs; None when nothing was verified, or nothing speculates."""
         if self.accepted is None or self.verified is None or not bool(self.verified.any()):
             return None
         return float(self.accepted[:, self.verified].double().mean())
 
     def hit_rate_by_layer(self) -> list[float] | None:
-        """[layers] hit rates; None as in hit_rate."""
+        """Return [layers] hit rates; None as in hit_rate."""
         if self.accepted is None or self.hit_rate() is None:
             return None
         return self.accepted[:, self.verified].double().mean(1).tolist()
 
 
 def check_length(model: ReferenceLlama, tokens: int) -> None:
-    """Raises ValueError when a text of so many tokens does not fit the model's context."""
+    """Raise ValueError when a text of so many tokens does not fit the model's context."""
     limit = model.config.max_position_embeddings
     if tokens > limit:
         raise ValueError(f"a text of {tokens} tokens is beyond the context of {model.config.name}: {limit} tokens")
@@ -71,7 +71,7 @@ def check_length(model: ReferenceLlama, tokens: int) -> None:
 
 
 def blocks(tokens: int) -> Iterator[slice]:
-    """Of at most BLOCK tokens."""
+    """Yield blocks of at most BLOCK tokens."""
     return (slice(start, min(start + BLOCK, tokens)) for start in range(0, tokens, BLOCK))
 
 
@@ -84,14 +84,14 @@ def text_pass(
     cache: KVCache | None = None,
     keep_scores: bool = False,
 ) -> TextPass:
-    """Every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
+    """Run every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
 
-    exact_scores: scores of the exact pass over the same text, to compare with. cache: continue behind what it holds
-    for one user; the text is written to it. keep_scores: for such a comparison.
-    Raises ValueError for a text shorter than 2 tokens or longer than the context, or for scores of another length.
+    exact_scores: scores of the exact pass over the same text, to compare with. cache: continue after what it holds for
+    one user; the text is written to it. keep_scores: for such a comparison. Raises ValueError for a text shorter than 2
+    tokens or longer than the context, or for scores of another length.
     """
-    behind = 0 if cache is None else int(cache.lengths[0])
-    check_length(model, behind + len(ids))
+    cached = 0 if cache is None else int(cache.lengths[0])
+    check_length(model, cached + len(ids))
     if exact_scores is not None and len(exact_scores) != len(ids):
         raise ValueError(f"scores of {len(exact_scores)} tokens for a text of {len(ids)}")
     cache = model.new_cache(1, len(ids)) if cache is None else cache
@@ -130,7 +130,8 @@ def text_pass(
 
 @torch.inference_mode()
 def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | None, cache: KVCache) -> None:
-    """As text_pass, for what policy and cache keep of it: no next token is scored, a fifth of a small model's work."""
+    """Run as text_pass does, for what policy and cache keep of it: no next token is scored, a fifth of a small model's
+    work."""
     tokens = torch.as_tensor(ids, dtype=torch.int64)
     for block in blocks(len(ids)):
         model.forward(tokens[None, block], cache, policy=policy, logits="none")

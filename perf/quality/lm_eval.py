@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`: tasks of the LM Evaluation
-Harness under an attention policy, each with its hit rate, as in table 1 of the ALSpec paper.
+"""Run tasks of the LM Evaluation Harness under an attention policy, with hit rates (ALSpec paper, table 1).
 
-Needs the extra: pip install -e '.[quality]'. Tasks and data come from the Hugging Face hub, unless --include-path names
-a folder with task files.
+`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`, for example. Needs the extra: pip
+install -e '.[quality]'. Tasks and data come from the Hugging Face hub, unless --include-path names a folder with task
+files.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def policy(args: argparse.Namespace) -> policies.AttentionPolicy:
 
 
 def run(args: argparse.Namespace) -> list[dict]:
-    """For each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
+    """Return for each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
 
     Raises ImportError without lm-eval, UserError and ValueError for options and tasks that make no sense.
     """
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> list[dict]:
 
 
 def _figures(scores: dict, model) -> dict:
-    """lm-eval's scores, and the counts of the policy (None for one without speculation)."""
+    """Return lm-eval's scores, and the counts of the policy (None for one without speculation)."""
     statistics = model.policy.statistics
     numbers = {
         name: float(value)

@@ -54,7 +54,7 @@ class Shape:
 
 
 def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
-    """By part: cycles from its first program's start to its last one's end over all chips, and its programs."""
+    """Return by part: cycles from its first program's start to its last one's end over all chips, and its programs."""
     mesh_shape, config = MeshShape(*mesh.shape), shape.config()
 
     def llama(layers: int, assignment: LayerAssignment | None) -> TtLlama:
@@ -97,7 +97,7 @@ def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
 
 
 def _timed(mesh: ttnn.MeshDevice, timeline: Timeline, run: Callable[[], object]) -> dict[str, int]:
-    """Once to compile, then captured, replayed and timed."""
+    """Run once to compile, then capture, replay and time."""
     run()
     trace = ttnn.begin_trace_capture(mesh, cq_id=0)
     kept = run()  # what the trace writes must not be given to others before it ran

@@ -65,7 +65,7 @@ class Configuration:
 
     @classmethod
     def make(cls, family: str, **options: Value) -> Configuration:
-        """With the family's defaults. Errors: ValueError, with the value and what is allowed."""
+        """Make one with the family's defaults. Errors: ValueError, with the value and what is allowed."""
         if family not in FAMILIES:
             raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
         known = FAMILIES[family]
@@ -88,7 +88,7 @@ class Configuration:
 
     @property
     def mesh(self) -> MeshShape:
-        """One chip for an op without a mesh."""
+        """The mesh; one chip for an op without a mesh."""
         return MeshShape.parse(self.get("mesh", "1x1"))
 
 
@@ -109,16 +109,18 @@ def _check(family: str, name: str, value: Any, default: Value) -> None:
 
 
 def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:
-    """Every combination of options given as lists."""
+    """Return every combination of options given as lists."""
     names = list(options)
     lists = [list(v) if isinstance(v, (list, tuple)) else [v] for v in options.values()]
     return [Configuration.make(family, **dict(zip(names, values, strict=True))) for values in itertools.product(*lists)]
 
 
 def from_file(path: Path) -> list[Configuration]:
-    """A YAML file: a mapping of families to lists of mappings, option to value or list of values.
+    """Return the configurations of a YAML file: a mapping of families to lists of mappings, option to value or list of
+    values.
 
-    Errors: ValueError with the entry."""
+    Errors: ValueError with the entry.
+    """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -135,31 +137,35 @@ def from_file(path: Path) -> list[Configuration]:
 
 
 def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
-    """In their order, each once. Errors: ValueError for none, or too many."""
+    """Return them in their order, each once. Errors: ValueError for none, or too many."""
     found = list(dict.fromkeys(configurations))
     if not found:
-        raise ValueError("no configuration: the suite is empty, or no filter matches")
+        raise ValueError("no configuration: the suite is empty")
     if len(found) > MOST:
         raise ValueError(f"{len(found)} configurations, of which a sweep has at most {MOST}")
     return found
 
 
 def chosen(configurations: Sequence[Configuration], filters: Sequence[str]) -> list[Configuration]:
-    """Those which every filter matches: a family, or option=value, option<=number or option>=number.
+    """Return those of any of the named families (all, if none is named) that match every other filter: option=value,
+    option<=number or option>=number.
 
-    Errors: ValueError for a filter that no family has an option for."""
+    Errors: ValueError for a filter that no family has an option for, and when none is left."""
     for text in filters:
         name = text.split("=")[0].rstrip("<>")
         if text not in FAMILIES and ("=" not in text or not any(name in f for f in FAMILIES.values())):
             options = sorted({option for family in FAMILIES.values() for option in family})
             raise ValueError(f"cannot read the filter {text!r}: a family ({', '.join(FAMILIES)}) or "
                              f"option=value, <= or >= of {', '.join(options)}")  # fmt: skip
-    return unique(c for c in configurations if all(_matches(c, text) for text in filters))
+    families = [text for text in filters if text in FAMILIES] or list(FAMILIES)
+    options = [text for text in filters if text not in FAMILIES]
+    found = [c for c in configurations if c.family in families and all(_matches(c, text) for text in options)]
+    if not found:
+        raise ValueError(f"none of {len(configurations)} configurations is of --only {' '.join(filters)}")
+    return unique(found)
 
 
 def _matches(configuration: Configuration, text: str) -> bool:
-    if text in FAMILIES:
-        return configuration.family == text
     for sign in ("<=", ">=", "="):
         name, found, wanted = text.partition(sign)
         if found:
@@ -197,12 +203,13 @@ def _model_matmuls(tp: int) -> list[Configuration]:
 
 
 def _cores(role: str, tp: int) -> int:
-    """Of the activation: Llama 3.1 8B's plan of tt_transformers."""
+    """Return the cores of the activation: Llama 3.1 8B's plan of tt_transformers."""
     return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
 
 
 def suites() -> dict[str, list[Configuration]]:
-    """By name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated chips."""
+    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated
+    chips."""
     contexts = [1024, 4096, 32768, 131072]
     ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
     ops += product(

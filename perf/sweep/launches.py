@@ -31,7 +31,8 @@ EXCHANGE_TIMEOUT_S = 0.05
 
 
 def build(mesh, configuration: Configuration) -> Launch:
-    """Errors: ValueError (UnsupportedError among them) where the op refuses the shape."""
+    """Return the launch of a configuration. Errors: ValueError (UnsupportedError among them) where the op refuses the
+    shape."""
     torch.manual_seed(0)
     makers = {
         "matmul": _matmul,
@@ -85,7 +86,8 @@ def _matmul(mesh, c: Configuration) -> Launch:
 
 
 def _dram_sharded(mesh, c: Configuration) -> Launch:
-    """The weight's columns over the 12 banks, the activation's over `cores` in L1, as tt_transformers decodes."""
+    """Return the weight's columns over the 12 banks, the activation's over `cores` in L1, as tt_transformers
+    decodes."""
     k, n, dtype, cores = c["k"], c["n"], c["dtype"], c["cores"]
     columns, rows = _rows_of_grid(mesh)
     if cores > columns * rows or (k // TILE) % cores:
@@ -137,7 +139,7 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
 
 
 def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
-    """Both ranks on one chip, the sender in the upper half of its rows: what the op costs without a link."""
+    """Return both ranks on one chip, the sender in the upper half of its rows: what the op costs without a link."""
     from tt_kernels.common.core_pair import CorePair
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
     from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair

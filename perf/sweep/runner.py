@@ -28,7 +28,7 @@ Start = Callable[[Configuration, Path], tuple[list[str], Mapping[str, str]]]
 
 
 def grid_of(configuration: Configuration) -> str:
-    """The simulated chip's cores: as few as the op needs, since every one is executed."""
+    """Return the simulated chip's cores: as few as the op needs, since every one is executed."""
     family, get = configuration.family, configuration.get
     if family == "flash_decode" and get("variant") != "stock":
         workers = get("kv_heads") * get("users") * (get("workers") or 1)
@@ -43,7 +43,7 @@ def grid_of(configuration: Configuration) -> str:
 
 
 def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """A worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
+    """Return a worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
     from runtime_patches import sgdc
     from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
@@ -62,7 +62,7 @@ def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 
 
 def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """A worker on the boards of this machine. Errors: ValueError where there are too few."""
+    """Return a worker on the boards of this machine. Errors: ValueError where there are too few."""
     from runtime_patches import sgdc
     from runtime_patches.boards import visible_boards
     from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
@@ -73,7 +73,7 @@ def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 
 
 def with_tracy(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """A worker on boards under `python -m tracy`, of a ttnn that was built with it."""
+    """Return a worker on boards under `python -m tracy`, of a ttnn that was built with it."""
     _, environment = on_boards(configuration, answer)
     return tracy_csv.command(worker(configuration, answer, "tracy"), answer.parent / TRACY_FOLDER), environment
 
@@ -97,7 +97,7 @@ def sweep(
     say: Callable[[str], Any] = print,
     start: Start | None = None,
 ) -> list[Outcome]:
-    """Run what `table` has not got yet, and append each outcome when it is there. log: of the processes."""
+    """Run what `table` lacks, and append each outcome when it is there. log: of the processes."""
     done = table.finished()
     left = [c for c in configurations if (c.name, source) not in done]
     if len(left) < len(configurations):
@@ -149,7 +149,7 @@ def _measured(configuration: Configuration, source: str, timeout_s: float, log: 
 
 
 def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float) -> int | None:
-    """The exit status, None after the timeout; its whole process group is gone either way."""
+    """Wait, and return the exit status, None after the timeout; its whole process group is gone either way."""
     with output.open("wb") as written:
         process = subprocess.Popen(
             command,
@@ -176,7 +176,7 @@ def _ending(status: int) -> str:
 
 
 def _last_words(text: str) -> str:
-    """The line that says what was wrong: the last error, else the last line."""
+    """Return the line that says what was wrong: the last error, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"\w*(Error|Exception|TT_FATAL)\b", line)]
     last = (errors or lines)[-1:]

@@ -17,9 +17,9 @@ from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
 from perf.projections.estimator.attention_latency import CORES_PER_HEAD, KV_HEADS, fitted_head_rate
 
 CLOCK_HZ = 1e9
-# Cycles of a 32 x 32 x 32 product on one core: 32768 multiply-adds at 2048 a cycle and pass (4 TFLOPs a core at LoFi).
+# Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds, 2048 per cycle and pass (4 TFLOPs per core at LoFi).
 TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
-# Cores that read a DRAM-sharded weight and multiply by it: one a bank.
+# Cores that read a DRAM-sharded weight and multiply by it: one per bank.
 DRAM_READERS = 12
 WORKERS = 64
 # Two links of 100 Gbit/s between neighbours (the descriptors of runtime_patches/simulated_n150/clusters.py).
@@ -28,7 +28,7 @@ MATMUL, ATTENTION, COLLECTIVE, STREAM = "matmul", "attention", "collective", "st
 
 
 class NotIdentified(ValueError):
-    """A parameter that the table of the fit says nothing about; the message names both."""
+    """Raised for a parameter that the table of the fit says nothing about; the message names both."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class Parameters:
         return self.launch + op.work * self._known(op.kind, self.units.get(op.kind))
 
     def matmul_ns(self, op: Op) -> float:
-        """Start, and then the longest of reading weights, multiplying, and multicasting the activation."""
+        """Return the start, and then the longest of reading weights, multiplying, and multicasting the activation."""
         return self.matmul_start + max(self.bounds(op).values())
 
     def bounds(self, op: Op) -> dict[str, float]:
-        """What may hold a matmul up, in nanoseconds."""
+        """Return what may hold a matmul up, in nanoseconds."""
         return {
             "DRAM": op.dram_bytes / (self.dram_bytes_per_s * op.dram_share) * 1e9,
             "math": op.compute_ns,
@@ -114,8 +114,9 @@ class Parameters:
 
 
 def reading_ns(op: Op) -> float:
-    """What flash decode takes to read its keys and values, by the estimator's model beyond 1K (fitted to published
-    runs, not to the paper): a chip's heads at the DRAM rate, and what each head costs however few share the chip.
+    """Return what flash decode takes to read its keys and values, by the estimator's model beyond 1K (fitted to
+    published runs, not to the paper): a chip's heads at the DRAM rate, and what each head costs however few share the
+    chip.
 
     With so many heads and users that a head has fewer than its 16 cores, its own share takes longer by as much.
     """

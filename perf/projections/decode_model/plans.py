@@ -36,7 +36,7 @@ INTERLEAVED_BYTES_PER_S = 160e9
 # The most columns of the LM head in one matmul: of the paper's plan (four of 32064 on one chip), of today's.
 LM_HEAD_COLUMNS = {"paper": 32064, "sharded": 42752, "interleaved": 42752}
 # Cores of the residual stream, at most. In table 4 the gated product takes twice the time of tables 5 to 7, where a
-# core has 7 tiles: 14 a core, so 32 cores there. That one number comes from a table that the fit may not see.
+# core has 7 tiles: 14 per core, so 32 cores there. That one number comes from a table that the fit may not see.
 PAPER_CORES = 32
 
 
@@ -68,18 +68,18 @@ class Step:
         return precision_config(self.precision, self.config.num_hidden_layers)
 
     def layer(self, index: int) -> list[Op]:
-        """The ops of decoder layer `index` in their order."""
+        """Return the ops of decoder layer `index` in their order."""
         return list(_layer(self, index))
 
     def layers(self) -> list[list[Op]]:
         return [self.layer(index) for index in range(self.config.num_hidden_layers)]
 
     def before(self) -> list[Op]:
-        """What a step does once, ahead of its layers."""
+        """Return what a step does once, ahead of its layers."""
         return list(_before(self))
 
     def after(self) -> list[Op]:
-        """What a step does once, behind its layers."""
+        """What a step does once, after its layers."""
         return list(_after(self))
 
     def fixed(self) -> list[Op]:
@@ -87,8 +87,8 @@ class Step:
 
 
 def matmul(role: str, k: int, n: int, dtype: str, *, cores: int, dram_sharded: bool = True, m: int = 1) -> Op:
-    """[m, k] x [k, n] of weights in `dtype`. cores: of the activation's shards. dram_sharded: the weight's width over
-    the 12 banks, in whole tiles of each; else interleaved, which reads at a known lower rate."""
+    """Return the product [m, k] x [k, n] with weights in `dtype`. cores: of the activation's shards. dram_sharded: the
+    weight's width over the 12 banks, in whole tiles of each; else interleaved, which reads at a known lower rate."""
     if min(k, n, m, cores) < 1 or k % TILE:
         raise ValueError(f"a matmul needs sizes of at least 1 and k in tiles of {TILE}, got m {m}, k {k}, n {n}")
     step = TILE * DRAM_READERS
@@ -119,7 +119,7 @@ def matmul(role: str, k: int, n: int, dtype: str, *, cores: int, dram_sharded: b
 
 
 def attention(kv_heads: int, head_dim: int, context: int, users: int, dtype: str) -> Op:
-    """Flash decode of `kv_heads` on a chip over `context` positions of each user."""
+    """Return flash decode of `kv_heads` on a chip over `context` positions of each user."""
     if min(kv_heads, head_dim, context, users) < 1:
         raise ValueError(
             f"attention needs sizes of at least 1, got heads {kv_heads}, head_dim {head_dim}, context {context}, "
@@ -138,8 +138,8 @@ def attention(kv_heads: int, head_dim: int, context: int, users: int, dtype: str
 
 
 def collective(name: str, role: str, rows: int, columns: int, chips: int, size: int = 2) -> Op:
-    """AllGather or ReduceScatter of [rows, columns] in all, of `size` bytes, along a line of `chips`: each link
-    carries all parts but one."""
+    """Return an AllGather or ReduceScatter of [rows, columns] in all, of `size` bytes, along a line of `chips`: each
+    link carries all parts but one."""
     if chips < 2:
         raise ValueError(f"a collective needs at least 2 chips, got {chips}")
     moved = -(-rows // TILE) * TILE * columns * size * (chips - 1) // chips
@@ -147,7 +147,7 @@ def collective(name: str, role: str, rows: int, columns: int, chips: int, size: 
 
 
 def grid_cores(k: int, n: int, most: int) -> int:
-    """The most cores, up to `most`, that share the tiles of both k and n alike."""
+    """Return the most cores, up to `most`, that share the tiles of both k and n alike."""
     return max(c for c in range(1, most + 1) if (k // TILE) % c == 0 and (n // TILE) % c == 0)
 
 
@@ -194,7 +194,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
         yield replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, link_bytes=moved.link_bytes)
         yield _simple("Reshard", "reshard")
     else:
-        yield weights("wo", rows, hidden, heads)  # a head a core, as concat heads leaves them
+        yield weights("wo", rows, hidden, heads)  # one head per core, as concat heads leaves them
         if tp > 1:
             yield collective("ReduceScatter", "scatter", step.users, hidden, tp)
     yield _simple("Binary", "add", role="attention add")
@@ -212,7 +212,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
 
 
 def _before(step: Step) -> Iterator[Op]:
-    """The tables' cosines and sines of the position; the token's own embedding is not in the tables."""
+    """Return the tables' cosines and sines of the position; the token's own embedding is not in the tables."""
     yield from [_simple("Embeddings", "embed")] * 2
     yield from [_simple("Transpose", "transpose")] * 2
     if step.plan == "paper":

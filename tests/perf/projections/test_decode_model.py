@@ -16,14 +16,13 @@ from perf.projections.decode_model import cli
 from perf.projections.decode_model.costs import MATMUL, STREAM, NotIdentified, Op
 from perf.projections.decode_model.fit import (
     check_table,
-    compare,
     fit,
     table_ops,
     token_error,
     weighted_error,
 )
 from perf.projections.decode_model.plans import PLANS, Step, attention, collective, matmul
-from perf.projections.decode_model.prediction import predict, published_rows, what_if
+from perf.projections.decode_model.prediction import predict, published_rows
 from perf.projections.estimator.tables import CHIP_COUNTS, chip_table, read_rows
 
 
@@ -65,7 +64,7 @@ def test_errors_are_those_of_the_tables():
 def test_a_table_without_collectives_says_so():
     with pytest.raises(NotIdentified, match="collective_start is not in the table of 1 chips"):
         predict(Step(MeshShape(1, 2)), fit(1))
-    assert compare()[1][8][1] is None and compare()[4][1][1] == token_error(check_table(fit(4), 1))
+    assert token_error(check_table(fit(1), 8)) is None
 
 
 def test_the_bytes_of_the_plan_are_those_of_the_roofline():
@@ -113,14 +112,6 @@ def test_one_chip_against_its_targets():
     assert told.roofline_share > 0.70, "the target of one chip, kernels alone"
     gap = (told.floor_ns / 0.7 - told.token_ns) / told.launches
     assert predict(Step(), gap_ns=gap).roofline_share == pytest.approx(0.7)
-    changes = what_if(told)
-    assert all(told.roofline_share < change.alone <= change.together for change in changes)
-    assert changes[-1].together > 0.85
-    whole = sum(ns for _, ns in told.losses())
-    read = sum(t.op.dram_bytes for t in (*told.before, *told.after)) + sum(
-        t.op.dram_bytes for layer in told.layers for t in layer
-    )
-    assert whole == pytest.approx(told.token_ns - read / 288e9 * 1e9)
 
 
 def test_published_speeds_beside_the_model():
@@ -187,7 +178,7 @@ def test_the_command_prints_what_was_computed(capsys):
     ("arguments", "says"),
     [
         (["--mesh", "3x3"], "no mesh 3x3"),
-        (["--hit-rate", "2"], "--hit-rate must lie in 0..1, got 2"),
+        (["--hit-rate", "2"], "--hit-rate must be 0 to 1, got 2"),
         (["--mesh", "1x2", "--fit", "1"], "collective_start is not in the table of 1 chips"),
         (["--context", "0"], "context must be 1 to"),
         (["--gap-ns", "nan"], "gap_ns must be at least 0"),

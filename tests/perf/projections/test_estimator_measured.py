@@ -22,7 +22,7 @@ MODEL = AttentionLatency()
 
 
 def rows_of(chips: int, attention: float, row: int = 0):
-    """The paper's table as a sweep's rows: two layers, all fixed ops behind them, on every chip of a row."""
+    """The paper's table as a sweep's rows: two layers, all fixed ops after them, on every chip of a row."""
     table, found = chip_table(chips), []
     for chip in range(chips):
         at = {"DEVICE ID": row * chips + chip}
