@@ -41,7 +41,7 @@ class BlankStore(WeightStore):
         layout: str = "TILE_LAYOUT",
         memory: ttnn.MemoryConfig | None = None,
     ) -> ttnn.Tensor:
-        """As of WeightStore. Raises ValueError for a matrix that the columns cannot share."""
+        """Allocate as WeightStore does, blank. Raises ValueError for a matrix that the columns cannot share."""
         shape = list(make().shape)
         if split is not None:
             if shape[split] % self.mesh_shape.tp:

@@ -33,7 +33,7 @@ from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the layers, and of the step: context: cached positions with the new token's. workers: cores a key/value head
+    """The layers and the step. context: cached positions, the new token counted. workers: cores per key/value head
     for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more."""
 
     layers: int = 2
