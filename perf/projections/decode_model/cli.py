@@ -13,6 +13,7 @@ from typing import Any
 from models.llama31_8b.command_line import OneLineParser, reader_left
 from models.llama31_8b.tt.device.precision import PRECISIONS
 from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
 from perf.lib.data_file import add_write_option, write
 from perf.projections.decode_model.costs import NotIdentified, Parameters
 from perf.projections.decode_model.fit import (
@@ -40,7 +41,8 @@ TARGET = 0.70
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m perf.projections.decode_model", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
-    parser.add_argument("--plan", choices=PLANS, default="sharded")
+    parser.add_argument("--decode-sharding", choices=PLANS, default="sharded")
+    add_plan_option(parser, choices=[*RENAMED, *PLANS])
     parser.add_argument("--precision", choices=PRECISIONS, default="performance")
     parser.add_argument("--context", type=int, default=1024, metavar="N", help="cached positions (default 1024)")
     parser.add_argument("--users", type=int, default=1)
@@ -70,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in options.mesh:
             mesh = MeshShape.parse(name)
-            step = Step(mesh, options.context, options.users, options.plan, options.precision)
+            step = Step(mesh, options.context, options.users, options.decode_sharding, options.precision)
             try:
                 told.append(predict(step, parameters, options.gap_ns, options.hit_rate if mesh.sp == 2 else None))
             except NotIdentified as error:
