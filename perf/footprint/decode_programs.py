@@ -143,7 +143,7 @@ def table_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         layer = sum(launch["layer"] == 0 for launch in row["launches"])
         sizes = {f"{name}_mb": step[name] / 1e6 for name in ("dram", "padding", "moved", "roofline", "numbers")}
         ratios = {f"over_{name}": step["dram"] / step[name] - 1 for name in ("roofline", "numbers")}
-        known = {name: row[name] for name in ("mesh", "plan", "precision", "users", "context")}
+        known = {name: row[name] for name in ("mesh", "decode_sharding", "precision", "users", "context")}
         table.append(known | {"ops_per_layer": layer, "ops": step["ops"]} | sizes | ratios)
     return table
 

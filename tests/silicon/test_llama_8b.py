@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.silicon, pytest.mark.timeout(3600)]
 LLAMA = preset("llama-3.1-8b")
 TRACE = {"trace_region_size": TRACE_REGION_BYTES}
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
-LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.96
+MIN_PCC, MIN_PCC_OF_FOUR_BITS = 0.99, 0.96
 # tt-metal's published accuracies on an N150: top-1 90 / 96 %, top-5 97 / 100 %, less two points.
 ACCURACY = {"performance": (0.88, 0.95), "accuracy": (0.94, 0.98)}
 PRECISIONS = pytest.mark.parametrize("precision", ["performance", "accuracy"])
@@ -47,7 +47,7 @@ def test_every_module_at_full_shapes(sim_device, precision):
         logger.info("{} {}: {}", precision, name, row)
     assert len(found) == 10
     four_bits = {name for name in found if name.startswith("mlp") and precision == "performance"}
-    least = {name: LEAST_PCC_OF_FOUR_BITS if name in four_bits else LEAST_PCC for name in found}
+    least = {name: MIN_PCC_OF_FOUR_BITS if name in four_bits else MIN_PCC for name in found}
     assert {name: row["pcc"] for name, row in found.items() if not row["pcc"] >= least[name]} == {}
 
 
@@ -58,7 +58,7 @@ def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
     told = sim_device(options=TRACE).run(prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000)
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
-    least = LEAST_PCC_OF_FOUR_BITS if precision == "performance" else LEAST_PCC
+    least = MIN_PCC_OF_FOUR_BITS if precision == "performance" else MIN_PCC
     assert len(rows) == 15 and all(row["pcc"] >= least for row in rows)
 
 
@@ -70,7 +70,7 @@ def test_logits_of_two_layers_over_several_boards(board_mesh, shape):
     told = board_mesh(shape, **TRACE).run(prefill_and_decode, prompt, 10, 128, "accuracy", config, 512, timeout=3000)
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
-    assert len(rows) == 15 and all(row["pcc"] >= LEAST_PCC for row in rows)
+    assert len(rows) == 15 and all(row["pcc"] >= MIN_PCC for row in rows)
 
 
 @PRECISIONS

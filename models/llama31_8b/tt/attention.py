@@ -36,15 +36,8 @@ class Attention:
         decode_attention: DecodeAttention,
         decode_heads: Heads,
     ) -> None:
-        self.mesh, self.layer, self.qkv, self.wo, self.rope, self.decode_attention = (
-            mesh,
-            layer,
-            qkv,
-            wo,
-            rope,
-            decode_attention,
-        )
-        self.decode_heads = decode_heads
+        self.mesh, self.layer, self.qkv, self.wo, self.rope = mesh, layer, qkv, wo, rope
+        self.decode_attention, self.decode_heads = decode_attention, decode_heads
         self.heads = config.num_attention_heads // mesh_shape.tp
         self.kv_heads = config.num_key_value_heads // mesh_shape.tp
         self.head_dim = config.head_dim

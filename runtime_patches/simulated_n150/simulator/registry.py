@@ -24,7 +24,6 @@ from runtime_patches.simulated_n150.simulator.speed import (
     core,
     lookups,
     matrix,
-    polling,
     resting,
     strides,
     transport,
@@ -46,7 +45,7 @@ _BEHAVIOUR = (
     ethernet,
     deadlock_watch,
 )
-_SPEED = (unused_tiles, lookups, core, resting, strides, matrix, transport, polling)
+_SPEED = (unused_tiles, lookups, core, resting, strides, matrix, transport)
 
 
 def behaviour_patches() -> list[Patch]:

@@ -19,7 +19,7 @@ from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ..model import TtLlama, overwrite, read
 from ..sampling.top_k import Sampler
 from ..trace import Mark, TracedStep
-from .drafters import Drafts, Rounds
+from .drafters import DraftLoop, Drafts
 from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
 
@@ -58,7 +58,7 @@ class ChainSteps:
         return self._sampler(logits, uniforms, self.inputs.tokens)
 
 
-class OnDeviceDraftLoop(Rounds):
+class OnDeviceDraftLoop(DraftLoop):
     """Rounds of a few launches, traced from the second on: the draft's exact pass over the decided tokens (EasySpec's
     bonus calibration), which yields the first drafted token; one draft step per further token; the target's step over
     the chain; and what its outcome means for the next round. The host launches them one after another, reads accepted

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Drafts = dict[int, tuple[TokenTree, list[int]]]
 
 
-class Rounds(ABC):
+class DraftLoop(ABC):
     """Rounds of draft, verification and commit. The generator calls `load` and then the object itself in every round,
     and `release` at the end.
 
@@ -73,7 +73,7 @@ class Rounds(ABC):
 
 
 class TreeDrafter(ABC):
-    """Draft continuations. The generator calls `check`, then `start` for new texts, then what `rounds` returns, and
+    """Draft continuations. The generator calls `check`, then `start` for new texts, then what `draft_loop` returns, and
     `release`.
 
     step_cost: estimated cost of one drafted level, relative to the target's step. calibration_seconds: the part of the
@@ -101,7 +101,7 @@ class TreeDrafter(ABC):
         """Return whether verification at a temperature gets the logits that drafts were drawn from."""
         return False
 
-    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+    def draft_loop(self, step: TreeStep, shape: DraftShape, eager: bool) -> DraftLoop:
         """After `start`, return a text's rounds, in which `step` verifies. By default each calls `draft`."""
         return HostDraftLoop(self, step, shape, eager)
 
@@ -109,7 +109,7 @@ class TreeDrafter(ABC):
         """Release traces after a text."""
 
 
-class HostDraftLoop(Rounds):
+class HostDraftLoop(DraftLoop):
     """Rounds whose drafts the host writes to the device. With one token left nothing is drafted."""
 
     def __init__(self, drafter: TreeDrafter, step: TreeStep, shape: DraftShape, eager: bool) -> None:

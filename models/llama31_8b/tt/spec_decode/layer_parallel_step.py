@@ -169,12 +169,12 @@ class LayerGroups:
         """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
         residual with the attentions up to its own and the MLPs before it. Shapes: see DecoderLayer."""
         for group, stages in self._groups:
-            entering, added = gather(x, self.assignment.mesh), []
+            entering, updates = gather(x, self.assignment.mesh), []
             for stage in stages:
                 if isinstance(stage, ParallelStage):
-                    added += stage.decode(entering, positions, angles)
+                    updates += stage.decode(entering, positions, angles)
                 else:
-                    added.append(self.layers[stage].attention_update(entering, cache, positions, angles))
-            for layer, attended in zip(group, added, strict=True):
-                x = self.layers[layer].add_attention_and_mlp(x, attended)
+                    updates.append(self.layers[stage].attention_update(entering, cache, positions, angles))
+            for layer, update in zip(group, updates, strict=True):
+                x = self.layers[layer].add_attention_and_mlp(x, update)
         return x

@@ -25,7 +25,7 @@ from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..trace import TracedStep
 from .draft_limits import check_draft_shape
 from .draft_loop import ChainSteps, OnDeviceDraftLoop
-from .drafters import Drafts, Rounds, TreeDrafter
+from .drafters import DraftLoop, Drafts, TreeDrafter
 from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
 
@@ -62,11 +62,11 @@ class ModelDrafter(TreeDrafter):
     def has_logits(self, shape: DraftShape) -> bool:
         return shape.width == 1
 
-    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+    def draft_loop(self, step: TreeStep, shape: DraftShape, eager: bool) -> DraftLoop:
         if shape.width == 1:
             return OnDeviceDraftLoop(self.model, step, self._lengths, eager)
         self._exact = _ExactPass(self.model, self._nodes, self._sampler, self._width, eager)
-        return super().rounds(step, shape, eager)
+        return super().draft_loop(step, shape, eager)
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         draft = self.model
@@ -101,7 +101,7 @@ class ModelDrafter(TreeDrafter):
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._exact is None:
-            raise RuntimeError("trees need texts and their rounds: call start and rounds first")
+            raise RuntimeError("trees need texts and their rounds: call start and draft_loop first")
         began = time.perf_counter()
         found = self._calibrate(self._exact, undrafted)
         self.calibration_seconds = time.perf_counter() - began
@@ -183,13 +183,13 @@ class SelfDrafter(TreeDrafter):
         self._lengths = [len(text) for text in texts]
         self.step_cost = self_step_cost(self.target.config, self.window, max(self._lengths, default=1))
 
-    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+    def draft_loop(self, step: TreeStep, shape: DraftShape, eager: bool) -> DraftLoop:
         self._chain = ChainSteps(self.model, self._sampler, eager)
-        return super().rounds(step, shape, eager)
+        return super().draft_loop(step, shape, eager)
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._chain is None:
-            raise RuntimeError("drafts need texts and their rounds: call start and rounds first")
+            raise RuntimeError("drafts need texts and their rounds: call start and draft_loop first")
         roots = {user: tokens[-1] for user, tokens in undrafted.items()}
         for user, tokens in undrafted.items():
             self._lengths[user] += len(tokens)

@@ -127,23 +127,23 @@ class TreeGenerator(Generator):
         """Run rounds of draft, tree step and commit until every sequence has ended."""
         self.replays = 0
         step = TreeStep(self.model, self.spare, source.sampling, self.lossy)
-        rounds = self.drafter.rounds(step, self.shape, eager=self.why_eager is not None)
+        draft_loop = self.drafter.draft_loop(step, self.shape, eager=self.why_eager is not None)
         rule = self._length_rule(source.sampling)
         undrafted = [list(sequence.token_ids) for sequence in sequences]  # tokens the drafter has not seen
         try:
             while unfinished := [sequence for sequence in sequences if sequence.finish_reason is None]:
                 began = time.perf_counter()
-                length = max(rule.next_length(), rounds.min_length)
+                length = max(rule.next_length(), draft_loop.min_length)
                 if source.sampling.greedy or self.adaptive:
                     length = min(length, _worth(unfinished))
                 new = {sequence.user: undrafted[sequence.user] for sequence in unfinished}
-                trees = rounds.load(new, lengths, source.generators, length)
+                trees = draft_loop.load(new, lengths, source.generators, length)
                 drafted = time.perf_counter()
-                verified = rounds()
+                verified = draft_loop()
                 outcomes = verified.check()
                 ended = time.perf_counter()
                 if self.on_step is not None:
-                    self.on_step(step, rounds.drafts(), verified)
+                    self.on_step(step, draft_loop.drafts(), verified)
                 given, accepted = 0, []
                 for sequence in unfinished:
                     outcome, tree = outcomes[sequence.user], trees[sequence.user]
@@ -155,17 +155,17 @@ class TreeGenerator(Generator):
                     if len(tree) > 1:
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
                         accepted.append((tree.max_depth, len(outcome.path)))
-                self._ran(rounds.traced_step, 0, 0, given)
+                self._ran(draft_loop.traced_step, 0, 0, given)
                 self._metrics.num_target_steps += len(unfinished)
-                drafting = drafted - began + rounds.drafting_seconds
-                verifying = ended - drafted - rounds.drafting_seconds
+                drafting = drafted - began + draft_loop.drafting_seconds
+                verifying = ended - drafted - draft_loop.drafting_seconds
                 self._metrics.draft_seconds += drafting
-                self._metrics.calibration_seconds += rounds.calibration_seconds
+                self._metrics.calibration_seconds += draft_loop.calibration_seconds
                 self._metrics.target_seconds += verifying
                 # Whatever its trees are, a step costs the same: one row.
-                rule.observe(length, 1, accepted, (drafting, verifying) if rounds.timed else None)
+                rule.observe(length, 1, accepted, (drafting, verifying) if draft_loop.timed else None)
         finally:
-            rounds.release()
+            draft_loop.release()
             self.drafter.release()
 
     def _length_rule(self, sampling: SamplingParams) -> FixedDraftLength | AdaptiveDraftLength:

@@ -56,7 +56,6 @@ class LockstepDevice(Device):
         self._clock = clock
 
     def write(self, unified, addr, data):
-        self._waiting = False
         self.tt_device.write(unified, addr, data)
 
     def deassert_reset(self, unified):
@@ -75,10 +74,6 @@ class LockstepDevice(Device):
                 return False
             self._clock.advance(Device._SETTLE_CHUNK)
         return True
-
-    def is_at_rest(self) -> bool:
-        """Return whether nothing on the whole mesh goes on before the host does something (speed/polling.py)."""
-        return self._clock.is_at_rest()
 
     def _maybe_pump(self):
         self._clock.advance(self.cycles_per_poll)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from runtime_patches.simulated_n150.simulator.ethernet.link import End, Link
-from runtime_patches.simulated_n150.simulator.speed.polling import is_at_rest
 
 
 class Clock:
@@ -68,11 +67,6 @@ class Clock:
             for chip, device in enumerate(self.chips):
                 self._run(chip, device, until)
             self.now = until
-
-    def is_at_rest(self) -> bool:
-        """Return whether no chip does anything, and nothing is on the way to one, before the host does something."""
-        underway = any(end.underway for link in self.links for end in link.ends)
-        return not underway and not self.events and all(map(is_at_rest, self.chips))
 
     def _run(self, chip: int, device, until: int) -> None:
         """Bring one chip to cycle `until`, handing it the packets that arrive before."""

@@ -74,9 +74,9 @@ def forced(
         attend.reset_priority()
         heads = layer.project_qkv(x, angles)
         attend.exchange_inputs(x, heads)
-        attend = layer.attend(heads, model.cache, positions)
+        heads_output = layer.attend(heads, model.cache, positions)
         with attend.gate(0):
-            x = layer.after_attention(x, attend)
+            x = layer.after_attention(x, heads_output)
         attend.exchange_output(x)
         return x
 

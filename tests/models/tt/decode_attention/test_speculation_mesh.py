@@ -56,7 +56,7 @@ def check(worker, shape: tuple[int, int], users: int, layers: int, decode_shardi
         for chunk_size in (None, CHUNK_SIZE)
     )
     for name, found in (("exact", exact), ("speculative", speculative)):
-        logger.info("{}x{}, {} layers, {}, {} plan, {} users: {}", *shape, layers, name, decode_sharding, users, found)
+        logger.info("{}x{}, {} layers, {}, {}, {} users: {}", *shape, layers, name, decode_sharding, users, found)
         assert found.logits[0] == (1, 1, users, LLAMA.vocab_size)
         assert found.l1_held + found.decode.l1_peak <= found.l1_size and found.dram_peak <= found.dram_size
     # The priorities, their gathered rows and the log in DRAM; the states of pairs and rows in L1.

@@ -12,7 +12,7 @@ from tests.models.tt.sampling.sampling_programs import build_steps, choose, host
 from tests.support.tt_tolerances import BAND, margin
 
 ROWS, VOCAB = 32, 150
-LEAST_P = 1e-3
+MIN_P = 1e-3
 ORIGIN = 2**24
 CASES = [
     (SamplingParams(2.0, top_k=6), 12),
@@ -60,7 +60,7 @@ def test_choices_are_the_references(sim_device):
     assert counts.sum() == len(tokens)
     p = chisquare(counts, masses[support].double() / masses.double().sum() * len(tokens)).pvalue
     logger.info("{} draws: {} of {}, chi-square p = {:.3f}", len(tokens), counts.tolist(), support.tolist(), p)
-    assert p > LEAST_P
+    assert p > MIN_P
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ class Scripted:
     def start(self, texts, cached):
         self.started = [list(text) for text in texts]
 
-    def rounds(self, step, shape, eager):
+    def draft_loop(self, step, shape, eager):
         return self
 
     def load(self, undrafted, lengths, generators, worth):
