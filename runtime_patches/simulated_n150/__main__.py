@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 
+from runtime_patches import sgdc
 from runtime_patches.simulated_n150 import doctor, environment
 from runtime_patches.simulated_n150.dispatch import DISPATCHES
 
@@ -43,6 +44,13 @@ def main(argv: list[str] | None = None) -> int:
         choices=DISPATCHES,
         default="slow",
         help="slow: the host launches each program (default); fast: command queues on the chip, and traces",
+    )
+    run.add_argument(
+        "--runtime",
+        choices=("patched", "stock"),
+        default="patched",
+        help="whether the runtime has the compute gate (runtime_patches/sgdc), open unless the program closes it "
+        "(default), or is the wheel's own",
     )
     run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command line of the program")
@@ -86,6 +94,7 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150.clusters import parse_shape
 
+    overlays = sgdc.overlays() if options.runtime == "patched" else {}
     try:
         if options.mock:
             if options.stock_kernels and (sfpi := environment.real_sfpi()):
@@ -93,10 +102,12 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
                     f"--stock-kernels is for the stand-in compiler; the SFPI in {sfpi} compiles all kernels"
                 )
             stock = options.stock_kernels or environment.STOCK_KERNELS[0]
-            variables = environment.mock_environment(parse_shape(options.mock), stock_kernels=stock)
+            variables = environment.mock_environment(parse_shape(options.mock), overlays, stock_kernels=stock)
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None
-            variables = environment.simulated_environment(options.grid or "1x1", mesh=mesh, dispatch=options.dispatch)
+            variables = environment.simulated_environment(
+                options.grid or "1x1", overlays, mesh=mesh, dispatch=options.dispatch
+            )
     except (ValueError, RuntimeRootError) as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1
