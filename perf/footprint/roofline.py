@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count what a chip must hold and a decode step read, and the speed that allows.
 
-Two counts of a step's bytes: of the numbers, and as decode steps lay them out. Both are the same for interleaved
-steps. Sharded ones have whole columns of tiles of every weight in each of 12 DRAM banks: reading takes the time of the
-fullest bank, so the padding of the others counts too.
+Two counts of a step's bytes: of the numbers, and as decode steps lay them out. Either sharding has a norm's weights as
+tiles, which are read whole, though one row of 32 holds numbers. Sharded steps have whole columns of tiles of every
+weight in each of 12 DRAM banks: reading takes the time of the fullest bank, so the padding of the others counts too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def rows(
     overrides: str | None = None, shardings: Sequence[str] = ("interleaved",),
 ) -> list[dict]:  # fmt: skip
     """Return a dictionary per combination; "refused" holds the reason where it does not fit, else None. shardings: of
-    decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of banks."""
+    decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of tiles and banks."""
     config, table = preset(model), []
     for mesh_name in meshes:
         mesh = MeshShape.parse(mesh_name)
@@ -81,7 +81,7 @@ def rows(
 
 
 def _print(table: list[dict], rate: float) -> None:
-    print(f"GB (1e9 bytes) per chip; read: numbers and padding of DRAM banks, bound by it at {rate / 1e9:g} GB/s; "
+    print(f"GB (1e9 bytes) per chip; read: numbers and padding of tiles and banks, bound by it at {rate / 1e9:g} GB/s; "
           "published: tt-metal PERF.md, see perf/data")  # fmt: skip
     print(f"{'mesh':5} {'precision':22} {'sharding':11} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} "
           f"{'needed':>7} {'numbers':>7} {'read':>6} {'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip

@@ -7,6 +7,7 @@ A configuration that refuses, fails, crashes or hangs is a row with its reason, 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -21,8 +22,10 @@ from typing import Any
 from perf.sweep import modelled, tracy_csv
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
+from runtime_patches.simulated_n150.grids import MAX_COLUMNS, smallest_grid
 
 REASON_CHARACTERS = 400
+PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal for when the parent is gone
 # What tests put in place of a worker: (command, environment) of a configuration's process.
 Start = Callable[[Configuration, Path], tuple[list[str], Mapping[str, str]]]
 
@@ -39,7 +42,10 @@ def grid_of(configuration: Configuration) -> str:
         return "8x8"
     if family == "collective":
         return "4x2"
-    return {"decode": "4x1", "tree_attention": f"{max(1, get('workers', 1))}x1"}.get(family, "1x1")
+    if family == "tree_attention":
+        workers = max(1, get("workers", 1))
+        return smallest_grid(workers, min(workers, MAX_COLUMNS))
+    return "4x1" if family == "decode" else "1x1"
 
 
 def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
@@ -149,7 +155,15 @@ def _measured(configuration: Configuration, source: str, timeout_s: float, log: 
 
 
 def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float) -> int | None:
-    """Wait, and return the exit status, None after the timeout; its whole process group is gone either way."""
+    """Wait, and return the exit status, None after the timeout; its whole process group is gone either way. The process
+    ends with this one, however that ends, and its simulators with it."""
+    sweeper, libc = os.getpid(), ctypes.CDLL(None)
+
+    def end_with_the_sweep() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != sweeper:
+            os._exit(1)  # it ended before this was asked for
+
     with output.open("wb") as written:
         process = subprocess.Popen(
             command,
@@ -158,6 +172,7 @@ def _run(command: list[str], environment: Mapping[str, str], output: Path, timeo
             stdout=written,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=end_with_the_sweep,
         )
     try:
         return process.wait(timeout_s)

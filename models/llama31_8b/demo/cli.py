@@ -127,7 +127,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-context",
         type=int,
         metavar="N",
-        help=f"use at most N tokens of the model's context (default: all of it, for a chat {CHAT_CONTEXT})",
+        help=f"use at most N tokens of the model's context (default: all of it, on boards what fits; for a "
+        f"chat on the CPU {CHAT_CONTEXT})",
     )
 
     group = parser.add_argument_group("attention of decode steps (prefill is always exact)")

@@ -52,12 +52,13 @@ class KVCache:
         self.block = cache_block(capacity)
         shape = (users, self.heads, capacity, config.head_dim)
 
+        # Converting zeros takes the host a second for 32K positions, so they are made once for all layers.
+        blank = mesh_shape.put(mesh, torch.zeros(shape), dtype, on_device=False) if zeroed else None
+
         def allocate() -> ttnn.Tensor:
-            # The same shape on every chip: no host copy of the whole mesh is made.
-            make = ttnn.zeros if zeroed else ttnn.empty
-            return make(
-                shape, dtype=self.dtype, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG
-            )
+            if blank is not None:
+                return ttnn.to_device(blank, mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+            return ttnn.empty(shape, self.dtype, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
 
         layers = range(config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))

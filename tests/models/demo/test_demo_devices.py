@@ -170,7 +170,7 @@ def test_the_decode_sharding_is_chosen_and_refused_before_a_board_is_opened():
 
 def test_padding_of_the_banks_counts_where_it_no_longer_fits():
     """A context that one chip holds beside interleaved weights, but not beside sharded ones."""
-    options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy")
+    options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy", max_context=131072)
     fits = next(n for n in range(60000, 0, -128) if _fits(replace(options, max_new_tokens=n)))
     with pytest.raises(UserError, match="needs .* bytes per chip"):
         n150.plan_run(LLAMA, replace(options, max_new_tokens=fits, decode_sharding="sharded"), MeshShape(), 10)

@@ -5,9 +5,12 @@
 The chip has two cores: joining heads takes one for each of the two query heads.
 """
 
+from dataclasses import replace
+
 import pytest
 from loguru import logger
 
+from models.llama31_8b.demo.backends.sim.backend import TINY
 from tests.support.tt_programs import prefill_and_decode, weight_cache
 from tests.support.tt_tolerances import GRID, MIN_PCC, NEAR_TIE, prompt
 
@@ -26,6 +29,34 @@ def test_prefill_of_40_tokens_and_four_decode_steps(sim_device):
     for row in told["cache"]:
         logger.info("cache: {}", row)
         assert row["pcc"] >= MIN_PCC
+
+
+def refused_model(mesh) -> tuple[str | None, int]:
+    """In the worker: what TtLlama says of the tiny model with six heads, and how many weights were asked for."""
+    from models.llama31_8b.reference.model.random_weights import random_state_dict
+    from models.llama31_8b.tt.device.precision import precision_plan
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.sharding.config import ShardingError
+    from models.llama31_8b.tt.weights.map import WeightMap
+    from models.llama31_8b.tt.weights.store import WeightStore
+
+    plan, config = MeshShape(), replace(TINY, hidden_size=384, num_attention_heads=6)
+    store = WeightStore(mesh, plan)
+    weights = WeightMap(config, random_state_dict(config, 0), plan)
+    formats = precision_plan("bfloat16", config.num_hidden_layers)
+    try:
+        TtLlama(mesh, plan, config, formats, weights, store, capacity=128)
+    except ShardingError as error:
+        return str(error), store.converted
+    return None, store.converted
+
+
+def test_more_heads_than_cores_are_refused_before_weights(sim_device):
+    """They would be joined in the first decode step, behind a whole prefill."""
+    said, converted = sim_device("2x2").run(refused_model, timeout=600)
+    assert said is not None and "6 query heads a chip on 1x1, a chip 2 x 2 cores" in said
+    assert converted == 0
 
 
 def test_weight_cache_is_reused_and_damage_is_rebuilt(sim_device, tmp_path):

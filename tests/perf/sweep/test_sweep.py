@@ -246,6 +246,19 @@ def test_a_sweep_that_is_over_runs_nothing_again(tmp_path, capsys):
     assert csv.read_bytes().startswith(before) and len(read(csv)) == 6
 
 
+def assert_gone(pid: int) -> None:
+    for _ in range(100):
+        try:
+            state = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail(f"process {pid} still ran")
+
+
 KILLED = """
 import sys, time
 from pathlib import Path
@@ -260,15 +273,26 @@ with opened(Path(sys.argv[1])) as rows:
 
 
 def test_a_killed_sweep_goes_on(tmp_path):
-    """SIGKILL in the third configuration, and half a configuration at the end: the others stay, the rest runs."""
+    """SIGKILL in the third configuration, and half a configuration at the end: the others stay, the rest runs; the
+    worker under way ends with the sweep."""
     from tests.perf.sweep import sweep_workers
 
-    csv = tmp_path / "a.csv"
-    process = subprocess.Popen([sys.executable, "-u", "-c", KILLED, str(csv)], stdout=subprocess.PIPE, text=True)
+    csv, hung = tmp_path / "a.csv", tmp_path / "hung"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", KILLED, str(csv)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HUNG_WORKER": str(hung)},
+    )
     for _ in range(2):
         assert process.stdout.readline().startswith("[")
+    for _ in range(600):
+        if hung.exists() and hung.read_text():
+            break
+        time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    assert_gone(int(hung.read_text()))
     kept = csv.read_bytes()
     assert [block.name for block in read(csv)] == [c.name for c in sweep_workers.CONFIGURATIONS[:2]]
     half = block_text(Outcome(sweep_workers.CONFIGURATIONS[2].name, "sim", PASS, "", [ROW, ROW]), 7)
@@ -314,17 +338,7 @@ def test_a_broken_configuration_leaves_no_process(tmp_path):
         f"open({str(child)!r}, 'w').write(str(c.pid)); os.abort()"
     )
     one(saying(program), tmp_path / "a.csv")
-    pid = int(child.read_text())
-    for _ in range(100):
-        try:
-            state = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            break
-        if state == "Z":
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail(f"process {pid} still runs")
+    assert_gone(int(child.read_text()))
 
 
 def test_boards_that_are_not_there_are_a_reason(tmp_path, monkeypatch):

@@ -185,6 +185,7 @@ def test_run_on_a_mock_mesh_and_timeout():
     "arguments, code, text",
     [
         (("--grid", "9x1", "--", "true"), 1, "9x1"),
+        (("--grid", "3x2", "--", "true"), 1, "3x2 has 6 cores"),
         (("--mock", "3x3", "--", "true"), 1, "3x3"),
         (("--mock", "1x2"), 2, "name the program"),
         (("--mock", "1x2", "--timeout", "-1", "--", "true"), 2, "above 0"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tests.support.bfloat16_bits import set_bits
 from tests.support.mesh_tensors import on_chips
 
 
@@ -195,20 +196,40 @@ def likely_rejections(seed: int, users: int, nodes: int, vocab: int) -> Batch:
     return batch
 
 
+# Bits of bfloat16 logits that are no numbers: NaNs of either sign, of the least and the largest payload, and infinity.
+SPOILED_BITS = (0x7FC0, 0xFFC0, 0xFF81, 0xFFFF, 0x7F80)
+
+
 def spoiled_batch(vocab: int) -> tuple[Batch, list[int]]:
     """Users with one node below the root whose row, token or parent is wrong, each in a way, and one that is well; and
     the statuses of the former. The wrong logit is that of the drafted token, the last id, which no mode overlooks."""
     from tt_kernels.speculative_sampling.reference import BAD_DRAFT, BAD_TARGET, BAD_TREE
 
-    values = (math.nan, -math.nan, math.inf)
-    statuses = [*len(values) * [BAD_TARGET], *len(values) * [BAD_DRAFT], BAD_TREE, BAD_TREE]
+    count = len(SPOILED_BITS)
+    statuses = [*count * [BAD_TARGET], *count * [BAD_DRAFT], BAD_TREE, BAD_TREE]
     batch = random_batch(0, len(statuses) + 1, 2, vocab, "flat")
     last = vocab - 1
-    batch.tokens[: 2 * len(values), 1] = last
-    for i, value in enumerate(values):
-        batch.target[i, 0, last] = value
-        batch.draft[len(values) + i, 0, last] = value
+    batch.tokens[: 2 * count, 1] = last
+    for i, bits in enumerate(SPOILED_BITS):
+        set_bits(batch.target, (i, 0, last), bits)
+        set_bits(batch.draft, (count + i, 0, last), bits)
     batch.tokens[-3, 1], batch.parents[-2, 1] = vocab, 1
+    return batch, statuses
+
+
+def spoiled_beside_the_draft(vocab: int) -> tuple[Batch, list[int]]:
+    """Users whose drafted token is 0 and has no chance, so that all of the rows of their root is looked at; in one of
+    which the last id's logit is a NaN. And the statuses; the last user, whose rows hold -infinity alone, is well."""
+    from tt_kernels.speculative_sampling.reference import BAD_DRAFT, BAD_TARGET, FINE_STATUS
+
+    nans = (0xFFC0, 0xFF81, 0xFFFF)
+    statuses = [*len(nans) * [BAD_TARGET], *len(nans) * [BAD_DRAFT], FINE_STATUS]
+    batch = random_batch(0, len(statuses), 2, vocab, "flat")
+    batch.tokens[:, 1], batch.words[:, 1] = 0, 2**32 - 1
+    batch.target[:, 0, 0], batch.draft[:, 0, 0] = -math.inf, 3.0
+    for i, bits in enumerate(nans):
+        set_bits(batch.target, (i, 0, vocab - 1), bits)
+        set_bits(batch.draft, (len(nans) + i, 0, vocab - 1), bits)
     return batch, statuses
 
 

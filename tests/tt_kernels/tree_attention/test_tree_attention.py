@@ -261,7 +261,7 @@ def test_refused_before_anything_runs(sim_device):
         "config in words": "program_config must be a ProgramConfig, it is a str",
         "three workers": "3 workers per head need 3 cores, the grid has 2",
         "grid": "a grid of 9x1 cores at (0, 0) is not within the device's 4x2",
-        "fidelity": "math_fidelity must be one of HiFi2, HiFi3, HiFi4, got 'LoFi'",
+        "fidelity": "math_fidelity must be one of HiFi2, HiFi3, got 'LoFi'",
         "scale": "scale must be from 0.0001 to 100, got 0",
         "too many keys at once": "query_tiles 1 and key_chunk 4096 with head_dim 128 and 1 worker(s) per head need",
     }

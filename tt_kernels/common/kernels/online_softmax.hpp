@@ -319,10 +319,10 @@ inline void normalise_init(uint32_t state, uint32_t to) {
     pack_reconfig_data_format(to);
 }
 
-// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing.
-// After normalise_init().
+// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`, or NaN there if it is
+// `broken`, which the packer's thread must know; pops nothing. After normalise_init().
 template <uint32_t head_tiles>
-inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) {
+inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to, bool broken = false) {
     constexpr uint32_t most = registers - 1;  // beside the row sum
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);
@@ -335,9 +335,9 @@ inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) 
         copy_tile(state, first + head_tiles, batch);
         pack_registers(to, begin, batch, [=] {
             if (batch == most) {
-                register_rows::divide<most>(bands);
+                register_rows::divide<most>(bands, broken);
             } else {
-                register_rows::divide<rest>(bands);
+                register_rows::divide<rest>(bands, broken);
             }
         });
     }

@@ -155,7 +155,7 @@ private:
                 Op::score(*next);  // between the state and what reads it
             }
             cb_wait_front(buffers.state, head_tiles + 1);
-            Op::emit(step);
+            static_cast<Op&>(*this).emit(step);
             register_rows::prepare(Op::scale());
         }
         if (pending_ == 2) {

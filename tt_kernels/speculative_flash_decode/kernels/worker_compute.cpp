@@ -15,6 +15,7 @@
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
 #include "control.hpp"
+#include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
@@ -33,12 +34,8 @@ attention::Part part_of(uint32_t tokens, uint32_t worker) {
     return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
 }
 
-// The bands (of 4 rows, see register_rows.hpp) that hold the queries of this item's head: all that is sent on of a
-// result.
-Bands bands_of(uint32_t item) {
-    const uint32_t row = item % config::kv_heads() * config::rows_per_head();
-    return register_rows::bands_of(row, row + config::rows_per_head());
-}
+// The first row with the queries of this item's head.
+uint32_t first_row_of(uint32_t item) { return item % config::kv_heads() * config::rows_per_head(); }
 
 struct MaskedStep : ChunkStep {
     bool masked;  // whether its last key tile is
@@ -53,7 +50,10 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     static constexpr uint32_t slots() { return 1; }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
-    Bands bands{0, 0};
+    uint32_t first_row = 0;  // of the head
+    Bands bands{
+        0, 0};  // (4 rows each, register_rows.hpp) with the head's queries: all that is sent of a result
+    bool broken = false;       // known to the packer's thread: NaN or infinity in a key (probe_rows.hpp)
     bool handed_over = false;  // the state before, which the writer may still be reading
 
     // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the state after it is the guess.
@@ -85,12 +85,18 @@ struct State : Steps<head_tiles, MaskedStep, State> {
         }
     }
 
-    static void emit(uint32_t to, Bands bands) {
+    uint32_t end_row() const { return first_row + config::rows_per_head(); }
+
+    static void emit(uint32_t to, Bands bands, bool broken) {
         normalise_init(config::cb_state, to);
-        normalise<head_tiles>(config::cb_state, 0, bands, to);
+        normalise<head_tiles>(config::cb_state, 0, bands, to, broken);
     }
 
-    static void emit(const MaskedStep& step) { emit(config::cb_guess, step.bands()); }
+    void emit(const MaskedStep& step) {
+        emit(
+            config::cb_guess, bands,
+            probe_rows::mark(step.to_b ? row_max_b : row_max_a, first_row, end_row()));
+    }
 
     // The first state of a head is packed beside the last one handed over, what follows in its place.
     void await_handover() {
@@ -168,7 +174,8 @@ void kernel_main() {
         const auto part = part_of(tokens, worker);
         const uint32_t sources = merge_tree::sources_of(
             worker, config::workers(), [&](uint32_t other) { return part_of(tokens, other).tiles() > 0; });
-        state.bands = bands_of(item);
+        state.first_row = first_row_of(item);
+        state.bands = register_rows::bands_of(state.first_row, state.first_row + config::rows_per_head());
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
             const bool guesses =
@@ -177,11 +184,15 @@ void kernel_main() {
             state.attend(part.last, tokens, guesses);
             state.attend(part.middle, tokens, false);
             state.finish();
+            state.broken = probe_rows::mark(state.row_max(), state.first_row, state.end_row());
             cb_pop_front(config::cb_query, head_tiles);
         }
         receive_all(state, sources);
         if (worker == attention::reducer) {
-            State::emit(config::cb_exact, state.bands);
+            if (sources != 0) {
+                state.broken = probe_rows::is_marked(state.row_max(), state.first_row, state.end_row());
+            }
+            State::emit(config::cb_exact, state.bands, state.broken);
         } else if (!state.empty) {
             state.hand_over();
         }

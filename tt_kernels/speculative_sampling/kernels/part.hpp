@@ -114,6 +114,11 @@ public:
             row.least = least < row.least ? least : row.least;
         }
         end_result();
+        // To the vector unit a NaN is an infinity of its sign. Only where there is the least of numbers are the bits
+        // looked at: a NaN among them counts as less than all.
+        if (row.least <= -infinity && holds_nan(row)) {
+            row.least = -infinity - 1;
+        }
     }
 
     // The sum of all weights; those of each tile are left for find().
@@ -190,6 +195,18 @@ private:
     uint32_t gathered_ = 0;
     uint64_t sum_ = 0;
     volatile tt_l1_ptr uint64_t* tile_sums_;
+
+    // Whether there is a NaN among the row's logits, two of them a word. After row_reader::fill().
+    bool holds_nan(const Row& row) const {
+        Words pairs = reinterpret_cast<Words>(row.address);
+        for (uint32_t i = 0; 2 * i < ids_; ++i) {
+            const uint32_t pair = pairs[i];
+            if ((pair & 0x7FFF) > 0x7F80 || (pair & 0x7FFF0000) > 0x7F800000) {
+                return true;
+            }
+        }
+        return false;
+    }
 
     // Vectors of the tile before `stop`: of the gathered logits, the row's last tile, or a whole one.
     uint32_t vectors_before(uint32_t stop) const {

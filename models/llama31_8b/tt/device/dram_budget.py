@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...config import LlamaConfig
@@ -25,8 +26,9 @@ class DoesNotFit(ValueError):
 class Budget:
     """Bytes of one chip. weights: read in each step; embedding: all of it held, one row per user read.
 
-    kv_cache: all users at the full context; decode attention reads all of it. rotary: cosine and sine tables. padding:
-    the part of the weights that only fills up the DRAM banks of sharded decode steps.
+    kv_cache: all users at the full context; decode attention reads all of it. rotary: cosine and sine tables. norms:
+    tiles, which ttnn's norm reads whole, though one row of 32 holds numbers. padding: the part of what a step reads
+    that holds none: those rows, and what fills up the DRAM banks of sharded decode steps.
     """
 
     weights: int
@@ -39,7 +41,7 @@ class Budget:
 
     @property
     def numbers_per_step(self) -> int:
-        """Return what a step reads, without the banks' padding."""
+        """Return what a step reads, without the padding of tiles and banks."""
         return self.read_per_step - self.padding
 
     @property
@@ -101,6 +103,7 @@ def budget(
         padding = ShardedDecodeConfig.of(config, mesh, users).padding_bytes(precision, config.num_hidden_layers)
         weights += padding
     norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
+    padding += norms - norms // TILE
     positions = -(-context // TILE) * TILE
     kv_cache = 2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, precision.kv_cache)
     row = 2 * hidden // tp
@@ -113,6 +116,20 @@ def budget(
         read_per_step=weights + norms + kv_cache + users * (row + 2 * 2 * dim),
         padding=padding,
     )
+
+
+def longest_context(check: Callable[[int], None], most: int, step: int) -> int:
+    """Return the largest multiple of `step` up to `most`, rounded up, for which `check` does not raise DoesNotFit; 0 if
+    it does for all. What more positions need is never less."""
+    low, high = 0, -(-most // step)
+    while low < high:
+        middle = (low + high + 1) // 2
+        try:
+            check(middle * step)
+            low = middle
+        except DoesNotFit:
+            high = middle - 1
+    return low * step
 
 
 def gb(count: int) -> str:

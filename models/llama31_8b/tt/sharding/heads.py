@@ -13,11 +13,12 @@ from ...config import LlamaConfig
 from ..kv_cache import KVCache
 from ..parallel.mesh import TILE, MeshShape
 from ..rope import Angles, Rope, all_cores, user_shards
+from .config import ShardingError
 
 
 class Heads(ABC):
     """The heads of one chip. Queries are [1, users, heads / tp, head_dim], keys and values [1, users, kv heads / tp,
-    head_dim], bfloat16, one core per user."""
+    head_dim], bfloat16, one core per user. Errors: ShardingError if a chip has more query heads than cores."""
 
     # Cores that share a user's rotation: the rows of angles that a step looks up for each.
     angle_rows = 1
@@ -27,6 +28,12 @@ class Heads(ABC):
         self.heads = config.num_attention_heads // mesh_shape.tp
         self.kv_heads = config.num_key_value_heads // mesh_shape.tp
         self.head_dim = config.head_dim
+        grid = mesh.compute_with_storage_grid_size()
+        if self.heads > grid.x * grid.y:
+            raise ShardingError(
+                f"joining heads takes a core for each: {config.name} has {self.heads} query heads per chip on "
+                f"{mesh_shape}, a chip {grid.x} x {grid.y} cores"
+            )
 
     @abstractmethod
     def split(self, fused: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:

@@ -18,7 +18,7 @@ from runtime_patches.simulated_n150 import doctor
 from ....spec_decode.draft_shape import SELF_WINDOW
 from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
 from ....tt.device.boards import check_boards, find_boards
-from ....tt.device.dram_budget import DoesNotFit, budget
+from ....tt.device.dram_budget import DoesNotFit, budget, longest_context
 from ....tt.device.precision import PrecisionConfig, PrecisionError, precision_config
 from ....tt.parallel.mesh import BLOCKS, TILE, MeshError, MeshShape
 from ....tt.sharding.config import ShardingError, check_sharding_of_rows
@@ -64,7 +64,8 @@ TRACE_REGION_BYTES = 64 * 1024**2
 class RunConfig(NamedTuple):
     """capacity: cached positions per user, in whole blocks as far as the model's context allows. limit: positions that
     a prompt and its continuation may take. users: prompts decoded together. decode_sharding: of the model; its draft's
-    is interleaved. draft_precision, draft_layers: of a draft model."""
+    is interleaved. draft_precision, draft_layers: of a draft model. notice: what to say if `limit` is the longest
+    context that fits and the model has a longer one."""
 
     mesh: MeshShape
     precision: PrecisionConfig
@@ -74,6 +75,7 @@ class RunConfig(NamedTuple):
     draft_layers: LayerAssignment | None = None  # of --fuzzy
     decode_sharding: str = DECODE_SHARDING
     users: int = 1
+    notice: str | None = None
 
 
 def choose_device() -> tuple[str, str]:
@@ -99,43 +101,60 @@ def plan_run(
     users: int = 1,
 ) -> RunConfig:
     """Decide what a run needs. config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a
-    conversation; draft: of a draft model on the same mesh; users: prompts decoded together. Raises UserError if the
-    mesh cannot split the models, a chip cannot hold them with this context (the message has the bytes needed and
-    present), or the model's context is shorter than --max-context."""
+    conversation; draft: of a draft model on the same mesh; users: prompts decoded together. Without --max-context the
+    limit is the longest context that fits, in whole blocks, if the model's does not. Raises UserError if the mesh
+    cannot split the models, a chip cannot hold them with the prompt or with --max-context (the message has the bytes
+    needed and present), or the model's context is shorter than --max-context."""
     limit, context = context_limit(config, options), config.max_position_embeddings
-    if prompt_tokens is None:
-        limit = options.chat_context(limit)
     decode_sharding, nodes = options.decode_sharding or DECODE_SHARDING, chip_tree_nodes(options, users)
-    # A step over trees writes all their nodes behind the text.
-    wanted = (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
-    capacity = min(_whole(wanted, BLOCKS[0]), _whole(context, TILE))
-    try:
-        precision = precision_config(options.precision or PRECISION, config.num_hidden_layers)
+    drafts, layers, notice = None, None, None
+    for_users = "" if users == 1 else f" for each of {users} users"
+
+    def wanted(limit: int) -> int:
+        """A step over trees writes all their nodes after the sequence."""
+        return (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
+
+    def capacity_for(positions: int) -> int:
+        return min(_whole(positions, BLOCKS[0]), _whole(context, TILE))
+
+    def check_memory(positions: int) -> None:
+        capacity = capacity_for(positions)
         held, what = budget(config, mesh, precision, min(capacity, context), users, decode_sharding), config.name
-        drafts, layers = None, None
-        check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
-        if draft is not None:
+        if draft is not None and drafts is not None:
             _check_draft_context(draft, capacity)
-            drafts = precision_config(options.precision or PRECISION, draft.num_hidden_layers)
             held = held.beside(budget(draft, mesh, drafts, capacity, users))
             what += f" with {draft.name} as its draft"
-            if (layers := layer_parallel(options, draft, mesh)) is not None:
+            if layers is not None:
                 held = held.beside(layers.extra(drafts, capacity, users))
                 what += f", {options.fuzzy} of its layers in parallel,"
-        for_users = "" if users == 1 else f" for each of {users} users"
-        held.check(f"{what} on {mesh} with a cache of {capacity} positions for {wanted}{for_users}")
+        held.check(f"{what} on {mesh} with a cache of {capacity} positions for {positions}{for_users}")
+
+    try:
+        precision = precision_config(options.precision or PRECISION, config.num_hidden_layers)
+        check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
+        if draft is not None:
+            drafts = precision_config(options.precision or PRECISION, draft.num_hidden_layers)
+            layers = layer_parallel(options, draft, mesh)
+        try:
+            check_memory(wanted(limit))
+        except DoesNotFit as error:
+            longest = longest_context(check_memory, wanted(limit), BLOCKS[0]) - nodes
+            if options.max_context is not None or longest <= (prompt_tokens or 0):
+                fits = f"; the longest context that fits has {longest} positions" if longest > 0 else ""
+                raise DoesNotFit(f"{error}{fits}") from error
+            limit = longest
+            notice = f"a context of {limit} positions{for_users} is the longest that fits; {config.name} has {context}"
+        capacity = capacity_for(wanted(limit))
         check_attention(options, mesh, config, capacity, users)
     except (MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError) as error:
-        shorter = ""
-        if prompt_tokens is None and isinstance(error, DoesNotFit):
-            shorter = "; --max-context takes a shorter conversation"
-        raise UserError(f"--device n150: {error}{shorter}") from error
-    return RunConfig(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users)
+        raise UserError(f"--device n150: {error}") from error
+    return RunConfig(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users, notice)
 
 
 def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
+    """Raises DoesNotFit."""
     if capacity > draft.max_position_embeddings:
-        raise UserError(
+        raise DoesNotFit(
             f"--draft: {draft.name} has a context of {draft.max_position_embeddings}, this run takes {capacity} "
             "positions"
         )
@@ -218,6 +237,8 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
         run_config.decode_sharding,
         "" if users == 1 else f", {users} users",
     )
+    if run_config.notice is not None:
+        logger.info("{}", run_config.notice)
     formats = run_config.draft_precision
     if run_config.draft_layers is not None and formats is not None:
         logger.info(

@@ -175,11 +175,11 @@ def grid_for(config: LlamaConfig, mesh: MeshShape, guesses: bool, decode_shardin
     sharded decode steps need a whole chip, which has cores beside its DRAM banks."""
     if decode_sharding == "sharded":
         return "x".join(map(str, WHOLE_GRID))
-    cores = max(config.num_attention_heads, 4 if guesses else 1)
+    from runtime_patches.simulated_n150.grids import smallest_grid
+
     if not guesses and mesh.tp > 1:
-        return f"4x{max(2, -(-cores // 4))}"
-    cores = max(config.num_attention_heads // mesh.tp, 4 if guesses else 1)
-    return f"2x{-(-cores // 2)}"
+        return smallest_grid(max(config.num_attention_heads, 8), columns=4)
+    return smallest_grid(max(config.num_attention_heads // mesh.tp, 4 if guesses else 1), columns=2)
 
 
 def dispatch_of(decode_sharding: str) -> str:
