@@ -156,7 +156,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
             assert norms == [32, 32], "the interleaved norm has a core for a tile of users"
         else:
             assert step["padding"] == 0
-        assert re.search(r"\d+ ops a layer, \d+ a step", decode_programs.report(mesh, asked, found))
+        assert re.search(r"\d+ ops per layer, \d+ per step", decode_programs.report(mesh, asked, found))
     assert ops["interleaved"] - ops["sharded"] == 3, "rotation and cache update are one op each, one move is gone"
 
 
