@@ -69,9 +69,8 @@ def cache_figures(model, reference, lengths) -> list[dict]:
             ("keys", model.cache.keys, reference.keys),
             ("values", model.cache.values, reference.values),
         ):
-            chips = ttnn.get_device_tensors(ours[layer])[
-                : model.mesh_shape.tp
-            ]  # the first row of the mesh, heads apart
+            # The first TP group of the mesh, heads apart.
+            chips = ttnn.get_device_tensors(ours[layer])[: model.mesh_shape.tp]
             whole = torch.cat([ttnn.to_torch(chip) for chip in chips], dim=1).float()
             got = torch.cat([whole[u, :, :n].flatten() for u, n in enumerate(lengths)])
             if name == "keys":
