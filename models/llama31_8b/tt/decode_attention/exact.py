@@ -15,7 +15,7 @@ from ..parallel.mesh import TILE, MeshShape
 from ..sharding.config import FLASH_DECODE, ShardedDecodeConfig, check_decode_sharding
 from .base import DecodeAttention
 
-# Keys per flash decode chunk, as measured (perf.ops.bench_plan_attention); at most the whole cache.
+# Keys per flash decode chunk, as measured (perf.ops.bench_decode_attention); at most the whole cache.
 CHUNK = 128
 
 

@@ -15,7 +15,7 @@ from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from tests.models.tt.decode_attention.forced_outcomes import Drawn, forced
-from tests.models.tt.sharding.decode_plan_programs import BANKED
+from tests.models.tt.sharding.sharding_programs import BANKED
 from tests.support.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED

@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What bench_plan_attention makes of cycles, and that its points are what the fast plan chooses by."""
+"""What bench_decode_attention makes of cycles, and that its points are what the fast plan chooses by."""
 
 from __future__ import annotations
 
 import pytest
 
 from models.llama31_8b.tt.sharding.config import MEASURED
-from perf.ops.bench_plan_attention import POINTS, Measured, Point, report
+from perf.ops.bench_decode_attention import POINTS, Measured, Point, report
 
 
 def test_points_are_of_as_many_users_as_flash_decode_takes():
     assert {point.users for point in POINTS} <= set(range(1, 9)) and Point(8, 1024) in POINTS
-    assert "1 to 8 users" in MEASURED and "perf.ops.bench_plan_attention" in MEASURED
+    assert "1 to 8 users" in MEASURED and "perf.ops.bench_decode_attention" in MEASURED
 
 
 def test_the_move_counts_for_ours():

@@ -27,7 +27,7 @@ from models.llama31_8b.tt.sharding.config import (
 )
 from perf.footprint import decode_programs
 from perf.footprint.mesh_memory import CAPACITY
-from tests.models.tt.sharding.decode_plan_programs import modules, steps_of_row, tokens
+from tests.models.tt.sharding.sharding_programs import modules, steps_of_row, tokens
 from tests.support.tt_programs import figures
 
 LLAMA = preset("llama-3.1-8b")

@@ -127,7 +127,7 @@ def measure_point(device, timeline, point: Point) -> Measured:
 def run(points: list[Point]) -> list[tuple[Point, Measured]]:
     """Return each point's measurement, from a process that holds a simulated chip."""
     asked = {"points": [asdict(point) for point in points]}
-    measured = measure_apart("perf.ops.bench_plan_attention", asked, timed_environment(GRID), TIMEOUT_S)
+    measured = measure_apart("perf.ops.bench_decode_attention", asked, timed_environment(GRID), TIMEOUT_S)
     return [(point, Measured(**found)) for point, found in zip(points, measured, strict=True)]
 
 
@@ -154,7 +154,7 @@ def report(results: list[tuple[Point, Measured]]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m perf.ops.bench_plan_attention",
+        prog="python -m perf.ops.bench_decode_attention",
         description=__doc__.splitlines()[0],
         allow_abbrev=False,
     )
