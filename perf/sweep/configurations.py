@@ -20,6 +20,9 @@ from perf.projections.decode_model.plans import PLANS
 SOURCES = ("n150", "sim", "model")
 MOST = 10_000  # configurations of a sweep, as in tt-metal's sweep framework
 Value = int | str
+DECODE_OPS = (
+    "norm", "unshard", "create_heads", "rotate", "update_cache", "shard", "concat_heads", "add", "gated_product"
+)  # fmt: skip
 
 # Every option with its default (Llama 3.1 8B's shape), and the values that are allowed where they are few.
 FAMILIES: dict[str, dict[str, Value]] = {
@@ -34,6 +37,7 @@ FAMILIES: dict[str, dict[str, Value]] = {
     "exchange": {"mesh": "2x1", "columns": 4096},
     "gate": {"part": "close"},
     "collective": {"op": "all_gather", "mesh": "1x2", "columns": 4096},
+    "decode_op": {"op": "norm", "tp": 1, "context": 1024},
     "sampling": {"method": "argmax", "vocab": 128256, "drafted": 3, "users": 1},
     "decode": {
         "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "simple",
@@ -48,6 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tree_attention.dtype": ("bfloat16", "bfloat8_b"),
     "gate.part": ("close", "skipped", "open"),
     "collective.op": ("all_gather", "reduce_scatter", "all_reduce"),
+    "decode_op.op": DECODE_OPS,
     "sampling.method": ("argmax", "topk", "exact", "sigmoid"),
     "decode.attention": ("stock", "exact", "speculative"),
     "decode.plan": PLANS,
@@ -202,8 +207,29 @@ def _cores(role: str, tp: int) -> int:
     return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
 
 
+def _paper() -> list[Configuration]:
+    """The ops of the ALSpec paper's tables 4 to 6, context 1K, and its flash decode at longer ones.
+
+    A simulated chip takes seconds for a small op and minutes for a matmul or a long context: those come last.
+    """
+    found: list[Configuration] = []
+    for tp in (1, 2, 4):
+        found += product("decode_op", op=DECODE_OPS, tp=tp)
+        heads: dict[str, Value] = {"heads": 32 // tp, "kv_heads": 8 // tp}
+        found += product("flash_decode", variant=["stock", "exact"], chunk_size=256, **heads)
+    found += product("collective", op=["all_gather", "reduce_scatter"], mesh=["1x2", "1x4"])
+    matmuls = [c for tp in (1, 2, 4) for c in _model_matmuls(tp) if c["layout"] == "dram_sharded"]
+    found += sorted(matmuls, key=lambda c: c["k"] * c["n"])
+    for context in (1024, 4096, 16384, 65536, 131072):
+        found += product(
+            "flash_decode", variant=["stock", "exact", "guess", "speculative"], context=context, chunk_size=256
+        )
+    return found
+
+
 def suites() -> dict[str, list[Configuration]]:
-    """By name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated chips."""
+    """By name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; paper: of the ALSpec paper's tables, for
+    simulated chips too; tiny: for simulated chips of few cores."""
     contexts = [1024, 4096, 32768, 131072]
     ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
     ops += product(
@@ -237,4 +263,4 @@ def suites() -> dict[str, list[Configuration]]:
                     precision="bfloat16")  # fmt: skip
     tiny += product("decode", model="tiny", mesh="2x1", context=256, chunk_size=32, attention="speculative",
                     precision="bfloat16")  # fmt: skip
-    return {"ops": unique(ops), "decode": unique(decode), "tiny": unique(tiny)}
+    return {"ops": unique(ops), "decode": unique(decode), "paper": unique(_paper()), "tiny": unique(tiny)}
