@@ -27,8 +27,8 @@ from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.start_line import common_start, held_at_start_line, signed
 
-GRID = "5x4"  # two rows a member
-MEMBER_GRID = (5, 2)
+GRID = "5x4"  # two rows per rank
+RANK_GRID = (5, 2)
 CHUNKS_OF_TARGET = 8
 OVERHEAD_TARGET, GUESS_TARGET = 1.05, 0.40
 TIMEOUT_S = 3600
@@ -120,17 +120,15 @@ def measure_point(device, point: Point) -> Cycles:
     import ttnn
 
     from runtime_patches.profiling.cycles import measure
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,
-        PairMember,
-        Peer,
         ProgramConfig,
         flash_decode,
         guess_flash_decode,
-        speculative_flash_decode_pair,
     )
+    from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 
     torch.manual_seed(0)
 
@@ -147,10 +145,10 @@ def measure_point(device, point: Point) -> Cycles:
     pairs = CorePair(device, exchange)
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
     gathered[0, 0, 0] = HOLDS_EXACT
-    peer = Peer(pairs, [words(gathered) for _ in range(2)], timeout_s=1e-2)
-    configs = [ProgramConfig(MEMBER_GRID, (0, 2 * i), workers_per_head=point.workers) for i in range(2)]
-    members = [
-        PairMember(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), config)
+    seen = [words(gathered) for _ in range(2)]
+    configs = [ProgramConfig(RANK_GRID, (0, 2 * i), workers_per_head=point.workers) for i in range(2)]
+    ranks = [
+        RankInputs(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), seen[i], config, timeout_s=1e-2)
         for i, config in enumerate(configs)
     ]
 
@@ -163,7 +161,7 @@ def measure_point(device, point: Point) -> Cycles:
         guess_flash_decode(q, k, v, at, chunk_size=point.chunk_size, guess_range=guess_range, program_config=configs[0])
 
     def pair():
-        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, guess_range=guess_range, peer=peer)
+        speculative_flash_decode_pair(ranks, pairs, chunk_size=point.chunk_size, guess_range=guess_range)
 
     def held(launch):
         with held_at_start_line(device):
@@ -172,7 +170,7 @@ def measure_point(device, point: Point) -> Cycles:
     alone, guessed, both = (measure(device, partial(held, launch)) for launch in (exact, guess, pair))
     pairs.check()
     start = common_start(both)
-    sides = [[cores for (_, y), cores in both.items() if y // 2 == member] for member in range(2)]
+    sides = [[cores for (_, y), cores in both.items() if y // 2 == rank] for rank in range(2)]
     return Cycles(
         exact=_until(list(alone.values()), common_start(alone)),
         sender=_until(sides[0], start),

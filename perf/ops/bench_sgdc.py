@@ -6,8 +6,7 @@
   and the program run from stock kernel stubs;
 - setting the gate from a priority, with and without the outcome log, and opening it again;
 - the exchange of a tensor over the virtual pair, by size;
-- figure 13 of the paper on the virtual pair: see `perf.ops.sgdc_layers`; and on two chips that run at once, beside it:
-  see `perf.ops.sgdc_chips`.
+- figure 13 of the paper on two chips that run at once: see `perf.ops.sgdc_chips`.
 
 The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
 """
@@ -27,7 +26,7 @@ KERNEL_CYCLES = 10_000
 TARGET = 0.05
 DEPTH = 1024  # of the reference op, which takes about KERNEL_CYCLES with it
 EXCHANGE_TILES = (2, 8, 32, 128)
-PARTS = ("gate", "exchange", "layers", "chips")
+PARTS = ("gate", "exchange", "chips")
 STOCK = "stock"  # the part that is measured on stock stubs, beside "gate"
 GRID = "4x2"
 
@@ -86,16 +85,15 @@ def _reference_op(device, depth: int):
 
 
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """{tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
+    """{tiles: cycles from when both ranks start until both are done, without the launch}, bf16, DRAM."""
     import torch
     import ttnn
 
-    from perf.ops.sgdc_layers import measure_together, since_start
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1)
+    exchange = CorePairExchange(CorePair(device), users=1)
     priorities = [_priority(device, HOLDS_EXACT), _priority(device, HOLDS_GUESS)]
     found = {}
     for count in tiles:
@@ -109,21 +107,40 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
     return found
 
 
+def measure_together(device, launch) -> dict:
+    """Measure one program whose cores all start at once, as `runtime_patches.profiling.cycles.measure` does."""
+    from perf.lib.start_line import held_at_start_line
+    from runtime_patches.profiling.cycles import measure
+
+    def held():
+        with held_at_start_line(device):  # and not what `measure` itself launches
+            launch()
+
+    return measure(device, held)
+
+
+def since_start(counts: dict, cores: set) -> int:
+    """From the common start of a program held at the start line to the end of the last kernel on `cores`.
+
+    counts: as `measure_together` returns them; their 32-bit clock may wrap in between.
+    """
+    from perf.lib.start_line import common_start, signed
+
+    start = common_start(counts)
+    ends = [span.end for core in cores & set(counts) for span in counts[core].kernels().values()]
+    return max(signed(end - start) for end in ends)
+
+
 def report(results: dict) -> str:
     """The results of `run` as text."""
-    from perf.ops.sgdc_chips import compare
-    from perf.ops.sgdc_layers import as_text
-
     lines = []
     if gate := results.get("gate"):
         lines += _gate_report(gate)
     if exchange := results.get("exchange"):
         sizes = ", ".join(f"{count}: {cycles} cycles" for count, cycles in exchange.items())
         lines.append(f"exchange over the NoC, bf16 tiles: {sizes}")
-    if layers := results.get("layers"):
-        lines.append(as_text(layers))
     if chips := results.get("chips"):
-        lines += compare(results.get("layers", {}), chips)
+        lines.append(sgdc_chips.as_text(chips))
     return "\n".join(lines)
 
 
@@ -174,8 +191,6 @@ def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
 def _work(parts: list[str]) -> dict:
     import ttnn
 
-    from perf.ops.sgdc_chips import measure_chips_patterns
-    from perf.ops.sgdc_layers import measure_patterns
     from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
@@ -194,8 +209,7 @@ def _work(parts: list[str]) -> dict:
     measures = {
         "gate": measure_gate,
         "exchange": measure_exchange,
-        "layers": measure_patterns,
-        "chips": measure_chips_patterns,
+        "chips": sgdc_chips.measure_chips_patterns,
         STOCK: measure_stock,
     }
     results = {part: measures[part](device) for part in parts}
@@ -227,7 +241,7 @@ def main(argv: list[str] | None = None) -> int:
         nargs="+",
         choices=PARTS,
         default=list(PARTS),
-        help="what to measure; the layers take minutes",
+        help="what to measure; the chips take minutes",
     )
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "2")

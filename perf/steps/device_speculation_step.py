@@ -25,7 +25,7 @@ from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
 from models.llama31_8b.tt.weights.map import WeightMap
 from models.llama31_8b.tt.weights.store import WeightStore
 from runtime_patches.profiling.timeline import Timeline
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
+from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
 SEQUENTIAL, FUZZY, CALIBRATION = "draft step, sequential", "draft step, layer-parallel", "calibration"
 TARGET, COMMIT = "target step with verification and commit", "commit alone"
@@ -90,13 +90,13 @@ def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
             draft.groups = groups
 
     prefix = target.put_integers(torch.tensor([shape.context]), "int32")
-    outcome = step().outcome
+    outcome = step().result
     parts: dict[str, Callable[[], object]] = {
         SEQUENTIAL: sequential,
         FUZZY: lambda: draft.decode(one, whole=False),
         CALIBRATION: lambda: draft.decode_tree(nodes, whole=False),
         TARGET: step,
-        COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=OUTCOME_HEAD),
+        COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=RESULT_HEAD),
     }
     timeline, found = Timeline(mesh), {}
     for name, run in parts.items():

@@ -139,14 +139,10 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
 
 
 def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
-    """Both members on one chip, the sender in the upper half of its rows: what the op costs without a link."""
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.speculative_flash_decode.op import (
-        PairMember,
-        Peer,
-        ProgramConfig,
-        speculative_flash_decode_pair,
-    )
+    """Both ranks on one chip, the sender in the upper half of its rows: what the op costs without a link."""
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
+    from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 
     columns, rows = _rows_of_grid(mesh)
     if rows < 2:
@@ -155,12 +151,14 @@ def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launc
     pairs = CorePair(mesh, ((columns - 1, half - 1), (columns - 1, 2 * half - 1)))
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
     gathered[0, 0, 0] = HOLDS_EXACT
-    peer = Peer(pairs, [_words(mesh, gathered) for _ in range(2)], timeout_s=EXCHANGE_TIMEOUT_S)
+    seen = [_words(mesh, gathered) for _ in range(2)]
     q, k, v, at = tensors
     configs = [ProgramConfig((columns, half), (0, half * i), workers) for i in range(2)]
     priorities = [_words(mesh, priority_row(held)) for held in (HOLDS_EXACT, YIELDED)]
-    members = [PairMember(q, k, v, at, priority, config) for priority, config in zip(priorities, configs, strict=True)]
-    run = partial(speculative_flash_decode_pair, members, chunk_size=c["chunk_size"], peer=peer)
+    ranks = [
+        RankInputs(q, k, v, at, priorities[i], seen[i], configs[i], timeout_s=EXCHANGE_TIMEOUT_S) for i in range(2)
+    ]
+    run = partial(speculative_flash_decode_pair, ranks, pairs, chunk_size=c["chunk_size"])
     return Launch(run, "SpeculativeFlashDecodePair", check=pairs.check)
 
 

@@ -16,8 +16,8 @@ from perf.projections.estimator.attention_latency import AttentionLatency
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
 from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE
+from tt_kernels.common.attention_checks import TILE
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
 class NotModelled(ValueError):

@@ -40,10 +40,10 @@ def grid_of(configuration: Configuration) -> str:
     if family in ("flash_decode", "tree_attention"):
         if not get("workers"):
             return whole
-        if family == "tree_attention" or get("variant") == "stock":
-            return _of_cores(get("workers") if family == "tree_attention" else 1, 1)
-        workers = get("kv_heads") * get("users") * get("workers")
-        # A member of the pair has two more: one puts results together, one exchanges.
+        if get("variant") == "stock":
+            return "1x1"
+        workers = get("kv_heads") * get("users", 1) * get("workers")
+        # A rank of the pair has two more: one puts results together, one exchanges.
         return _of_cores(workers + 2, 2) if get("variant") == "speculative" else _of_cores(workers, 1)
     if family == "matmul":
         return whole if get("layout") == "dram_sharded" or get("cores") > 1 else "1x1"
@@ -56,12 +56,12 @@ def grid_of(configuration: Configuration) -> str:
     return {"decode_op": whole}.get(family, "1x1")
 
 
-def _of_cores(cores: int, members: int) -> str:
-    """The grid of `members` equal blocks of rows, each of at least `cores` cores; the runtime takes powers of two."""
+def _of_cores(cores: int, ranks: int) -> str:
+    """Return the grid of `ranks` equal blocks of rows, each of at least `cores` cores; the runtime takes powers of two."""
     columns = min(GRID[0], 1 << (cores - 1).bit_length())
-    rows = members << (-(-cores // columns) - 1).bit_length()
+    rows = ranks << (-(-cores // columns) - 1).bit_length()
     if rows > GRID[1]:
-        raise ValueError(f"{members} x {cores} cores are more than the {GRID[0]}x{GRID[1]} of a chip")
+        raise ValueError(f"{ranks} x {cores} cores are more than the {GRID[0]}x{GRID[1]} of a chip")
     return f"{columns}x{rows}"
 
 

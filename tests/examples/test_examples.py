@@ -27,5 +27,5 @@ def test_the_op_in_a_program_of_ones_own(sim_device):
 
 
 @pytest.mark.sim
-def test_the_member_of_priority_0_skips(sim_device):
-    assert sim_device("2x1", overlays=sgdc.overlays()).run(gated_pair.negate) == [1.0, -1.0]
+def test_the_chip_of_priority_0_skips(sim_mesh):
+    assert sim_mesh((1, 2), overlays=sgdc.overlays()).run(gated_pair.negate) == [1.0, -1.0]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The speculative flash decode kernels on the simulated N150 against the torch oracle."""
+"""The speculative flash decode kernels on the simulated N150 against the torch reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tt_kernels.speculative_flash_decode.checks import MAX_SCALE, MIN_SCALE
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
-    outcomes,
+    sender_priorities,
     speculative_flash_decode_reference,
 )
 
@@ -170,14 +170,14 @@ def test_fewer_keys_at_once_than_a_chunk_of_the_guess_has(sim_device):
 
 @pytest.mark.parametrize("ends", [GuessRange(32, 32, True), GuessRange(32, 96), GuessRange(64, 32, True)], ids=str)
 def test_guess_ranges(sim_device, ends):
-    """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the oracle."""
+    """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the reference."""
     case = Case(4, 1, 64, 192, 32, users=4, workers=2, grid=(3, 1))
     positions = [160, 144, 191, 40]
     (found,) = check_speculative(
         sim_device(CHIP), case, [positions], guess_range=ends, threshold=0.5, priority=[HOLDS_EXACT] * 4
     )
     distance, norm = found["distance_sq"], found["norm_sq"]
-    expected = outcomes(distance, norm, positions, chunk_size=32, threshold=0.5, guess_range=ends)
+    expected = sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.5, guess_range=ends)
     assert found["priority"] == expected and expected[3] == HOLDS_EXACT_UNVERIFIED
 
 
@@ -198,7 +198,7 @@ def check_exact(device, case: Case, positions: list[list[int]], seed: int = 1) -
 
 
 def test_exact_variant(sim_device):
-    """Speculation compiled out, three workers a head; a skipped user's rows are zeros."""
+    """Speculation compiled out, three workers per head; a skipped user's rows are zeros."""
     positions = [[127, -1], [0, 63], [-1, 64]]
     case = Case(6, 2, 128, 128, 32, users=2, workers=3, grid=(4, 2))
     for each, found in zip(positions, check_exact(sim_device(CHIP), case, positions), strict=True):
@@ -208,7 +208,7 @@ def test_exact_variant(sim_device):
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7])
 def test_partial_results_of_any_number_of_workers_are_merged(sim_device, workers):
-    """Of 2 tiles, which are the guess alone, and of 8, of which each of seven workers has one. Two heads of either user
+    """2 tiles, which are the guess alone, and 8, of which each of seven workers has one. Two heads of either user
     follow one another in a group, so that slots are used again. A second call gives the same bits."""
     grid = (4, 2) if workers > 3 else (workers + 1, 1)
     case = Case(4, 2, 64, 256, 32, users=2, workers=workers, grid=grid)
@@ -247,7 +247,7 @@ def test_the_guess_alone(sim_device, ends, workers):
 
 
 @pytest.mark.parametrize("heads, kv_heads", [(32, 1), (8, 2)], ids=["32/1", "8/2"])
-def test_stock_decode_attention_is_a_second_oracle(sim_device, heads, kv_heads):
+def test_stock_decode_attention_is_a_second_reference(sim_device, heads, kv_heads):
     """On one core."""
     case = Case(heads, kv_heads, 64, 128, 32, grid=(1, 1))
     device = sim_device(CHIP)
@@ -289,8 +289,10 @@ def test_mixed_outcomes_of_several_users(sim_device):
         100.0: [YIELDED, YIELDED, HOLDS_EXACT_UNVERIFIED, YIELDED],
     }
     for threshold, found in zip(thresholds, results, strict=True):
-        oracle = outcomes(reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold)
-        assert found["priority"] == expected[threshold] == oracle
+        decided = sender_priorities(
+            reference.distance_sq, reference.norm_sq, positions, chunk_size=32, threshold=threshold
+        )
+        assert found["priority"] == expected[threshold] == decided
         check_numbers(found, reference)
         assert torch.equal(found["exact"], results[0]["exact"]), "the threshold changes decisions only"
         assert not found["exact"][0, 3].any() and not found["guess"][0, 3].any()
@@ -298,7 +300,7 @@ def test_mixed_outcomes_of_several_users(sim_device):
 
 def test_decisions_follow_thresholds_close_to_the_ratio(sim_device):
     """Where the squared distance is 1.2% below its bound a guess is accepted, 1.2% above it is not: only within
-    1% of the bound the decision may differ from the oracle's."""
+    1% of the bound the decision may differ from the reference's."""
     case = Case(4, 1, 64, 96, 32, users=3)
     q, k, v = case.random(7)
     # The narrower the values spread around one they have in common, the better the guess.
@@ -423,10 +425,8 @@ def test_refused_before_anything_runs(sim_device):
         "peer in words": ("UnsupportedError", "peer must be a Peer, it is a str"),
         "no origin": ("UnsupportedError", "origin must be two integers (x, y), got None"),
         "no fidelity": ("UnsupportedError", "math_fidelity must be one of HiFi2, HiFi3, HiFi4, got None"),
-        "one priority tensor": ("UnsupportedError", "both members were given the same priority tensor"),
+        "one priority tensor": ("UnsupportedError", "both ranks were given the same priority tensor"),
         "no config": ("UnsupportedError", "program_config must be a ProgramConfig, it is a NoneType"),
-        "no members": ("UnsupportedError", "members must be a list of PairMember, got None"),
-        "no peer": ("UnsupportedError", "peer must be a Peer, it is a NoneType"),
         "host query": ("UnsupportedError", "q must be on device, it is in host memory"),
         "small grid": ("UnsupportedError", "need 2 cores, the grid has 1"),
         "grid outside": ("UnsupportedError", "a grid of 4x1 cores at (1, 0) is not within the device's 4x2"),
@@ -443,16 +443,10 @@ def test_refused_before_anything_runs(sim_device):
         ),
         "threshold in words": ("UnsupportedError", "threshold must be from 0 to 1e+06, got '0.1'"),
         "scale in words": ("UnsupportedError", "scale must be from 0.0001 to 100, got '0.1'"),
-        "third member": ("UnsupportedError", "present must name members 0, 1 or both once, got (0, 2)"),
         "two fidelities": ("UnsupportedError", "math_fidelity HiFi3 and HiFi2: they must be equal"),
         "two key chunks": ("UnsupportedError", "a key_chunk of 64 and 32: they must be equal"),
-        "one gathered": ("UnsupportedError", "must be a list of two tensors, one a member; it is a Tensor"),
-        "a list of one": (
-            "UnsupportedError",
-            "must be a list of two tensors, one a member; it is a list of 1",
-        ),
         "no patience": ("UnsupportedError", "a timeout is a positive, finite number of seconds, not 0"),
-        "shared cores": ("UnsupportedError", "core (0, 0) belongs to both members of the pair"),
+        "shared cores": ("UnsupportedError", "core (0, 0) belongs to both ranks of the pair"),
         "gated pair": (
             "GatedRegionError",
             "speculative_flash_decode_pair (cluster_axis=None) is a cross-chip op",

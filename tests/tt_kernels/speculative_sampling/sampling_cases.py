@@ -37,7 +37,7 @@ def upload(device, values: torch.Tensor, dtype: str, layout: str = "ROW_MAJOR_LA
 
 
 def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = "speculative_sampling"):
-    """Of each batch the rows of outcomes. op: name of a function of the op's module."""
+    """Return each batch's rows of results. op: name of a function of the op's module."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -52,12 +52,12 @@ def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOU
             upload(device, batch.words, "uint32"),
             **options,
         )
-        found.append(ttnn.to_torch(verified.outcome).to(torch.int64))
+        found.append(ttnn.to_torch(verified.result).to(torch.int64))
     return found
 
 
 def greedy_body(device, tokens, parents, choices, vocab: int):
-    """The rows of outcomes of greedy verification."""
+    """The rows of results of greedy verification."""
     import ttnn
 
     from tt_kernels.speculative_sampling.op import greedy_verification
@@ -67,13 +67,13 @@ def greedy_body(device, tokens, parents, choices, vocab: int):
         upload(device, parents, "int32"),
         upload(device, choices, "uint32"),
     ]
-    return ttnn.to_torch(greedy_verification(*words, vocab).outcome).to(torch.int64)
+    return ttnn.to_torch(greedy_verification(*words, vocab).result).to(torch.int64)
 
 
 def build_body(
     mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str = "speculative_sampling", **options
 ):
-    """Build a call on tensors without contents; the shape of its outcome. split: over the chips of a row."""
+    """Build a call on tensors without contents; return the shape of its result. split: over the chips of a TP group."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -85,30 +85,31 @@ def build_body(
     tokens, parents, uniforms = rows
     target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
     if split:
-        options["row"] = module.VocabTpGroup(mesh)
+        options["tp_group"] = module.VocabTpGroup(mesh)
     verified = getattr(module, op)(tokens, parents, target, draft, uniforms, **options)
-    return tuple(verified.outcome.shape)
+    return tuple(verified.result.shape)
 
 
 @dataclass(frozen=True)
-class RowFound:
-    """Of each chip of a row the rows of outcomes, and of its rows' check() the error. check: of Verified the error."""
+class GroupFound:
+    """rows: the rows of results of each chip of a TP group. group_error, error: those of check() of the group and of
+    Verified."""
 
     rows: list[torch.Tensor]
-    row_error: str | None
+    group_error: str | None
     error: str | None
 
 
-def row_body(
+def tp_body(
     mesh, batches, options: dict, timeout_s: float, core=(0, 0), op: str = "speculative_sampling"
-) -> list[RowFound]:
-    """As sampling_body, the vocabulary split over the chips of a mesh of one row, in TILE layout."""
+) -> list[GroupFound]:
+    """Run as sampling_body does, the vocabulary split over the chips of a mesh of one row, in TILE layout."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
 
     shape = tuple(mesh.shape)
-    row = module.VocabTpGroup(mesh, 1, core, timeout_s=timeout_s)
+    tp_group = module.VocabTpGroup(mesh, 1, core, timeout_s=timeout_s)
 
     def put(values, dtype, layout="ROW_MAJOR_LAYOUT", dim=None):
         mapper = ttnn.ShardTensor2dMesh(mesh, dims=(None, dim), mesh_shape=shape)
@@ -133,11 +134,11 @@ def row_body(
             put(batch.parents, "int32"),
             *logits,
             put(batch.words, "uint32"),
-            row=row,
+            tp_group=tp_group,
             **options,
         )
-        parts = [ttnn.to_torch(part).to(torch.int64) for part in ttnn.get_device_tensors(verified.outcome)]
-        found.append(RowFound(parts, error_of(row.check), error_of(verified.check)))
+        parts = [ttnn.to_torch(part).to(torch.int64) for part in ttnn.get_device_tensors(verified.result)]
+        found.append(GroupFound(parts, error_of(tp_group.check), error_of(verified.check)))
     return found
 
 
@@ -270,5 +271,5 @@ def part_of_two_thousand(part: int) -> list[Call]:
 
 
 def calls_body(device, calls: list[Call]):
-    """Of each call the rows of outcomes."""
+    """Return each call's rows of results."""
     return [sampling_body(device, [call.batch], call.options, call.layout, call.op)[0] for call in calls]

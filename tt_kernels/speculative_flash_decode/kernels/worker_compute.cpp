@@ -1,9 +1,16 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's compute kernel (ALSpec paper, algorithm 3): the guess first where this worker owns it, then its slice
-// of the middle; then the merge with the partial results of other workers (merge_tree.hpp).
+// A worker's compute kernel (ALSpec paper, algorithm 3): the guess first if this worker owns it, then its slice of the
+// middle; then the merge with the partial results of other workers (merge_tree.hpp). For each chunk of keys K and
+// values V, with queries Q and the online-softmax state (m, l, O) of the chunks before:
+//
+//     S = Q K^T;   m' = max(m, rowmax S);   P = exp(scale (S - m'));   r = exp(scale (m - m'))
+//     l = r l + rowsum P;   O = r O + P V;   at the end the result is O / l
+//
+// In the buffers: S `scores`, m `row_max`, P `weights`, r `rescale`, (O, l) `state`.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "api/compute/compute_kernel_hw_startup.h"
@@ -27,18 +34,19 @@ attention::Part part_of(uint32_t tokens, uint32_t worker) {
     return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
 }
 
-// The bands of rows with the queries of this item's head: all that is sent on of a result.
+// The bands (of 4 rows, see register_rows.hpp) that hold the queries of this item's head: all that is sent on of a
+// result.
 Bands bands_of(uint32_t item) {
     const uint32_t row = item % config::kv_heads() * config::rows_per_head();
     return register_rows::bands_of(row, row + config::rows_per_head());
 }
 
-struct Step : online_softmax::Step {
-    bool masked;  // the last of its key tiles
+struct MaskedStep : ChunkStep {
+    bool masked;  // whether its last key tile is
 };
 
 // The state of one head's attention on this core; see online_softmax.hpp.
-struct State : Steps<head_tiles, Step, State> {
+struct State : Steps<head_tiles, MaskedStep, State> {
     static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
                                      config::cb_weights, config::cb_state, config::cb_rescale};
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
@@ -47,13 +55,13 @@ struct State : Steps<head_tiles, Step, State> {
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
     Bands bands{0, 0};
-    bool handed_over = false;  // the one before this, which the writer may still be reading
+    bool handed_over = false;  // the state before, which the writer may still be reading
 
-    // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the guess is the state behind it.
+    // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the state after it is the guess.
     void attend(const Range& range, uint32_t tokens, bool ends_guess) {
         for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-            const uint32_t end = attention::least(begin + config::key_tiles(), range.end);
-            Step step{};
+            const uint32_t end = std::min(begin + config::key_tiles(), range.end);
+            MaskedStep step{};
             step.rows = end - begin;
             step.set_bands(bands);
             step.last = true;
@@ -65,14 +73,14 @@ struct State : Steps<head_tiles, Step, State> {
 
     // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
     // registers, which are too few.
-    static __attribute__((noinline)) void score(const Step& step) {
+    static __attribute__((noinline)) void score(const MaskedStep& step) {
         online_softmax::score<head_tiles>(
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, step.rows,
             config::key_tiles(), step.masked);
         pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
     }
 
-    void before_raise(const Step& step) {
+    void before_raise(const MaskedStep& step) {
         if (!step.first) {
             await_handover();
         }
@@ -83,7 +91,7 @@ struct State : Steps<head_tiles, Step, State> {
         normalise<head_tiles>(config::cb_state, 0, bands, to);
     }
 
-    static void emit(const Step& step) { emit(config::cb_guess, step.bands()); }
+    static void emit(const MaskedStep& step) { emit(config::cb_guess, step.bands()); }
 
     // The first state of a head is packed beside the last one handed over, what follows in its place.
     void await_handover() {

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's reader (NCRISC): control, queries and this worker's part of the keys and values of each
-// head its group owns; and the partial results of others that it receives.
+// A worker's reader (NCRISC): the control page; the queries and this worker's part of the keys and values of each head
+// of its group; and the partial results that it receives from other workers.
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -82,7 +83,7 @@ void kernel_main() {
                 {keys, values, config::cb_keys, config::cb_values, base, tokens, config::key_tiles()});
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-                    in_turn.read({begin, attention::least(begin + config::key_tiles(), range.end)});
+                    in_turn.read({begin, std::min(begin + config::key_tiles(), range.end)});
                 }
             }
             in_turn.finish();

@@ -1,20 +1,20 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ids of one core: two rows of logits in L1, and what the calculator makes of them. A user's whole vocabulary is a
-// core's, or it is split over cores and chips (lines.hpp).
+// The ids of one core: two rows of logits in L1, and what the calculator makes of them. A core has a user's whole
+// vocabulary, or it is split over cores and chips (lines.hpp).
 
 #pragma once
 
 #include <cstdint>
 
 #include "config.hpp"
-#include "outcome.hpp"
+#include "verification_result.hpp"
 #include "row_reader.hpp"
 #include "wide.hpp"
 
-using outcome::nobody;
-using outcome::Words;
+using verification::nobody;
+using verification::Words;
 using Logits = volatile tt_l1_ptr uint16_t*;
 
 // Bits of floats as integers in the order of the numbers; NaNs lie beyond the infinities.
@@ -48,7 +48,7 @@ public:
     Row target, draft;
     // Of the target's weights: the scales of residuals, and what they are of.
     uint32_t stages = 0;
-    uint32_t scales[2 * config::most_nodes];
+    uint32_t scales[2 * config::max_nodes];
     uint32_t form = command::softmax;
     // What sigmoids take (command::Word).
     uint32_t center = 0, slope = 0;
@@ -61,7 +61,7 @@ public:
         target.address = get_write_ptr(config::cb_target);
         draft.address = get_write_ptr(config::cb_draft);
         tile_sums_ = reinterpret_cast<volatile tt_l1_ptr uint64_t*>(
-            get_write_ptr(config::cb_scratch) + config::scratch_lines * outcome::line_bytes);
+            get_write_ptr(config::cb_scratch) + config::scratch_lines * verification::line_bytes);
     }
 
     void end() {

@@ -29,7 +29,7 @@ import ttnn
 
 from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.priority import INITIAL, priority_row
-from tt_kernels.common.row import TpGroup
+from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.op import skip_compute
 from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
@@ -66,7 +66,7 @@ class SpeculationCounters:
     """What the pair counted since `reset`.
 
     layers: by layer. ties: exchanges that found equal priorities, where the first row sent. sent: layers whose
-    residual the first and the second row sent. failures: of members that gave up on their peer.
+    residual the first and the second row sent. failures: of chips that gave up on their peer.
     """
 
     layers: tuple[LayerCounters, ...]
@@ -156,7 +156,7 @@ class AttentionSpeculation(DecodeAttention):
         # A pair's state counts the calls of one op: attention has its own.
         self.pairs = ChipPairs(mesh, SP_AXIS, core)
         # With tensor parallelism the chips of a row decide together, over all heads, on another core.
-        self.row = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if plan.tp > 1 else None
+        self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if plan.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.pairs, self.exchange.gathered, timeout_s)
@@ -179,7 +179,7 @@ class AttentionSpeculation(DecodeAttention):
             scale=self._scale,
             priority=self.priority,
             peer=self._peer,
-            row=self.row,
+            tp_group=self.tp_group,
             program_config=self.program,
             guess_range=self.guess_range,
         ).exact
@@ -239,7 +239,7 @@ class AttentionSpeculation(DecodeAttention):
     def _states(self) -> dict[str, ChipPairs | TpGroup]:
         """What the chips keep of their calls to each other, by what calls."""
         found: dict[str, ChipPairs | TpGroup] = {"exchange": self._exchanging, "attention": self.pairs}
-        return found if self.row is None else found | {"decision of a row": self.row}
+        return found if self.tp_group is None else found | {"decision of a TP group": self.tp_group}
 
     def _by_row(self, chips: list) -> list[list]:
         """What each chip has, in row-major order -> a list a row."""

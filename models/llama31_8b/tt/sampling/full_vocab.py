@@ -27,10 +27,10 @@ from math import ceil, sqrt
 import torch
 import ttnn
 
-from tt_kernels.speculative_sampling.checks import GREATEST_TEMPERATURE, LEAST_TEMPERATURE
+from tt_kernels.speculative_sampling.checks import MAX_TEMPERATURE, MIN_TEMPERATURE
 from tt_kernels.speculative_sampling.op import speculative_sampling
 from tt_kernels.speculative_sampling.program import BONUS
-from tt_kernels.speculative_sampling.words import uniform_words
+from tt_kernels.speculative_sampling.uniforms import uniform_words
 
 from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
@@ -73,7 +73,7 @@ class FullVocabSampler:
     ) -> None:
         self.mesh, self.plan, self.params = mesh, plan, params
         self.columns, self.vocab = plan.padded_vocab(config) // plan.tp, config.vocab_size
-        self.temperature = min(max(params.temperature, LEAST_TEMPERATURE), GREATEST_TEMPERATURE)
+        self.temperature = min(max(params.temperature, MIN_TEMPERATURE), MAX_TEMPERATURE)
         self._limited, self._cut = 0 < params.top_k < self.vocab, params.top_p < 1.0
         self._roots: dict[int, tuple[ttnn.Tensor, ttnn.Tensor]] = {}  # by rows: trees of one decided token
         if not (self._limited or self._cut):
@@ -124,7 +124,7 @@ class FullVocabSampler:
             uniforms,
             temperature=self.temperature,
         )
-        ids = ttnn.slice(drawn.outcome, [0, BONUS], [rows, BONUS + 1])
+        ids = ttnn.slice(drawn.result, [0, BONUS], [rows, BONUS + 1])
         return ttnn.bitcast(ttnn.reshape(ids, (1, rows)), ttnn.uint32)
 
     def left(self, logits: ttnn.Tensor) -> ttnn.Tensor:

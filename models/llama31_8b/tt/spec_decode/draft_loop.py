@@ -12,7 +12,7 @@ from functools import partial
 import torch
 import ttnn
 
-from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_outcome
+from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
 from tt_kernels.speculative_sampling.op import Verified
 
 from ...generation.sampling import draw_uniforms
@@ -216,5 +216,5 @@ class OnDeviceDraftLoop(Rounds):
 
     def _verify(self) -> Verified:
         verified = self.step()
-        take_outcome(verified.outcome, self._decided)
+        take_result(verified.result, self._decided)
         return verified

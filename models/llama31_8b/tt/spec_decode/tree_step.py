@@ -15,8 +15,8 @@ from tt_kernels.speculative_sampling.op import (
     lossy_sigmoid_sampling,
     speculative_sampling,
 )
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
-from tt_kernels.speculative_sampling.words import uniform_words
+from tt_kernels.speculative_sampling.program import RESULT_HEAD
+from tt_kernels.speculative_sampling.uniforms import uniform_words
 
 from ...generation.sampling import SamplingParams, draw_uniforms
 from ...spec_decode.sigmoid import SigmoidApproximation
@@ -117,7 +117,7 @@ class TreeStep:
             else:
                 alpha, beta = self.lossy.alpha, self.lossy.beta
                 verified = lossy_sigmoid_sampling(*drafted, alpha=alpha, beta=beta, temperature=temperature)
-        model.cache.commit(self.inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
+        model.cache.commit(self.inputs.prefix, verified.result, nodes, first_column=RESULT_HEAD)
         return verified
 
     def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:

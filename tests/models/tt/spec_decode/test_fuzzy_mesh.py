@@ -44,7 +44,7 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     steps = {
         "draft": lambda: chooser(draft.decode(inputs, whole=False), None, inputs.tokens),
         "calibrate": lambda: chooser(draft.decode_tree(nodes, whole=False)),
-        "verify and commit": lambda: step().outcome,
+        "verify and commit": lambda: step().result,
     }
     view, told = ttnn.get_memory_view(mesh, ttnn.BufferType.L1), {}
     for name, run in steps.items():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What rows of chips are given and what they must find: for simulated meshes and boards."""
+"""What TP groups are given and what they must find: for simulated meshes and boards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loguru import logger
 from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import MeshCall, MeshFound
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import Case
 from tt_kernels.common.priority import HOLDS_GUESS
-from tt_kernels.speculative_flash_decode.reference import outcomes, speculative_flash_decode_reference
+from tt_kernels.speculative_flash_decode.reference import sender_priorities, speculative_flash_decode_reference
 
 # A head of its own a chip, on one worker.
 CASE = Case(2, 2, 64, 96, 32, users=3, workers=1, grid=(2, 2))
@@ -43,10 +43,11 @@ def thresholds_between(case: Case, positions: list[int]) -> list[float]:
     return [0.97 * ratio, 1.03 * ratio]
 
 
-def check_sender_row(found: MeshFound, row: int, case: Case, call: MeshCall, columns: int = 2) -> list[int]:
-    """Every chip of the row has its heads' results, the numbers of all heads and the same outcomes: the oracle's."""
+def check_sender_group(found: MeshFound, row: int, case: Case, call: MeshCall, columns: int = 2) -> list[int]:
+    """Every chip of the group has its heads' results, the numbers of all heads and the same priorities: the
+    reference's."""
     reference = reference_of(case, call.positions)
-    expected = outcomes(
+    expected = sender_priorities(
         reference.distance_sq,
         reference.norm_sq,
         call.positions,
@@ -69,13 +70,13 @@ def check_sender_row(found: MeshFound, row: int, case: Case, call: MeshCall, col
     return expected
 
 
-def rows_told(first: int, second: int, users: int = CASE.users) -> dict:
+def priorities_told(first: int, second: int, users: int = CASE.users) -> dict:
     return {place: [[first] * users, [second] * users] for place in PLACES}
 
 
-def check_both_rows(found: MeshFound, call: MeshCall, sender: int) -> list[int]:
+def check_both_groups(found: MeshFound, call: MeshCall, sender: int) -> list[int]:
     assert found.messages == (None, None)
-    decided = check_sender_row(found, sender, CASE, call)
+    decided = check_sender_group(found, sender, CASE, call)
     for column in (0, 1):
         sent, received = found.outputs[sender, column], found.outputs[1 - sender, column]
         assert torch.equal(received["exact"], sent["guess"]) and torch.equal(received["guess"], sent["guess"])

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What verification decided becomes the tokens that the draft's next exact pass reads, behind those it has cached.
+// Makes the verified tokens those that the draft's next exact pass reads, after those it has cached.
 
 #include <cstdint>
 
@@ -11,19 +11,19 @@
 using namespace draft_round;
 
 void kernel_main() {
-    constexpr uint32_t outcome_bytes = get_named_compile_time_arg_val("outcome_bytes");
-    // Words of an outcome: the number of new tokens, and the first of them.
+    constexpr uint32_t result_bytes = get_named_compile_time_arg_val("result_bytes");
+    // Words of a result: the number of new tokens, and the first of them.
     constexpr uint32_t count_word = get_named_compile_time_arg_val("count_word");
     constexpr uint32_t tokens_word = get_named_compile_time_arg_val("tokens_word");
-    const auto outcome = TensorAccessor(ACCESSOR_ARGS(outcome), COMMON_ARG(outcome), outcome_bytes);
+    const auto result = TensorAccessor(ACCESSOR_ARGS(result), COMMON_ARG(result), result_bytes);
     const auto decided = TensorAccessor(ACCESSOR_ARGS(per_node), COMMON_ARG(decided), node_bytes);
     const auto angles = TensorAccessor(ACCESSOR_ARGS(per_node), COMMON_ARG(angles), node_bytes);
     const auto cached = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(cached), user_bytes);
     const auto last = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(last), user_bytes);
     const auto row_of_last = TensorAccessor(ACCESSOR_ARGS(per_user), COMMON_ARG(row), user_bytes);
 
-    const uint32_t in_outcome = get_write_ptr(scratch_cb);
-    const uint32_t at_cached = read_pages(outcome, users, outcome_bytes, in_outcome);
+    const uint32_t in_result = get_write_ptr(scratch_cb);
+    const uint32_t at_cached = read_pages(result, users, result_bytes, in_result);
     const uint32_t at_last = read_pages(cached, 1, user_bytes, at_cached);
     const uint32_t at_row = read_pages(last, 1, user_bytes, at_last);
     const uint32_t at_decided = read_pages(row_of_last, 1, user_bytes, at_row);
@@ -31,7 +31,7 @@ void kernel_main() {
     read_pages(angles, 1, node_bytes, at_angles);
     noc_async_read_barrier();
     for (uint32_t user = 0; user < users; ++user) {
-        const auto row = words(in_outcome + user * outcome_bytes);
+        const auto row = words(in_result + user * result_bytes);
         const int32_t count = row[count_word];
         if (words(at_cached)[user] < 0 || count < 1) {
             continue;  // skipped, or a verification that failed: the host raises

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A vocabulary split over the chips of a row: on simulated meshes, over the fabric."""
+"""A vocabulary split over the chips of a TP group: on simulated meshes, over the fabric."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.tt_kernels.speculative_sampling.sampling_cases import (
     Batch,
     likely_rejections,
     random_batch,
-    row_body,
     spoiled_batch,
+    tp_body,
 )
 from tests.tt_kernels.speculative_sampling.sampling_checks import (
     EXACT,
@@ -22,22 +22,22 @@ from tests.tt_kernels.speculative_sampling.sampling_checks import (
     check_rows,
     outcome_rows,
 )
-from tt_kernels.speculative_sampling.reference import ROW_BROKEN
+from tt_kernels.speculative_sampling.reference import GROUP_BROKEN
 
 pytestmark = pytest.mark.sim
 
 LIMIT_S = 900
 GRID = "2x1"  # of each chip: the hub's core, and one for users
 PATIENCE_S, IMPATIENCE_S = 2.0, 3e-5
-BROKEN = [ROW_BROKEN, 0, 0, 0]
+BROKEN = [GROUP_BROKEN, 0, 0, 0]
 
 
 def check(mesh, batches: list[Batch], options: dict, op: str = EXACT, **more) -> None:
     """Every chip ends with the same tokens: those of a vocabulary that is not split."""
-    found = mesh.run(row_body, batches, options, PATIENCE_S, op=op, timeout=LIMIT_S, **more)
+    found = mesh.run(tp_body, batches, options, PATIENCE_S, op=op, timeout=LIMIT_S, **more)
     total = Tally()
     for batch, result in zip(batches, found, strict=True):
-        assert (result.row_error, result.error) == (None, None)
+        assert (result.group_error, result.error) == (None, None)
         assert all(torch.equal(rows, result.rows[0]) for rows in result.rows)
         total += check_rows(batch, result.rows[0].tolist(), options, op)
     logger.info(f"on {len(found[0].rows)} chips: {total}")
@@ -74,8 +74,8 @@ def test_sigmoids(sim_mesh):
 def test_errors_are_statuses_on_all_chips(sim_mesh, op):
     """What is wrong lies with the last chip."""
     batch, statuses = spoiled_batch(64)
-    (found,) = sim_mesh((1, 2), GRID).run(row_body, [batch], {}, PATIENCE_S, op=op, timeout=LIMIT_S)
-    assert found.row_error is None and "user 0: target logits with NaN" in found.error
+    (found,) = sim_mesh((1, 2), GRID).run(tp_body, [batch], {}, PATIENCE_S, op=op, timeout=LIMIT_S)
+    assert found.group_error is None and "user 0: target logits with NaN" in found.error
     for rows in found.rows:
         assert rows.tolist()[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
         assert rows.tolist()[-1] == outcome_rows(batch, {}, op)[-1]
@@ -86,15 +86,15 @@ def test_a_chip_that_cannot_be_heard_is_given_up_on(sim_mesh):
     worker = sim_mesh((1, 2), GRID)
     batch = random_batch(360, 2, 2, 64, "flat")
     try:
-        worker.run(row_body, [batch], {}, PATIENCE_S, timeout=LIMIT_S)
+        worker.run(tp_body, [batch], {}, PATIENCE_S, timeout=LIMIT_S)
         worker.links.cut()
-        results = worker.run(row_body, [batch, batch], {}, IMPATIENCE_S, timeout=LIMIT_S)
+        results = worker.run(tp_body, [batch, batch], {}, IMPATIENCE_S, timeout=LIMIT_S)
     finally:
         worker.kill()
     for found in results:
-        assert "chip (0, 0) gave up in exchange 1 of a user: chip 1" in found.row_error
-        assert "chip (0, 1) gave up in exchange 1 of a user: chip 0" in found.row_error
-        assert found.error == found.row_error
+        assert "chip (0, 0) gave up in exchange 1 of a user: chip 1" in found.group_error
+        assert "chip (0, 1) gave up in exchange 1 of a user: chip 0" in found.group_error
+        assert found.error == found.group_error
         for rows in found.rows:
             assert rows.tolist() == 2 * [BROKEN + 4 * [-1]]
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a tree must be, and what a user gets: a row of words. The status, the number of accepted nodes, the bonus token,
-// the number of new tokens; then the path and the new tokens, `nodes` words each, padded.
+// The check of a tree, and a user's verification result: a row of words. The status, the number of accepted nodes, the
+// bonus token, the number of new tokens; then the path and the new tokens, `nodes` words each, padded.
 
 #pragma once
 
@@ -10,23 +10,24 @@
 
 #include "api/dataflow/dataflow_api.h"
 
-namespace outcome {
+namespace verification {
 
 using Words = volatile tt_l1_ptr uint32_t*;
 
-enum Status : uint32_t { fine, bad_tree, bad_target, bad_draft, row_broken };
+enum Status : uint32_t { fine, bad_tree, bad_target, bad_draft, group_broken };
 
 constexpr uint32_t nobody = 0xFFFFFFFF;
 constexpr uint32_t head = 4;
-constexpr uint32_t most_nodes = 32;
-constexpr uint32_t line_bytes = most_nodes * sizeof(uint32_t);  // a word a node
+constexpr uint32_t max_nodes = 32;
+constexpr uint32_t line_bytes = max_nodes * sizeof(uint32_t);  // a word per node
 
 inline Words line(uint32_t scratch, uint32_t index) {
     return reinterpret_cast<Words>(scratch + index * line_bytes);
 }
 inline uint32_t bytes(uint32_t nodes) { return (head + 2 * nodes) * sizeof(uint32_t); }
 
-// Node 0 is a root; the others are roots or come after their parents; tokens that have a parent are in the vocabulary.
+// Whether node 0 is a root, the others are roots or come after their parents, and tokens that have a parent are in the
+// vocabulary.
 inline bool tree_is_good(Words parents, Words tokens, uint32_t nodes, uint32_t vocab) {
     bool good = parents[0] == nobody;
     for (uint32_t i = 0; i < nodes; ++i) {
@@ -35,7 +36,7 @@ inline bool tree_is_good(Words parents, Words tokens, uint32_t nodes, uint32_t v
     return good;
 }
 
-// Completes a row whose path is written already. Of an error nothing but the status is left.
+// Completes a row whose path is written already. After an error only the status is left.
 inline void report(
     Words row, Words tokens, uint32_t nodes, uint32_t status, uint32_t length, uint32_t bonus) {
     const bool good = status == fine;
@@ -53,4 +54,4 @@ inline void report(
     }
 }
 
-}  // namespace outcome
+}  // namespace verification

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The oracle of speculative flash decode against the model's attention, and the rule of who sends."""
+"""The reference of speculative flash decode against the model's attention, and the rule of who sends."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tt_kernels.common.reference import NobodyError, sender, sends
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
-    outcomes,
-    receiver_outcomes,
+    receiver_priorities,
+    sender_priorities,
     speculative_flash_decode_reference,
 )
 
@@ -26,7 +26,7 @@ HEADERS = Path(__file__).parents[3] / "tt_kernels" / "common" / "kernels"
 
 
 @pytest.mark.parametrize("position", [63, 64, 96, 127])
-def test_oracle_agrees_with_the_models_segmented_attention(position):
+def test_reference_agrees_with_the_models_segmented_attention(position):
     torch.manual_seed(0)
     chunk, heads, kv_heads, head_dim = 32, 6, 2, 16
     q = torch.randn(1, 1, heads, head_dim)
@@ -40,7 +40,7 @@ def test_oracle_agrees_with_the_models_segmented_attention(position):
     torch.testing.assert_close(found.exact.view(1, -1).float(), segments.exact(), atol=1e-5, rtol=1e-5)
 
 
-def test_oracle_takes_the_papers_definition_of_the_tail_too():
+def test_reference_takes_the_papers_definition_of_the_tail_too():
     seen = guess_positions(99, 32, tail_alignment=1)
     assert seen.nonzero().flatten().tolist() == [*range(32), *range(68, 100)]
     assert guess_positions(99, 32).nonzero().flatten().tolist() == [*range(32), *range(64, 100)]
@@ -49,7 +49,7 @@ def test_oracle_takes_the_papers_definition_of_the_tail_too():
     assert guess_positions(62, 32).all()
 
 
-def test_oracle_skips_users_and_guesses_exactly_while_bypassed():
+def test_reference_skips_users_and_guesses_exactly_while_bypassed():
     torch.manual_seed(0)
     q, (k, v) = torch.randn(1, 3, 4, 16), torch.randn(2, 3, 2, 128, 16)
     found = speculative_flash_decode_reference(q, k, v, [-1, 62, 127], chunk_size=32)
@@ -62,15 +62,15 @@ def test_oracle_skips_users_and_guesses_exactly_while_bypassed():
 def test_outcomes_are_strict_and_count_bypassed_users_apart():
     distance, norm = torch.tensor([0.0, 0.0, 0.25, 0.0, 1.0]), torch.ones(5)
     positions = [-1, 62, 63, 63, 127]
-    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.5) == [
+    assert sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.5) == [
         YIELDED,
         HOLDS_EXACT_UNVERIFIED,
         HOLDS_EXACT,
         YIELDED,
         HOLDS_EXACT,
     ]
-    assert outcomes(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == HOLDS_EXACT
-    assert receiver_outcomes(positions) == [YIELDED, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS]
+    assert sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == HOLDS_EXACT
+    assert receiver_priorities(positions) == [YIELDED, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS, HOLDS_GUESS]
 
 
 def test_the_rows_alone_decide_who_sends():
@@ -84,7 +84,7 @@ def test_the_rows_alone_decide_who_sends():
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler for this machine")
-def test_the_kernels_decide_who_sends_as_the_oracle_does(tmp_path):
+def test_the_kernels_decide_who_sends_as_the_reference_does(tmp_path):
     source = tmp_path / "roles.cpp"
     source.write_text(
         """

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 
 from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import GRID, MeshCall, mesh_body
-from tests.tt_kernels.speculative_flash_decode.flash_decode_rows import (
+from tests.tt_kernels.speculative_flash_decode.flash_decode_tp import (
     CASE,
     IMPATIENCE_S,
     PATIENCE_S,
     PLACES,
     POSITIONS,
-    check_both_rows,
-    check_sender_row,
+    check_both_groups,
+    check_sender_group,
     inputs,
-    rows_told,
+    priorities_told,
     thresholds_between,
 )
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
@@ -28,36 +28,36 @@ pytestmark = pytest.mark.sim
 LIMIT_S = 900
 
 
-def test_a_row_decides_by_all_heads(sim_mesh):
-    """Without a peer: acceptance close to the threshold, on either side; then a row that accepts nothing."""
+def test_a_tp_group_decides_by_all_heads(sim_mesh):
+    """Without a peer: acceptance close to the threshold, on either side; then a group that accepts nothing."""
     low, high = thresholds_between(CASE, POSITIONS)
     calls = [MeshCall(POSITIONS, threshold) for threshold in (low, high, 0.0, 100.0)]
     results = sim_mesh((1, 2), GRID).run(mesh_body, CASE, *inputs(), calls, PATIENCE_S, timeout=LIMIT_S)
-    decided = [check_sender_row(found, 0, CASE, call) for call, found in zip(calls, results, strict=True)]
+    decided = [check_sender_group(found, 0, CASE, call) for call, found in zip(calls, results, strict=True)]
     assert all(found.messages == (None, None) for found in results)
     assert [outcome[0] for outcome in decided] == [HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED]
     assert decided[3] == [YIELDED, YIELDED, HOLDS_EXACT_UNVERIFIED]
 
 
-def test_two_rows_of_two_chips(sim_mesh):
-    """Sender and receiver are rows; decisions equal the oracle's over all heads, whichever row sends."""
+def test_two_groups_of_two_chips(sim_mesh):
+    """Sender and receiver are TP groups; decisions equal the reference over all heads, whichever group sends."""
     low, high = thresholds_between(CASE, POSITIONS)
     calls = [
-        MeshCall(POSITIONS, high, rows_told(HOLDS_EXACT, YIELDED)),
-        MeshCall(POSITIONS, low, rows_told(YIELDED, HOLDS_GUESS)),
-        MeshCall(POSITIONS, high, rows_told(HOLDS_GUESS, HOLDS_EXACT)),
+        MeshCall(POSITIONS, high, priorities_told(HOLDS_EXACT, YIELDED)),
+        MeshCall(POSITIONS, low, priorities_told(YIELDED, HOLDS_GUESS)),
+        MeshCall(POSITIONS, high, priorities_told(HOLDS_GUESS, HOLDS_EXACT)),
     ]
     results = sim_mesh((2, 2), GRID).run(mesh_body, CASE, *inputs(), calls, PATIENCE_S, timeout=LIMIT_S)
     decided = [
-        check_both_rows(found, call, sender) for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
+        check_both_groups(found, call, sender) for call, found, sender in zip(calls, results, (0, 1, 1), strict=True)
     ]
     assert [outcome[0] for outcome in decided] == [YIELDED, HOLDS_EXACT, YIELDED]
 
 
-def test_faults_in_rows_and_pairs_end_and_are_told(sim_mesh):
-    """Chips of a row that disagree on who sends; a chip whose guess found no receiver, so that its row accepts
+def test_faults_in_groups_and_pairs_end_and_are_told(sim_mesh):
+    """Chips of a TP group that disagree on who sends; a chip whose guess found no receiver, so that its group accepts
     nothing; and all is well after a reset."""
-    told, other = rows_told(HOLDS_EXACT, YIELDED), rows_told(YIELDED, HOLDS_EXACT)
+    told, other = priorities_told(HOLDS_EXACT, YIELDED), priorities_told(YIELDED, HOLDS_EXACT)
     split = {place: (told if place[1] == 0 else other)[place] for place in PLACES}
     refused = told | {(1, 0): other[1, 0]}
     calls = [
@@ -71,24 +71,24 @@ def test_faults_in_rows_and_pairs_end_and_are_told(sim_mesh):
     disagree, no_receiver, well = results
     assert disagree.messages == (
         None,
-        "chip (0, 0) gave up in call 1: chip 1 of the row sent no numbers; "
-        "chip (1, 1) gave up in call 1: chip 0 of the row sent no numbers",
+        "chip (0, 0) gave up in call 1: TP rank 1 sent no numbers; "
+        "chip (1, 1) gave up in call 1: TP rank 0 sent no numbers",
     )
     assert disagree.priorities == {(0, 0): held, (0, 1): hit, (1, 0): hit, (1, 1): held}
 
     pairs, rows = no_receiver.messages
-    reason = "both members took the same role: they disagree on the gathered priorities"
+    reason = "both ranks took the same role: they disagree on the gathered priorities"
     assert pairs == f"chip (0, 0) gave up in call 1: {reason}; chip (1, 0) gave up in call 1: {reason}"
-    assert rows == "chip (1, 0) gave up in call 1: chip 1 of the row sent no numbers"
-    assert [no_receiver.priorities[0, column] for column in (0, 1)] == [held, held], "the row decides alike"
+    assert rows == "chip (1, 0) gave up in call 1: TP rank 1 sent no numbers"
+    assert [no_receiver.priorities[0, column] for column in (0, 1)] == [held, held], "the group decides alike"
     assert no_receiver.priorities[1, 1] == hit
 
-    check_both_rows(well, calls[2], 0)
+    check_both_groups(well, calls[2], 0)
 
 
 def test_a_neighbour_that_cannot_be_heard_is_given_up_on(sim_mesh):
-    """The cable between the chips of a row is out: both end in time, accept nothing and say so; and take no part in the
-    next call, though the cable is in again."""
+    """The cable between the chips of a TP group is out: both end in time, accept nothing and say so; and take no part
+    in the next call, though the cable is in again."""
     worker = sim_mesh((1, 2), GRID)
     try:
         call = MeshCall(POSITIONS, 100.0)
@@ -113,4 +113,4 @@ def test_four_chips_speak_over_several_hops(sim_mesh):
     results = sim_mesh((1, 4), GRID).run(mesh_body, case, *inputs(case), calls, PATIENCE_S, timeout=LIMIT_S)
     for call, found in zip(calls, results, strict=True):
         assert found.messages == (None, None)
-        check_sender_row(found, 0, case, call, columns=4)
+        check_sender_group(found, 0, case, call, columns=4)

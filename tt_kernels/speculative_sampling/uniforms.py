@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as the op takes them."""
+"""Uniform random numbers as the op takes them."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ UNIFORM_BITS = 32
 
 
 def uniform_words(uniforms: torch.Tensor) -> torch.Tensor:
-    """Uniforms float64 in [0, 1) -> int64 in [0, 2^32), rounded down."""
+    """Convert uniforms, float64 in [0, 1), to int64 words in [0, 2^32), rounded down."""
     return (uniforms.double() * 2.0**UNIFORM_BITS).floor().to(torch.int64)

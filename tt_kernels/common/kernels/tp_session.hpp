@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the chips of a tensor-parallel row tell each other so that all of them take one decision over all heads.
+// How the chips of a TP group take one decision over all heads.
 //
-// In call n (counted by each chip for itself) every chip sends its numbers to all others and waits for theirs. All then
-// add the same numbers in the same order, chip 0 first, and so have the same sums, bit by bit. Where the sums alone
-// would accept a guess, every chip votes, and a guess is accepted when all vote for it. A chip that misses numbers
-// votes against at once, so that the others need not wait for it to run out of patience. Hence, while chips run and packets
-// arrive within the timeout, all chips of a row decide alike; a chip that does not hear from another accepts nothing,
-// records that in `status` and takes no part in later calls.
+// In call n (each chip counts for itself) every chip sends its numbers to all others and waits for theirs. All then add
+// the same numbers in the same order, chip 0 first, and so have the same sums bit by bit. If the sums would accept a
+// guess, every chip votes, and the guess is accepted if all vote for it. A chip that misses numbers votes against at
+// once, so that the others need not wait for its timeout. Hence, while chips run and packets arrive within the timeout,
+// all chips of a group decide alike; a chip that does not hear from another accepts nothing, records that in `status`
+// and takes no part in later calls.
 //
 // A chip cannot leave call n before it has the numbers of all others in it, which they send after they have read those
 // of call n - 1: two slots suffice. Counters only grow: nothing is reset between calls, in eager mode or in a trace.
@@ -21,13 +21,13 @@
 #include "bounded_wait.hpp"
 #include "peer_link.hpp"
 
-namespace row {
+namespace tp {
 
 constexpr uint32_t max_chips = 8;
 constexpr uint32_t max_users = 8;
-constexpr uint32_t kinds = 3;  // numbers a user: squared distance, squared norm, bound
+constexpr uint32_t kinds = 3;  // numbers per user: squared distance, squared norm, bound
 
-// tt_kernels/common/row.py reads the state on the host and must agree on these.
+// tt_kernels/common/tp_group.py reads the state on the host and must agree on these.
 enum Status : uint32_t {
     fine = 0,
     numbers_absent = 1,  // of the chip in `silent`
@@ -43,14 +43,14 @@ struct Numbers {
     uint32_t of[kinds][max_users];
 };
 
-// call * 2, and 1 for a vote in favour; in a line of its own, which arrives as a whole.
+// call * 2, plus 1 for a vote in favour; on its own line, which arrives as a whole.
 struct Vote {
     uint32_t word;
     uint32_t padding[3];
 };
 
 struct State {
-    uint32_t arrivals[max_chips];  // incremented by each chip of the row
+    uint32_t arrivals[max_chips];  // incremented by each chip of the group
     uint32_t calls;
     uint32_t status;
     uint32_t status_call;
@@ -65,8 +65,8 @@ struct State {
 static_assert(
     sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128 && offsetof(State, status) == 9 * 4);
 
-// The connections to the next chips of the row, open from construction to close(). Runtime arguments: whether there is
-// a next chip forward, and backward; then PeerLink's of each that there is. None is opened unless `wanted`.
+// The connections to the neighbouring chips of the group, open from construction to close(). Runtime arguments: whether
+// there is a next chip forward, and backward; then the PeerLink arguments of each. None is opened unless `wanted`.
 class Links {
 public:
     Links(uint32_t next, uint64_t timeout, bool wanted) {
@@ -102,7 +102,7 @@ private:
 
 class Session {
 public:
-    // state: its L1 address, the same on all chips. self: this chip's place among the `chips` of its row.
+    // state: its L1 address, the same on all chips. self: this chip's index among the `chips` of its group.
     Session(uint32_t state, uint32_t self, uint32_t chips, uint64_t timeout) :
         state_(reinterpret_cast<volatile tt_l1_ptr State*>(state)),
         self_(self),
@@ -111,7 +111,7 @@ public:
 
     bool usable() const { return state_->status == fine; }
 
-    // Send the numbers of `users`, make them the sums over the row, and say whether they are.
+    // Send the numbers of `users` and replace them by the sums over the group; returns whether that succeeded.
     bool sum(Links& links, uint32_t users, uint32_t (&numbers)[kinds][max_users]) {
         const uint32_t call = state_->calls + 1;
         state_->calls = call;
@@ -213,4 +213,4 @@ private:
     uint64_t timeout_;
 };
 
-}  // namespace row
+}  // namespace tp
