@@ -14,7 +14,7 @@ import yaml
 
 from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
 from models.llama31_8b.tt.device.precision import TILE_BYTES
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, TILE, MeshShape
 from perf.projections.decode_model.plans import PLANS
 
 SOURCES = ("n150", "sim", "model")
@@ -80,6 +80,8 @@ class Configuration:
         chosen = known | options
         for name, value in chosen.items():
             _check(family, name, value, known[name])
+        if family in ("flash_decode", "tree_attention"):
+            _check_cache(family, chosen)
         return cls(family, tuple(chosen.items()))
 
     @property
@@ -112,6 +114,17 @@ def _check(family: str, name: str, value: Any, default: Value) -> None:
         MeshShape.parse(value)
     elif any(sign in value for sign in ",;=\n "):
         raise ValueError(f"{where} must be one word, got {value!r}")
+
+
+def _check_cache(family: str, chosen: Mapping[str, Any]) -> None:
+    """Errors: ValueError where keys and values are more than a chip's DRAM."""
+    tiles = chosen.get("users", 1) * chosen["kv_heads"] * -(-chosen["context"] // TILE) * -(-chosen["head_dim"] // TILE)
+    size = 2 * tiles * TILE_BYTES[chosen["dtype"]]
+    if size > DRAM_BYTES:
+        raise ValueError(
+            f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "
+            f"{DRAM_BYTES / 2**30:.0f}"
+        )
 
 
 def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:

@@ -33,6 +33,23 @@ _COLLECTIVES = {"gather": "all_gather", "scatter": "reduce_scatter"}
 _MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", "lm_head": "lm_head"}
 
 
+UNTRUE = """\
+## What stays untrue of silicon
+
+- The ops are those of ttnn 0.81.1, the times those of v0.55: flash decode and collectives were rewritten between.
+- A packet's header flit (1 in 257 of a long one) is not sent, and a link has no virtual channels and a router no
+  buffers: two packets for one link follow each other whole. Random reads over NoC 0 come out 18 % slower than the ISA
+  document measured, over NoC 1 12 % slower; readers placed by `get_optimal_dram_bank_to_logical_worker_assignment` to
+  2 % (tests/runtime_patches/simulated_n150/simulator/behaviour/test_bandwidth.py).
+- Many cores that write to DRAM with dynamic virtual channels collapse to a third on silicon, and do not here.
+- A channel's refreshes are spread evenly over its bytes (92 % of 24 bytes per cycle); rows, banks and turning from
+  reading to writing cost nothing.
+- L1 has no bank conflicts, and the link from a router to its own tile is not held by what arrives.
+- A broadcast holds the union of its routes; its tree on silicon has the major axis first and last.
+- Kernels are GCC 12's code, not SFPI's, and the cost model of cores and Tensix units is a floor.
+- One cycle is a nanosecond: no throttling, no host, no gap between programs.""".splitlines()
+
+
 @dataclass(frozen=True)
 class PaperRow:
     """A row of a table. cycles: simulated, None where the op was not run. share: of a published token's time."""
@@ -118,7 +135,7 @@ def page(blocks: Sequence[Block]) -> str:
         "|---|" + "---:|" * 3 * len(CHIPS),
     ]
     lines += _table(told)
-    lines += ["", *_verdict(told), ""]
+    lines += ["", *_verdict(told), "", *UNTRUE, ""]
     return "\n".join(lines)
 
 

@@ -57,7 +57,7 @@ def grid_of(configuration: Configuration) -> str:
 
 
 def _of_cores(cores: int, ranks: int) -> str:
-    """Return `ranks` equal blocks of rows, each of at least `cores` cores, as a grid; the runtime takes powers of two."""
+    """Return a grid of `ranks` equal blocks of rows, each of at least `cores` cores and a power of two."""
     columns = min(GRID[0], 1 << (cores - 1).bit_length())
     rows = ranks << (-(-cores // columns) - 1).bit_length()
     if rows > GRID[1]:

@@ -118,6 +118,8 @@ def test_llama_shapes_run_on_the_chips_own_cores_and_no_more():
     assert {grid_of(c) for c in real} == {"8x8"}
     four = product("flash_decode", variant=["exact", "guess"], workers=[4, 8])
     assert [grid_of(c) for c in four] == ["8x4", "8x8"] * 2
+    with pytest.raises(ValueError, match="context=9000000 take 18.2 GiB, a chip has 12"):
+        Configuration.make("flash_decode", context=9_000_000)
     with pytest.raises(ValueError, match="1 x 128 cores are more than the 8x8 of a chip"):
         grid_of(Configuration.make("flash_decode", workers=16))
 
