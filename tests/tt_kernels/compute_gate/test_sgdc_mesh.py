@@ -155,7 +155,7 @@ def refusal_body(mesh):
 def test_in_a_region_only_the_axis_that_shares_a_gate_may_communicate(mock_mesh):
     shape, found, across = mock_mesh((2, 2), overlays=sgdc.overlays()).run(refusal_body)
     assert shape == (1, 1, 32, 256)
-    assert "shared_gate_axis=0: the chips along that axis are the ranks of a pair" in across
+    assert "shared_gate_axis=0: the chips along that axis are the two ranks of a pair" in across
     for message, name in zip(found, ("ttnn.all_gather", "ttnn.all_gather", "device_exchange"), strict=True):
         assert message.startswith(name) and "only cluster_axis=1 is permitted" in message
 

@@ -18,7 +18,8 @@ class World:
     """What the calls below are given; in the worker."""
 
     def __init__(self, device):
-        self.device, self.priority = device, self.row(2)
+        self.device = device
+        self.priority = self.row(2)
 
     def row(self, values):
         from tests.tt_kernels.compute_gate import sgdc_programs

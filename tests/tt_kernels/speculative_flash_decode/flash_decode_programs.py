@@ -86,7 +86,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
     import ttnn
 
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode.op import GuessRange, speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
@@ -98,7 +98,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
             *tensors,
             positions,
             chunk_size=case.chunk_size,
-            guess_range=None if "ends" not in run else GuessRange(*run["ends"]),
+            guess_range=run.get("guess_range"),
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
@@ -149,15 +149,13 @@ def guess_body(device, case: Case, q, k, v, runs):
 def _one_result_body(op, device, case: Case, q, k, v, runs):
     import ttnn
 
-    from tt_kernels.speculative_flash_decode.op import GuessRange
-
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
     for run in runs:
         positions = upload_words(device, run["positions"], "int32")
         options = {"chunk_size": case.chunk_size, "program_config": program_config(case)}
-        if "ends" in run:
-            options["guess_range"] = GuessRange(*run["ends"])
+        if "guess_range" in run:
+            options["guess_range"] = run["guess_range"]
         if "memory" in run:
             options["memory_config"] = getattr(ttnn, f"{run['memory']}_MEMORY_CONFIG")
         result = op(*tensors, positions, **options)

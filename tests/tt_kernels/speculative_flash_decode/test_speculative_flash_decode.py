@@ -65,7 +65,7 @@ def check_speculative(device, case: Case, positions: list[list[int]], seed: int 
     results, caches = device.run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for each, found in zip(positions, results, strict=True):
         reference = speculative_flash_decode_reference(
-            q, *caches, each, chunk_size=case.chunk_size, scale=run.get("scale"), guess_range=run.get("ends")
+            q, *caches, each, chunk_size=case.chunk_size, scale=run.get("scale"), guess_range=run.get("guess_range")
         )
         for name in ("exact", "guess"):
             check_result(f"{case} {each} {name}", found[name], getattr(reference, name), PCC[case.cache])
@@ -136,7 +136,7 @@ def test_one_huge_value_keeps_the_looser_tolerance(sim_device):
         v[user, 0, 40 if user % 2 else 3, 7 * user] = 1000 * (1 + user / 7)
     positions = [95, 90, 80, 77, 70, 64]
     (found,), _ = sim_device(CHIP).run(
-        speculative_body, case, q, k, v, [{"positions": positions, "ends": SHORT}], timeout=LIMIT_S
+        speculative_body, case, q, k, v, [{"positions": positions, "guess_range": SHORT}], timeout=LIMIT_S
     )
     reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, guess_range=SHORT)
     for name in ("norm_sq", "distance_sq"):
@@ -168,16 +168,18 @@ def test_fewer_keys_at_once_than_a_chunk_of_the_guess_has(sim_device):
     check_speculative(sim_device(CHIP), case, [[299, 150]])
 
 
-@pytest.mark.parametrize("ends", [GuessRange(32, 32, True), GuessRange(32, 96), GuessRange(64, 32, True)], ids=str)
-def test_guess_ranges(sim_device, ends):
+@pytest.mark.parametrize(
+    "guess_range", [GuessRange(32, 32, True), GuessRange(32, 96), GuessRange(64, 32, True)], ids=str
+)
+def test_guess_ranges(sim_device, guess_range):
     """Just after a boundary of tiles, in the middle of one, at its end; and bypassed. Against the reference."""
     case = Case(4, 1, 64, 192, 32, users=4, workers=2, grid=(3, 1))
     positions = [160, 144, 191, 40]
     (found,) = check_speculative(
-        sim_device(CHIP), case, [positions], guess_range=ends, threshold=0.5, priority=[HOLDS_EXACT] * 4
+        sim_device(CHIP), case, [positions], guess_range=guess_range, threshold=0.5, priority=[HOLDS_EXACT] * 4
     )
     distance, norm = found["distance_sq"], found["norm_sq"]
-    expected = sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.5, guess_range=ends)
+    expected = sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.5, guess_range=guess_range)
     assert found["priority"] == expected and expected[3] == HOLDS_EXACT_UNVERIFIED
 
 
@@ -227,8 +229,8 @@ def test_partial_results_of_the_exact_variant_are_merged(sim_device, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("ends", [None, GuessRange(64, 32)], ids=str)
-def test_the_guess_alone(sim_device, ends, workers):
+@pytest.mark.parametrize("guess_range", [None, GuessRange(64, 32)], ids=str)
+def test_the_guess_alone(sim_device, guess_range, workers):
     """Whatever lies outside it, NaN too, is not read. A user without speculation, one whose two ends meet, a skipped
     one, and two at and behind a boundary of tiles."""
     case = Case(6, 2, 64, 192, 32, users=5, workers=workers, grid=(3, 1) if workers == 3 else (2, 1))
@@ -236,13 +238,13 @@ def test_the_guess_alone(sim_device, ends, workers):
     q, k, v = case.random(5)
     dirty = [part.clone() for part in (k, v)]
     for user, position in enumerate(positions):
-        outside = ~guess_positions(position, 32, guess_range=ends) if position >= 0 else slice(None)
+        outside = ~guess_positions(position, 32, guess_range=guess_range) if position >= 0 else slice(None)
         for part in dirty:
             part[user, :, : position + 1][:, outside] = math.nan
-    run = {"positions": positions} | ({} if ends is None else {"ends": ends})
+    run = {"positions": positions} | ({} if guess_range is None else {"guess_range": guess_range})
     (found,), _ = sim_device(CHIP).run(guess_body, case, q, *dirty, [run], timeout=LIMIT_S)
-    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, guess_range=ends)
-    check_result(f"guess alone {ends} {workers}", found, reference.guess, PCC[case.cache])
+    reference = speculative_flash_decode_reference(q, k, v, positions, chunk_size=32, guess_range=guess_range)
+    check_result(f"guess alone {guess_range} {workers}", found, reference.guess, PCC[case.cache])
     assert not found[0, 2].any()
 
 
@@ -312,7 +314,8 @@ def test_decisions_follow_thresholds_close_to_the_ratio(sim_device):
     logger.info(f"ratios {ratios}")
     assert 0.05 < ratios[0] < ratios[1] / 2 < ratios[2] / 4, "each clear of the others' bands"
     thresholds = [factor * ratio for ratio in ratios for factor in (0.994, 1.006)]
-    runs = [{"positions": positions, "threshold": each, "priority": HOLDS_EXACT, "ends": SHORT} for each in thresholds]
+    options = {"positions": positions, "priority": HOLDS_EXACT, "guess_range": SHORT}
+    runs = [options | {"threshold": each} for each in thresholds]
     results, _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for threshold, found in zip(thresholds, results, strict=True):
         expected = [YIELDED if ratio < threshold else HOLDS_EXACT for ratio in ratios]

@@ -92,8 +92,8 @@ def test_a_chip_that_cannot_be_heard_is_given_up_on(sim_mesh):
     finally:
         worker.kill()
     for found in results:
-        assert "chip (0, 0) gave up in exchange 1 of a user: chip 1" in found.group_error
-        assert "chip (0, 1) gave up in exchange 1 of a user: chip 0" in found.group_error
+        assert "chip (0, 0) gave up in exchange 1 of a user: TP rank 1" in found.group_error
+        assert "chip (0, 1) gave up in exchange 1 of a user: TP rank 0" in found.group_error
         assert found.error == found.group_error
         for rows in found.rows:
             assert rows.tolist() == 2 * [BROKEN + 4 * [-1]]

@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -28,7 +27,7 @@ inline void read(
     const uint32_t row_bytes = stride * tile_bytes;
     const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
     for (uint32_t row = rows.begin; row < rows.end;) {
-        const uint32_t batch = std::min(rows_in_flight, rows.end - row);
+        const uint32_t batch = attention::min(rows_in_flight, rows.end - row);
         cb_reserve_back(cb, batch * stride);
         uint32_t to = get_write_ptr(cb), last = to;
         for (uint32_t i = 0; i < batch; ++i) {

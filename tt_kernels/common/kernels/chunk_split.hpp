@@ -7,7 +7,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace attention {
@@ -37,11 +36,15 @@ struct Part {
 constexpr uint32_t reducer = 0;
 constexpr uint32_t speculative_worker(uint32_t workers) { return workers - 1; }
 
+// By value, unlike std::min and std::max, whose references cost instructions.
+inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+inline uint32_t max(uint32_t a, uint32_t b) { return a < b ? b : a; }
+
 // The share of the `index`th of `count` workers in `tiles` dealt evenly, the larger shares first.
 inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
     const uint32_t share = tiles / count;
     const uint32_t larger = tiles % count;
-    const uint32_t begin = index * share + std::min(index, larger);
+    const uint32_t begin = index * share + min(index, larger);
     return {begin, begin + share + (index < larger ? 1 : 0)};
 }
 
@@ -64,7 +67,7 @@ inline Part part_of(
     uint32_t tokens, const GuessRange& ends, uint32_t worker, uint32_t workers, bool speculate) {
     const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
     const bool split = speculate || ends.alone;
-    const uint32_t first_end = split ? std::min(ends.first, total) : 0;
+    const uint32_t first_end = split ? min(ends.first, total) : 0;
     const uint32_t tail = ends.tail(tokens);
     const uint32_t last_begin = split ? (total > ends.first + tail ? total - tail : first_end) : total;
     const uint32_t middle = last_begin - first_end;
@@ -76,9 +79,9 @@ inline Part part_of(
         // As if the two ends were adjacent.
         const Range share = share_of(guess, worker, workers);
         part.middle = {0, 0};
-        part.first = {std::min(share.begin, first_end), std::min(share.end, first_end)};
+        part.first = {min(share.begin, first_end), min(share.end, first_end)};
         if (share.end > first_end) {
-            part.last = {middle + std::max(share.begin, first_end), middle + share.end};
+            part.last = {middle + max(share.begin, first_end), middle + share.end};
         }
         return part;
     }
@@ -91,7 +94,7 @@ inline Part part_of(
     uint32_t speculative_share = 0;
     if (speculate) {
         const uint32_t even = total / workers;
-        speculative_share = workers == 1 ? middle : (even > guess ? std::min(even - guess, middle) : 0);
+        speculative_share = workers == 1 ? middle : (even > guess ? min(even - guess, middle) : 0);
     }
     if (speculative) {
         part.middle = {last_begin - speculative_share, last_begin};

@@ -10,7 +10,6 @@
 //
 // In the buffers: S `scores`, m `row_max`, P `weights`, r `rescale`, (O, l) `state`.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "api/compute/compute_kernel_hw_startup.h"
@@ -60,7 +59,7 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the state after it is the guess.
     void attend(const Range& range, uint32_t tokens, bool ends_guess) {
         for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-            const uint32_t end = std::min(begin + config::key_tiles(), range.end);
+            const uint32_t end = attention::min(begin + config::key_tiles(), range.end);
             MaskedStep step{};
             step.rows = end - begin;
             step.set_bands(bands);

@@ -4,7 +4,6 @@
 // A worker's reader (NCRISC): the control page; the queries and this worker's part of the keys and values of each head
 // of its group; and the partial results that it receives from other workers.
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -83,7 +82,7 @@ void kernel_main() {
                 {keys, values, config::cb_keys, config::cb_values, base, tokens, config::key_tiles()});
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-                    in_turn.read({begin, std::min(begin + config::key_tiles(), range.end)});
+                    in_turn.read({begin, attention::min(begin + config::key_tiles(), range.end)});
                 }
             }
             in_turn.finish();

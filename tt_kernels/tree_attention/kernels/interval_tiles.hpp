@@ -19,7 +19,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -93,7 +92,7 @@ public:
         for (uint32_t rows = 32; period % 2 == 0 && rows > 1; rows /= 2) {
             period /= 2;
         }
-        const uint32_t by_hand = std::min(period, job.tiles());
+        const uint32_t by_hand = attention::min(period, job.tiles());
         uint32_t node = job.first_row % nodes;
         const volatile tt_l1_ptr uint32_t *enters = words(0), *leaves = words(1);
         for (uint32_t tile = 0; tile < by_hand; ++tile) {

@@ -8,7 +8,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "config.hpp"
@@ -31,7 +30,7 @@ struct Job {
     bool first;  // of its head
 
     uint32_t tiles() const { return tiles_of(rows); }
-    uint32_t rows_of(uint32_t tile) const { return std::min<uint32_t>(rows - tile * 32, 32); }
+    uint32_t rows_of(uint32_t tile) const { return attention::min(rows - tile * 32, 32); }
 };
 
 inline uint32_t count() { return config::users() * config::kv_heads() * config::passes(); }
@@ -43,7 +42,7 @@ inline Job job_of(uint32_t index) {
     const uint32_t first_row = pass * config::query_tiles() * 32;
     const uint32_t left = config::group_heads() * config::nodes() - first_row;
     return {
-        user, head - user * config::kv_heads(), first_row, std::min(left, config::query_tiles() * 32),
+        user, head - user * config::kv_heads(), first_row, attention::min(left, config::query_tiles() * 32),
         pass == 0};
 }
 
@@ -59,7 +58,7 @@ struct Span {
     // The tiles of `range` before that one.
     uint32_t unmasked(const attention::Range& range) const {
         const uint32_t from = first_masked();
-        return from <= range.begin ? 0 : std::min(from - range.begin, range.size());
+        return from <= range.begin ? 0 : attention::min(from - range.begin, range.size());
     }
     bool masks(const attention::Range& range) const { return unmasked(range) < range.size(); }
 
@@ -79,15 +78,15 @@ struct Span {
 
 inline Span span_of(uint32_t prefix) {
     const uint32_t capacity = config::cache_tiles() * tile_tokens;
-    const uint32_t seen = std::min(prefix, capacity);
-    return {seen, std::min(seen + config::nodes(), capacity)};
+    const uint32_t seen = attention::min(prefix, capacity);
+    return {seen, attention::min(seen + config::nodes(), capacity)};
 }
 
 // Calls visit(chunk) for the tiles of `range`, as many at a time as the buffers hold.
 template <typename Visit>
 inline void for_each_chunk(const attention::Range& range, Visit visit) {
     for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-        visit(attention::Range{begin, std::min(begin + config::key_tiles(), range.end)});
+        visit(attention::Range{begin, attention::min(begin + config::key_tiles(), range.end)});
     }
 }
 

@@ -7,7 +7,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "config.hpp"
@@ -41,8 +40,8 @@ inline void for_each_piece(const jobs::Job& job, uint32_t tile, Visit visit) {
     uint32_t node = job.first_row + tile * 32 - head * config::nodes();
     for (uint32_t row = 0; row < rows;) {
         const uint32_t from = job.user * config::nodes() + node;
-        uint32_t run = std::min(rows - row, config::nodes() - node);
-        run = std::min(run, std::min(left_in_face(row), left_in_face(from)));
+        uint32_t run = attention::min(rows - row, config::nodes() - node);
+        run = attention::min(run, attention::min(left_in_face(row), left_in_face(from)));
         for (uint32_t column = 0; column < config::head_tiles; ++column) {
             const uint32_t page = page_of(job.kv_head * config::group_heads() + head, from, column);
             for (uint32_t face = 0; face < tile_rows::faces_across; ++face) {

@@ -4,7 +4,6 @@
 // The reader (NCRISC): the users' prefixes, then for each job of its group the rows of its queries, gathered into
 // tiles, this worker's keys and values, and the partial results it receives.
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -103,7 +102,7 @@ void kernel_main() {
             in_turn.read(chunk);
             if (chunk.begin == part.begin && query_tiles > 1) {
                 // In the order in which steps need them: two are scored before the first takes in values.
-                const uint32_t early = std::min<uint32_t>(query_tiles, 3);
+                const uint32_t early = attention::min(query_tiles, 3);
                 gather_queries(query, job, 1, early);
                 in_turn.finish();
                 gather_queries(query, job, early, query_tiles);

@@ -4,7 +4,6 @@
 // The writer (BRISC): makes the constant tile and, for each job of its group, the times its mask is made of; then sends
 // the partial result to the worker that merges it, or writes the rows of the result, and zeros where there is no node.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -136,7 +135,7 @@ void kernel_main() {
         if (stores) {
             scatter_results(output, job);
         } else if (part.size() > 0) {
-            partials.send(config::cb_handover, 0, std::min<uint32_t>(job.rows, 32));
+            partials.send(config::cb_handover, 0, attention::min(job.rows, 32));
         }
     }
     noc_async_full_barrier();

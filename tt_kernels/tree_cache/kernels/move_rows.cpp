@@ -5,7 +5,6 @@
 // belong. A job is one column of tiles of one head of one user in one cache, and no two jobs touch the same tile: the
 // tiles are read, rows are copied in L1 as they are stored, and what changed is written back.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
@@ -29,6 +28,8 @@ constexpr uint32_t tile_bytes =
 
 using Words = volatile tt_l1_ptr uint32_t*;
 using Integers = const volatile tt_l1_ptr int32_t*;
+
+uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 // Loads before stores: the loads of a row are under way at once.
 template <uint32_t count>
@@ -146,7 +147,7 @@ void kernel_main() {
             continue;
         }
         const uint32_t prefix = prefix_of[user];
-        const uint32_t end = std::min(prefix + nodes, COMMON_ARG(capacity));
+        const uint32_t end = min(prefix + nodes, COMMON_ARG(capacity));
         if (prefix >= end) {
             continue;
         }
@@ -162,7 +163,7 @@ void kernel_main() {
                 noc_async_read_barrier();
                 path_user = user;
             }
-            const uint32_t length = std::min(path_length(path, nodes), end - prefix - 1);
+            const uint32_t length = min(path_length(path, nodes), end - prefix - 1);
             const uint32_t from = first_moved(path, length);
             if (from == length) {
                 continue;
