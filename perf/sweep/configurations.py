@@ -13,12 +13,15 @@ from typing import Any
 import yaml
 
 from models.llama31_8b.tt.device.precision import PRECISIONS, TILE_BYTES
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, TILE, MeshShape
 from perf.projections.decode_model.plans import PLANS
 
 SOURCES = ("n150", "sim", "model")
 MOST = 10_000  # configurations of a sweep, as in tt-metal's sweep framework
 Value = int | str
+DECODE_OPS = (
+    "norm", "unshard", "create_heads", "rotate", "update_cache", "shard", "concat_heads", "add", "gated_product"
+)  # fmt: skip
 
 # Every option with its default (Llama 3.1 8B's shape), and the values that are allowed where they are few.
 FAMILIES: dict[str, dict[str, Value]] = {
@@ -33,6 +36,7 @@ FAMILIES: dict[str, dict[str, Value]] = {
     "exchange": {"mesh": "2x1", "columns": 4096},
     "gate": {"part": "close"},
     "collective": {"op": "all_gather", "mesh": "1x2", "columns": 4096},
+    "decode_op": {"op": "norm", "tp": 1, "context": 1024},
     "sampling": {"method": "argmax", "vocab": 128256, "drafted": 3, "users": 1},
     "decode": {
         "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "interleaved",
@@ -47,6 +51,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tree_attention.dtype": ("bfloat16", "bfloat8_b"),
     "gate.part": ("close", "skipped", "open"),
     "collective.op": ("all_gather", "reduce_scatter", "all_reduce"),
+    "decode_op.op": DECODE_OPS,
     "sampling.method": ("argmax", "topk", "exact", "sigmoid"),
     "decode.attention": ("stock", "exact", "speculative"),
     "decode.plan": PLANS,
@@ -74,6 +79,8 @@ class Configuration:
         chosen = known | options
         for name, value in chosen.items():
             _check(family, name, value, known[name])
+        if family in ("flash_decode", "tree_attention"):
+            _check_cache(family, chosen)
         return cls(family, tuple(chosen.items()))
 
     @property
@@ -106,6 +113,17 @@ def _check(family: str, name: str, value: Any, default: Value) -> None:
         MeshShape.parse(value)
     elif any(sign in value for sign in ",;=\n "):
         raise ValueError(f"{where} must be one word, got {value!r}")
+
+
+def _check_cache(family: str, chosen: Mapping[str, Any]) -> None:
+    """Errors: ValueError where keys and values are more than a chip's DRAM."""
+    tiles = chosen.get("users", 1) * chosen["kv_heads"] * -(-chosen["context"] // TILE) * -(-chosen["head_dim"] // TILE)
+    size = 2 * tiles * TILE_BYTES[chosen["dtype"]]
+    if size > DRAM_BYTES:
+        raise ValueError(
+            f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "
+            f"{DRAM_BYTES / 2**30:.0f}"
+        )
 
 
 def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:
@@ -207,9 +225,29 @@ def _cores(role: str, tp: int) -> int:
     return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
 
 
+def _paper() -> list[Configuration]:
+    """The ops of the ALSpec paper's tables 4 to 6, context 1K, and its flash decode at longer ones.
+
+    A simulated chip takes seconds for a small op and minutes for a matmul or a long context: those come last.
+    """
+    found: list[Configuration] = []
+    for tp in (1, 2, 4):
+        found += product("decode_op", op=DECODE_OPS, tp=tp)
+        heads: dict[str, Value] = {"heads": 32 // tp, "kv_heads": 8 // tp}
+        found += product("flash_decode", variant=["stock", "exact"], chunk_size=256, **heads)
+    found += product("collective", op=["all_gather", "reduce_scatter"], mesh=["1x2", "1x4"])
+    matmuls = [c for tp in (1, 2, 4) for c in _model_matmuls(tp) if c["layout"] == "dram_sharded"]
+    found += sorted(matmuls, key=lambda c: c["k"] * c["n"])
+    for context in (1024, 4096, 16384, 65536, 131072):
+        found += product(
+            "flash_decode", variant=["stock", "exact", "guess", "speculative"], context=context, chunk_size=256
+        )
+    return found
+
+
 def suites() -> dict[str, list[Configuration]]:
-    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated
-    chips."""
+    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; paper: the ALSpec
+    paper's tables, for simulated chips too; tiny: for simulated chips of few cores."""
     contexts = [1024, 4096, 32768, 131072]
     ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
     ops += product(
@@ -243,4 +281,4 @@ def suites() -> dict[str, list[Configuration]]:
                     precision="bfloat16")  # fmt: skip
     tiny += product("decode", model="tiny", mesh="2x1", context=256, chunk_size=32, attention="speculative",
                     precision="bfloat16")  # fmt: skip
-    return {"ops": unique(ops), "decode": unique(decode), "tiny": unique(tiny)}
+    return {"ops": unique(ops), "decode": unique(decode), "paper": unique(_paper()), "tiny": unique(tiny)}

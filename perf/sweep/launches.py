@@ -23,6 +23,7 @@ from models.llama31_8b.tt.parallel.mesh import TILE
 from models.llama31_8b.tt.sharding.config import MatmulConfig, Shards
 from models.llama31_8b.tt.sharding.modules import banked_program, in_banks, in_l1
 from perf.sweep.configurations import Configuration
+from perf.sweep.decode_ops import decode_op
 from perf.sweep.launch import Launch, nothing
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, YIELDED, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -42,6 +43,7 @@ def build(mesh, configuration: Configuration) -> Launch:
         "gate": _gate,
         "collective": _collective,
         "sampling": _sampling,
+        "decode_op": decode_op,
         "decode": _decode,
     }
     return makers[configuration.family](mesh, configuration)

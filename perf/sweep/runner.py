@@ -19,33 +19,51 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from models.llama31_8b.tt.sharding.config import GRID
 from perf.sweep import modelled, tracy_csv
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
-from runtime_patches.simulated_n150.grids import MAX_COLUMNS, smallest_grid
 
 REASON_CHARACTERS = 400
 PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal for when the parent is gone
+LARGE_VOCABULARY = 8192  # more logits than these are spread over the chip
 # What tests put in place of a worker: (command, environment) of a configuration's process.
 Start = Callable[[Configuration, Path], tuple[list[str], Mapping[str, str]]]
 
 
 def grid_of(configuration: Configuration) -> str:
-    """Return the simulated chip's cores: as few as the op needs, since every one is executed."""
+    """Return the simulated chip's cores: as few as the op asks for, since every one is executed, else the chip's 8x8.
+
+    Errors: ValueError where it asks for more than a chip has.
+    """
     family, get = configuration.family, configuration.get
-    if family == "flash_decode" and get("variant") != "stock":
-        workers = get("kv_heads") * get("users") * (get("workers") or 1)
-        # A rank of the pair has two more: one puts results together, one exchanges. The runtime takes powers of two.
-        columns = workers + 2 if get("variant") == "speculative" else workers
-        return f"{1 << (columns - 1).bit_length()}x{2 if get('variant') == 'speculative' else 1}"
-    if family == "matmul" and get("layout") == "dram_sharded":
-        return "8x8"
+    whole = f"{GRID[0]}x{GRID[1]}"
+    if family in ("flash_decode", "tree_attention"):
+        if not get("workers"):
+            return whole
+        if get("variant") == "stock":
+            return "1x1"
+        workers = get("kv_heads") * get("users", 1) * get("workers")
+        # A rank of the pair has two more: one puts results together, one exchanges.
+        return _of_cores(workers + 2, 2) if get("variant") == "speculative" else _of_cores(workers, 1)
+    if family == "matmul":
+        return whole if get("layout") == "dram_sharded" or get("cores") > 1 else "1x1"
+    if family == "sampling":
+        return whole if get("vocab") > LARGE_VOCABULARY else "1x1"
+    if family == "decode":
+        return "4x1" if get("model") == "tiny" else whole
     if family == "collective":
         return "4x2"
-    if family == "tree_attention":
-        workers = max(1, get("workers", 1))
-        return smallest_grid(workers, min(workers, MAX_COLUMNS))
-    return "4x1" if family == "decode" else "1x1"
+    return {"decode_op": whole}.get(family, "1x1")
+
+
+def _of_cores(cores: int, ranks: int) -> str:
+    """Return a grid of `ranks` equal blocks of rows, each of at least `cores` cores and a power of two."""
+    columns = min(GRID[0], 1 << (cores - 1).bit_length())
+    rows = ranks << (-(-cores // columns) - 1).bit_length()
+    if rows > GRID[1]:
+        raise ValueError(f"{ranks} x {cores} cores are more than the {GRID[0]}x{GRID[1]} of a chip")
+    return f"{columns}x{rows}"
 
 
 def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:

@@ -184,7 +184,7 @@ def _sources(p: Parameters) -> list[str]:
         f"{p.dram_bytes_per_s / 1e9:.1f} GB/s,",
         f"  launch {known(p.launch)}, matmul start {known(p.matmul_start)}, block of activation {known(p.hop)}, flash "
         f"decode start {known(p.attention_start)},",
-        f"  collective start {known(p.collective_start)}; us per unit of work:",
+        "  collectives as measured in September 2026 (perf/data/ethernet_2026_09.csv); us per unit of work:",
         *textwrap.wrap(
             ", ".join(f"{kind} {ns / 1000:.2f}" for kind, ns in sorted(p.units.items())),
             110,
@@ -192,8 +192,8 @@ def _sources(p: Parameters) -> list[str]:
             subsequent_indent="  ",
             break_long_words=False,
         ),
-        "specified: 16, 32, 64 cycles per tile product at LoFi, HiFi2, HiFi4 on 12 cores, links 25 GB/s; flash decode "
-        "beyond its start: perf.projections.estimator",
+        "specified: 16, 32, 64 cycles per tile product at LoFi, HiFi2, HiFi4 on 12 cores; flash decode beyond its "
+        "start: perf.projections.estimator",
     ]
 
 

@@ -3,7 +3,7 @@
 """The parameters of the cost model, from one of the ALSpec paper's tables 4 to 7, and their errors on all four.
 
 Default is the table of four chips, chosen by what it contains and not by how it fits: it alone has matmuls bound by
-DRAM and by their activation's blocks, and collectives that are not fused.
+DRAM and by their activation's blocks. Collectives are never fitted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.costs import (
     ATTENTION,
     COLLECTIVE,
-    LINK_BYTES_PER_S,
     MATMUL,
     STREAM,
     NotIdentified,
@@ -90,16 +89,7 @@ def fit(chips: int = DEFAULT_CHIPS) -> Parameters:
         rest = np.array([(ns - launch) / ns for op, ns in rows if op.kind == kind])
         units[kind] = max(0.0, float(np.linalg.lstsq(works, rest, rcond=None)[0][0]))
     waits = [ns - reading_ns(op) for op, ns in rows if op.kind == ATTENTION]
-    # One that is fused with a matmul is tested, never fitted.
-    starts = [
-        (ns, op.link_bytes / LINK_BYTES_PER_S * 1e9) for op, ns in rows if op.kind == COLLECTIVE and not op.products
-    ]
-    collective = None
-    if starts:
-        weights = np.array([[1 / ns] for ns, _ in starts])
-        rest = np.array([(ns - sent) / ns for ns, sent in starts])
-        collective = float(np.linalg.lstsq(weights, rest, rcond=None)[0][0])
-    return Parameters(chips, rate, launch, start, hop, sum(waits) / len(waits), collective, units)
+    return Parameters(chips, rate, launch, start, hop, sum(waits) / len(waits), units)
 
 
 def _matmuls(rows: Sequence[tuple[Op, int]]) -> tuple[float, float, float | None]:

@@ -138,12 +138,10 @@ def attention(kv_heads: int, head_dim: int, context: int, users: int, dtype: str
 
 
 def collective(name: str, role: str, rows: int, columns: int, chips: int, size: int = 2) -> Op:
-    """Return an AllGather or ReduceScatter of [rows, columns] in all, of `size` bytes, along a line of `chips`: each
-    link carries all parts but one."""
+    """Return an AllGather or ReduceScatter of [rows, columns] in all, of `size` bytes each, over `chips`."""
     if chips < 2:
         raise ValueError(f"a collective needs at least 2 chips, got {chips}")
-    moved = -(-rows // TILE) * TILE * columns * size * (chips - 1) // chips
-    return Op(name, role, COLLECTIVE, link_bytes=moved)
+    return Op(name, role, COLLECTIVE, chips=chips, link_bytes=-(-rows // TILE) * TILE * columns * size)
 
 
 def grid_cores(k: int, n: int, most: int) -> int:
@@ -191,7 +189,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
         yield _simple("Reshard", "reshard")
         whole = matmul("wo", rows * tp, hidden // tp, of.wo, cores=tp)
         moved = collective("AllGatherMatmul", "wo", step.users, rows * tp, tp)
-        yield replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, link_bytes=moved.link_bytes)
+        yield replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, chips=tp, link_bytes=moved.link_bytes)
         yield _simple("Reshard", "reshard")
     else:
         yield weights("wo", rows, hidden, heads)  # one head per core, as concat heads leaves them

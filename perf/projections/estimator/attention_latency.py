@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 
 from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, chip_table, long_context_runs
+from perf.projections.ethernet import exchange_ns
 
 KV_HEADS = 8
 HEAD_DIM = 128
@@ -31,6 +32,7 @@ ANCHOR_CONTEXT = 1024
 # At 1K each worker of the anchor holds at most one chunk of this many positions (figure 7's chunk size).
 ANCHOR_CHUNK = 256
 CORES_PER_HEAD = 16
+GUESS_BYTES = 32 * HEAD_DIM * 2  # of 32 heads on one chip, bfloat16
 DRAM_BYTES_PER_S = 288e9
 _SHORT_RUN_CONTEXT = 512 + 100
 _LONG_RUN_CONTEXT = 65536 + 100
@@ -59,13 +61,13 @@ class AttentionLatency:
 
     dram_bytes_per_s: a Wormhole's GDDR6 specification. head_bytes_per_s: see `fitted_head_rate`.
     verify_ns: sender's overhead over flash decode, two L2 norms over 32 x 128 values (paper: "almost no").
-    hop_ns: sending the 8 KiB guess one Ethernet hop. The last two are assumptions, not measurements.
+    That one is an assumption. hop_ns: sending the 8 KiB guess one Ethernet hop, as two chips' exchange was measured.
     """
 
     dram_bytes_per_s: float = DRAM_BYTES_PER_S
     head_bytes_per_s: float = field(default_factory=fitted_head_rate)
     verify_ns: float = 3000.0
-    hop_ns: float = 2000.0
+    hop_ns: float = field(default_factory=lambda: exchange_ns(GUESS_BYTES))
 
     def __post_init__(self) -> None:
         for name in ("dram_bytes_per_s", "head_bytes_per_s"):
@@ -129,7 +131,7 @@ class AttentionLatency:
             f"sender: FD(K) + {self.verify_ns / 1000:.1f} us of verification (assumed)",
             f"receiver: FD(1K), which holds the launch and a chunk of {ANCHOR_CHUNK} positions per core, + (2 S - "
             f"{ANCHOR_CHUNK}) * {BYTES_PER_POSITION_AND_HEAD} B at a core's share, {head} / {CORES_PER_HEAD} cores, "
-            f"+ {self.hop_ns / 1000:.1f} us for one hop (assumed); at most the sender",
+            f"+ {self.hop_ns / 1000:.1f} us for one hop (measured exchange); at most the sender",
         ]
 
     def to_dict(self) -> dict[str, float]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from runtime_patches.simulated_n150.simulator.behaviour import (
     address_counters,
+    bandwidth,
     data_format,
     deadlock_watch,
     ethernet,
@@ -50,7 +51,7 @@ _SPEED = (unused_tiles, lookups, core, resting, strides, matrix, transport)
 
 def behaviour_patches() -> list[Patch]:
     """Return the patches that change results, in order."""
-    return [module.PATCH for module in _BEHAVIOUR]
+    return [*(module.PATCH for module in _BEHAVIOUR), *bandwidth.PATCHES]
 
 
 def speed_patches() -> list[Patch]:

@@ -20,8 +20,8 @@ LLAMA = preset("llama-3.1-8b")
 MESHES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
 
 
-def budget(mesh=(1, 1), plan="performance", context=1024, users=1, decode_sharding="interleaved"):
-    return memory.budget(LLAMA, MeshShape(*mesh), precision_config(plan, 32), context, users, decode_sharding)
+def budget(mesh=(1, 1), precision="performance", context=1024, users=1, decode_sharding="interleaved"):
+    return memory.budget(LLAMA, MeshShape(*mesh), precision_config(precision, 32), context, users, decode_sharding)
 
 
 def test_weights_are_those_of_the_checkpoint():
@@ -31,7 +31,7 @@ def test_weights_are_those_of_the_checkpoint():
     )
     assert budget(precision="accuracy").weights == elements * 1088 // 1024
     four_bit = 31 * 2 * 4096 * 14336 // 1024 * (1088 - 576)
-    assert budget(plan="performance").weights == elements * 1088 // 1024 - four_bit
+    assert budget(precision="performance").weights == elements * 1088 // 1024 - four_bit
 
 
 def test_sharded_weights_fill_twelve_banks_alike():
@@ -69,7 +69,7 @@ def test_cache_bytes_a_position():
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("plan", ["performance", "accuracy"])
 def test_columns_share_what_a_row_holds(mesh, plan):
-    one, shared = budget(plan=plan), budget(mesh, plan)
+    one, shared = budget(plan=plan), budget(mesh, precision)
     assert abs(shared.weights * mesh[1] / one.weights - 1) < 0.001  # the vocabulary is padded for 8 chips
     assert shared.kv_cache * mesh[1] == one.kv_cache
     assert shared.tokens_per_s() > one.tokens_per_s() * mesh[1] * 0.95

@@ -100,9 +100,9 @@ def test_the_header_is_that_of_the_wheel():
 
 def test_suites_hold_what_they_should():
     named = suites()
-    assert set(named) == {"ops", "decode", "tiny"}
-    assert {c.family for c in named["ops"] + named["decode"]} == set(FAMILIES)
-    assert {c.family for c in named["tiny"]} == set(FAMILIES)
+    assert set(named) == {"ops", "decode", "paper", "tiny"}
+    assert {c.family for c in named["ops"] + named["decode"] + named["paper"]} == set(FAMILIES)
+    assert {c.family for c in named["tiny"]} == set(FAMILIES) - {"decode_op"}, "which has Llama's shapes alone"
     assert {str(c.mesh) for c in named["decode"]} == {"1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4"}
     few = chosen(named["ops"], ["flash_decode", "context<=4096", "variant=stock", "users=1"])
     assert {(c["context"], c["chunk_size"]) for c in few} == {(n, s) for n in (1024, 4096) for s in (128, 256)}
@@ -110,6 +110,17 @@ def test_suites_hold_what_they_should():
     assert tiny["gate"] == tiny["matmul"] == tiny["tree_attention"] == "1x1" and tiny["collective"] == "4x2"
     flash = product("flash_decode", variant=["exact", "speculative"], heads=4, kv_heads=1, workers=[1, 3])
     assert [grid_of(c) for c in flash] == ["1x1", "4x1", "4x2", "8x2"]
+
+
+def test_llama_shapes_run_on_the_chips_own_cores_and_no_more():
+    real = [c for c in suites()["paper"] if c.family != "collective"]
+    assert {grid_of(c) for c in real} == {"8x8"}
+    four = product("flash_decode", variant=["exact", "guess"], workers=[4, 8])
+    assert [grid_of(c) for c in four] == ["8x4", "8x8"] * 2
+    with pytest.raises(ValueError, match="context=9000000 take 18.2 GiB, a chip has 12"):
+        Configuration.make("flash_decode", context=9_000_000)
+    with pytest.raises(ValueError, match="1 x 128 cores are more than the 8x8 of a chip"):
+        grid_of(Configuration.make("flash_decode", workers=16))
 
 
 def test_suites_from_a_file(tmp_path):

@@ -14,7 +14,7 @@ collect_ignore_glob = [] if importlib.util.find_spec("framework") else ["*test_*
 PROJECT = Path(__file__).resolve().parents[4]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fresh_interpreter():
     """Run Python text in a process of its own, so that a patch cannot reach other tests; returns its output."""
 
