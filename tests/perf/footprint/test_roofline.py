@@ -67,9 +67,9 @@ def test_cache_bytes_a_position():
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("plan", ["performance", "accuracy"])
-def test_columns_share_what_a_row_holds(mesh, plan):
-    one, shared = budget(plan=plan), budget(mesh, precision)
+@pytest.mark.parametrize("precision", ["performance", "accuracy"])
+def test_columns_share_what_a_row_holds(mesh, precision):
+    one, shared = budget(precision=precision), budget(mesh, precision)
     assert abs(shared.weights * mesh[1] / one.weights - 1) < 0.001  # the vocabulary is padded for 8 chips
     assert shared.kv_cache * mesh[1] == one.kv_cache
     assert shared.tokens_per_s() > one.tokens_per_s() * mesh[1] * 0.95
