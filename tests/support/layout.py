@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCES = ("models", "tt_kernels", "runtime_patches", "perf", "examples")
-TT, REFERENCE, DEMO = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo"))
+TT, REFERENCE, DEMO, CHECK = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo", "check"))
 # What the demo may take of perf: the latency formulas behind its estimate.
 LATENCY = "perf.projections.estimator.latency"
 
@@ -74,6 +74,10 @@ def _inside(module: str, room: str) -> bool:
 
 def forbidden(a: str, b: str) -> str | None:
     """Why module `a` must not import module `b`; None when it may."""
+    if _inside(b, CHECK) and not any(_inside(a, room) for room in (CHECK, DEMO, "perf")):
+        return "only the command and reports know the self-test"
+    if _inside(a, CHECK) and (_inside(b, REFERENCE) or _inside(b, DEMO)):
+        return "the self-test compares with recorded outputs"
     if _inside(a, TT) and _inside(b, REFERENCE):
         return "the product does not import its oracle"
     if _inside(a, "models") and _inside(b, "perf"):
@@ -85,7 +89,7 @@ def forbidden(a: str, b: str) -> str | None:
         return "runtime patches import nothing else of the project"
     if _inside(a, REFERENCE) and (_inside(b, DEMO) or _inside(b, TT) or not _inside(b, "models")):
         return "the reference is torch and the neutral modules of its model"
-    neutral = _inside(a, "models") and not any(_inside(a, room) for room in (TT, REFERENCE, DEMO))
+    neutral = _inside(a, "models") and not any(_inside(a, room) for room in (TT, REFERENCE, DEMO, CHECK))
     # `weights.load_model` makes the reference's model: the one place where a neutral module names a backend.
     allowed = a == "models.llama31_8b.checkpoint.load" and _inside(b, REFERENCE)
     if neutral and any(_inside(b, room) for room in (TT, REFERENCE, DEMO)) and not allowed:

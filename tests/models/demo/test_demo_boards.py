@@ -177,8 +177,8 @@ def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
     with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
         n150.plan_run(LLAMA, replace(longer, max_context=131072), MeshShape(), 10, small)
     beside = n150.plan_run(LLAMA, longer, MeshShape(), 10, small)
-    assert beside.cut and beside.limit + beside.capacity % 128 < 40000
-    assert not n150.plan_run(LLAMA, replace(longer, draft=None), MeshShape(), 10).cut
+    assert beside.notice and beside.limit + beside.capacity % 128 < 40000
+    assert not n150.plan_run(LLAMA, replace(longer, draft=None), MeshShape(), 10).notice
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):
         context = replace(LLAMA, max_position_embeddings=140000)
         more = replace(options, max_new_tokens=131090)
