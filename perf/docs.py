@@ -5,7 +5,7 @@
 Four markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
 file's other entries:
 
-    <!-- table FILE... [COLUMN=VALUE|VALUE ...] [mean=COLUMN] [commands=none]
+    <!-- table FILE... [COLUMN=VALUE|VALUE ...] [mean=COLUMN,COLUMN] [commands=none]
     | heading | heading |
     | {column} | {column:.2f}x |
     --> ... <!-- /table -->        a table of the rows, and the commands that made them
@@ -13,9 +13,9 @@ file's other entries:
     <!-- output FILE --> ... <!-- /output -->            what a command printed (perf/record.py)
     <!-- commands --> ... <!-- /commands -->        the list that `python -m perf` prints
 
-FILE is below perf/data and may hold `*`; `mean` takes the mean of the rows that are equal in a column. A number with a
-unit, `x` or `%` outside of these, code and links has no data behind it: PLAIN_FACTS lists those that are no
-measurements.
+FILE is below perf/data and may hold `*`; `mean` takes the mean of the rows that are equal in these columns, and has its
+standard error in NAME_error. A number with a unit, `x` or `%` outside of these, code and links has no data behind it:
+PLAIN_FACTS lists those that are no measurements.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import csv
 import json
 import re
 import shlex
+import statistics
 import string
 import sys
 from collections.abc import Sequence
@@ -105,7 +106,7 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
     for word in words:
         name, equals, values = word.partition("=")
         if name == "mean":
-            found = _means(found, values)
+            found = _means(found, values.split(","))
         elif equals and name != "commands":
             wanted = [_value(value) for value in values.split("|")]
             found = [row for row in found if row.get(name) in wanted]
@@ -114,17 +115,23 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
     return files, found
 
 
-def _means(rows: Sequence[Row], column: str) -> list[Row]:
-    """Return a row per value of `column`: cells that differ are numbers, of which the mean is taken."""
-    groups: dict[Any, list[Row]] = {}
+def _means(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
+    """Return a row per combination of values of `columns`, with the means of numbers that differ.
+
+    NAME_error is the standard error of each number, None for that of a single row.
+    """
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(row[column], []).append(row)
+        groups.setdefault(tuple(row[name] for name in columns), []).append(row)
     found = []
     for group in groups.values():
         cells = {name: [row[name] for row in group] for name in group[0]}
         differ = {name for name, values in cells.items() if any(value != values[0] for value in values)}
-        numbers = {name for name in differ if all(isinstance(value, (int, float)) for value in cells[name])}
-        found.append(group[0] | {name: sum(cells[name]) / len(group) for name in numbers})
+        numbers = {name for name in cells if all(isinstance(value, (int, float)) for value in cells[name])}
+        means = {name: statistics.fmean(cells[name]) for name in numbers & differ}
+        errors = {f"{name}_error": 0.0 if len(group) > 1 else None for name in numbers - differ}
+        errors |= {f"{name}_error": statistics.stdev(cells[name]) / len(group) ** 0.5 for name in means}
+        found.append(group[0] | means | errors)
     return found
 
 

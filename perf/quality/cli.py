@@ -13,8 +13,8 @@ from pathlib import Path
 from loguru import logger
 from tqdm import tqdm
 
-from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from perf.quality.torch_device import add_torch_options, loaded_on
 
 from . import baselines, divergence, needle, perplexity, predictors, questions
 from .study import Settings, Study, fill
@@ -109,6 +109,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--questions", type=_positive, metavar="N", help="questions of each set")
     add("--hashes", type=_positive, metavar="N", help="needles that are hashes, beside three facts")
     add("--new-tokens", type=_positive, metavar="N", help="tokens of a generated text")
+    add_torch_options(add)
     add("--seed", type=int, default=0, help="of what is drawn: needles, their places, the bootstrap")
     args = parser.parse_args(argv)
     for name, value in (QUICK if args.quick else DEFAULTS).items():
@@ -159,8 +160,14 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     texts = Texts(None if args.quick or args.data is None else Path(args.data), args.text)
     texts.check(QUESTIONS in args.parts)
-    study = Study(load_model(args.model), texts, settings)
-    for name in (name for name in args.parts if name != PICTURES):
+    with loaded_on(args.torch_device, args.dtype, args.model) as loaded:
+        return measure(args.parts, Study(loaded, texts, settings))
+
+
+def measure(parts: Sequence[str], study: Study) -> int:
+    """Measure these parts of a study; 0."""
+    settings = study.settings
+    for name in (name for name in parts if name != PICTURES):
         part = PARTS[name]
         table = Table(settings.out / f"{name}.csv", part.KEY, part.VALUES)
         cells = list(part.cells(study))
@@ -169,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
         logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
         if name == QUESTIONS:
             summarise(table, settings)
-    if PICTURES in args.parts:
+    if PICTURES in parts:
         from .pictures import draw  # matplotlib takes a second to import
 
         measured = {path.stem: path for path in settings.out.glob("*.csv")}

@@ -66,6 +66,7 @@ class ComparedGuesses(AttentionPolicy):
     """
 
     name = "compared guesses"
+    needs_scores = True  # of every query and key: texts go through in blocks, on a GPU too
 
     def __init__(self, cache: KVCache, budgets: tuple[int, ...]) -> None:
         super().__init__(TILE, TILE)

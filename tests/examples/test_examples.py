@@ -6,7 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from examples import cpu_attention_speculation, flash_decode_on_the_simulated_chip, gated_pair, llama_on_a_mesh
+from examples import (
+    cpu_attention_speculation,
+    flash_decode_on_the_simulated_chip,
+    gated_pair,
+    huggingface_attention,
+    llama_on_a_mesh,
+)
 from runtime_patches import sgdc
 
 
@@ -17,6 +23,15 @@ def test_speculation_on_the_cpu_accepts_some_guesses_and_none_at_threshold_0(cap
     assert strict == (exact[0], 0.0) and exact[1] is None
     assert loose[1] > 0
     assert "of the guesses accepted" in capsys.readouterr().out
+
+
+@pytest.mark.model
+def test_a_transformers_model_speculates(capsys):
+    found = huggingface_attention.main()
+    strict, loose, scored = found.values()
+    assert strict[1] == 0 and 0 < loose[1] < 1 and len(strict[0]) == 2
+    assert 0 < scored[0] < 3 and 0 < scored[1] < 1, "a text that repeats itself is easy"
+    assert "guesses accepted by row: 0 of" in capsys.readouterr().out
 
 
 @pytest.mark.sim

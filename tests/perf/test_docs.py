@@ -62,7 +62,8 @@ def test_a_table_is_made_of_its_marker(folder):
     [
         ('x_1.json name="a b" {gain:.1f}x', "1.5x"),
         ("x_*.json gain=4 {size} of {chips}", "3 of 4"),
-        ("x_1.json mean=size {gain:.2f}", "2.00"),
+        ("x_1.json mean=size {gain:.2f} ± {gain_error:.1f}, {size} ± {size_error:.0f}", "2.00 ± 0.5, 1 ± 0"),
+        ("x_*.json name=c mean=size,chips {gain:.1f} ± {gain_error}", "4.0 ± -"),
     ],
 )
 def test_a_figure_is_that_of_one_row(folder, asked, shown):

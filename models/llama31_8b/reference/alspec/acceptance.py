@@ -25,7 +25,7 @@ def accept_guess(guess: torch.Tensor, exact: torch.Tensor, threshold: float) -> 
     policy), where the formula alone would say inf * 0 for a zero output.
     """
     if math.isinf(threshold):
-        return torch.ones(guess.shape[0], dtype=torch.bool)
+        return torch.ones(guess.shape[0], dtype=torch.bool, device=guess.device)
     exact = exact.float()
     distance = torch.linalg.vector_norm(guess.float() - exact, dim=1)
     return distance < torch.linalg.vector_norm(exact, dim=1) * threshold

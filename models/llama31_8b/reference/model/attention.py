@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from .step import DecodeStep
+from .text_attention import text_exact, text_guess
 
 if TYPE_CHECKING:
     from ..alspec.policies import AttentionPolicy
@@ -72,8 +73,8 @@ def merge(a: Partial, b: Partial) -> torch.Tensor:
 
 
 class Segments(ABC):
-    """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys,
-    `exact()` all of them, reusing the guess's partial. Both return [queries, n_heads * head_dim], float32.
+    """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys, `exact()` all of
+    them. Both return [queries, n_heads * head_dim], float32.
 
     eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries]. rows, tokens:
     the slices of the step's [batch, T] that hold these queries.
@@ -82,6 +83,16 @@ class Segments(ABC):
     eligible: bool | torch.Tensor
     rows: slice
     tokens: slice
+
+    @abstractmethod
+    def guess(self) -> torch.Tensor: ...
+
+    @abstractmethod
+    def exact(self) -> torch.Tensor: ...
+
+
+class PartialSegments(Segments):
+    """`exact()` reuses the guess's partial result, and merges the middle's into it."""
 
     def __init__(self) -> None:
         self._ends: Partial | None = None
@@ -108,7 +119,7 @@ class Segments(ABC):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor: ...
 
 
-class OneQuery(Segments):
+class OneQuery(PartialSegments):
     """Plain decoding: one query per user, users with equally many cached tokens; segments are slices.
 
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
@@ -139,7 +150,7 @@ class OneQuery(Segments):
         return out.view(self.users, -1)
 
 
-class ManyQueries(Segments):
+class ManyQueries(PartialSegments):
     """A block of query tokens of one user (a draft chain or token tree): each query has its own last S keys,
     chosen by logical position, so every query selects the keys it would if its path were decoded one by one.
 
@@ -162,6 +173,28 @@ class ManyQueries(Segments):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor:
         groups, tokens = self.scores.shape[1:3]
         return out.unflatten(1, (groups, tokens)).permute(2, 0, 1, 3).reshape(tokens, -1)
+
+
+class WholeTexts(Segments):
+    """Texts of more than a block of tokens from their first one on, all positions at once.
+
+    query: [b, h, T, d], scaled. keys, values: [b, n_kv_heads, T, d]. Exact attention is a causal pass of its own, which
+    a GPU runs in one kernel.
+    """
+
+    def __init__(self, query, keys, values, step: DecodeStep, rows: slice) -> None:
+        self.read, self.guess_range = (query, keys, values), step.guess_range
+        self.eligible = step.eligible[rows].flatten()
+        self.rows, self.tokens = rows, slice(0, step.tokens)
+
+    def guess(self) -> torch.Tensor:
+        return self._flatten(text_guess(*self.read, self.guess_range, scale=1.0))
+
+    def exact(self) -> torch.Tensor:
+        return self._flatten(text_exact(*self.read, scale=1.0))
+
+    def _flatten(self, out: torch.Tensor) -> torch.Tensor:
+        return out.flatten(2).flatten(0, 1).float()
 
 
 def decode_attention(
@@ -194,6 +227,15 @@ def decode_attention(
             outs.append(policy.attend(layer, segments))
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return out[:, None]
+    if step.whole_texts:
+        outs = []
+        for group in step.groups:
+            mine = slice(group.start, group.end)
+            rows = slice(group.storage, group.storage + group.end - group.start)
+            slots = slice(0, step.tokens)
+            texts = WholeTexts(query[mine].transpose(1, 2), keys[rows, :, slots], values[rows, :, slots], step, mine)
+            outs.append(policy.attend(layer, texts))
+        return torch.cat(outs).view(*query.shape[:2], -1)
     out = query.new_empty((*query.shape[:2], query.shape[2] * head_dim), dtype=torch.float32)
     for row, user in enumerate(step.users):
         # [T, h, d] -> [n_kv_heads, g, T, d]

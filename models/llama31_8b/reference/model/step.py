@@ -120,6 +120,11 @@ class DecodeStep:
         self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
         self._visible_cache: dict[tuple[int, int, int], torch.Tensor] = {}
 
+    @property
+    def whole_texts(self) -> bool:
+        """Return whether the step is whole texts of more than QUERY_BLOCK tokens, from their first one on."""
+        return self.tree is None and self.tokens > QUERY_BLOCK and not any(self.lengths)
+
     def cut(self, cached: int) -> tuple[int, int] | None:
         """Return (end of the first, start of the last) keys of the guess for a query with this many cached tokens, or
         None when it is bypassed."""
