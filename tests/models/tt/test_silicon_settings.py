@@ -33,7 +33,7 @@ def launch_steps(mesh, precision: str, decode_sharding: str) -> int:
     for sampling in (
         SamplingParams(),
         SamplingParams(0.7, top_k=20, top_p=0.9),
-        SamplingParams(0.7, top_p=0.9),
+        SamplingParams(0.7),
     ):
         sampler = Sampler(mesh, model.mesh_shape, model.config, sampling)
         sampler(logits, sampler.uniforms([0.5]))

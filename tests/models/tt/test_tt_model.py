@@ -34,19 +34,16 @@ def test_prefill_of_40_tokens_and_four_decode_steps(sim_device):
 def refused_model(mesh) -> tuple[str | None, int]:
     """In the worker: what TtLlama says of the tiny model with six heads, and how many weights were asked for."""
     from models.llama31_8b.reference.model.random_weights import random_state_dict
-    from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.settings import ModelSettings
     from models.llama31_8b.tt.sharding.config import ShardingError
-    from models.llama31_8b.tt.weights.map import WeightMap
     from models.llama31_8b.tt.weights.store import WeightStore
 
-    plan, config = MeshShape(), replace(TINY, hidden_size=384, num_attention_heads=6)
-    store = WeightStore(mesh, plan)
-    weights = WeightMap(config, random_state_dict(config, 0), plan)
-    formats = precision_plan("bfloat16", config.num_hidden_layers)
+    config, store = replace(TINY, hidden_size=384, num_attention_heads=6), WeightStore(mesh, MeshShape())
+    settings = ModelSettings(capacity=128, precision="bfloat16")
     try:
-        TtLlama(mesh, plan, config, formats, weights, store, capacity=128)
+        TtLlama.from_state_dict(config, random_state_dict(config, 0), mesh, settings, store)
     except ShardingError as error:
         return str(error), store.converted
     return None, store.converted
@@ -55,7 +52,7 @@ def refused_model(mesh) -> tuple[str | None, int]:
 def test_more_heads_than_cores_are_refused_before_weights(sim_device):
     """They would be joined in the first decode step, behind a whole prefill."""
     said, converted = sim_device("2x2").run(refused_model, timeout=600)
-    assert said is not None and "6 query heads a chip on 1x1, a chip 2 x 2 cores" in said
+    assert said is not None and "6 query heads per chip on 1x1, a chip 2 x 2 cores" in said
     assert converted == 0
 
 
