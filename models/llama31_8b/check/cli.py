@@ -90,13 +90,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--describe", metavar="TEXT", help="one line for the report (default: asked in a terminal)")
     parser.add_argument(
         "--record", action="store_true",
-        help="record the simulator's outputs, which later runs are compared with; with --device sim",
+        help="record the simulator's outputs at this level, which later runs are compared with; with --device sim",
     )  # fmt: skip
     options = parser.parse_args(argv)
     if options.record and options.device != "sim":
         parser.error("--record takes outputs of the simulator: give --device sim")
-    if options.record:
-        options.level = "full"
     return options
 
 
