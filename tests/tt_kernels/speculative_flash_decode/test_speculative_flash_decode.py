@@ -151,7 +151,12 @@ def spoil(keys: torch.Tensor, head: int) -> None:
 
 @pytest.mark.parametrize(
     "heads, kv_heads, workers, cache",
-    [(1, 1, 2, "bfloat16"), (8, 2, 3, "bfloat16"), (4, 1, 1, "bfloat8_b"), (32, 1, 2, "bfloat16")],
+    [
+        (1, 1, 2, "bfloat16"),
+        (4, 1, 1, "bfloat8_b"),
+        (32, 1, 2, "bfloat16"),
+        pytest.param(8, 2, 3, "bfloat16", marks=pytest.mark.slow),
+    ],
 )
 def test_a_visible_key_that_is_no_number_is_never_accepted(sim_device, heads, kv_heads, workers, cache):
     """At a threshold that everything else passes; the guess and the exact result say so, and other users are well."""

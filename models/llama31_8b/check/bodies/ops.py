@@ -31,10 +31,10 @@ def flash_decode(context: Context) -> list[Check]:
 
     q, k, v = _attention(0, (1, 4, 64), (1, 256, 64), (1, 256, 64))
     position = _put(context, torch.tensor([200], dtype=torch.int32), "int32", "ROW_MAJOR_LAYOUT")
-    q, k, v = (_put(context, part) for part in (q, k, v))
     found = speculative_flash_decode(
-        q, k, v, position, chunk_size=64, threshold=0.1, program_config=ProgramConfig(grid=GRID)
-    )
+        _put(context, q), _put(context, k), _put(context, v), position,
+        chunk_size=64, threshold=0.1, program_config=ProgramConfig(grid=GRID),
+    )  # fmt: skip
     parts = ("guess", "exact", "distance_sq", "norm_sq")
     outputs = {part: ttnn.to_torch(getattr(found, part)).float().flatten() for part in parts}
     return [context.check_output(f"flash decode, {part}", values, exact=False) for part, values in outputs.items()]
@@ -53,8 +53,8 @@ def tree_attention(context: Context) -> list[Check]:
     steps = torch.arange(nodes, dtype=torch.int32)
     chain = torch.stack([steps, torch.full((nodes,), nodes - 1, dtype=torch.int32)])[None]
     intervals = _put(context, chain, "int32", "ROW_MAJOR_LAYOUT")
-    q, k, v = (_put(context, part) for part in (q, k, v))
-    found = op(q, k, v, prefix, intervals, program_config=ProgramConfig(grid=GRID))
+    config = ProgramConfig(grid=GRID)
+    found = op(_put(context, q), _put(context, k), _put(context, v), prefix, intervals, program_config=config)
     return [context.check_output("tree attention", ttnn.to_torch(found).float(), exact=False)]
 
 
