@@ -4,6 +4,8 @@
 #   make demo   sets everything up and streams text from a trained model with attention-level speculation
 #   make test   sets everything up, lints and passes the tests
 #   make test-fast   the tests without simulator, mock mesh and board; make lint: style and types alone
+#   make docs   writes the figures of the documents from perf/data
+#   make clean  removes the environment; llama-alspec cache lists and clears what is outside this folder
 # PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options; JOBS is how many test
 # processes run at once (each holds three to six simulated chips or mock meshes of up to 1.5 GB, as memory allows).
 
@@ -15,11 +17,11 @@ DEMO_ARGS ?= --prompt-file models/llama31_8b/demo/sample_prompt.txt --attention 
 PYTEST_ARGS ?=
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 
-.PHONY: help setup setup-test setup-lint demo lint format test test-fast doctor clean
+.PHONY: help setup setup-test setup-lint demo docs lint format test test-fast doctor clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '4,8s/^# *//p' Makefile
+	@sed -n '4,9s/^# *//p' Makefile
 
 # The stamps make the second run a no-op; they are redone when what they install from changes.
 $(VENV)/.stamp-venv: scripts/find_python.sh
@@ -72,6 +74,9 @@ test: lint setup-test
 test-fast: setup-test
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
 		-m "not sim and not mock_mesh and not silicon" $(PYTEST_ARGS)
+
+docs: setup
+	$(PY) -m perf.docs
 
 doctor: setup-test
 	$(PY) -m runtime_patches.simulated_n150 doctor

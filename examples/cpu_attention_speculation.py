@@ -16,7 +16,7 @@ PROMPT = "The tides are caused by the moon and the sun. " * 8 + "In short, the t
 
 
 def main() -> dict[str, tuple[str, float | None]]:
-    """By policy its text and its hit rate, printed as well."""
+    """Print and return the text and the hit rate of each policy."""
     loaded = load_model()
     prompt = loaded.tokenizer.encode(PROMPT)
     found: dict[str, tuple[str, float | None]] = {}

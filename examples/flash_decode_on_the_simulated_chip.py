@@ -11,7 +11,7 @@ import torch
 
 
 def decode(device) -> dict[str, float]:
-    """One user's attention at position 200: 4 query heads, 1 key/value head of 64, a guess of 64 + 64 tokens."""
+    """Attend for one user at position 200: 4 query heads, 1 key/value head of 64, a guess of 64 + 64 tokens."""
     import ttnn
 
     from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which boards the driver shows this process."""
+"""Find the boards that the driver shows this process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ VISIBLE = "TT_VISIBLE_DEVICES"
 
 
 def visible_boards(folder: Path | None = None, environment: Mapping[str, str] | None = None) -> list[int]:
-    """Numbers of the driver's nodes in `folder` (default: BOARDS), or of those among them that $TT_VISIBLE_DEVICES
-    names. An N150 is one node."""
+    """Return the numbers of the driver's nodes in `folder` (default: BOARDS), only those that $TT_VISIBLE_DEVICES names
+    where it is set. An N150 is one node."""
     folder = BOARDS if folder is None else folder
     environment = os.environ if environment is None else environment
     chosen = {part.strip() for part in environment.get(VISIBLE, "").split(",") if part.strip()}

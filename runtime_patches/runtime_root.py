@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime root: a folder of links over the installed ttnn with some files replaced or added.
+"""Build a runtime root: a folder of links to the installed ttnn with some files replaced or added.
 
-tt-metal reads its kernels, firmware, linker scripts, core descriptors and compiler from the folder named by
-``TT_METAL_RUNTIME_ROOT``. This module builds such a folder. It is the only way the project changes the
-runtime: the installed package is read, never written.
+tt-metal reads its kernels, firmware, linker scripts, core descriptors and compiler from the folder that
+``TT_METAL_RUNTIME_ROOT`` names. This module builds such a folder. It is the only way the project changes the runtime:
+the installed package is read, never written.
 
-A root is keyed by the ttnn version, the place of the installation its links point at, and the content of
-every overlay file, so that two different sets of patches never share a root (nor the kernel cache that is
-keyed by the root's name).
+A root is keyed by the ttnn version, the place of the installation its links point at, and the content of every overlay
+file, so that two different sets of patches never share a root (nor the kernel cache, which is keyed by the root's
+name).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RuntimeRootError(RuntimeError):
 
 
 def project_cache_dir(cache_dir: Path | None = None) -> Path:
-    """The project's cache folder: `cache_dir`, ``$LLAMA_ALSPEC_CACHE``, or below the user's cache."""
+    """Return the project's cache folder: `cache_dir`, ``$LLAMA_ALSPEC_CACHE``, or one below the user's cache."""
     if cache_dir is not None:
         return Path(cache_dir).expanduser().absolute()
     if named := os.environ.get("LLAMA_ALSPEC_CACHE"):
@@ -46,7 +46,7 @@ def project_cache_dir(cache_dir: Path | None = None) -> Path:
 
 
 def find_ttnn_dir() -> Path:
-    """The folder of the installed ttnn package, found without importing it.
+    """Return the folder of the installed ttnn package, found without importing it.
 
     Errors: :class:`RuntimeRootError` when no ttnn is installed for this interpreter.
     """
@@ -57,11 +57,11 @@ def find_ttnn_dir() -> Path:
 
 
 def ttnn_root() -> Path:
-    """The folder ttnn compiles kernels from when ``TT_METAL_RUNTIME_ROOT`` is not set.
+    """Return the folder that ttnn compiles kernels from when ``TT_METAL_RUNTIME_ROOT`` is not set.
 
-    The rule of ttnn's ``__init__.py``: the package's own folder where it lies in site-packages or
-    dist-packages, else, as in a source build, the folder two levels up. ``TT_METAL_HOME`` has no say.
-    Errors: as of :func:`find_ttnn_dir`.
+    The rule of ttnn's ``__init__.py``: the package's own folder where that is in site-packages or dist-packages, else,
+    as in a source build, the folder two levels up. ``TT_METAL_HOME`` has no say. Errors: those of
+    :func:`find_ttnn_dir`.
     """
     package = find_ttnn_dir()
     module = (package / "__init__.py").resolve()
@@ -70,7 +70,7 @@ def ttnn_root() -> Path:
 
 
 def ttnn_version(ttnn_dir: Path | None = None) -> str:
-    """The version of the ttnn installed in `ttnn_dir` (default: the one this interpreter would import)."""
+    """Return the version of the ttnn installed in `ttnn_dir` (default: the one this interpreter would import)."""
     where = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir).resolve()
     for found in importlib.metadata.distributions(name="ttnn", path=[str(where.parent)]):
         return found.version
@@ -78,10 +78,10 @@ def ttnn_version(ttnn_dir: Path | None = None) -> str:
 
 
 def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | bytes]:
-    """The overlays of several named sources as one mapping.
+    """Return the overlays of several named sources as one mapping.
 
-    Two sources may name the same path only with the same content; otherwise :class:`RuntimeRootError` names
-    the path and both sources.
+    Two sources may name the same path only with the same content; otherwise :class:`RuntimeRootError` names the path
+    and both sources.
     """
     merged: dict[str, Path | bytes] = {}
     owner: dict[str, str] = {}
@@ -98,7 +98,7 @@ def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | by
 
 
 def overlay_digests(overlays: Mapping[str, Path | bytes]) -> dict[str, str]:
-    """{path: SHA-256 of the content, ``x:`` before it for an executable} of every file, sorted by path."""
+    """Return {path: SHA-256 of the content, ``x:`` before it for an executable} of every file, sorted by path."""
     found: dict[str, str] = {}
     for path, content in overlays.items():
         found.update(_digests(_checked_path(path), content))
@@ -112,7 +112,7 @@ def build_runtime_root(
     cache_dir: Path | None = None,
     supported_versions: tuple[str, ...] = SUPPORTED_VERSIONS,
 ) -> Path:
-    """The folder to name in ``TT_METAL_RUNTIME_ROOT``, built unless it is already there.
+    """Return the folder to name in ``TT_METAL_RUNTIME_ROOT``; build it unless it is already there.
 
     overlays: paths relative to the root, with ``/``; a value is the content of the file as bytes, the path of
         a file, or the path of a folder (its whole tree is added). Contents and executable bits are copied at
@@ -121,13 +121,12 @@ def build_runtime_root(
     cache_dir: the project's cache folder; roots are kept in its ``runtime_roots``.
     supported_versions: the ttnn versions the overlays were made for.
 
-    Safe under concurrent calls: a root appears under its name whole or not at all. A root that is there is
-    compared with what its name stands for; files and links that are missing or changed are replaced, each in
-    one step, while the folder stays in its place: a process that runs on the root never finds it absent, and
-    reads at every moment what it read before or what is right.
-    Errors: :class:`RuntimeRootError` for another ttnn version, a path that leaves the root, a file where the
-    package has a folder or the reverse, a source that does not exist, a cache that cannot be written, and a
-    damaged root that cannot be repaired so, with what to remove.
+    Safe under concurrent calls: a root appears under its name whole or not at all. A root that is there is compared
+    with what its name stands for; files and links that are missing or changed are replaced, each in one step, while the
+    folder stays in its place: a process that runs on the root never finds it absent, and reads at every moment what it
+    read before or what is right. Errors: :class:`RuntimeRootError` for another ttnn version, a path that leaves the
+    root, a file where the package has a folder or the reverse, a source that does not exist, a cache that cannot be
+    written, and a damaged root that cannot be repaired this way, with what to remove.
     """
     source = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir).resolve()
     version = ttnn_version(source)
@@ -158,7 +157,7 @@ def build_runtime_root(
     if found and not damaged:
         return root
     if home.is_relative_to(source):
-        raise RuntimeRootError(f"the cache folder {home} lies inside the ttnn package {source}, which stays untouched")
+        raise RuntimeRootError(f"the cache folder {home} is inside the ttnn package {source}, which stays untouched")
     try:
         home.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=home))
@@ -180,7 +179,7 @@ def build_runtime_root(
 
 
 def read_manifest(root: Path) -> dict:
-    """What a runtime root was built from: ``ttnn_version``, ``ttnn_dir``, ``digest``, ``overlays`` {path:
+    """Return what a runtime root was built from: ``ttnn_version``, ``ttnn_dir``, ``digest``, ``overlays`` {path:
     sha256}.
 
     Errors: :class:`RuntimeRootError` when `root` was not built by this module.
@@ -194,12 +193,12 @@ def read_manifest(root: Path) -> dict:
 def _checked_path(path: str) -> str:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\\" in path or str(pure) == MANIFEST:
-        raise RuntimeRootError(f"an overlay path must lie inside the runtime root: {path!r}")
+        raise RuntimeRootError(f"an overlay path must stay inside the runtime root: {path!r}")
     return str(pure)
 
 
 def _leaves(path: str, content: Path | bytes) -> Iterator[tuple[str, Path | bytes]]:
-    """The files of one overlay: itself, or every file of its folder."""
+    """Return the files of one overlay: itself, or every file of its folder."""
     if isinstance(content, bytes):
         yield path, content
         return
@@ -217,7 +216,7 @@ def _leaves(path: str, content: Path | bytes) -> Iterator[tuple[str, Path | byte
 
 
 def _digests(path: str, content: Path | bytes) -> dict[str, str]:
-    """{path: sha256 of the content, marked when executable} of every file of one overlay."""
+    """Return {path: sha256 of the content, marked when executable} of every file of one overlay."""
     found = {}
     for name, leaf in _leaves(path, content):
         data = leaf if isinstance(leaf, bytes) else leaf.read_bytes()
@@ -231,7 +230,7 @@ def _check_nesting(files: Mapping[str, object], owner: Mapping[str, str]) -> Non
         for parent in PurePosixPath(path).parents:
             if (folder := str(parent)) in files:
                 by = f" ({owner[folder]} and {owner[path]})" if owner else ""
-                raise RuntimeRootError(f"the overlay {folder} is a file and {path} lies below it{by}")
+                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it{by}")
 
 
 def _check_against_package(files: Mapping[str, object], source: Path) -> None:
@@ -240,11 +239,11 @@ def _check_against_package(files: Mapping[str, object], source: Path) -> None:
             raise RuntimeRootError(f"the overlay {path} is a file, but ttnn has a folder of that name")
         for parent in PurePosixPath(path).parents:
             if (source / parent).is_file():
-                raise RuntimeRootError(f"the overlay {path} lies below {parent}, which is a file in ttnn")
+                raise RuntimeRootError(f"the overlay {path} is below {parent}, which is a file in ttnn")
 
 
 def _links(source: Path, files: Mapping[str, object]) -> dict[str, Path]:
-    """{path in a root: entry of the package it is a link to}; only folders above an overlay are real."""
+    """Return {path in a root: entry of the package it links to}; only folders above an overlay are real."""
     real = {str(parent) for path in files for parent in PurePosixPath(path).parents} | {"."}
     links = {}
     for folder in sorted(real):
@@ -271,7 +270,8 @@ def _fill(target: Path, links: Mapping[str, Path], files: Mapping[str, Path | by
 
 
 def _damaged(root: Path, links: Mapping[str, Path], digests: Mapping[str, str]) -> list[str]:
-    """What of a root is missing, or is not what its name stands for; files the runtime added do not count."""
+    """Return the paths of a root that are missing or not what its name stands for; files the runtime added do not
+    count."""
     damaged = []
     for path, entry in links.items():
         link = root / path

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -40,10 +39,10 @@ pytest.register_assert_rewrite(
     "tests.models.tt",
 )
 
-# A simulated chip or a mesh of eight, with the process that opens it, takes up to this much memory. Of the devices that
-# the files of a process use in turn, so many stay open.
+# A simulated chip or a mesh of eight, with the process that opens it, takes up to this much memory. As many of the
+# devices that the files of a process use in turn stay open.
 WORKER_BYTES = 3 << 29
-LIVE_WORKERS = 3, 8  # at least, at most
+LIVE_WORKERS = 3, 8  # min, max
 _FAST = {"slow": "", "fast": " with fast dispatch"}
 DEVICE_FIXTURES = "sim_mesh", "sim_device", "mock_mesh"  # in the order in which their files' tests run
 MODE_OF_MARKER = {"mock_mesh": "mock mesh", "silicon": "silicon"}
@@ -86,34 +85,20 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items[:] = device_files_first(items)
+    """Put files that use the same kind of device next to each other, and files without a device last.
+
+    Few devices stay open, so fewer are opened; and of several processes that take file after file (``--dist loadfile
+    --no-loadscope-reorder``) none is left with a long file at the end.
+    """
+    kind: dict[Path, int] = {}
+    for item in items:
+        used = [n for n, fixture in enumerate(DEVICE_FIXTURES) if fixture in item.fixturenames]
+        kind[item.path] = min([*used, kind.get(item.path, len(DEVICE_FIXTURES))])
+    items.sort(key=lambda item: kind[item.path])
     if not config.getoption("--run-slow"):
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(pytest.mark.skip(reason="slow: give --run-slow"))
-
-
-def device_files_first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests with the files that use a device first: by kind of device, then those with most such tests.
-
-    These files take minutes, the others seconds: with several processes, each of which takes file after file
-    (``--dist loadfile --no-loadscope-reorder``), the short ones fill the end, and none waits for the last long one.
-    Files of a kind share devices, of which only a few stay open: a quarter fewer are opened than by size alone.
-    """
-    files = [item.nodeid.split("::")[0] for item in items]
-    device: Counter[str] = Counter()
-    kinds: dict[str, set[int]] = {file: set() for file in files}
-    for file, item in zip(files, items, strict=True):
-        if any(item.get_closest_marker(marker) for marker in ("sim", "mock_mesh")):
-            device[file] += 1
-            kinds[file] |= {n for n, kind in enumerate(DEVICE_FIXTURES) if kind in item.fixturenames}
-    position = {file: n for n, file in reversed(list(enumerate(files)))}
-
-    def place(n: int) -> tuple:
-        file = files[n]
-        return not device[file], sorted(kinds[file]), -device[file], position[file], n
-
-    return [items[n] for n in sorted(range(len(items)), key=place)]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -128,7 +113,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _plain_surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test prints to a plain terminal of 80 columns and knows none of the user's choices, whoever runs it."""
+    """Let every test print to a plain terminal of 80 columns and know none of the user's choices, whoever runs it."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
     for variable in ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS"):
@@ -146,8 +131,8 @@ def _why_not(mode: str) -> str | None:
 def _live_workers() -> int:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    least, most = LIVE_WORKERS
-    return max(least, min(most, memory // processes // WORKER_BYTES))
+    fewest, most = LIVE_WORKERS
+    return max(fewest, min(most, memory // processes // WORKER_BYTES))
 
 
 @pytest.fixture(scope="session")
@@ -159,13 +144,13 @@ def _workers(on_silicon: bool) -> Iterator[WorkerPool]:
 
 @pytest.fixture(scope="session")
 def on_silicon(request: pytest.FixtureRequest) -> bool:
-    """Whether `sim_device` is a real board (``--device n150``)."""
+    """Return whether `sim_device` is a real board (``--device n150``)."""
     return request.config.getoption("--device") == "n150"
 
 
 @pytest.fixture(scope="session")
 def _runtime_overlays(request: pytest.FixtureRequest) -> Mapping[str, Path | bytes]:
-    """What every device of the session has replaced in its runtime root."""
+    """Return what every device of the session has replaced in its runtime root."""
     return sgdc.overlays() if request.config.getoption("--runtime") == "patched" else {}
 
 
@@ -173,12 +158,11 @@ def _runtime_overlays(request: pytest.FixtureRequest) -> Mapping[str, Path | byt
 def sim_device(
     _workers: WorkerPool, on_silicon: bool, _runtime_overlays: Mapping[str, Path | bytes]
 ) -> Callable[..., DeviceWorker]:
-    """``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
+    """Return ``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
 
-    grid: columns x rows of compute cores. On silicon the chip has its full grid, of which a test uses that
-    part.
+    grid: columns x rows of compute cores. On silicon the chip has its full grid, of which a test uses that part.
     overlays: further files to replace in the runtime root (path: bytes or Path), for example the cycle
-    counters; the SGDC stubs are there unless ``--runtime stock`` is given.
+    counters; the SGDC stubs are present unless ``--runtime stock`` is given.
     variables: further environment variables, for example ``{"TT_SIM_COST_MODEL": "1"}``.
     options: keyword arguments of ``ttnn.open_device``.
     dispatch: "slow", or "fast" for command queues on the chip and room for traces; a board always dispatches fast,
@@ -217,14 +201,14 @@ def sim_device(
 
 @pytest.fixture(scope="session")
 def sim_mesh(_workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]) -> Callable[..., MeshWorker]:
-    """``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by Ethernet.
+    """Return ``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by
+    Ethernet.
 
     The stock fabric runs on the simulated Ethernet cores; ``sim_mesh(...).links`` cuts, delays and records its links.
     shape: (rows, columns), one of clusters.SHAPES. grid: compute cores of each chip. fabric: name of a
     ttnn.FabricConfig, or None. opened_as: the shape ttnn opens, if not the boards' own: (1, 4) makes 2x2 boards a
-    ring. overlays, variables, dispatch: as of `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch
-    each chip's command queues run on their own.
-    A test that cuts links ends with ``reopen()`` or ``kill()``.
+    ring. overlays, variables, dispatch: see `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch
+    each chip's command queues run on their own. A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
 
     def mesh(
@@ -261,12 +245,12 @@ def sim_mesh(_workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
 def mock_mesh(
     _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes], request: pytest.FixtureRequest
 ) -> Callable[..., DeviceWorker]:
-    """``mock_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on a mesh of full-size mock N150.
+    """Return ``mock_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on a mesh of full-size mock N150.
 
     Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing. ttnn's own
     kernels are compiled with --run-slow only; otherwise an empty one stands for each.
     shape: (rows, columns): 1x1, 1x2, 2x2, 1x4, 2x4 or 1x8. fabric: name of a ttnn.FabricConfig; the default
-    is FABRIC_1D for more than one chip. overlays, variables, options: as of `sim_device`.
+    is FABRIC_1D for more than one chip. overlays, variables, options: see `sim_device`.
     """
 
     def mesh(

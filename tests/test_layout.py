@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Imports run one way, in no circle, and no test leans on another."""
+"""Imports run one way, in no circle; tests mirror the sources and lean on no other test; docstrings are sentences."""
 
 from __future__ import annotations
 
@@ -90,3 +90,21 @@ def test_a_circle_through_functions_is_found_and_one_of_types_is_none(tmp_path):
     assert edges == {"perf.a": {"perf.b"}, "perf.b": set()} and layout.circles(edges) == []
     (tmp_path / "perf/b.py").write_text("from . import a\n")
     assert layout.circles(layout.imports(layout.modules(tmp_path, ("perf",)))) == [["perf.a", "perf.b"]]
+
+
+def test_tests_mirror_the_sources(tmp_path):
+    assert layout.unmirrored(ROOT) == []
+    assert [topic for topic in layout.TOPICS if not (ROOT / "tests" / topic).is_dir()] == []
+    for folder in ("tests/models/tt", "tests/models/lost", "tests/perf", "models/llama31_8b/tt"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "test_a.py").write_text("")
+    assert layout.unmirrored(tmp_path) == ["models/lost", "perf"]
+
+
+def test_no_docstring_begins_with_of(tmp_path):
+    files = layout.modules(ROOT, (*layout.SOURCES, "tests")).values()
+    assert len(files) > 400
+    assert [f"{file.relative_to(ROOT)}:{found}" for file in files for found in layout.fragments(file)] == []
+    wrong = tmp_path / "a.py"
+    wrong.write_text('"""Of two things one."""\ndef f():\n    """As of f."""\nclass A:\n    """Offers."""\n')
+    assert list(layout.fragments(wrong)) == ["1: Of two things", "2: As of f."]

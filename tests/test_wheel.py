@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
 from pathlib import Path
@@ -67,7 +66,8 @@ def environment(wheel, tmp_path_factory) -> Path:
     pip("--python", python, "install", "--no-deps", "--no-index", wheel)
     (packages,) = folder.glob("lib/python*/site-packages")
     # The .pth files in a folder that a .pth file names are not read: this checkout's own installation stays out.
-    (packages / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+    folders = [folder for folder in sys.path if Path(folder).name == "site-packages"]
+    (packages / "dependencies.pth").write_text("\n".join(folders) + "\n", encoding="utf-8")
     return python.parent
 
 

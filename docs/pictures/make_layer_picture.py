@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Draws one layer on a pair of chips when a guess is accepted and when it is rejected:
+"""Draw one layer on a pair of chips when a guess is accepted and when it is rejected:
 
     python docs/pictures/make_layer_picture.py
 
@@ -12,22 +12,22 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, ROW, LEFT = 1000, 470, 46, 110
 BOTH, GUESS, EXACT, AFTER, SKIPPED = "#d9dee7", "#f6c667", "#7fb2e5", "#8fca97", "#ffffff"
-# Of a chip: (start, width, text, colour), in pixels behind LEFT.
+# Boxes of a chip: (start, width, text, colour), in pixels right of LEFT.
 BEFORE = (0, 110, "KV cache", BOTH)
 FIRST = [BEFORE, (118, 90, "guess", GUESS), (216, 250, "the rest of exact attention", EXACT)]
-VERDICT = (474, 70, "verdict", EXACT)
+VERIFY = (474, 70, "verify", EXACT)
 WORKS = (216, 260, "projection, MLP, next norm and QKV", AFTER)
 OUTCOMES = [
     (
         "Guess accepted: the receiver is already done with the layer; the sender skips it",
-        [*FIRST, VERDICT, (552, 120, "skipped (gate)", SKIPPED)],
+        [*FIRST, VERIFY, (552, 120, "skipped (gate)", SKIPPED)],
         [BEFORE, (118, 90, "waits", SKIPPED), WORKS],
         "residual, Q, K, V",
         1,
     ),
     (
         "Guess rejected: the sender goes on with the exact result; the receiver's work is overwritten",
-        [*FIRST, VERDICT, (552, 260, "projection, MLP, next norm and QKV", AFTER)],
+        [*FIRST, VERIFY, (552, 260, "projection, MLP, next norm and QKV", AFTER)],
         [BEFORE, (118, 90, "waits", SKIPPED), WORKS],
         "residual, Q, K, V",
         0,

@@ -106,12 +106,12 @@ class LlamaConfig:
         return self.num_attention_heads // self.num_key_value_heads
 
     def with_layers(self, num_hidden_layers: int) -> LlamaConfig:
-        """The same shapes at another depth, for tests of large models at small cost."""
+        """Return the same shapes at another depth, for tests of large models at small cost."""
         return replace(self, num_hidden_layers=num_hidden_layers)
 
     @classmethod
     def from_hf_dict(cls, data: Mapping[str, Any], name: str = "llama") -> LlamaConfig:
-        """From the mapping in a Hugging Face `config.json`.
+        """Read the mapping of a Hugging Face `config.json`.
 
         Raises UnsupportedModelError for another architecture, biases, another activation, or a RoPE scaling
         that is not implemented, and for missing fields.
@@ -177,7 +177,10 @@ class LlamaConfig:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> LlamaConfig:
-        """From the `config.json` in a local Hugging Face folder. Raises FileNotFoundError naming the file."""
+        """Read the `config.json` in a local Hugging Face folder.
+
+        Raises FileNotFoundError, and UnsupportedModelError as from_hf_dict does; both name the file.
+        """
         path = Path(folder) / "config.json"
         if not path.is_file():
             raise FileNotFoundError(f"no config.json in {folder}: not a Hugging Face model folder")
@@ -188,10 +191,13 @@ class LlamaConfig:
             RecursionError,
         ) as error:  # of the syntax, the encoding, a number or nesting too large
             raise UnsupportedModelError(f"{path} is not valid JSON: {error}") from error
-        return cls.from_hf_dict(data, name=Path(folder).name)
+        try:
+            return cls.from_hf_dict(data, name=Path(folder).name)
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(f"{path}: {error}") from error
 
     def to_hf_dict(self) -> dict[str, Any]:
-        """A `config.json` mapping that both this class and transformers read back."""
+        """Return a `config.json` mapping that both this class and transformers read back."""
         scaling = self.rope_scaling
         rope: dict[str, Any] | None = None
         if scaling.rope_type == "linear":
@@ -256,7 +262,7 @@ def _number(data: Mapping[str, Any], key: str) -> float:
 
 
 def token_ids(data: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """The ids a JSON file gives `key`: one, a list or none. Raises UnsupportedModelError for anything else."""
+    """Return the ids that a JSON file gives `key`: one, a list or none. Raises UnsupportedModelError for others."""
     value = data.get(key)
     ids = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
     if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in ids):
@@ -265,7 +271,7 @@ def token_ids(data: Mapping[str, Any], key: str) -> tuple[int, ...]:
 
 
 def _shown(value: Any) -> str:
-    """A value of a JSON file for a message of one line."""
+    """Shorten a value of a JSON file for a message of one line."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -323,7 +329,7 @@ PRESETS: dict[str, LlamaConfig] = {
 
 
 def preset(name: str) -> LlamaConfig:
-    """A preset by name. Raises ValueError listing what exists."""
+    """Return a preset by name. Raises ValueError listing what exists."""
     if name not in PRESETS:
         raise ValueError(f"no preset named {name!r}; presets: {', '.join(PRESETS)}")
     return PRESETS[name]

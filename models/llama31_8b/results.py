@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a generation returns, whichever backend made it."""
+"""What a generation returns, on any backend."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ class AttentionStatistics(Protocol):
 class GenerationResult:
     """Generated ids and timings.
 
-    token_ids: new tokens of each user, the one that ended the text included. finish_reason, per user: "eos",
-    "stop"
-    (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback".
-    prefill_seconds ends with each user's first token, no decode token: decode_tokens counts the rest.
-    statistics: those of the attention policy, None for policies without speculation.
+    token_ids: new tokens of each user, the one that ended the text included. finish_reason of each user: "eos", "stop"
+    (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback". prefill_seconds ends
+    with each user's first token, no decode token: decode_tokens counts the rest. statistics: the attention policy's,
+    None for policies without speculation.
     """
 
     token_ids: list[list[int]]
@@ -57,21 +56,21 @@ class GenerationResult:
     @classmethod
     def of(
         cls: type[_Result],
-        streams: Sequence[SequenceState],
+        sequences: Sequence[SequenceState],
         prompts: Sequence[Sequence[int]],
         times: tuple[float, float, float],
         statistics: AttentionStatistics | None = None,
         **more: object,
     ) -> _Result:
-        """From ended streams and the times of start, end of prefill and end in seconds; statistics: of the attention
-        policy, None where nothing speculated; `more` are a subclass's fields."""
+        """Make a result of ended sequences. times: start, end of prefill and end, in seconds. statistics: the attention
+        policy's, None where nothing speculated. more: a subclass's fields."""
         start, prefilled, ended = times
         return cls(
-            token_ids=[stream.token_ids for stream in streams],
-            finish_reason=[cast(str, stream.finish_reason) for stream in streams],  # they have ended
+            token_ids=[sequence.token_ids for sequence in sequences],
+            finish_reason=[cast(str, sequence.finish_reason) for sequence in sequences],  # they have ended
             prefill_tokens=sum(map(len, prompts)),
             prefill_seconds=prefilled - start,
-            decode_tokens=sum(len(stream.token_ids) for stream in streams) - len(streams),
+            decode_tokens=sum(len(sequence.token_ids) for sequence in sequences) - len(sequences),
             decode_seconds=ended - prefilled,
             statistics=statistics,
             **more,

@@ -12,7 +12,7 @@ from .config import LlamaConfig
 
 
 def inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
-    """float32 [head_dim / 2], radians per position.
+    """Return float32 [head_dim / 2], radians per position.
 
     `linear` scaling divides every frequency by the factor. `llama3` keeps wavelengths below
     original / high_freq_factor, divides those above original / low_freq_factor, and blends between.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the reference on this machine: `python -m perf.cpu.bench_reference`.
+"""Time the torch reference on this machine, against transformers and by attention policy.
 
 Two comparisons, each in one run and turn by turn (A B, B A, ...) so that a busy machine slows both sides
 alike; what counts is the median of the ratios of neighbouring turns, not the tokens/s beside it:
@@ -31,6 +31,7 @@ from models.llama31_8b.reference.alspec.policies import (
 )
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from perf.lib.data_file import add_write_option, write
 
 TRANSFORMERS_TARGET = 1.2  # times the decode speed of transformers' generate
 ALSPEC_TARGET = 1.10  # times the time of exact attention, at most
@@ -46,7 +47,7 @@ PROMPT = (
 
 
 def interleave(turns: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Seconds per token of every contestant, `rounds` times, the order reversed from round to round."""
+    """Return the seconds per token of every contestant, `rounds` times, the order reversed from round to round."""
     times: dict[str, list[float]] = {name: [] for name in turns}
     for index in range(rounds):
         names = list(turns) if index % 2 == 0 else list(turns)[::-1]
@@ -56,7 +57,7 @@ def interleave(turns: Mapping[str, Callable[[], float]], rounds: int) -> dict[st
 
 
 def median_ratio(times: dict[str, list[float]], name: str, base: str) -> float:
-    """Median over rounds of the time of `name` over that of `base`."""
+    """Return the median over rounds of the time of `name` over that of `base`."""
     return statistics.median(a / b for a, b in zip(times[name], times[base]))
 
 
@@ -74,7 +75,7 @@ class _TokenClock:
 
 
 def bench_transformers(loaded: LoadedModel, source: str | None, prompt: list[int], tokens: int, rounds: int) -> dict:
-    """Reference against transformers: decode seconds per token, their ratio, and whether the tokens agree."""
+    """Compare the reference with transformers: decode seconds per token, their ratio, and whether the tokens agree."""
     from transformers import AutoModelForCausalLM
 
     folder, _ = resolve_source(source)
@@ -119,7 +120,7 @@ def bench_transformers(loaded: LoadedModel, source: str | None, prompt: list[int
 
 
 def bench_policies(model: ReferenceLlama, prompt: list[int], tokens: int, chunk_size: int, threshold: float) -> dict:
-    """ALSpec and sink against exact attention behind `prompt`, one token a turn: speeds and ratios."""
+    """Compare ALSpec and sink with exact attention after `prompt`, one token per turn: speeds and ratios."""
     prefilled = model.new_cache(1, len(prompt) + tokens + WARM_UP)
     first = model.prefill([prompt], prefilled).argmax(-1, keepdim=True)
     alspec = ALSpecAttention(threshold, chunk_size)
@@ -163,8 +164,8 @@ def _positive(text: str) -> int:
     return value
 
 
-def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf.cpu.bench_reference", description=__doc__.split("\n")[0])
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m perf.cpu.bench_reference", description=__doc__.splitlines()[0])
     parser.add_argument("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--text", type=Path, help="file whose text is the prompt (default: a paragraph, repeated)")
     parser.add_argument("--new-tokens", type=_positive, default=64, help="tokens a turn against transformers (64)")
@@ -177,11 +178,12 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=_positive, help="torch threads (default: torch's choice)")
     parser.add_argument("--skip-transformers", action="store_true", help="only compare the policies")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    return parser.parse_args(argv)
+    add_write_option(parser)
+    return parser
 
 
 def prompt_ids(loaded: LoadedModel, text: Path | None, count: int) -> list[int]:
-    """The first `count` ids of the text, repeated if it is shorter. Raises ValueError for an empty text."""
+    """Return the first `count` ids of the text, repeated if it is shorter. Raises ValueError for an empty text."""
     ids = loaded.tokenizer.encode(text.read_text(encoding="utf-8") if text else PROMPT)
     if not ids:
         raise ValueError(f"{text} holds no tokens")
@@ -190,7 +192,8 @@ def prompt_ids(loaded: LoadedModel, text: Path | None, count: int) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the bench; 0 when all targets are met and the greedy tokens agree, else 1."""
-    args = parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
     if args.threads:
         torch.set_num_threads(args.threads)
     loaded = load_model(args.model)
@@ -199,13 +202,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         logger.info("decoding turn by turn with transformers")
         prompt = prompt_ids(loaded, args.text, args.prompt_tokens)
         report["transformers"] = bench_transformers(loaded, args.model, prompt, args.new_tokens, args.rounds)
-    logger.info("attention policies turn by turn behind {} cached tokens", args.cached_tokens)
+    logger.info("attention policies turn by turn after {} cached tokens", args.cached_tokens)
     prompt = prompt_ids(loaded, args.text, args.cached_tokens)
     report["policies"] = bench_policies(loaded.model, prompt, args.policy_tokens, args.chunk_size, args.threshold)
     if args.json:
         print(json.dumps(report))
     else:
         print_report(report)
+    if args.write:
+        parts = [{"part": name, **report[name]} for name in ("transformers", "policies") if name in report]
+        write(args.write, parser, argv, parts, model=report["model"], threads=report["threads"])
     passed = report["policies"]["met"]
     if "transformers" in report:
         passed = passed and report["transformers"]["met"] and report["transformers"]["greedy_tokens_agree"]
@@ -213,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def print_report(report: dict) -> None:
-    """The report for people; ratios are medians over the turns of one run."""
+    """Print the report for people; ratios are medians over the turns of one run."""
     print(f"{report['model']}, float32, {report['threads']} threads")
     if "transformers" in report:
         r = report["transformers"]

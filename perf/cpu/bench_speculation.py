@@ -1,12 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token-level speculation on this machine: `python -m perf.cpu.bench_speculation`.
+"""Measure token-level speculation on this machine: tokens per step and time, by drafter.
 
-Greedy, on prompts of several kinds, turn by turn in one run: before every speculative run of a prompt comes a
-plain one, and the ratio of the two is what counts, so a busy machine slows both sides alike. Reported: tokens
-a target step, wall-clock ratio, fuzzy against sequential drafting (time of the drafting stage, loss of
-acceptance), chain against tree, whether the text is the plain one, and what the step counts imply for N150
-chips.
+Greedy, on prompts of several kinds, turn by turn in one run: a plain run comes before every speculative run of a
+prompt, and the ratio of the two is what counts, so a busy machine slows both sides alike. Reported: tokens per target
+step, wall-clock and CPU time ratios, what fuzzy drafting loses in acceptance, and whether the text is the plain one.
 
 The "model" drafter is --draft-model or, without it, the target's own weights as a separate draft model:
 useless as a draft, but its sequential acceptance is 100%, so what fuzzy drafting loses is seen alone.
@@ -37,19 +35,16 @@ from models.llama31_8b.reference.spec_decode.generate import speculative_generat
 from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter, SelfDrafter
 from models.llama31_8b.reference.spec_decode.ngram_drafter import NGramDrafter
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
-from models.llama31_8b.spec_decode.layer_groups import layer_groups
 from models.llama31_8b.spec_decode.metrics import TokenSpeculationMetrics
 from perf.cpu.speculation_prompts import PROMPTS
-from perf.projections.speculation_projection import TILE_ROWS, fuzzy_drafting_speedup, project
+from perf.lib.data_file import add_write_option, write
 
 CHAIN, TREE, GROWN = DraftShape(4), DraftShape(4, 2, budget=16), DraftShape(4, 3, grown=True, budget=16)
 FUZZY_SIZES = (2, 3, 4, 5)
-#: Contexts and chips of the projection.
-DEVICE_CONTEXTS, DEVICE_CHIPS = (8192, 131072), 8
 
 
 def drafters(target: ReferenceLlama, draft: ReferenceLlama, window: int) -> dict[str, Callable[[], Drafter]]:
-    """Every drafter and shape that is measured, by name; fuzzy ones as far as the draft model has layers."""
+    """Return every drafter and shape that is measured, by name; fuzzy ones as far as the draft model has layers."""
     sizes = [size for size in FUZZY_SIZES if size <= draft.config.num_hidden_layers - 2]
     makers: dict[str, Callable[[], Drafter]] = {
         "ngram chain 8": lambda: NGramDrafter(DraftShape(8)),
@@ -155,7 +150,7 @@ def bench(
     tokens: int,
     rounds: int = 1,
 ) -> list[Measured]:
-    """Every drafter on every prompt, greedily, `tokens` new tokens; `rounds` times, each a plain run beside a
+    """Run every drafter on every prompt, greedily, `tokens` new tokens; `rounds` times, each a plain run beside a
     speculative one, in alternating order. Ratios are medians over the rounds."""
     results = [Measured(name) for name in makers]
     for kind, ids in prompts.items():
@@ -180,7 +175,7 @@ def bench(
             result.ratios[kind], result.cpu_ratios[kind] = statistics.median(clock), statistics.median(cpu)
             result.same_text[kind] = plain.token_ids == speculative.token_ids
             logger.info(
-                "{} on {}: {:.2f} tokens a step, {:.2f}x by the clock, {:.2f}x by CPU time",
+                "{} on {}: {:.2f} tokens per step, {:.2f}x by the clock, {:.2f}x by CPU time",
                 result.name,
                 kind,
                 speculative.speculation.tokens_per_target_step,
@@ -191,7 +186,7 @@ def bench(
 
 
 def rows_cost(model: ReferenceLlama, prompt: list[int], rows: Sequence[int] = (1, 2, 4, 8, 16, 32)) -> dict[int, float]:
-    """Time of a target pass over this many rows, one row being 1: what verification costs here. Median of
+    """Return the time of a target pass over this many rows, one row being 1: what verification costs here. Median of
     five."""
     cache = model.new_cache(1, min(len(prompt) + max(rows), model.config.max_position_embeddings))
     model.prefill([prompt], cache)
@@ -205,63 +200,31 @@ def rows_cost(model: ReferenceLlama, prompt: list[int], rows: Sequence[int] = (1
     return {count: value / medians[rows[0]] for count, value in medians.items()}
 
 
-def fuzzy_pass_ratio(model: ReferenceLlama, prompt: list[int], size: int, passes: int = 9) -> float:
-    """CPU time of a sequential draft pass over a fuzzy one, pass by pass in turn; median of the ratios."""
-    cache = model.new_cache(1, min(len(prompt) + 1, model.config.max_position_embeddings))
-    model.prefill([prompt[-64:]], cache)
-    token, groups = torch.tensor([prompt[-1:]]), layer_groups(model.config.num_hidden_layers, size)
-    ratios = []
-    for _ in range(passes):
-        seconds = []
-        for strategy in (None, groups):
-            start = time.process_time()
-            model.forward(token, cache, commit=False, layer_groups=strategy)
-            seconds.append(time.process_time() - start)
-        ratios.append(seconds[0] / seconds[1])
-    return statistics.median(ratios)
-
-
-def fuzzy_table(results: Sequence[Measured], pass_ratio: Callable[[int], float]) -> list[dict]:
-    """Fuzzy drafting against its sequential counterpart: the paper's two figures (1.62x, 7%), measured and
-    projected."""
+def fuzzy_table(results: Sequence[Measured]) -> list[dict]:
+    """Return what fuzzy drafting loses in acceptance against the same drafter step by step (EasySpec: at most 7 %)."""
     by_name, rows = {result.name: result for result in results}, []
     for name, result in by_name.items():
         base, _, size = name.partition(" fuzzy ")
         if not size or base not in by_name:
             continue
-        sequential = by_name[base]
+        sequential, acceptance = by_name[base].accepted_share_of_depth, result.accepted_share_of_depth
         rows.append(
             {
                 "drafter": base,
                 "size": int(size),
-                "acceptance": result.accepted_share_of_depth,
-                "sequential_acceptance": sequential.accepted_share_of_depth,
-                "loss": sequential.accepted_share_of_depth - result.accepted_share_of_depth,
-                "drafting_speedup_here": pass_ratio(int(size)),
-                "drafting_speedup_n150": fuzzy_drafting_speedup(int(size), 4),
+                "acceptance": acceptance,
+                "sequential_acceptance": sequential,
+                "loss": sequential - acceptance,
             }
         )
     return rows
 
 
-def device_table(results: Sequence[Measured]) -> list[dict]:
-    """Projected gain on N150 chips of the drafters whose device cost is known."""
-    rows = []
-    for result in results:
-        drafter = result.name.split()[0]
-        if drafter not in ("ngram", "self"):
-            continue
-        for context in DEVICE_CONTEXTS:
-            projected = project(drafter, result.levels_per_step, result.tokens_per_step, context, DEVICE_CHIPS)
-            rows.append({"drafter": result.name, "context": context, "chips": DEVICE_CHIPS, "gain": projected.gain})
-    return rows
-
-
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m perf.cpu.bench_speculation", description=__doc__.splitlines()[0])
     parser.add_argument("--model", help="target (default: as the demo)")
     parser.add_argument("--draft-model", help="a smaller checkpoint with the same vocabulary")
-    parser.add_argument("--tokens", type=int, default=48, help="new tokens a prompt (default: 48)")
+    parser.add_argument("--tokens", type=int, default=48, help="new tokens per prompt (default: 48)")
     parser.add_argument("--rounds", type=int, default=1, help="plain and speculative runs each (default: 1)")
     parser.add_argument(
         "--window", type=int, default=32, help="positions at either end that self drafts see (default: 32)"
@@ -271,7 +234,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--prompt-file", type=Path, help="JSON object {kind: text} to use instead of the built-in prompts"
     )
-    parser.add_argument("--plot", type=Path, help="write a plot to this PNG file")
+    add_write_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     options = parser.parse_args(argv)
     if options.tokens < 2 or options.rounds < 1:
@@ -293,7 +256,6 @@ def main(argv: list[str] | None = None) -> int:
     if not makers:
         parser.error(f"--only {' '.join(options.only)} leaves no drafter to measure")
     results = bench(loaded, makers, prompts, options.tokens, options.rounds)
-    first = next(iter(prompts.values()))
     report = {
         "model": loaded.source,
         "draft_model": draft.source if options.draft_model else None,
@@ -302,26 +264,23 @@ def main(argv: list[str] | None = None) -> int:
         "prompt_tokens": {kind: len(ids) for kind, ids in prompts.items()},
         "cost_of_rows": rows_cost(loaded.model, max(prompts.values(), key=len)),
         "drafters": [result.to_dict() for result in results],
-        "fuzzy": fuzzy_table(results, lambda size: fuzzy_pass_ratio(draft.model, first, size)),
-        "device": device_table(results),
+        "fuzzy": fuzzy_table(results),
     }
     if options.json:
         print(json.dumps(report))
     else:
         print_report(report, Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140))
-    if options.plot:
-        from perf.cpu.speculation_plot import save_speculation_plot
-
-        save_speculation_plot(report, options.plot)
-        logger.info("plot written to {}", options.plot)
+    if options.write:
+        rows = [row for row in report["drafters"] if row.pop("by_prompt")]
+        write(options.write, parser, argv, rows, fuzzy=report["fuzzy"], model=loaded.source)
     return 0 if all(all(result.same_text.values()) for result in results) else 1
 
 
 def print_report(report: dict, console: Console) -> None:
-    """Tables of one run, and what they do not show."""
+    """Print the tables of one run, and what they do not show."""
     kinds = list(report["prompt_tokens"])
-    table = Table(title=f"{report['model']}, greedy, {report['tokens']} tokens a prompt", title_justify="left")
-    headings = ("tokens a step", "accepted / depth", "ms a level", "by clock", "by CPU", "same text", *kinds)
+    table = Table(title=f"{report['model']}, greedy, {report['tokens']} tokens per prompt", title_justify="left")
+    headings = ("tokens per step", "accepted / depth", "ms per level", "by clock", "by CPU", "same text", *kinds)
     table.add_column("drafter", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right")
@@ -346,45 +305,15 @@ def print_report(report: dict, console: Console) -> None:
     )
     if report["fuzzy"]:
         table = Table(title="fuzzy against sequential drafting", title_justify="left")
-        for heading in (
-            "drafter",
-            "N",
-            "acceptance",
-            "loss",
-            "drafting here",
-            "drafting on N150 (projected)",
-        ):
+        for heading in ("drafter", "N", "acceptance", "loss"):
             table.add_column(heading, justify="left" if heading == "drafter" else "right")
         for row in report["fuzzy"]:
-            table.add_row(
-                row["drafter"],
-                str(row["size"]),
-                f"{row['acceptance']:.0%}",
-                f"{100 * row['loss']:.0f} points",
-                f"{row['drafting_speedup_here']:.2f}x",
-                f"{row['drafting_speedup_n150']:.2f}x",
-            )
+            cells = (str(row["size"]), f"{row['acceptance']:.0%}", f"{100 * row['loss']:.0f} points")
+            table.add_row(row["drafter"], *cells)
         console.print(table)
         console.print(
-            "The torch reference runs the attentions of a group one after the other, so fuzzy drafting saves "
-            "no time here by design; it shows the loss of acceptance. The paper has up to 1.62x at most 7% "
-            "loss on A100s; of an N150's draft step attention is 36% (table 4 of the ALSpec paper), which "
-            "bounds the gain there."
-        )
-    if report["device"]:
-        table = Table(title=f"projected gain on {DEVICE_CHIPS} N150, Llama 3.1 8B", title_justify="left")
-        for heading in ("drafter", *(f"{context:,} cached" for context in DEVICE_CONTEXTS)):
-            table.add_column(heading, justify="left" if heading == "drafter" else "right")
-        names = list(dict.fromkeys(row["drafter"] for row in report["device"]))
-        for name in names:
-            gains = [row["gain"] for row in report["device"] if row["drafter"] == name]
-            table.add_row(name, *(f"{gain:.2f}x" for gain in gains))
-        console.print(table)
-        console.print(
-            "Projection, not measurement: acceptance as measured above (self drafts with "
-            f"{report['window']} + {report['window']} positions on these prompts), a target pass of up to "
-            f"{TILE_ROWS} rows at the cost of one, host and sampling free (perf/projections/speculation_projection.py "
-            "lists all assumptions)."
+            "The torch reference runs the attentions of a group one after another, so fuzzy drafting saves no time "
+            "here by design; it shows the loss of acceptance. On chips: perf.steps.bench_device_speculation."
         )
 
 

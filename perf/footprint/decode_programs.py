@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.decode_programs`: the programs of a decode step of Llama 3.1 8B by either plan, on mock
-meshes.
+"""List the programs of a decode step of Llama 3.1 8B with their reads, built on mock meshes.
 
-For each op of a layer, and of what stands before and behind the layers: its cores, the bytes of a chip's DRAM that it
+For each op of a layer, and of what precedes and follows the layers: its cores, the bytes of a chip's DRAM that it
 reads, and the bytes that it only moves from one place to another. The whole step's reads stand beside the roofline's.
 Programs are the real ones, validated and compiled; nothing executes.
 """
@@ -19,9 +18,11 @@ from typing import Any
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device.dram_budget import MAX_USERS, budget
-from models.llama31_8b.tt.device.precision import PLANS, precision_plan
+from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.sharding.config import DECODE_PLANS, ShardedDecodeConfig, ShardingError
+from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS, ShardedDecodeConfig, ShardingError
+from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
@@ -35,8 +36,8 @@ Launch = Mapping[str, Any]
 
 
 def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
-    """Of a step of so many layers, from launches of its first (not its last, which has other formats) and of what
-    surrounds them. dram: bytes read; padding: of them, of banks; moved; ops."""
+    """Return the totals of a step of `layers` layers, from launches of its first layer (not its last, which has other
+    formats) and of what surrounds them. dram: bytes read; padding: of them, of banks; moved; ops."""
     found = {}
     for key in ("dram", "padding", "moved"):
         found[key] = sum(launch[key] * (1 if launch["layer"] is None else layers) for launch in launches)
@@ -45,7 +46,8 @@ def totals(launches: Sequence[Launch], layers: int) -> dict[str, int]:
 
 
 def build(mesh: MeshShape, asked: Mapping[str, Any]) -> list[Launch]:
-    """The launches of a step, in a process of its own; asked: plan, precision, users, context, layers.
+    """Return the launches of a step, in a process of its own; asked: decode_sharding, precision, users, context,
+    layers.
 
     Errors: RuntimeRootError when mock meshes cannot run here; SystemExit when the build fails.
     """
@@ -55,17 +57,19 @@ def build(mesh: MeshShape, asked: Mapping[str, Any]) -> list[Launch]:
 
 
 def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
-    """On a mock mesh: the launches of a step at the last position, of a model of `layers`."""
+    """Return the launches of a step at the last position on a mock mesh, of a model of `layers`."""
     from dataclasses import asdict
 
     from .mesh_build import build_model
     from .step_programs import record
 
     users = asked["users"]
-    model = build_model(mesh, asked["precision"], users, asked["context"], asked["layers"], layout=asked["plan"])
+    model = build_model(
+        mesh, asked["precision"], users, asked["context"], asked["layers"], decode_sharding=asked["decode_sharding"]
+    )
     inputs = model.step_inputs([0] * users, [asked["context"] - 1] * users)
-    model.decode(inputs, whole=False)  # as it is: ttnn refuses what does not fit
-    return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, whole=False))]
+    model.decode(inputs, gather_logits=False)  # as it is: ttnn refuses what does not fit
+    return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, gather_logits=False))]
 
 
 def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
@@ -84,18 +88,18 @@ def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
 
 
 def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> str:
-    """The table of one build: launches of the first layer and around, and the step beside the roofline."""
+    """Return the table of one build: launches of the first layer and around, and the step beside the roofline."""
     config = preset(MODEL)
-    precision = precision_plan(asked["precision"], config.num_hidden_layers)
+    precision = precision_config(asked["precision"], config.num_hidden_layers)
     lines = [
-        f"{MODEL} on {mesh}, {asked['plan']} plan, {precision.name} precision, {asked['users']} users x "
+        f"{MODEL} on {mesh}, {asked['decode_sharding']}, {precision.name} precision, {asked['users']} users x "
         f"{asked['context']} positions",
         f"{'':8} {'op':38} {'cores':>5} {'DRAM MB':>9} {'padding':>8} {'moved KB':>9}  programs",
     ]
     layer = [launch for launch in found if launch["layer"] == 0]
     first = found.index(layer[0])
     parts = [("before", [x for x in found[:first] if x["layer"] is None]), ("a layer", layer)]
-    parts.append(("behind", [x for x in found[first:] if x["layer"] is None]))
+    parts.append(("after", [x for x in found[first:] if x["layer"] is None]))
     for part, group in parts:
         for launch in group:
             lines.append(
@@ -104,8 +108,8 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
             )
     step = step_totals(mesh, asked, found)
     lines.append(
-        f"{len(layer)} ops a layer, {step['ops']} a step; moved {step['moved'] / 1e6:.3f} MB; read "
-        f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of the plan "
+        f"{len(layer)} ops per layer, {step['ops']} per step; moved {step['moved'] / 1e6:.3f} MB; read "
+        f"{step['dram'] / 1e6:.1f} MB, {step['padding'] / 1e6:.1f} MB of it padding of banks; roofline of these "
         f"{step['roofline'] / 1e6:.1f} MB: {step['dram'] / step['roofline'] - 1:+.2%}; of the numbers alone "
         f"{step['numbers'] / 1e6:.1f} MB: {step['dram'] / step['numbers'] - 1:+.2%}"
     )
@@ -113,8 +117,8 @@ def report(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -
 
 
 def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launch]) -> dict[str, int]:
-    """`totals` of the whole model, with the bytes that the "roofline" counts of the plan, and of its "numbers" without
-    padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
+    """Return `totals` of the whole model, with the bytes that the sharding's "roofline" counts, and of its "numbers"
+    without padding; launches are of a model of two layers, whose last has the formats of the whole model's last."""
     config = preset(MODEL)
     first, last = ([x for x in found if x["layer"] in wanted] for wanted in ((0, None), (1,)))
     most = totals(first, config.num_hidden_layers - 1)
@@ -122,13 +126,26 @@ def step_totals(mesh: MeshShape, asked: Mapping[str, Any], found: Sequence[Launc
     known = budget(
         config,
         mesh,
-        precision_plan(asked["precision"], config.num_hidden_layers),
+        precision_config(asked["precision"], config.num_hidden_layers),
         asked["context"],
         asked["users"],
-        asked["plan"],
+        asked["decode_sharding"],
     )
     counted = {"roofline": known.read_per_step, "numbers": known.numbers_per_step}
     return {key: most[key] + ending[key] for key in most} | counted
+
+
+def table_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a data file: by build its totals of a step, and how they stand to the roofline's."""
+    table = []
+    for row in rows:
+        step = row["step"]
+        layer = sum(launch["layer"] == 0 for launch in row["launches"])
+        sizes = {f"{name}_mb": step[name] / 1e6 for name in ("dram", "padding", "moved", "roofline", "numbers")}
+        ratios = {f"over_{name}": step["dram"] / step[name] - 1 for name in ("roofline", "numbers")}
+        known = {name: row[name] for name in ("mesh", "decode_sharding", "precision", "users", "context")}
+        table.append(known | {"ops_per_layer": layer, "ops": step["ops"]} | sizes | ratios)
+    return table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -140,11 +157,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
-    parser.add_argument("--plan", nargs="+", default=DECODE_PLANS, choices=DECODE_PLANS)
-    parser.add_argument("--precision", default="performance", choices=PLANS)
+    parser.add_argument("--decode-sharding", nargs="+", default=DECODE_SHARDINGS, choices=DECODE_SHARDINGS)
+    add_plan_option(parser, nargs="+", choices=[*RENAMED, *DECODE_SHARDINGS])
+    parser.add_argument("--precision", default="performance", choices=PRECISIONS)
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
-    parser.add_argument("--context", type=int, default=1024, help="cached positions a user (default 1024)")
+    parser.add_argument("--context", type=int, default=1024, help="cached positions per user (default 1024)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     options = parser.parse_args(argv)
     config = preset(MODEL)
     if not 1 <= options.users <= MAX_USERS or options.context < 32 or options.context % 32:
@@ -155,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         meshes = [MeshShape.parse(text) for text in options.mesh]
         for mesh in meshes:
-            if "fast" in options.plan:
+            if "sharded" in options.decode_sharding:
                 ShardedDecodeConfig.of(config, mesh, options.users)
     except (MeshError, ShardingError) as error:
         parser.error(str(error))
@@ -163,9 +182,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(reason)
     rows = []
     for mesh in meshes:
-        for plan in options.plan:
+        for sharding in options.decode_sharding:
             asked = {
-                "plan": plan,
+                "decode_sharding": sharding,
                 "precision": options.precision,
                 "users": options.users,
                 "context": options.context,
@@ -178,12 +197,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 1
             rows.append({"mesh": str(mesh), **asked, "step": step_totals(mesh, asked, found), "launches": found})
             if not options.json:
-                if plan == "fast":
-                    precision = precision_plan(options.precision, config.num_hidden_layers)
+                if sharding == "sharded":
+                    precision = precision_config(options.precision, config.num_hidden_layers)
                     print(ShardedDecodeConfig.of(config, mesh, options.users).describe(precision))
                 print(report(mesh, asked, found), flush=True)
     if options.json:
         print(json.dumps({"model": MODEL, "rows": rows}))
+    if options.write:
+        write(options.write, parser, argv, table_rows(rows))
     return 0
 
 

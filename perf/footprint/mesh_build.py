@@ -1,10 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""All of Llama 3.1 8B on a mock mesh by its real modules: allocated and built, never executed, and what that
-took.
+"""Build all of Llama 3.1 8B on a mock mesh by its real modules, execute nothing, and report what that took.
 
-`python -m perf.footprint.mesh_build` is the process that `python -m perf.footprint.mesh_memory` starts for a mesh, in
-whose environment ttnn has to be imported.
+Started by mesh_memory.py for each mesh, in whose environment ttnn has to be imported.
 """
 
 from __future__ import annotations
@@ -20,12 +18,11 @@ import ttnn
 
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
-from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
 from models.llama31_8b.tt.parallel.mesh import MeshShape
-from models.llama31_8b.tt.weights.map import WeightMap
+from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.weights.store import WeightStore
 from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
 
@@ -44,12 +41,14 @@ class BlankStore(WeightStore):
         layout: str = "TILE_LAYOUT",
         memory: ttnn.MemoryConfig | None = None,
     ) -> ttnn.Tensor:
-        """As of WeightStore. Raises ValueError for a matrix that the columns cannot share."""
+        """Allocate as WeightStore does, blank. Raises ValueError for a matrix that the columns cannot share."""
         shape = list(make().shape)
         if split is not None:
-            if shape[split] % self.plan.tp:
-                raise ValueError(f"{name}: dimension {split} of {shape} cannot be split over {self.plan.tp} chips")
-            shape[split] //= self.plan.tp
+            if shape[split] % self.mesh_shape.tp:
+                raise ValueError(
+                    f"{name}: dimension {split} of {shape} cannot be split over {self.mesh_shape.tp} chips"
+                )
+            shape[split] //= self.mesh_shape.tp
         if layout == "TILE_LAYOUT":
             shape = [1] * (4 - len(shape)) + shape
         return ttnn.empty(
@@ -67,33 +66,26 @@ def build_model(
     *,
     model: str = MODEL,
     fuzzy: int | None = None,
-    layout: str = "simple",
+    decode_sharding: str = "interleaved",
 ) -> TtLlama:
     """The model, or its first `layers`, its weights allocated on `mesh` but blank.
 
     chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
     fuzzy: layers that a draft model runs in parallel.
     """
-    plan, config = MeshShape(*mesh.shape), preset(model)
+    mesh_shape, config = MeshShape(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)
     state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
-    attend = None
-    if chunk_size is not None:
-        attend = AttentionSpeculation(mesh, plan, config, users=users, capacity=capacity, chunk_size=chunk_size)
-    return TtLlama(
-        mesh,
-        plan,
-        config,
-        precision_plan(precision, config.num_hidden_layers),
-        WeightMap(config, state, plan),
-        BlankStore(mesh, plan),
+    settings = ModelSettings(
         users=users,
         capacity=capacity,
+        precision=precision,
+        attention=AttentionSettings() if chunk_size is None else AttentionSettings("alspec", chunk_size),
+        decode_sharding=decode_sharding,
+        layer_assignment=None if fuzzy is None else LayerAssignment.make(config, mesh_shape, fuzzy),
         zeroed=False,
-        attend=attend,
-        layout=layout,
-        fuzzy=None if fuzzy is None else LayerAssignment.make(config, plan, fuzzy),
     )
+    return TtLlama.from_state_dict(config, state, mesh, settings, BlankStore(mesh, mesh_shape))
 
 
 def measure(
@@ -105,17 +97,17 @@ def measure(
     *,
     layers: int | None = None,
     chunk_size: int | None = None,
-    layout: str = "simple",
+    decode_sharding: str = "interleaved",
 ) -> MeshMemory:
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
     user.
 
-    capacity: cached positions a user; chunk: a power of two that divides it. layers, chunk_size, layout: as
-    of `build_model`. Drops the mesh's compiled programs, to count those of this model.
+    capacity: cached positions per user; chunk: a power of two that divides it. layers, chunk_size, decode_sharding: see
+    `build_model`. Drops the mesh's compiled programs, to count those of this model.
     """
     mesh.clear_program_cache()
     empty = in_use(mesh)
-    model = build_model(mesh, precision, users, capacity, layers, chunk_size, layout=layout)
+    model = build_model(mesh, precision, users, capacity, layers, chunk_size, decode_sharding=decode_sharding)
     held = in_use(mesh)
     decode, decoded = step_memory(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
     prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))

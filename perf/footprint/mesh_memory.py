@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.mesh_memory`: DRAM and L1 of a chip that holds its part of Llama 3.1 8B, as ttnn allocates
-them.
+"""Show DRAM and L1 of a chip with its part of Llama 3.1 8B, as ttnn allocates them on mock meshes.
 
 Where perf.footprint.roofline counts bytes, this builds the whole model, a decode step and a prefill chunk on mock
 meshes: every tensor gets its address and every program its circular buffers, and nothing executes.
@@ -21,8 +20,9 @@ from typing import Any
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.decode_attention.settings import check_speculation
 from models.llama31_8b.tt.device.dram_budget import DoesNotFit, budget
-from models.llama31_8b.tt.device.precision import PLANS, precision_plan
+from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
+from perf.lib.data_file import add_write_option, write
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
@@ -88,13 +88,13 @@ class MeshMemory:
 
     @classmethod
     def of_dict(cls, data: dict[str, Any]) -> MeshMemory:
-        """From dataclasses.asdict, through JSON."""
+        """Return the object that dataclasses.asdict made, after JSON."""
         steps = {name: StepMemory(**data[name]) for name in ("decode", "prefill")}
         return cls(**{**data, **steps})
 
 
 def peak_per_bank(graph: Iterable[dict[str, Any]], kind: str) -> int:
-    """The most bytes of a bank that buffers of that kind ("DRAM", "L1") took at once in a captured graph."""
+    """Return the most bytes of a bank that buffers of that kind ("DRAM", "L1") took at once in a captured graph."""
     most = now = 0
     for node in graph:
         if node["node_type"] in ("buffer_allocate", "buffer_deallocate") and node["params"]["type"] == kind:
@@ -105,9 +105,9 @@ def peak_per_bank(graph: Iterable[dict[str, Any]], kind: str) -> int:
 
 
 def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
-    """Bytes of the program with the most buffers of its own in a captured graph, and its operation, such as
-    MatmulDeviceOperation; (0, "") when there is none. Buffers in a tensor's memory do not count; those of
-    different cores are added up, so that no core has more."""
+    """Return the bytes of the program with the most buffers of its own in a captured graph, and its operation, such as
+    MatmulDeviceOperation; (0, "") when there is none. Buffers in a tensor's memory do not count; those of different
+    cores are added up, so that no core has more."""
     open_calls: list[str] = []
     size, most = 0, (0, "")
     for node in graph:
@@ -127,8 +127,8 @@ def largest_program(graph: Iterable[dict[str, Any]]) -> tuple[int, str]:
 def build(
     mesh: MeshShape, precision: str, users: int, capacity: int, chunk: int, chunk_size: int | None = None
 ) -> MeshMemory:
-    """`mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the patch of SGDC
-    (static graph, dynamic concurrency). chunk_size: of attention-level speculation, None for exact attention.
+    """Run `mesh_build.measure` in a process of its own, on a mock mesh whose runtime has the patch of SGDC (static
+    graph, dynamic concurrency). chunk_size: of attention-level speculation, None for exact attention.
 
     Raises RuntimeRootError when mock meshes cannot run here, and RuntimeError when the build fails.
     """
@@ -160,7 +160,7 @@ def build(
 
 
 def row(mesh: MeshShape, precision: str, found: MeshMemory) -> dict[str, Any]:
-    """A line of the table: DRAM of a chip, L1 of a core, in bytes."""
+    """Return a line of the table: DRAM of a chip, L1 of a core, in bytes."""
     worst = max(("decode", "prefill"), key=lambda name: getattr(found, name).largest_program)
     step = getattr(found, worst)
     return {
@@ -176,6 +176,13 @@ def row(mesh: MeshShape, precision: str, found: MeshMemory) -> dict[str, Any]:
         "largest_op": f"{step.largest_op.removesuffix('Operation').removesuffix('Device')} ({worst})",
         "programs": found.programs,
     }
+
+
+def table_rows(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a data file: `row`s, with DRAM in GB (1e9) and L1 in KB (1e3) too."""
+    sizes = {"dram_held": 1e9, "dram_peak": 1e9, "dram_size": 1e9, "l1_decode": 1e3, "l1_prefill": 1e3, "l1_size": 1e3}
+    units = {1e9: "gb", 1e3: "kb"}
+    return [line | {f"{name}_{units[unit]}": line[name] / unit for name, unit in sizes.items()} for line in lines]
 
 
 def _print_row(line: dict[str, Any]) -> None:
@@ -194,14 +201,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m perf.footprint.mesh_memory", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
-    parser.add_argument("--precision", nargs="+", default=("performance",), choices=PLANS)
+    parser.add_argument("--precision", nargs="+", default=("performance",), choices=PRECISIONS)
     parser.add_argument("--users", type=int, default=USERS, help=f"users decoded together (default {USERS})")
     parser.add_argument(
         "--context",
         type=int,
         default=CAPACITY,
         metavar="N",
-        help=f"cached positions a user, a multiple of --chunk (default {CAPACITY})",
+        help=f"cached positions per user, a multiple of --chunk (default {CAPACITY})",
     )
     parser.add_argument(
         "--chunk", type=int, default=CHUNK, metavar="N", help=f"tokens of a prefill chunk (default {CHUNK})"
@@ -213,6 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="decode with attention-level speculation between the rows, S tokens at either end (default: exact)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     options = parser.parse_args(argv)
     if options.chunk < 32 or options.chunk & (options.chunk - 1) or options.context % options.chunk:
         parser.error(
@@ -226,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.speculate is not None:
                 check_speculation(mesh, options.users, options.context, options.speculate, 0.1)
             for name in options.precision:
-                plan = precision_plan(name, config.num_hidden_layers)
+                plan = precision_config(name, config.num_hidden_layers)
                 held = budget(config, mesh, plan, options.context, options.users)
                 held.check(f"{MODEL} on {mesh} in {name} with {options.users} x {options.context} positions")
     except (MeshError, DoesNotFit, ValueError) as error:
@@ -236,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not options.json:
         print(
             f"{MODEL}, all {config.num_hidden_layers} layers, {options.users} users x "
-            f"{options.context} positions, chunk {options.chunk}; GB of DRAM a chip, KB of L1 a core"
+            f"{options.context} positions, chunk {options.chunk}; GB of DRAM per chip, KB of L1 per core"
         )
         print(
             f"{'mesh':5} {'plan':12} {'DRAM held':>9} {'peak':>9} {'of':>9} {'L1 decode':>10} "
@@ -266,6 +274,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 }
             )
         )
+    if options.write:
+        write(options.write, parser, argv, table_rows(lines), users=options.users, chunk_size=options.speculate)
     return 0
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.footprint.roofline`: what a chip must hold and a decode step read, and the speed that allows.
+"""Count what a chip must hold and a decode step read, and the speed that allows.
 
-Two counts of a step's bytes: of the numbers, and as a plan of decode steps lays them. Both are the same in the simple
-plan. The fast one has whole columns of tiles of every weight in each of 12 DRAM banks: reading takes the time of the
-fullest bank, so the padding of the others counts too.
+Two counts of a step's bytes: of the numbers, and as decode steps lay them out. Either sharding has a norm's weights as
+tiles, which are read whole, though one row of 32 holds numbers. Sharded steps have whole columns of tiles of every
+weight in each of 12 DRAM banks: reading takes the time of the fullest bank, so the padding of the others counts too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from itertools import product
 from models.llama31_8b.command_line import OneLineParser, reader_left
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
-from models.llama31_8b.tt.device.precision import PLANS, precision_plan
+from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
-from models.llama31_8b.tt.sharding.config import DECODE_PLANS
+from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
+from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
+from perf.lib.data_file import add_write_option, write
 from perf.projections.estimator.tables import read_rows
 
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
@@ -30,7 +32,7 @@ CONTEXTS = (1024, 32768, 65536, 131072)
 
 
 def published(chips: int, precision: str, context: int) -> float | None:
-    """tokens/s/user that tt-metal publishes for Llama 3.1 8B, at batch 1 and this context (see the CSV)."""
+    """Return the tokens/s/user that tt-metal publishes for Llama 3.1 8B, at batch 1 and this context (see the CSV)."""
     for row in read_rows("published_decode.csv"):
         if (int(row["chips"]), row["plan"], int(row["context"])) == (chips, precision, context):
             return float(row["tokens_per_s"])
@@ -39,20 +41,20 @@ def published(chips: int, precision: str, context: int) -> float | None:
 
 def rows(
     model: str, meshes: Sequence[str], contexts: Sequence[int], precisions: Sequence[str], users: int, rate: float,
-    overrides: str | None = None, plans: Sequence[str] = ("simple",),
+    overrides: str | None = None, shardings: Sequence[str] = ("interleaved",),
 ) -> list[dict]:  # fmt: skip
-    """A dictionary for every combination; "refused" holds the reason where it does not fit, else None. plans: of
-    decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of banks."""
+    """Return a dictionary per combination; "refused" holds the reason where it does not fit, else None. shardings: of
+    decode steps; "read_per_step" is as they lay weights, "numbers_per_step" without the padding of tiles and banks."""
     config, table = preset(model), []
     for mesh_name in meshes:
         mesh = MeshShape.parse(mesh_name)
-        for name, plan in product(precisions, plans):
-            precision = precision_plan(name, config.num_hidden_layers, overrides)
+        for name, sharding in product(precisions, shardings):
+            precision = precision_config(name, config.num_hidden_layers, overrides)
             for context in contexts:
-                found = budget(config, mesh, precision, context, users, plan)
+                found = budget(config, mesh, precision, context, users, sharding)
                 what = f"{model} on {mesh} in {precision.name} with {users} x {context} positions"
-                if plan != "simple":
-                    what += f" by the {plan} plan"
+                if sharding != "interleaved":
+                    what += f" with {sharding} decode steps"
                 try:
                     found.check(what)
                     refused = None
@@ -65,7 +67,7 @@ def rows(
                         "sp": mesh.sp,
                         "tp": mesh.tp,
                         "precision": precision.name,
-                        "plan": plan,
+                        "decode_sharding": sharding,
                     }
                     | {"context": context, "users": users, **asdict(found)}
                     | {"held": found.held, "needed": found.needed, "numbers_per_step": found.numbers_per_step}
@@ -79,16 +81,16 @@ def rows(
 
 
 def _print(table: list[dict], rate: float) -> None:
-    print(f"GB (1e9 bytes) a chip; read: numbers and padding of DRAM banks, bound by it at {rate / 1e9:g} GB/s; "
+    print(f"GB (1e9 bytes) per chip; read: numbers and padding of tiles and banks, bound by it at {rate / 1e9:g} GB/s; "
           "published: tt-metal PERF.md, see perf/data")  # fmt: skip
-    print(f"{'mesh':5} {'precision':22} {'plan':6} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} {'needed':>7} "
-          f"{'numbers':>7} {'read':>6} {'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip
+    print(f"{'mesh':5} {'precision':22} {'sharding':11} {'context':>7} {'weights':>8} {'KV':>6} {'held':>6} "
+          f"{'needed':>7} {'numbers':>7} {'read':>6} {'bound t/s/u':>11} {'published':>9} {'of bound':>8}")  # fmt: skip
     for row in table:
         bound, known = row["bound_tokens_per_s"], row["published_tokens_per_s"]
         names = ("weights", "kv_cache", "held", "needed", "numbers_per_step", "read_per_step")
         sizes = " ".join(f"{gb(row[name]):>{width}}" for name, width in zip(names, (8, 6, 6, 7, 7, 6), strict=True))
         print(
-            f"{row['mesh']:5} {row['precision']:22} {row['plan']:6} {row['context']:7} {sizes} "
+            f"{row['mesh']:5} {row['precision']:22} {row['decode_sharding']:11} {row['context']:7} {sizes} "
             f"{f'{bound:.1f}' if bound else 'refused':>11} {known or '-':>9} "
             f"{f'{known / bound:.0%}' if known and bound else '-':>8}"
         )
@@ -101,33 +103,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="llama-3.1-8b", choices=sorted(PRESETS))
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
     parser.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
-    parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PLANS)
+    parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PRECISIONS)
     parser.add_argument(
         "--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/device/precision.py"
     )
     parser.add_argument(
-        "--plan",
+        "--decode-sharding",
         nargs="+",
-        default=("simple",),
-        choices=DECODE_PLANS,
-        help="of decode steps (default simple)",
+        default=("interleaved",),
+        choices=DECODE_SHARDINGS,
+        help="of decode steps (default interleaved)",
     )
+    add_plan_option(parser, nargs="+", choices=[*RENAMED, *DECODE_SHARDINGS])
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     options = parser.parse_args(argv)
     rate = options.dram_gb_per_s * 1e9
     if not 0 < rate < math.inf:
         parser.error(f"--dram-gb-per-s must be finite and above 0, got {options.dram_gb_per_s:g}")
     try:
         table = rows(options.model, options.mesh, options.context, options.precision, options.users, rate,
-                     options.precision_overrides, options.plan)  # fmt: skip
+                     options.precision_overrides, options.decode_sharding)  # fmt: skip
     except ValueError as error:
         parser.error(str(error))
     try:
         _show(options, table, rate)
     except BrokenPipeError:
         return reader_left()
+    if options.write:
+        write(options.write, parser, argv, table)
     refused = [row["refused"] for row in table if row["refused"]]
     for reason in refused:
         print(f"refused: {reason}", file=sys.stderr)

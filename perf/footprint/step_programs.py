@@ -43,7 +43,7 @@ _RANGE = re.compile(r"(\d+)\D+?(\d+)\D+?(\d+)\D+?(\d+)")
 class Launch:
     """One op of a step; layer: None outside the layers. Bytes of a chip: dram: read of DRAM; padding: of that, columns
     past the weight's own; moved: written by an op that changes nothing but the place. cores: that have buffers in its
-    programs, for a product of the fast plan all that the multicast reaches, of which 12 read and multiply."""
+    programs, for a sharded product all that the multicast reaches, of which 12 read and multiply."""
 
     op: str
     layer: int | None
@@ -55,7 +55,8 @@ class Launch:
 
 
 def record(model, step: Callable[[], object]) -> list[Launch]:
-    """The launches of `step`, without dispatch; `model` tells their layers. Launches without a program are left out."""
+    """Return the launches of `step`, without dispatch; `model` tells their layers. Launches without a program are left
+    out."""
     found: list[tuple[str, Launch]] = []  # by the name of the ttnn op
     ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
     try:
@@ -74,8 +75,8 @@ def record(model, step: Callable[[], object]) -> list[Launch]:
 
 
 def calls_of(graph: list[dict]) -> list[tuple[str, list[str], int]]:
-    """Outermost calls of a captured graph: the op's last name, its device operations, and how many cores had circular
-    buffers in any of them."""
+    """Return the outermost calls of a captured graph: the op's last name, its device operations, and how many cores had
+    circular buffers in any of them."""
     found: list[tuple[str, list[str], int]] = []
     open_calls: list[str] = []
     programs: list[str] = []
@@ -98,7 +99,7 @@ def calls_of(graph: list[dict]) -> list[tuple[str, list[str], int]]:
 
 
 def cores_of(text: str) -> set[tuple[int, int]]:
-    """Of a set of core ranges as ttnn writes it, "{[0-0 - 7-3]}"."""
+    """Return the number of cores in a set of ranges as ttnn writes it, "{[0-0 - 7-3]}"."""
     found = set()
     for left, top, right, bottom in (map(int, match) for match in _RANGE.findall(str(text))):
         found |= {(x, y) for x in range(left, right + 1) for y in range(top, bottom + 1)}
@@ -153,7 +154,7 @@ def _in_dram(value) -> bool:
 
 
 def _read(op: str, tensor: ttnn.Tensor) -> tuple[int, int]:
-    """Bytes of a tensor in DRAM that an op reads, and how many of them are padding of its banks."""
+    """Return the bytes of a tensor in DRAM that an op reads, and how many of them are padding of its banks."""
     if op in UPDATES:
         users, heads, _, head_dim = tensor.shape if len(tensor.shape) == 4 else (0, 0, 0, 0)
         return users * heads * head_dim // TILE * TILE_BYTES.get(dtype_name(tensor), 0), 0
@@ -167,7 +168,7 @@ def _read(op: str, tensor: ttnn.Tensor) -> tuple[int, int]:
 
 
 def _bytes(tensor: ttnn.Tensor) -> int:
-    """Of a chip's part, padding of tiles included."""
+    """Return the bytes of a chip's part, padding of tiles included."""
     numbers = math.prod(tensor.padded_shape)
     dtype = dtype_name(tensor)
     if dtype in TILE_BYTES and tensor.layout == ttnn.TILE_LAYOUT:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def new_file(text: str) -> Path:
-    """`text` as the path of a file that can be written, for argparse's `type=`: refused before measuring."""
+    """Return `text` as the path of a file that can be written, for argparse's `type=`: refused before measuring."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{path} is a folder, not a file")

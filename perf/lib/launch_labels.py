@@ -68,7 +68,7 @@ class Labels:
         self.labels: list[Label] = []
 
     def of(self, number: int) -> Label | None:
-        """The call that launched program `number`; None for one before all calls."""
+        """Return the call that launched program `number`; None for one before all calls."""
         at = bisect.bisect_right([label.number for label in self.labels], number)
         return self.labels[at - 1] if at else None
 
@@ -111,10 +111,10 @@ class Labels:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.taken(now))
             stack.enter_context(in_layers(model, now))
-            attend = model.attend
-            stack.enter_context(_within(type(attend), "__call__", now, "part", ATTENTION))
-            if isinstance(attend, AttentionSpeculation):
-                stack.enter_context(_within(attend, "exchange", now, "part", EXCHANGE))
+            attention = model.decode_attention
+            stack.enter_context(_within(type(attention), "__call__", now, "part", ATTENTION))
+            if isinstance(attention, AttentionSpeculation):
+                stack.enter_context(_within(attention, "exchange", now, "part", EXCHANGE))
                 from tt_kernels.compute_gate import op as gate
 
                 stack.enter_context(_within(gate, "_launch", now, "part", GATE))
@@ -126,13 +126,13 @@ def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
     """Inside, now["layer"] is the number of the layer whose part of a decode step runs."""
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(model.layers):
-            for part in ("before_attention", "attended", "after_attention"):
+            for part in ("project_qkv", "attend", "after_attention"):
                 stack.enter_context(_within(layer, part, now, "layer", index))
         yield
 
 
 def _tensors(value: Any) -> Iterator[Any]:
-    """The device tensors among nested arguments, in order."""
+    """Return the device tensors among nested arguments, in order."""
     import ttnn
 
     if isinstance(value, ttnn.Tensor):
@@ -168,7 +168,7 @@ def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
 
 @contextlib.contextmanager
 def around(owner, name: str, begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
-    """Inside, each call of `owner.name` has `begin` before and `end` behind it."""
+    """Inside, each call of `owner.name` has `begin` before and `end` after it."""
     original = getattr(owner, name)
     own = name in vars(owner)
 

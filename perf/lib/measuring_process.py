@@ -23,8 +23,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 def measure_apart(
     module: str, asked: Mapping[str, Any], environment: Mapping[str, str], timeout_s: float | None = None
 ) -> Any:
-    """What `_work(**asked)` of `module` returns in a process with this environment, by way of JSON. Standard output,
-    which ttnn writes to, is dropped. Raises SystemExit naming the module and how the process ended."""
+    """Return what `_work(**asked)` of `module` returns in a process with this environment, by way of JSON. Standard
+    output, which ttnn writes to, is dropped. Raises SystemExit naming the module and how the process ended."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         command = [sys.executable, "-m", module, _WORKER, str(answer), json.dumps(dict(asked))]
@@ -40,7 +40,7 @@ def measure_apart(
 
 
 def answered(work: Callable[..., Any]) -> bool:
-    """Whether this process was started by `measure_apart`; `work` has then run, and its answer is written."""
+    """Return whether this process was started by `measure_apart`; `work` has then run, and its answer is written."""
     if sys.argv[1:2] != [_WORKER]:
         return False
     Path(sys.argv[2]).write_text(json.dumps(work(**json.loads(sys.argv[3]))))

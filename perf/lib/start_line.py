@@ -3,7 +3,7 @@
 """All cores of a program start together, for benches: the host starts one after another, which takes longer than
 some programs.
 
-The kernels stay as they are; what is launched is their source behind `kernels/start_line.hpp`, in a runtime that
+The kernels stay as they are; what is launched is their source after `kernels/start_line.hpp`, in a runtime that
 counts cycles (runtime_patches/profiling/cycles.py).
 """
 
@@ -28,7 +28,7 @@ class StartLineError(RuntimeError):
 
 @contextmanager
 def held_at_start_line(device) -> Iterator[None]:
-    """Programs launched inside by `ttnn.generic_op`, each of one chip, start on all their cores at once."""
+    """Let programs launched inside by `ttnn.generic_op`, each of one chip, start on all their cores at once."""
     import ttnn
 
     launch = ttnn.generic_op
@@ -46,7 +46,7 @@ def held_at_start_line(device) -> Iterator[None]:
 
 
 def common_start(counts: dict) -> int:
-    """When the kernels of a program held at the line started, by the 32-bit clock.
+    """Return when the kernels of a program held at the line started, by the 32-bit clock.
 
     counts: as `runtime_patches.profiling.cycles.measure` returns them. Errors: StartLineError if they did not start
     together.
@@ -62,12 +62,12 @@ def common_start(counts: dict) -> int:
 
 
 def signed(difference: int) -> int:
-    """Of two readings of a 32-bit clock; negative if the second was later."""
+    """Return the difference of two readings of a 32-bit clock; negative if the second was later."""
     return (difference + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def _words(device):
-    """A line of zeros in the L1 of every core, at the same address: Words of start_line.hpp."""
+    """Return a line of zeros in the L1 of every core, at the same address: Words of start_line.hpp."""
     import torch
     import ttnn
 
@@ -79,7 +79,7 @@ def _words(device):
 
 
 def _held(device, program, words: int):
-    """`program` with its kernels behind the line; words: the address of `_words`."""
+    """Return `program` with its kernels after the start line; words: the address of `_words`."""
     import ttnn
 
     kernels = list(program.kernels)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def timed_environment(grid: tuple[int, int]) -> dict[str, str]:
-    """Of a process that may open a `timed_chip` with (columns, rows) of cores."""
+    """Return the environment of a process that may open a `timed_chip` with (columns, rows) of cores."""
     from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
@@ -20,7 +20,7 @@ def timed_environment(grid: tuple[int, int]) -> dict[str, str]:
 
 @contextmanager
 def timed_chip() -> Iterator[tuple[Any, Any]]:
-    """(the open mesh device of one chip, its Timeline)."""
+    """Open and yield (the open mesh device of one chip, its Timeline)."""
     import ttnn
 
     from models.llama31_8b.tt.parallel.mesh import MeshShape
@@ -38,8 +38,8 @@ def timed_chip() -> Iterator[tuple[Any, Any]]:
 
 
 def timed(timeline, launch: Callable[[], Any]) -> tuple[Any, list[int]]:
-    """What `launch` returns, a tensor, and the cycles of each program that it launched, from its go message until its
-    last core was done. Launched once before, which compiles."""
+    """Return what `launch` returns, a tensor, and the cycles of each program that it launched, from its go message
+    until its last core was done. Launched once before, which compiles."""
     import ttnn
 
     ttnn.deallocate(launch())

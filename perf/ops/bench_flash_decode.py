@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What speculation costs the flash decode kernel, in cycles of the simulated N150: `python -m
-perf.ops.bench_flash_decode`.
+"""Measure what speculation costs the flash decode kernel, in simulated cycles.
 
 One head on a virtual pair: the sender's cycles against the exact variant of the same kernels on as many
 workers, the cycles until the guess has left for the peer, and the receiver's until it has arrived. With one
@@ -14,7 +13,6 @@ The simulator's cost model is deterministic and a floor: ratios within one run m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -23,12 +21,13 @@ from pathlib import Path
 
 from loguru import logger
 
+from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.start_line import common_start, held_at_start_line, signed
 
-GRID = "5x4"  # two rows a member
-MEMBER_GRID = (5, 2)
+GRID = "5x4"  # two rows per rank
+RANK_GRID = (5, 2)
 CHUNKS_OF_TARGET = 8
 OVERHEAD_TARGET, GUESS_TARGET = 1.05, 0.40
 TIMEOUT_S = 3600
@@ -36,7 +35,7 @@ TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class Point:
-    """A shape: cached tokens, tokens a chunk, and how it is run. last, whole_tail: of the guess_range, by default
+    """A shape: cached tokens, tokens per chunk, and how it is run. last, whole_tail: of the guess_range, by default
     chunk_size tokens at either end."""
 
     context: int
@@ -60,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """From the moment all cores start: until the exact variant was done; the whole sender; its exchange core
+    """Cycles from the moment all cores start: until the exact variant was done; the whole sender; its exchange core
     with the guess; the receiver, which had it then; and until the guess alone, which leaves the rest of the cache
     unread, was done. Errors: ValueError for what cannot have been measured."""
 
@@ -120,17 +119,15 @@ def measure_point(device, point: Point) -> Cycles:
     import ttnn
 
     from runtime_patches.profiling.cycles import measure
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,
-        PairMember,
-        Peer,
         ProgramConfig,
         flash_decode,
         guess_flash_decode,
-        speculative_flash_decode_pair,
     )
+    from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 
     torch.manual_seed(0)
 
@@ -147,10 +144,10 @@ def measure_point(device, point: Point) -> Cycles:
     pairs = CorePair(device, exchange)
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
     gathered[0, 0, 0] = HOLDS_EXACT
-    peer = Peer(pairs, [words(gathered) for _ in range(2)], timeout_s=1e-2)
-    configs = [ProgramConfig(MEMBER_GRID, (0, 2 * i), workers_per_head=point.workers) for i in range(2)]
-    members = [
-        PairMember(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), config)
+    seen = [words(gathered) for _ in range(2)]
+    configs = [ProgramConfig(RANK_GRID, (0, 2 * i), workers_per_head=point.workers) for i in range(2)]
+    ranks = [
+        RankInputs(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), seen[i], config, timeout_s=1e-2)
         for i, config in enumerate(configs)
     ]
 
@@ -163,7 +160,7 @@ def measure_point(device, point: Point) -> Cycles:
         guess_flash_decode(q, k, v, at, chunk_size=point.chunk_size, guess_range=guess_range, program_config=configs[0])
 
     def pair():
-        speculative_flash_decode_pair(members, chunk_size=point.chunk_size, guess_range=guess_range, peer=peer)
+        speculative_flash_decode_pair(ranks, pairs, chunk_size=point.chunk_size, guess_range=guess_range)
 
     def held(launch):
         with held_at_start_line(device):
@@ -172,7 +169,7 @@ def measure_point(device, point: Point) -> Cycles:
     alone, guessed, both = (measure(device, partial(held, launch)) for launch in (exact, guess, pair))
     pairs.check()
     start = common_start(both)
-    sides = [[cores for (_, y), cores in both.items() if y // 2 == member] for member in range(2)]
+    sides = [[cores for (_, y), cores in both.items() if y // 2 == rank] for rank in range(2)]
     return Cycles(
         exact=_until(list(alone.values()), common_start(alone)),
         sender=_until(sides[0], start),
@@ -183,12 +180,12 @@ def measure_point(device, point: Point) -> Cycles:
 
 
 def _until(cores: list, start: int) -> int:
-    """Cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
+    """Return the cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
     return max(signed(span.end - start) for core in cores for span in core.kernels().values())
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
-    """The cycles of each point, measured in a process that holds a simulated chip."""
+    """Return the cycles of each point, measured in a process that holds a simulated chip."""
     from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
@@ -212,8 +209,19 @@ def _work(points: list[dict]) -> list[dict]:
         ttnn.close_device(device)
 
 
+def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:
+    """Return the rows of a data file: shape, cycles and ratios of each point."""
+    return [
+        asdict(point)
+        | {"guess_range": point.guess, "chunks": point.chunks}
+        | asdict(cycles)
+        | {"overhead": cycles.overhead, "guess_share": cycles.guess_share}
+        for point, cycles in results
+    ]
+
+
 def report(results: list[tuple[Point, Cycles]]) -> str:
-    """The table, and how the points with 8 chunks or more stand to the targets."""
+    """Return the table, and how the points with 8 chunks or more stand to the targets."""
     lines = [
         "| context | chunk | chunks | head_dim | workers | exact | sender | ratio | guess | share "
         "| receiver | guess alone |",
@@ -233,7 +241,7 @@ def report(results: list[tuple[Point, Cycles]]) -> str:
             continue
         worst, latest = max(c.overhead for c in aimed), max(c.guess_share for c in aimed)
         lines.append(
-            f"Chunks of {size}, {workers} worker(s) a head, from {CHUNKS_OF_TARGET} chunks up: the sender "
+            f"Chunks of {size}, {workers} worker(s) per head, from {CHUNKS_OF_TARGET} chunks up: the sender "
             f"costs at most {worst:.3f}x exact (target {OVERHEAD_TARGET}x: "
             f"{_verdict(worst <= OVERHEAD_TARGET)}), the guess leaves after at most {latest:.0%} of its "
             f"cycles (target {GUESS_TARGET:.0%}: {_verdict(latest <= GUESS_TARGET)})."
@@ -246,8 +254,7 @@ def _verdict(met: bool) -> str:
 
 
 def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
-    """Cycles over chunks, a panel a chunk size, of the points with head_dim 64 and one worker; returns
-    `path`."""
+    """Draw cycles over chunks, a panel per chunk size, of the points with head_dim 64 and one worker; return `path`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -273,18 +280,17 @@ def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_flash_decode", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers a head"
+        "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers per head"
     )
     parser.add_argument("--predictors", action="store_true", help="only the predictors, at one context")
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
     options = parser.parse_args(argv)
     points = PREDICTOR_POINTS if options.predictors else LONG_POINTS if options.long else POINTS
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(points)
-    if options.json:
-        rows = [asdict(point) | asdict(cycles) for point, cycles in results]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
     if options.plot:
         save_plot(results, options.plot)
     print(report(results))

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the gate and the exchange cost, in cycles of the simulated N150: `python -m perf.ops.bench_sgdc`.
+"""Measure what the compute gate and the exchange cost, in simulated cycles.
 
 - a skipped program against the same program run, with and without what the firmware spends on any launch,
   and the program run from stock kernel stubs;
 - setting the gate from a priority, with and without the outcome log, and opening it again;
 - the exchange of a tensor over the virtual pair, by size;
-- figure 13 of the paper on the virtual pair: see `perf.ops.sgdc_layers`; and on two chips that run at once, beside it:
-  see `perf.ops.sgdc_chips`.
+- figure 13 of the paper on two chips that run at once: see `perf.ops.sgdc_chips`.
 
 The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
 """
@@ -15,11 +14,10 @@ The simulator's cost model is deterministic and a floor: ratios within one run m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.ops import sgdc_chips
 
@@ -27,16 +25,16 @@ KERNEL_CYCLES = 10_000
 TARGET = 0.05
 DEPTH = 1024  # of the reference op, which takes about KERNEL_CYCLES with it
 EXCHANGE_TILES = (2, 8, 32, 128)
-PARTS = ("gate", "exchange", "layers", "chips")
+PARTS = ("gate", "exchange", "chips")
 STOCK = "stock"  # the part that is measured on stock stubs, beside "gate"
 GRID = "4x2"
 
 
 def measure_gate(device, depth: int = DEPTH) -> dict:
-    """Cycles of the reference op run and skipped, and of the programs around it.
+    """Return the cycles of the reference op run and skipped, and of the programs around it.
 
-    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the
-    longest of its kernels.
+    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the longest of
+    its kernels.
     """
     from runtime_patches.profiling.cycles import measure
     from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
@@ -61,7 +59,7 @@ def measure_gate(device, depth: int = DEPTH) -> dict:
 
 
 def measure_stock(device, depth: int = DEPTH) -> dict[str, int]:
-    """The reference op as `measure_gate` runs it, on a runtime whose stubs have no gate."""
+    """Return the cycles of the reference op as `measure_gate` runs it, on a runtime whose stubs have no gate."""
     from runtime_patches.profiling.cycles import measure
 
     program = _reference_op(device, depth)
@@ -70,10 +68,10 @@ def measure_stock(device, depth: int = DEPTH) -> dict[str, int]:
 
 
 def _reference_op(device, depth: int):
-    """A function that runs a matmul [32, depth] x [depth, 32], bf16.
+    """Return a function that runs a matmul [32, depth] x [depth, 32], bf16.
 
-    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul
-    wait for each other, so that the spans of a larger one would hold the host's pace.
+    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul wait for
+    each other, so that the spans of a larger one would hold the host's pace.
     """
     import torch
     import ttnn
@@ -86,16 +84,15 @@ def _reference_op(device, depth: int):
 
 
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """{tiles: cycles from when both members start until both are done, without the launch}, bf16, DRAM."""
+    """Return {tiles: cycles from when both ranks start until both are done, without the launch}, bf16, DRAM."""
     import torch
     import ttnn
 
-    from perf.ops.sgdc_layers import measure_together, since_start
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1)
+    exchange = CorePairExchange(CorePair(device), users=1)
     priorities = [_priority(device, HOLDS_EXACT), _priority(device, HOLDS_GUESS)]
     found = {}
     for count in tiles:
@@ -109,21 +106,50 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
     return found
 
 
-def report(results: dict) -> str:
-    """The results of `run` as text."""
-    from perf.ops.sgdc_chips import compare
-    from perf.ops.sgdc_layers import as_text
+def measure_together(device, launch) -> dict:
+    """Measure one program whose cores all start at once, as `runtime_patches.profiling.cycles.measure` does."""
+    from perf.lib.start_line import held_at_start_line
+    from runtime_patches.profiling.cycles import measure
 
+    def held():
+        with held_at_start_line(device):  # and not what `measure` itself launches
+            launch()
+
+    return measure(device, held)
+
+
+def since_start(counts: dict, cores: set) -> int:
+    """Return the cycles from the start of a program held at the start line to the end of the last kernel on `cores`.
+
+    counts: as `measure_together` returns them; their 32-bit clock may wrap in between.
+    """
+    from perf.lib.start_line import common_start, signed
+
+    start = common_start(counts)
+    ends = [span.end for core in cores & set(counts) for span in counts[core].kernels().values()]
+    return max(signed(end - start) for end in ends)
+
+
+def table_rows(results: dict) -> list[dict]:
+    """Return the rows of a data file; `part` says which of PARTS a row is of, and with it which columns it has."""
+    rows = [{"part": "gate", "name": name, **span} for name, span in results.get("gate", {}).items()]
+    rows += [{"part": "exchange", "tiles": int(t), "cycles": c} for t, c in results.get("exchange", {}).items()]
+    for hits, found in results.get("chips", {}).items():
+        cells = {name.replace(" ", "_"): value for name, value in found.items()}
+        rows.append({"part": "chips", "hits": hits} | cells)
+    return rows
+
+
+def report(results: dict) -> str:
+    """Return the results of `run` as text."""
     lines = []
     if gate := results.get("gate"):
         lines += _gate_report(gate)
     if exchange := results.get("exchange"):
         sizes = ", ".join(f"{count}: {cycles} cycles" for count, cycles in exchange.items())
         lines.append(f"exchange over the NoC, bf16 tiles: {sizes}")
-    if layers := results.get("layers"):
-        lines.append(as_text(layers))
     if chips := results.get("chips"):
-        lines += compare(results.get("layers", {}), chips)
+        lines.append(sgdc_chips.as_text(chips))
     return "\n".join(lines)
 
 
@@ -174,8 +200,6 @@ def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
 def _work(parts: list[str]) -> dict:
     import ttnn
 
-    from perf.ops.sgdc_chips import measure_chips_patterns
-    from perf.ops.sgdc_layers import measure_patterns
     from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
@@ -194,8 +218,7 @@ def _work(parts: list[str]) -> dict:
     measures = {
         "gate": measure_gate,
         "exchange": measure_exchange,
-        "layers": measure_patterns,
-        "chips": measure_chips_patterns,
+        "chips": sgdc_chips.measure_chips_patterns,
         STOCK: measure_stock,
     }
     results = {part: measures[part](device) for part in parts}
@@ -215,25 +238,25 @@ def _priority(device, value: int):
 
 
 def _spans(core) -> dict[str, int]:
-    """Of a perf measurement of one core: its program and its longest kernel, in cycles."""
+    """Return of a measurement of one core its program and its longest kernel, in cycles."""
     return {"program": core.program.cycles, "kernel": max(span.cycles for span in core.kernels().values())}
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_sgdc", description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     parser.add_argument(
         "--parts",
         nargs="+",
         choices=PARTS,
         default=list(PARTS),
-        help="what to measure; the layers take minutes",
+        help="what to measure; the chips take minutes",
     )
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(options.parts)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
     print(report(results))
     return 0
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What verifying a drafted chain costs: `python -m perf.ops.bench_speculative_sampling`.
+"""Compare the verification of drafted tokens with stock ops, in simulated cycles and bytes.
 
 (a) the exact op and (b) the lossy sigmoid op, where all drafted tokens are accepted and where the first is rejected;
 (c) the same from stock ttnn ops, as one writes it without own kernels: softmax of both, gather, the residual of all
@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def measure_case(
     cores: int | None = None,
     executed: bool = True,
 ) -> dict[str, dict]:
-    """Of each of `ways` `cycles` (of the slowest core, summed over its programs), `peak` and `moved` bytes. executed:
-    False where programs are built only. cores: a user's."""
+    """Return of each of `ways` its `cycles` (of the slowest core, summed over its programs), `peak` and `moved` bytes.
+    executed: False where programs are built only. cores: a user's."""
     from runtime_patches.profiling.cycles import measure
 
     found = {}
@@ -121,7 +122,8 @@ def _slowest(counts: dict[tuple[int, int], CoreCycles]) -> int:
 
 
 def _ways(device, users: int, drafted: int, vocab: int, cores: int | None):
-    """Of each way its name, a function of a Ledger, and the bytes it moves, or None when the ledger counts them."""
+    """Yield of each way its name, a function of a Ledger, and the bytes it moves, or None when the ledger counts
+    them."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -179,7 +181,7 @@ def _stock(device, tokens, target, draft):
     uniforms = _upload(device, torch.full((users, nodes, 1), 0.25), "bfloat16")
 
     def run(do: Ledger):
-        """A careful user's: no tensor is kept longer than it is needed."""
+        """Run the ops as a careful user does: no tensor is kept longer than it is needed."""
         p, q = (do(ttnn.softmax, logits, dim=-1) for logits in (p_logits, q_logits))
         p_tokens, q_tokens = (do(ttnn.gather, part, -1, indices) for part in (p, q))
         accepted = do(ttnn.lt, do(ttnn.multiply, uniforms, q_tokens), p_tokens)
@@ -195,7 +197,7 @@ def _stock(device, tokens, target, draft):
 
 
 def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
-    """Bytes of logits that the ops read, by way, and of reading all logits to the host."""
+    """Return the bytes of logits that the ops read, by way, and of reading all logits to the host."""
     row, piece = vocab * LOGIT_BYTES, 2 * PIECE_BYTES
     one_user = {
         "exact, accepted": (2 * drafted + 1) * row,
@@ -208,8 +210,8 @@ def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
 
 
 def total_variation(target: Sequence[float], draft: Sequence[float], alpha: float, beta: float) -> dict[str, float]:
-    """How far the next token of a chain of one drafted token is from the target's distribution, in float64: with the
-    sigmoid approximation, and with the draft alone. target, draft: logits [vocab]."""
+    """Return how far the next token of a chain of one drafted token is from the target's distribution, in float64: with
+    the sigmoid approximation, and with the draft alone. target, draft: logits [vocab]."""
     import torch
 
     z, w = torch.as_tensor(target).double(), torch.as_tensor(draft).double()
@@ -227,8 +229,21 @@ def total_variation(target: Sequence[float], draft: Sequence[float], alpha: floa
     }
 
 
+def table_rows(results: list[dict]) -> list[dict]:
+    """Return the rows of a data file: the sizes of each case, and cycles, bytes and ratio to the stock ops by way."""
+    rows = []
+    for case in results:
+        ways = {name: dict(way) for name, way in case["ways"].items()}
+        for way in ways.values():
+            if "cycles" in way and "stock" in ways:
+                way["of_stock"] = way["cycles"] / ways["stock"]["cycles"]
+        sizes = {name: case[name] for name in ("users", "drafted", "vocab")}
+        rows.append(sizes | ways | {"host": bytes_moved(**sizes)["host"]})
+    return rows
+
+
 def report(results: list[dict]) -> str:
-    """The results of `run` as text."""
+    """Return the results of `run` as text."""
     lines = ["users drafted  vocab  way                     cycles  of stock      bytes moved  peak DRAM bytes"]
     for case in results:
         sizes = tuple(case[name] for name in ("users", "drafted", "vocab"))
@@ -250,7 +265,7 @@ def report(results: list[dict]) -> str:
 
 
 def variation_report(vocab: int = 2048) -> str:
-    """Total variation of the sigmoid approximation for random logits, as text."""
+    """Return the total variation of the sigmoid approximation for random logits, as text."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -269,7 +284,7 @@ def variation_report(vocab: int = 2048) -> str:
 
 
 def paper_report() -> str:
-    """Rows of the paper's table 1, as shares of its baseline's time."""
+    """Return the rows of the paper's table 1, as shares of its baseline's time."""
     lines = ["The paper's table 1 (A100, PyTorch), time of its baseline's: exact, sigmoid"]
     lines += [f"{t}, {d}, {data}: {1 - e:.3f}, {1 - s:.3f}" for t, d, data, e, s in PAPER]
     return "\n".join(lines)
@@ -299,7 +314,7 @@ def run(
 
 
 def _work(cases: list[list[int]], **options) -> list[dict]:
-    """options: of measure_case."""
+    """Measure the cases. options: of measure_case."""
     import ttnn
 
     from tt_kernels.compute_gate.op import clear_compute_gate
@@ -322,15 +337,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--users", type=int, nargs="+", default=[1])
     parser.add_argument("--drafted", type=int, nargs="+", default=[4])
     parser.add_argument("--grid", default="1x1", help="columns x rows of cores of the simulated chip")
-    parser.add_argument("--cores-a-user", type=int, help="default: as the op chooses")
+    parser.add_argument("--cores-per-user", "--cores-a-user", type=int, help="default: as the op chooses")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip")
+    add_write_option(parser, "--json")
     options = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     vocabularies = [FULL_VOCAB] if options.mock else options.vocab
     cases = [(u, d, v) for v in vocabularies for u in options.users for d in options.drafted]
     grid = None if options.mock else options.grid
-    print(report(run(cases, grid, options.ways, options.cores_per_user)))
+    results = run(cases, grid, options.ways, options.cores_per_user)
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
+    print(report(results))
     print(f"\n{variation_report()}\n\n{paper_report()}")
     return 0
 

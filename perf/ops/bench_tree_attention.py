@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tree attention costs, in cycles of the simulated N150: `python -m perf.ops.bench_tree_attention`.
+"""Compare tree attention with the stock op and with plain decodes, in simulated cycles.
 
 One key/value head of four query heads, on as many cores for each: the tree; a chain of as many nodes; the stock decode
 attention with an explicit mask, the nodes' queries as so many heads of one user; and one plain flash decode, of which a
@@ -13,7 +13,6 @@ The simulator's cost model is deterministic and a floor: ratios within one run m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -22,7 +21,7 @@ from functools import partial
 from loguru import logger
 
 from models.llama31_8b.spec_decode.tree import TokenTree
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.start_line import common_start, held_at_start_line, signed
 
@@ -51,7 +50,7 @@ class Point:
 
     @property
     def interval_bytes(self) -> int:
-        """What the mask takes in device memory: two integers a node."""
+        """What the mask takes in device memory: two integers per node."""
         return 2 * 4 * self.nodes
 
     @property
@@ -62,8 +61,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """Of the tree, of a chain of as many nodes, of the stock op with a mask (None where it is not measured) and of one
-    plain decode. Errors: ValueError for what cannot have been measured."""
+    """Cycles of the tree, of a chain of as many nodes, of the stock op with a mask (None where it is not measured) and
+    of one plain decode. Errors: ValueError for what cannot have been measured."""
 
     tree: int
     chain: int
@@ -93,8 +92,8 @@ LONG_POINTS = [
 
 
 def parents_of(shape: str, nodes: int) -> list[int]:
-    """chain; balanced: two children a node, level by level; skewed: a chain of half of the nodes, each of which has a
-    leaf beside it. Errors: ValueError."""
+    """Return the parents of a tree. chain; balanced: two children per node, level by level; skewed: a chain of half of
+    the nodes, each of which has a leaf beside it. Errors: ValueError."""
     if shape == "chain":
         return list(range(-1, nodes - 1))
     if shape == "balanced":
@@ -105,7 +104,7 @@ def parents_of(shape: str, nodes: int) -> list[int]:
 
 
 def intervals_of(parents: list[int]) -> tuple[list[int], list[int]]:
-    """Enter and leave times of nodes whose parents come before them."""
+    """Return enter and leave times of nodes whose parents come before them."""
     tree = TokenTree.from_parents(parents)
     return tree.enter.tolist(), tree.leave.tolist()
 
@@ -187,12 +186,12 @@ def measure_point(device, point: Point) -> Cycles:
 
 
 def _until(counts: dict, start: int) -> int:
-    """Cycles from `start` to the end of the last kernel; the clock is the chip's."""
+    """Return the cycles from `start` to the end of the last kernel; the clock is the chip's."""
     return max(signed(span.end - start) for core in counts.values() for span in core.kernels().values())
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
-    """The cycles of each point, measured in a process that holds a simulated chip."""
+    """Return the cycles of each point, measured in a process that holds a simulated chip."""
     from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
@@ -216,8 +215,20 @@ def _work(points: list[dict]) -> list[dict]:
         ttnn.close_device(device)
 
 
+def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:
+    """Return the rows of a data file: shape, cycles, ratios and bytes of the masks of each point."""
+    return [
+        asdict(point)
+        | asdict(cycles)
+        | {"of_stock": cycles.tree / cycles.stock if cycles.stock else None}
+        | {"of_decode": cycles.tree / cycles.decode, "of_decodes": cycles.tree / cycles.decode / point.nodes}
+        | {"interval_bytes": point.interval_bytes, "mask_bytes": point.mask_bytes}
+        for point, cycles in results
+    ]
+
+
 def report(results: list[tuple[Point, Cycles]]) -> str:
-    """The table, and how the points stand to the targets."""
+    """Return the table, and how the points stand to the targets."""
     lines = [
         "| context | nodes | shape | workers | tree | / chain | stock, mask | / stock | decode | / decode "
         "| / N decodes | interval bytes | mask bytes |",
@@ -258,14 +269,13 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m perf.ops.bench_tree_attention", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--long", action="store_true", help="also contexts of 2048 and 4096, 64 nodes, 8 workers")
-    parser.add_argument("--json", type=new_file, help="also write the results there")
+    add_write_option(parser, "--json")
     options = parser.parse_args(argv)
     points = LONG_POINTS if options.long else POINTS
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     results = run(points)
-    if options.json:
-        rows = [asdict(point) | asdict(cycles) for point, cycles in results]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(results))
     print(report(results))
     return 0
 

@@ -2,30 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figure 13 of the ALSpec paper on two simulated chips that run at once: part of `perf.ops.bench_sgdc`.
 
-The layers of `perf.ops.sgdc_layers`, but a chip for each member, joined by the simulated Ethernet, with fast dispatch:
-the layers of a pattern are one captured trace, and its replay is timed by the chips' common clock, from the start of
-the first program to the end of the last. Nothing is composed: each chip's command queue starts a program when the one
-before has ended on that chip. What `sgdc_layers` leaves out is in it: the pace of the dispatch between programs, and
-the links, whose latency in the simulator is a guess.
+Every layer runs the real programs on both chips of a pair, joined by the simulated Ethernet, with fast dispatch:
+exchange, speculative attention, gate, an MLP-like op (a row of tiles times a matrix), gate open. The layers of a
+pattern are one captured trace, and its replay is timed by the chips' common clock, from the start of the first program
+to the end of the last: each chip's command queue starts a program when the one before has ended on that chip. The
+latency of the links in the simulator is a guess.
 """
 
 from __future__ import annotations
 
-from perf.lib.start_line import signed
-from perf.ops.sgdc_layers import (
-    CHUNK,
-    COLUMNS,
-    CONTEXT,
-    DEPTH,
-    HEAD_DIM,
-    HEADS,
-    HIT,
-    MISS,
-    PATTERNS,
-    check_outcome,
-    launch_mlp,
-)
+from pathlib import Path
 
+from perf.lib.start_line import signed
+
+KERNELS = Path(__file__).parent / "kernels"
+CONTEXT, CHUNK, HEAD_DIM, HEADS = 256, 32, 64, 4
+DEPTH, COLUMNS, BATCH = 8, 24, 4  # tiles of the MLP-like op; about as long as the attention
+PATTERNS = {"0%": (False, False), "50%": (True, False), "100%": (True, True)}
+HIT, MISS = 100.0, 0.0  # thresholds
 GRID, MESH = "4x2", (1, 2)
 PEER_CORE, MARK_CORE = (0, 1), (1, 1)
 ATTENTION_CORES = [(x, 0) for x in range(4)]
@@ -34,7 +28,7 @@ MARK = "#include <cstdint>\nvoid kernel_main() {}\n"
 
 
 def spread(chips: list[dict]) -> dict[str, int]:
-    """Of the counts of both chips: cycles from the first mark's start until each has ended its last program."""
+    """Return, from the counts of both chips, the cycles from the first mark until each has ended its last program."""
     marks = [counts[MARK_CORE].ncrisc.start for counts in chips]
     begun = marks[0] if signed(marks[1] - marks[0]) >= 0 else marks[1]
     ends = [max(signed(core.program.end - begun) for core in counts.values()) for counts in chips]
@@ -59,27 +53,72 @@ def measure_chips_patterns(mesh, patterns=PATTERNS) -> dict[str, dict]:
     return {name: pair.replay(hits) for name, hits in patterns.items()}
 
 
-def compare(composed: dict[str, dict], measured: dict[str, dict]) -> list[str]:
-    """Lines: each pattern's cycles on two chips beside those composed on the virtual pair."""
+def as_text(results: dict[str, dict]) -> str:
+    """The patterns as a table."""
     lines = [
-        "the same on two chips with fast dispatch, one trace a pattern, cycles of their common clock",
-        "| hits | total | chip 0 | chip 1 | overlap in the last layer | composed | difference |",
-        "|---:|---:|---:|---:|---:|---:|---:|",
+        f"attention over {CONTEXT} tokens (chunk {CHUNK}) and an MLP-like op on two chips, fast dispatch, one trace "
+        "per pattern, cycles of the chips' common clock",
+        "| hits | layers | total | chip 0 | chip 1 | overlap in the last layer |",
+        "|---:|---:|---:|---:|---:|---:|",
     ]
-    for name, found in measured.items():
+    for name, found in results.items():
         last = "-" if found["overlap"] is None else found["overlap"]
-        row = f"| {name} | {found['total']} | {found['chip 0']} | {found['chip 1']} | {last} |"
-        if name in composed:
-            total = composed[name]["total"]
-            row += f" {total} | {found['total'] / total - 1:+.1%} |"
-        else:
-            row += " - | - |"
-        lines.append(row)
-    return lines
+        lines.append(
+            f"| {name} | {found['layers']} | {found['total']} | {found['chip 0']} | {found['chip 1']} | {last} |"
+        )
+    return "\n".join(lines)
+
+
+def check_outcome(hit: bool, sender: int, priorities: list[int]) -> None:
+    """Errors: RuntimeError when the chips' priorities after the attention are not those of `hit`."""
+    from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, NAMES, YIELDED
+
+    wanted = [HOLDS_GUESS, HOLDS_GUESS]
+    wanted[sender] = YIELDED if hit else HOLDS_EXACT
+    if priorities != wanted:
+        found, asked = ([NAMES.get(value, value) for value in row] for row in (priorities, wanted))
+        raise RuntimeError(f"the chips' priorities are {found}; the layer was to give {asked}")
+
+
+def launch_mlp(core: tuple[int, int], activations, weights, output) -> None:
+    """Multiply a row of tiles by a matrix on one core of every chip."""
+    import ttnn
+
+    from tt_kernels.common.cores import core_set
+    from tt_kernels.common.kernel import kernel_descriptor
+
+    cores = core_set(core)
+    reads = {core: {"activations": activations.buffer_address(), "weights": weights.buffer_address()}}
+    writes = {core: {"output": output.buffer_address()}}
+    sizes = {"depth": DEPTH, "columns": COLUMNS}
+    kernels = [
+        kernel_descriptor(
+            KERNELS / "mlp_reader.cpp",
+            ttnn.ReaderConfigDescriptor(),
+            constants=sizes | {"batch": BATCH},
+            accessors={"activations": activations, "weights": weights},
+            per_core=reads,
+        ),
+        kernel_descriptor(KERNELS / "mlp_compute.cpp", ttnn.ComputeConfigDescriptor(), cores=cores, constants=sizes),
+        kernel_descriptor(
+            KERNELS / "mlp_writer.cpp",
+            ttnn.WriterConfigDescriptor(),
+            constants={"columns": COLUMNS},
+            accessors={"output": output},
+            per_core=writes,
+        ),
+    ]
+    page = 2048
+    cbs = []
+    for index, pages in ((0, 2 * BATCH), (1, 2 * BATCH), (2, 2)):
+        form = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.bfloat16, page_size=page)
+        cbs.append(ttnn.CBDescriptor(total_size=pages * page, core_ranges=cores, format_descriptors=[form]))
+    program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=cbs)
+    ttnn.generic_op([activations, weights, output], program)
 
 
 class _Chips:
-    """The members' tensors and programs, the same on either chip but for the priorities."""
+    """Both ranks' tensors and programs, the same on either chip but for the priorities."""
 
     def __init__(self, mesh) -> None:
         import torch
@@ -162,7 +201,7 @@ class _Chips:
                 program_config=self.config,
             )
             with skip_compute(self.priority, users=1):
-                launch_mlp({ATTENTION_CORES[0]: (self.residual, self.output)}, self.weights)
+                launch_mlp(ATTENTION_CORES[0], self.residual, self.weights, self.output)
 
     def replay(self, hits: tuple[bool, ...]) -> dict:
         """A pattern as a trace. Errors: RuntimeError when the outcomes are not `hits`, PeerError."""

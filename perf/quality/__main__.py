@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality`."""
+"""Measure what attention-level speculation costs in quality, and how often it hits, on the CPU or a GPU."""
 
 import sys
 

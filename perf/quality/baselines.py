@@ -31,14 +31,15 @@ CALIBRATION_THRESHOLD = 0.10
 
 
 def readiest(acceptance: Sequence[float], hit_rate: float) -> list[int]:
-    """The layers of highest acceptance, as many as come nearest to `hit_rate` of all; ties: the earlier layer."""
+    """Return the layers of highest acceptance, as many as come nearest to `hit_rate` of all; ties: the earlier
+    layer."""
     count = round(hit_rate * len(acceptance))
     order = sorted(range(len(acceptance)), key=lambda layer: (-acceptance[layer], layer))
     return sorted(order[:count])
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """For every context, start and chunk size: dynamic and matched by finite threshold, shares, and sink."""
+    """Yield for every context, start and chunk size: dynamic and matched by finite threshold, shares, and sink."""
     settings = study.settings
 
     @lru_cache(maxsize=None)

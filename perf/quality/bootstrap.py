@@ -10,7 +10,7 @@ import numpy as np
 
 
 def interval(values: Sequence[float], level: float = 0.95, draws: int = 10000, seed: int = 0) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean: `draws` samples with replacement.
+    """Return the percentile bootstrap interval of the mean: `draws` samples with replacement.
 
     For a difference of two policies give each question's difference: the questions are the same, so they are paired.
     Raises ValueError for no values and for a level outside (0, 1).

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality`: measure, part by part, into CSV files; a stopped run is continued."""
+"""Measure hit rates and quality, part by part, into CSV files; a stopped run is continued."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from loguru import logger
 from tqdm import tqdm
 
-from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from perf.quality.torch_device import add_torch_options, loaded_on
 
-from . import baselines, deviation, divergence, needle, perplexity, predictors, questions
+from . import baselines, divergence, needle, perplexity, predictors, questions
 from .study import Settings, Study, fill
 from .tables import Table
 from .texts import Texts
@@ -25,12 +25,12 @@ TEXTS_VARIABLE = "LLAMA_ALSPEC_TEXTS"
 PARTS = {
     "perplexity": perplexity,
     "baselines": baselines,
-    "bound": deviation,
     "predictors": predictors,
     "divergence": divergence,
     "needle": needle,
     "questions": questions,
 }
+QUESTIONS = "questions"  # the part that needs more than a long text
 # Drawn from what is in the output folder, whatever run measured it.
 PICTURES = "pictures"
 DEFAULTS = {
@@ -71,15 +71,14 @@ def _positive(text: str) -> int:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options; what is not given is taken from DEFAULTS, with --quick from QUICK."""
+    """Return the options; what is not given is taken from DEFAULTS, with --quick from QUICK."""
     parser = argparse.ArgumentParser(prog="python -m perf.quality", description=__doc__)
     add = parser.add_argument
     add(
         "--parts",
         nargs="+",
         choices=(*PARTS, PICTURES),
-        default=(*PARTS, PICTURES),
-        help="what to measure (default: all)",
+        help="what to measure (default: all; with --text all but questions)",
     )
     add("--quick", action="store_true", help="few and short: under a minute on one quiet core")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
@@ -90,6 +89,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help=f"folder with the book, GSM8K and Spec-Bench (default: ${TEXTS_VARIABLE}, else the project's own short "
         "texts, as --quick always takes)",
     )
+    add("--text", type=Path, metavar="FILE", help="a long text of your own, UTF-8, instead of the folder's book")
     add(
         "--out",
         type=Path,
@@ -109,11 +109,16 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--questions", type=_positive, metavar="N", help="questions of each set")
     add("--hashes", type=_positive, metavar="N", help="needles that are hashes, beside three facts")
     add("--new-tokens", type=_positive, metavar="N", help="tokens of a generated text")
+    add_torch_options(add)
     add("--seed", type=int, default=0, help="of what is drawn: needles, their places, the bootstrap")
     args = parser.parse_args(argv)
     for name, value in (QUICK if args.quick else DEFAULTS).items():
         if getattr(args, name) is None:
             setattr(args, name, value)
+    if args.quick and args.text:
+        parser.error("--quick takes the project's own texts; --text does not go with it")
+    if args.parts is None:
+        args.parts = [part for part in (*PARTS, PICTURES) if not (args.text and part == QUESTIONS)]
     if args.out is None:
         args.out = Path("generated") / ("quality_quick" if args.quick else "quality")
     for size in args.chunk_sizes:
@@ -153,18 +158,25 @@ def settings_of(args: argparse.Namespace) -> Settings:
 def run(args: argparse.Namespace) -> int:
     """Load, measure the parts one after the other, and say where the results are."""
     settings = settings_of(args)
-    texts = Texts(None if args.quick or args.data is None else Path(args.data))
-    study = Study(load_model(args.model), texts, settings)
-    for name in (name for name in args.parts if name != PICTURES):
+    texts = Texts(None if args.quick or args.data is None else Path(args.data), args.text)
+    texts.check(QUESTIONS in args.parts)
+    with loaded_on(args.torch_device, args.dtype, args.model) as loaded:
+        return measure(args.parts, Study(loaded, texts, settings))
+
+
+def measure(parts: Sequence[str], study: Study) -> int:
+    """Measure these parts of a study; 0."""
+    settings = study.settings
+    for name in (name for name in parts if name != PICTURES):
         part = PARTS[name]
         table = Table(settings.out / f"{name}.csv", part.KEY, part.VALUES)
         cells = list(part.cells(study))
         with tqdm(total=len(cells), desc=name, unit="cell", disable=not sys.stderr.isatty()) as bar:
             fill(table, cells, lambda: bar.update())
         logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
-        if name == "questions":
+        if name == QUESTIONS:
             summarise(table, settings)
-    if PICTURES in args.parts:
+    if PICTURES in parts:
         from .pictures import draw  # matplotlib takes a second to import
 
         measured = {path.stem: path for path in settings.out.glob("*.csv")}
@@ -177,7 +189,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summarise(table: Table, settings: Settings) -> None:
-    """accuracy.csv anew: the questions measured so far, with their intervals."""
+    """Write accuracy.csv anew: the questions measured so far, with their intervals."""
     path = settings.out / "accuracy.csv"
     path.unlink(missing_ok=True)
     Table(path, questions.ACCURACY, questions.INTERVALS).append(questions.accuracy(table.rows(), settings.seed))

@@ -25,18 +25,18 @@ VALUES = ("new_tokens", "first_difference", "agreement", "hit_rate", "seconds")
 
 
 def first_difference(choices: torch.Tensor, text: torch.Tensor) -> int | None:
-    """Tokens before the first choice that is not the text's; None when all agree. int64 [T] both."""
+    """Return the tokens before the first choice that is not the text's; None when all agree. int64 [T] both."""
     wrong = (choices != text).nonzero()
     return int(wrong[0]) if len(wrong) else None
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """One cell a context, window (its text is the prompt), chunk size and threshold."""
+    """Yield a cell per context, window (its text is the prompt), chunk size and threshold."""
     settings, model = study.settings, study.loaded.model
 
     @lru_cache(maxsize=1)
     def exact(context: int, start: int) -> tuple[KVCache, list[int]]:
-        """The cache of the prompt but for its last token, and that token with the exact text behind it."""
+        """The cache of the prompt but for its last token, and that token with the exact text after it."""
         room = settings.new_tokens + 1
         prompt = study.window(context, start)[: context - room]
         cache = model.new_cache(1, context)
@@ -46,10 +46,10 @@ def cells(study: Study) -> Iterator[Cell]:
 
     def measure(context: int, start: int, chunk_size: int, threshold: float) -> dict[str, object]:
         cache, text = exact(context, start)
-        behind = int(cache.lengths[0])
+        cached = int(cache.lengths[0])
         policy = ALSpecAttention(threshold, settings.guess_range(chunk_size))
         result = text_pass(model, text, policy, cache=cache)
-        cache.truncate(behind)
+        cache.truncate(cached)
         following = torch.tensor(text[1:])
         return {
             "new_tokens": len(following),

@@ -19,8 +19,10 @@ from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 
-# Tokens a forward: the products of the reference are fastest up to this many rows (projection.FEW_ROWS).
+# Tokens a forward on a CPU: the products of the reference are fastest up to this many rows (projection.FEW_ROWS).
 BLOCK = 128
+# Tokens whose next-token scores are computed at once on a GPU, where a text is one forward.
+SCORED_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,20 @@ class TextPass:
         return float(self.losses.double().mean().exp())
 
     def hit_rate(self) -> float | None:
-        """Accepted over verified (layer, token) pairs; None when nothing was verified, or nothing speculates."""
+        """Return accepted over verified (layer, token) pairs; None when nothing was verified, or nothing speculates."""
         if self.accepted is None or self.verified is None or not bool(self.verified.any()):
             return None
         return float(self.accepted[:, self.verified].double().mean())
 
     def hit_rate_by_layer(self) -> list[float] | None:
-        """[layers] hit rates; None as in hit_rate."""
+        """Return [layers] hit rates; None as in hit_rate."""
         if self.accepted is None or self.hit_rate() is None:
             return None
         return self.accepted[:, self.verified].double().mean(1).tolist()
 
 
 def check_length(model: ReferenceLlama, tokens: int) -> None:
-    """Raises ValueError when a text of so many tokens does not fit the model's context."""
+    """Raise ValueError when a text of so many tokens does not fit the model's context."""
     limit = model.config.max_position_embeddings
     if tokens > limit:
         raise ValueError(f"a text of {tokens} tokens is beyond the context of {model.config.name}: {limit} tokens")
@@ -70,9 +72,15 @@ def check_length(model: ReferenceLlama, tokens: int) -> None:
         raise ValueError(f"a text needs at least 2 tokens for one loss, got {tokens}")
 
 
-def blocks(tokens: int) -> Iterator[slice]:
-    """Of at most BLOCK tokens."""
-    return (slice(start, min(start + BLOCK, tokens)) for start in range(0, tokens, BLOCK))
+def blocks(tokens: int, size: int = BLOCK) -> Iterator[slice]:
+    """Yield blocks of at most `size` tokens."""
+    return (slice(start, min(start + size, tokens)) for start in range(0, tokens, size))
+
+
+def forward_size(tokens: int, cache: KVCache, policy: AttentionPolicy | None) -> int:
+    """Return the tokens per forward: on a GPU a text from its first token on is one, where the policy allows."""
+    fresh = not int(cache.lengths[0])
+    return tokens if fresh and cache.keys[0].is_cuda and not getattr(policy, "needs_scores", False) else BLOCK
 
 
 @torch.inference_mode()
@@ -84,26 +92,30 @@ def text_pass(
     cache: KVCache | None = None,
     keep_scores: bool = False,
 ) -> TextPass:
-    """Every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
+    """Run every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
 
-    exact_scores: scores of the exact pass over the same text, to compare with. cache: continue behind what it holds
-    for one user; the text is written to it. keep_scores: for such a comparison.
-    Raises ValueError for a text shorter than 2 tokens or longer than the context, or for scores of another length.
+    exact_scores: scores of the exact pass over the same text, to compare with. cache: continue after what it holds for
+    one user; the text is written to it. keep_scores: for such a comparison. Raises ValueError for a text shorter than 2
+    tokens or longer than the context, or for scores of another length.
     """
-    behind = 0 if cache is None else int(cache.lengths[0])
-    check_length(model, behind + len(ids))
+    cached = 0 if cache is None else int(cache.lengths[0])
+    check_length(model, cached + len(ids))
     if exact_scores is not None and len(exact_scores) != len(ids):
         raise ValueError(f"scores of {len(exact_scores)} tokens for a text of {len(ids)}")
     cache = model.new_cache(1, len(ids)) if cache is None else cache
     first = 0 if policy is None or policy.statistics is None else policy.statistics.step_count
     tokens = torch.as_tensor(ids, dtype=torch.int64)
     following = torch.cat((tokens[1:], tokens[:1]))
-    losses, states, choices, divergence, exact_choices, kept = [], [], [], [], [], []
-    for block in blocks(len(ids)):
-        logits, hidden = model.forward(tokens[None, block], cache, policy=policy, logits="all", hidden=True)
-        scores = F.log_softmax(logits[0], dim=-1)
+    losses, choices, divergence, exact_choices, kept = [], [], [], [], []
+    states = torch.cat(
+        [
+            model.forward(tokens[None, block], cache, policy=policy, logits="none", hidden=True)[1][0]
+            for block in blocks(len(ids), forward_size(len(ids), cache, policy))
+        ]
+    )
+    for block in blocks(len(ids), SCORED_BLOCK if states.is_cuda else BLOCK):
+        scores = F.log_softmax(model.head(states[block]).float(), dim=-1)
         losses.append(F.nll_loss(scores, following[block], reduction="none"))
-        states.append(hidden[0].float())
         choices.append(scores.argmax(-1))
         if keep_scores:
             kept.append(scores)
@@ -118,7 +130,7 @@ def text_pass(
         verified = torch.cat([step.verified[0] for step in steps])
     return TextPass(
         torch.cat(losses)[:-1],
-        torch.cat(states),
+        states.float(),
         torch.cat(choices),
         torch.cat(divergence) if divergence else None,
         torch.cat(exact_choices) if exact_choices else None,
@@ -130,7 +142,8 @@ def text_pass(
 
 @torch.inference_mode()
 def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | None, cache: KVCache) -> None:
-    """As text_pass, for what policy and cache keep of it: no next token is scored, a fifth of a small model's work."""
+    """Run as text_pass does, for what policy and cache keep of it: no next token is scored, a fifth of a small model's
+    work."""
     tokens = torch.as_tensor(ids, dtype=torch.int64)
-    for block in blocks(len(ids)):
+    for block in blocks(len(ids), forward_size(len(ids), cache, policy)):
         model.forward(tokens[None, block], cache, policy=policy, logits="none")

@@ -61,7 +61,8 @@ class PolicyLM(TemplateLM):
         return self.eot_token_id if begins is None else begins
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: object) -> list[int]:
-        """Ids of a text, which may begin with the BOS written out, as chat templates do: there is one of it then."""
+        """Return the ids of a text, which may begin with the BOS written out, as chat templates do: there is one of it
+        then."""
         tokenizer = self.loaded.tokenizer
         ids = tokenizer.encode(string, add_bos=False)
         begun = bool(ids) and ids[0] == tokenizer.bos_token_id
@@ -76,7 +77,7 @@ class PolicyLM(TemplateLM):
         return self.loaded.tokenizer.chat_template
 
     def _fitting(self, ids: Sequence[int], room: int) -> list[int]:
-        """The last `room` of the ids. Says so the first time that some are cut."""
+        """Return the last `room` of the ids. Says so the first time that some are cut."""
         if len(ids) > room:
             if not self.cut:
                 logger.warning("a context of {} tokens is cut to its last {}", len(ids), room)

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`: tasks of the LM Evaluation
-Harness under an attention policy, each with its hit rate, as in table 1 of the ALSpec paper.
+"""Run tasks of the LM Evaluation Harness under an attention policy, with hit rates (ALSpec paper, table 1).
+
+`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`, for example. With --torch-device
+the model is transformers' own, in batches: `--torch-device cuda --dtype bfloat16 --batch-size 32`. Without it the
+reference runs on the CPU, one request at a time.
 
 Needs the extra: pip install -e '.[quality]'. Tasks and data come from the Hugging Face hub, unless --include-path names
 a folder with task files.
@@ -12,15 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from loguru import logger
 
 from models.llama31_8b.checkpoint.load import load_model
-from models.llama31_8b.demo.options import ATTENTIONS, AUTO, DemoOptions, UserError
+from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
+from models.llama31_8b.reference.alspec import policies
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.lib.files import new_file
+from perf.quality.torch_device import DTYPES, torch_device
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -41,6 +47,14 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--include-path", type=Path, metavar="FOLDER", help="take the tasks of this folder alone")
     add("--num-fewshot", type=int, help="examples in the prompt (default: the task's)")
     add("--limit", type=int, help="only the first documents of each task")
+    add(
+        "--torch-device",
+        type=torch_device,
+        metavar="DEVICE",
+        help="transformers' model, on cpu, cuda or cuda:N",
+    )
+    add("--dtype", choices=DTYPES, help="with --torch-device: of weights and activations (float32)")
+    add("--batch-size", type=int, help="with --torch-device: prompts of a generation (1)")
     add("--chat", action="store_true", help="put prompts in the model's chat template")
     add("--json", type=new_file, metavar="FILE", help="write the results there")
     return parser.parse_args(argv)
@@ -63,8 +77,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def policy(args: argparse.Namespace) -> policies.AttentionPolicy:
+    """Return a new attention policy. Raises UserError and ValueError."""
+    if args.attention == "alspec":
+        return policies.ALSpecAttention(args.threshold, args.chunk_size, args.tail_alignment)
+    if args.attention == "static":
+        layers = DemoOptions(static_layers=args.static_layers).static_layer_set()
+        return policies.StaticAttention(args.chunk_size, layers, args.tail_alignment)
+    kind = policies.ExactAttention if args.attention == "exact" else policies.SinkAttention
+    return kind(args.chunk_size, args.tail_alignment)
+
+
 def run(args: argparse.Namespace) -> list[dict]:
-    """For each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
+    """Return for each task its scores and standard errors by lm-eval's names, hits, misses, bypassed and hit rate.
 
     Raises ImportError without lm-eval, UserError and ValueError for options and tasks that make no sense.
     """
@@ -75,27 +100,32 @@ def run(args: argparse.Namespace) -> list[dict]:
         raise ImportError(f"{error}: install lm-eval with pip install -e '.[quality]'") from error
     from perf.quality.harness import PolicyLM
 
+    if args.torch_device is None and (args.dtype is not None or args.batch_size is not None):
+        raise UserError("--dtype and --batch-size go with --torch-device")
+    if args.torch_device is not None and args.attention == "static":
+        raise UserError("--attention static is the reference's: leave out --torch-device")
     if (args.static_layers is None) == (args.attention == "static"):
         raise UserError("--attention static and --static-layers go together")
     check_threshold(args.threshold)
-    options = DemoOptions(
-        attention=args.attention,
-        threshold=args.threshold,
-        chunk_size=args.chunk_size,
-        tail_alignment=args.tail_alignment,
-        static_layers=args.static_layers or AUTO,
-    )
-    layers = options.static_layer_set() if args.static_layers else frozenset()
+    policy(args)  # refuses what makes no sense before tasks are read
     # lm-eval reads some thousand task files, which takes half a minute: not where the tasks are the user's own.
     own = None if args.include_path is None else str(args.include_path)
     manager = TaskManager(include_path=own, include_defaults=own is None)
     unknown = [name for name in args.tasks if not manager.match_tasks([name])]
     if unknown:
         raise UserError(f"no task {', '.join(map(repr, unknown))} in {own or 'lm-eval'}")
-    loaded = load_model(args.model)
+    make: Callable[[], Any]
+    if args.torch_device is not None:
+        make = _batched(args)
+    else:
+        loaded = load_model(args.model)
+
+        def make() -> PolicyLM:
+            return PolicyLM(loaded, policy(args))
+
     results = []
     for task in args.tasks:
-        model = PolicyLM(loaded, options.policy(layers))
+        model = make()
         report = simple_evaluate(
             model=model,
             tasks=[task],
@@ -107,13 +137,30 @@ def run(args: argparse.Namespace) -> list[dict]:
         )
         for name, scores in report["results"].items():
             results.append({"task": name, **_figures(scores, model)})
-        logger.info("{}: {} contexts cut", task, model.cut)
+        if isinstance(model, PolicyLM):
+            logger.info("{}: {} contexts cut", task, model.cut)
     return results
 
 
+def _batched(args: argparse.Namespace) -> Callable[[], Any]:
+    """Return what makes the model of a task, its counts at 0: transformers' in batches, loaded once."""
+    from models.llama31_8b.huggingface import AttentionSpeculation
+    from models.llama31_8b.huggingface.load import load_transformers
+    from perf.quality.transformers_harness import SpeculatingLM
+
+    threshold = float("inf") if args.attention == "sink" else args.threshold
+    speculation = AttentionSpeculation(threshold, args.chunk_size, args.tail_alignment)
+    dtype = DTYPES[args.dtype or "float32"]
+    loaded = load_transformers(args.model, dtype, args.torch_device, speculation)
+    return lambda: SpeculatingLM(loaded, args.batch_size or 1, exact=args.attention == "exact")
+
+
 def _figures(scores: dict, model) -> dict:
-    """lm-eval's scores, and the counts of the policy (None for one without speculation)."""
-    statistics = model.policy.statistics
+    """Return lm-eval's scores, and the counts of the policy (None for one without speculation)."""
+    if hasattr(model, "policy"):
+        statistics = model.policy.statistics
+    else:
+        statistics = None if model.exact else model
     numbers = {
         name: float(value)
         for name, value in scores.items()

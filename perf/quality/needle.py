@@ -32,7 +32,7 @@ FACTS = (
 
 
 def needles(seed: int, hashes: int) -> list[tuple[str, str]]:
-    """(beginning, answer) of the facts, then of `hashes` hashes drawn with `seed`."""
+    """Return (beginning, answer) of the facts, then of `hashes` hashes drawn with `seed`."""
     draw = random.Random(seed)
     keys = [
         (f"The secret key number {number} is", f" {hashlib.md5(draw.randbytes(16)).hexdigest()}")
@@ -42,7 +42,7 @@ def needles(seed: int, hashes: int) -> list[tuple[str, str]]:
 
 
 def haystack(ids: list[int], inserts: list[list[int]], seed: int) -> list[int]:
-    """`ids` with each insert at a place of its own, drawn with `seed`; the last tokens make room, so the length
+    """Return `ids` with each insert at a place of its own, drawn with `seed`; the last tokens make room, so the length
     stays. Raises ValueError when the inserts leave less than half of the text."""
     room = len(ids) - sum(map(len, inserts))
     if 2 * room < len(ids):
@@ -58,7 +58,7 @@ def haystack(ids: list[int], inserts: list[list[int]], seed: int) -> list[int]:
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """One cell a context, chunk size and threshold, with a row for each needle."""
+    """Yield a cell per context, chunk size and threshold, with a row for each needle."""
     settings, model, tokenizer = study.settings, study.loaded.model, study.loaded.tokenizer
     hidden = needles(settings.seed, settings.hashes)
 

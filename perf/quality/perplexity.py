@@ -13,7 +13,8 @@ VALUES = (*COMPARED, "hit_rate_by_layer", "seconds")
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """One cell a context, start, chunk size and threshold, contexts in the outer loop: each has one exact pass."""
+    """Yield a cell per context, start, chunk size and threshold, contexts in the outer loop: each has one exact
+    pass."""
     for place in study.places():
         for threshold in study.settings.thresholds:
             yield _cell(study, *place, threshold)
@@ -28,10 +29,10 @@ def _cell(study: Study, context: int, start: int, chunk_size: int, threshold: fl
 
 
 def join_rates(rates: list[float] | None) -> str:
-    """Rates as one CSV cell, three digits each."""
+    """Return rates as one CSV cell, three digits each."""
     return " ".join(f"{rate:.3f}" for rate in rates or ())
 
 
 def split_rates(cell: str) -> list[float]:
-    """What join_rates joined."""
+    """Return what join_rates joined."""
     return [float(rate) for rate in cell.split()]

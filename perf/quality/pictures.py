@@ -26,7 +26,7 @@ THRESHOLD = 0.10  # of the generation: the paper's choice
 
 
 def draw(study: Study, tables: dict[str, Table]) -> list[Path]:
-    """Every picture whose measurements are there, and one generation. Returns the files, in the output folder."""
+    """Draw every picture whose measurements are there, and one generation. Returns the files, in the output folder."""
     folder = study.settings.out
     files = []
     rows = tables["perplexity"].rows() if "perplexity" in tables else []
@@ -58,7 +58,7 @@ def _mean(rows: Sequence[Row], column: str) -> float:
 
 
 def layers(rows: Sequence[Row], path: Path) -> Path:
-    """Hit rate by layer at each finite threshold above 0, of the longest context and the middle chunk size."""
+    """Draw the hit rate by layer at each finite threshold above 0, of the longest context and the middle chunk size."""
     context = max((row["context"] for row in rows), key=int)
     rows = [row for row in rows if row["context"] == context and 0 < float(row["threshold"]) < float("inf")]
     sizes = sorted({row["chunk_size"] for row in rows}, key=int)
@@ -81,7 +81,7 @@ def layers(rows: Sequence[Row], path: Path) -> Path:
 
 
 def thresholds(rows: Sequence[Row], path: Path) -> Path:
-    """Hit rate, and the divergence from exact attention, over the threshold; a line a context and chunk size."""
+    """Draw hit rate and divergence from exact attention over the threshold; a line per context and chunk size."""
     finite = [row for row in rows if float(row["threshold"]) < float("inf")]
 
     def paint(axes: Sequence[plt.Axes]) -> None:
@@ -96,14 +96,15 @@ def thresholds(rows: Sequence[Row], path: Path) -> Path:
                     label=f"{context}, S = {size}",
                 )
         axes[0].set(xlabel="threshold", ylabel="guesses accepted (%)", ylim=(0, 100))
-        axes[1].set(xlabel="threshold", ylabel="KL from exact attention (nats a token)")
+        axes[1].set(xlabel="threshold", ylabel="KL from exact attention (nats per token)")
         axes[0].legend(title="context", fontsize="small")
 
     return _figure(path, paint, columns=2)
 
 
 def keys_read(rows: Sequence[Row], path: Path) -> Path:
-    """Hit rate over the keys a guess reads, a line a predictor, at the threshold nearest to the paper's choice."""
+    """Draw the hit rate over the keys that a guess reads, a line per predictor, at the threshold nearest to the paper's
+    choice."""
     context = max((row["context"] for row in rows), key=int)
     threshold = min((row["threshold"] for row in rows), key=lambda text: abs(float(text) - THRESHOLD))
     rows = [row for row in rows if row["context"] == context and row["threshold"] == threshold]
@@ -128,7 +129,8 @@ def keys_read(rows: Sequence[Row], path: Path) -> Path:
 
 
 def generation(study: Study, folder: Path) -> list[Path]:
-    """One greedy text behind the first window under attention-level speculation: generation.html and heat_map.png."""
+    """Draw one greedy text after the first window under attention-level speculation: generation.html and
+    heat_map.png."""
     settings = study.settings
     context, size = settings.contexts[0], settings.chunk_sizes[0]
     prompt = study.window(context, study.starts(context)[0])[: context - settings.new_tokens]

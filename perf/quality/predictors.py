@@ -4,7 +4,7 @@
 
 All are judged on the hidden states of exact attention, in one pass, so that each sees the same queries, keys and
 values. A guess reads `keys` cached tokens of every key/value head: some first ones, some last ones up to the tile
-boundary behind the query, and whole tiles of 32 in between, chosen for each key/value head by a score of the tile.
+boundary after the query, and whole tiles of 32 in between, chosen for each key/value head by a score of the tile.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PREDICTORS = {
 
 
 def lengths(predictor: Predictor, keys: int) -> tuple[int, int, int]:
-    """(first tokens, last tokens, tiles in between) that add up to `keys`; at least one tile is first."""
+    """Return (first tokens, last tokens, tiles in between) that add up to `keys`; at least one tile is first."""
     first = max(TILE, int(keys * predictor.first) // TILE * TILE)
     last = int(keys * predictor.last) // TILE * TILE if predictor.score else keys - first
     return first, last, (keys - first - last) // TILE
@@ -66,6 +66,7 @@ class ComparedGuesses(AttentionPolicy):
     """
 
     name = "compared guesses"
+    needs_scores = True  # of every query and key: texts go through in blocks, on a GPU too
 
     def __init__(self, cache: KVCache, budgets: tuple[int, ...]) -> None:
         super().__init__(TILE, TILE)
@@ -80,7 +81,7 @@ class ComparedGuesses(AttentionPolicy):
 
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
         if not isinstance(segments, ManyQueries):
-            raise ValueError("guesses are compared on texts of two tokens and more a step")
+            raise ValueError("guesses are compared on texts of two tokens and more per step")
         cached = self._cached[segments.tokens]
         scores = segments.scores.masked_fill(~segments.visible, float("-inf"))
         weights = torch.softmax(scores, dim=-1)
@@ -104,12 +105,12 @@ class ComparedGuesses(AttentionPolicy):
 
 
 def _by_tile(of_keys: torch.Tensor) -> torch.Tensor:
-    """[..., n] of the keys -> [..., tiles, TILE], zeros behind the last."""
+    """Return [..., n] of the keys -> [..., tiles, TILE], zeros after the last."""
     return torch.nn.functional.pad(of_keys, (0, -of_keys.shape[-1] % TILE)).unflatten(-1, (-1, TILE))
 
 
 def _attention(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """weights [kv_heads, group, t, n] times values [kv_heads, n, d]: [t, heads * d]."""
+    """Return weights [kv_heads, group, t, n] times values [kv_heads, n, d]: [t, heads * d]."""
     out = torch.matmul(weights, values[:, None].float())
     return out.permute(2, 0, 1, 3).flatten(1)
 
@@ -117,7 +118,7 @@ def _attention(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 def _read(
     predictor: Predictor, budget: int, cached: torch.Tensor, ranking: dict[str, torch.Tensor], slots: int
 ) -> torch.Tensor:
-    """bool [kv_heads or 1, t, slots]: which keys the guess reads."""
+    """Return bool [kv_heads or 1, t, slots]: which keys the guess reads."""
     first, last, middle = lengths(predictor, budget)
     start = GuessRange(first, last, TILE, predictor.whole_tail).tail_start(cached)[:, None]
     keys = torch.arange(slots)
@@ -134,7 +135,7 @@ def _read(
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """One cell a context and window, with a row for each predictor, number of keys and finite threshold."""
+    """Yield a cell per context and window, with a row for each predictor, number of keys and finite threshold."""
     settings = study.settings
     for context in settings.contexts:
         budgets = tuple(2 * size for size in settings.chunk_sizes if 2 * size < context)

@@ -7,7 +7,7 @@ Sets:
 - gsm8k choice: worked examples, a problem and its worked solution; of four numbers the likeliest must be the right one.
 - gsm8k short: the same; at each place of the number the greedy choice must be its token.
 - gsm8k solution: the loss of the worked solution (`right`: the share of its tokens that are the greedy choice).
-- gsm8k written: the model writes a solution after the examples; the number behind #### must be right.
+- gsm8k written: the model writes a solution after the examples; the number after #### must be right.
 - spec_bench: the same as solution, for the reference answer to a question of each category in turn.
 """
 
@@ -34,13 +34,13 @@ VALUES = ("right", "loss", "tokens", "seconds")
 SHOTS = 4
 OPTIONS = 4
 _NUMBER = re.compile(r"####\s*(-?[\d,.]+)")
-# What is written behind the answer's line is another problem.
+# What is written after the answer's line is another problem.
 _LINE_AFTER = re.compile(r"####.*\n")
 _CALCULATION = re.compile(r"<<.*?>>")
 
 
 def final_number(text: str) -> str | None:
-    """The number behind ####, without commas; None when there is none."""
+    """Return the number after ####, without commas; None when there is none."""
     found = _NUMBER.search(text)
     return found[1].replace(",", "").rstrip(".") if found else None
 
@@ -50,12 +50,12 @@ def problem_text(problem: dict[str, str]) -> str:
 
 
 def solution_text(problem: dict[str, str]) -> str:
-    """The worked solution without GSM8K's calculator notes, '#### number' its last line."""
+    """Return the worked solution without GSM8K's calculator notes, '#### number' its last line."""
     return " " + _CALCULATION.sub("", problem["answer"])
 
 
 def options(problem: dict[str, str], others: Sequence[dict[str, str]], seed: int) -> list[str]:
-    """The right number first, then OPTIONS - 1 different ones drawn from other problems' answers.
+    """Return the right number first, then OPTIONS - 1 different ones drawn from other problems' answers.
 
     Raises ValueError when the others have too few different numbers.
     """
@@ -67,7 +67,7 @@ def options(problem: dict[str, str], others: Sequence[dict[str, str]], seed: int
 
 
 def reference_text(question: dict) -> str | None:
-    """The reference answer to the first turn; None when there is none."""
+    """Return the reference answer to the first turn; None when there is none."""
     found = question.get("reference")
     found = found[0] if isinstance(found, list) and found else found
     if isinstance(found, list):  # rag: several accepted answers
@@ -76,7 +76,7 @@ def reference_text(question: dict) -> str | None:
 
 
 def by_category(questions: Sequence[dict], count: int) -> list[dict]:
-    """The first `count` questions with a reference, one of each category in turn."""
+    """Return the first `count` questions with a reference, one of each category in turn."""
     groups: dict[str, list[dict]] = {}
     for question in questions:
         if reference_text(question):
@@ -86,7 +86,7 @@ def by_category(questions: Sequence[dict], count: int) -> list[dict]:
 
 
 class Asked:
-    """Texts behind one prefix under one policy; the prefix is read once, and so is what follows texts share."""
+    """Texts after one prefix under one policy; the prefix is read once, and so is what follows texts share."""
 
     def __init__(self, study: Study, prefix: str, room: int, chunk_size: int, threshold: float) -> None:
         self.model, self.tokenizer = study.loaded.model, study.loaded.tokenizer
@@ -95,10 +95,10 @@ class Asked:
         self.cache: KVCache = self.model.new_cache(1, len(ids) + room)
         read(self.model, ids, self.policy, self.cache)
         self.prefix = len(ids)
-        self._behind: list[int] = []  # what the cache holds behind the prefix
+        self._after: list[int] = []  # what the cache holds after the prefix
 
     def score(self, before: str, answers: Sequence[str]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """For each answer (losses, greedy choices that agree) of its tokens behind prefix and `before`: [tokens]
+        """Return for each answer (losses, greedy choices that agree) of its tokens after prefix and `before`: [tokens]
         both."""
         *head, last = self.tokenizer.encode(before, add_bos=False)
         found = []
@@ -106,12 +106,12 @@ class Asked:
             tail = self.tokenizer.encode(answer, add_bos=False)
             self._read(head)
             result = text_pass(self.model, [last, *tail], self.policy, cache=self.cache)
-            self._behind = [*head, last, *tail]
+            self._after = [*head, last, *tail]
             found.append((result.losses.double(), result.choices[:-1] == torch.tensor(tail)))
         return found
 
     def write(self, before: str, new_tokens: int) -> str:
-        """Greedy text behind prefix and `before`."""
+        """Return the greedy text after prefix and `before`."""
         *head, last = self.tokenizer.encode(before, add_bos=False)
         self._read(head)
         made: list[int] = []
@@ -125,15 +125,15 @@ class Asked:
 
     def _read(self, ids: list[int]) -> None:
         """Bring the cache to prefix and `ids`; what it holds of them already is not read again."""
-        same = len(os.path.commonprefix([self._behind, ids]))
+        same = len(os.path.commonprefix([self._after, ids]))
         self.cache.truncate(self.prefix + same)
         if same < len(ids):
             read(self.model, ids[same:], self.policy, self.cache)
-        self._behind = ids
+        self._after = ids
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """One cell a chunk size and threshold with rows for all word problems, then one with all of Spec-Bench."""
+    """Yield a cell per chunk size and threshold with rows for all word problems, then one with all of Spec-Bench."""
     for chunk_size in study.settings.chunk_sizes:
         for threshold in study.settings.thresholds:
             for name, measure in (("gsm8k choice", _word_problems), ("spec_bench", _references)):
@@ -195,7 +195,7 @@ INTERVALS = ("right", "right_low", "right_high", "change", "change_low", "change
 
 
 def accuracy(rows: Sequence[dict[str, str]], seed: int) -> list[dict[str, object]]:
-    """Means over the questions of each set by chunk size and threshold, with 95 % bootstrap intervals.
+    """Return means over the questions of each set by chunk size and threshold, with 95 % bootstrap intervals.
 
     change: of the share that is right, question by question, from the smallest threshold of the run (0: exact
     attention), on which the intervals of the change and loss_change are paired.

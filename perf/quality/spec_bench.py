@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality.spec_bench --questions question.jsonl --answers answers.jsonl --draft ngram`: Spec-Bench's
-questions with token-level speculation, at will under attention-level speculation too.
+"""Answer Spec-Bench's questions with token-level speculation, at will with attention-level speculation too.
 
-Reads and writes Spec-Bench's files, so that its own speed and equality scripts take the answers: one object a line with
-question_id, category, answer_id, model_id, tstamp and choices, of which there is one, with turns, decoding_steps,
+`python -m perf.quality.spec_bench --questions question.jsonl --answers answers.jsonl --draft ngram`, for example.
+
+Reads and writes Spec-Bench's files, so that its own speed and equality scripts take the answers: one object per line
+with question_id, category, answer_id, model_id, tstamp and choices, of which there is one, with turns, decoding_steps,
 new_tokens and wall_time by turn, and accept_lengths: tokens of each target step, the bonus token counted. They are
-written in order of size; their mean is what Spec-Bench reads. A stopped run goes on behind its last answer.
+written in order of size; their mean is what Spec-Bench reads. A stopped run continues after its last answer.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_questions(path: Path, categories: Sequence[str] | None, limit: int | None) -> list[dict]:
-    """The questions of these categories, at most `limit` of each. Raises ValueError for a line that is none, and for a
-    category that no question has."""
+    """Return the questions of these categories, at most `limit` of each. Raises ValueError for a line that is none, and
+    for a category that no question has."""
     found: dict[str, list[dict]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
@@ -126,8 +127,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def answer(loaded: LoadedModel, options: DemoOptions, turns: Sequence[str]) -> dict:
-    """One choice of Spec-Bench's answers: every turn in the conversation so far, greedily. A model without a chat
-    template continues the turns as plain text."""
+    """Return one choice of Spec-Bench's answers: every turn in the conversation so far, greedily. A model without a
+    chat template continues the turns as plain text."""
     choice: dict = {"index": 0, "turns": [], "decoding_steps": [], "new_tokens": [], "wall_time": []}
     lengths: list[int] = []
     messages: list[dict[str, str]] = []
@@ -161,8 +162,8 @@ def _prompt(loaded: LoadedModel, messages: list[dict[str, str]]) -> list[int]:
 
 
 def accept_lengths(result: GenerationResult) -> list[int]:
-    """Tokens that each target step verified, the bonus token counted, smallest first; without drafts 1 each. The first
-    token comes of the prefill and is not among them."""
+    """Return the tokens that each target step verified, the bonus token counted, smallest first; without drafts 1 each.
+    The first token comes from the prefill and is not among them."""
     if not isinstance(result, SpeculativeResult):
         return [1] * result.decode_tokens
     metrics = result.speculation

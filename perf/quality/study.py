@@ -41,7 +41,8 @@ class Settings:
 
     @property
     def tail(self) -> str:
-        """In the column tail_alignment: 32 for short tails, 32+ for those that hold S keys at least, 1 for S keys."""
+        """The value of the column tail_alignment: 32 for short tails, 32+ for those that hold S keys at least, 1 for S
+        keys."""
         whole = self.tail_alignment > 1 and not self.short_tail
         return f"{self.tail_alignment}{'+' if whole else ''}"
 
@@ -97,8 +98,8 @@ class Study:
         return self.loaded.config.num_hidden_layers
 
     def starts(self, context: int) -> list[int]:
-        """Where the windows of `context` tokens begin in the long text: settings.windows of them, and a last one to
-        calibrate on, each in the middle of its share of the text.
+        """Return where the windows of `context` tokens begin in the long text: settings.windows of them, and a last one
+        to calibrate on, each in the middle of its share of the text.
 
         Raises ValueError when the text is too short for so many, or the context beyond the model's.
         """
@@ -113,11 +114,11 @@ class Study:
         return [index * share + (share - context) // 2 for index in range(count)]
 
     def window(self, context: int, start: int) -> list[int]:
-        """The `context` ids of the long text from token `start` on."""
+        """Return the `context` ids of the long text from token `start` on."""
         return self.texts.book_ids(self.loaded.tokenizer)[start : start + context]
 
     def exact(self, context: int, start: int) -> TextPass:
-        """The exact pass of a window."""
+        """Return the exact pass of a window."""
         key = (context, start)
         if self._exact is None or self._exact[0] != key:
             window = self.window(context, start)
@@ -125,14 +126,14 @@ class Study:
         return self._exact[1]
 
     def compared(self, context: int, start: int, policy: AttentionPolicy) -> tuple[TextPass, dict[str, object]]:
-        """A window under `policy`, and its columns COMPARED with exact attention; hit_rate is that of attention-level
-        speculation, to be filled in for other policies."""
+        """Run a window under `policy`; return it, and its columns COMPARED with exact attention; hit_rate is that of
+        attention-level speculation, to be filled in for other policies."""
         exact = self.exact(context, start)
         result = text_pass(self.loaded.model, self.window(context, start), policy, exact.scores)
         return result, comparison(result, exact, policy.guess_range.bypass_below)
 
     def speculated(self, context: int, start: int, chunk_size: int, threshold: float) -> Speculated:
-        """A window under attention-level speculation, measured once."""
+        """Run a window under attention-level speculation, measured once."""
         guess_range = self.settings.guess_range(chunk_size)
         key = (context, start, guess_range, threshold)
         if key not in self._speculated:
@@ -142,13 +143,13 @@ class Study:
         return self._speculated[key]
 
     def key(self, context: int, start: int, chunk_size: int) -> dict[str, object]:
-        """The key columns KEYS of a window under a policy."""
+        """Return the key columns KEYS of a window under a policy."""
         values = (self.loaded.config.name, self.texts.name, context, start, chunk_size)
         return dict(zip(KEYS, (*values, self.settings.tail)))
 
     def places(self, room: int = 0) -> Iterator[tuple[int, int, int]]:
-        """(context, start, chunk size) of every measurement on a window: where some token behind the first
-        context - room has more than 2S tokens cached, so that the guess is none of the whole text."""
+        """Yield (context, start, chunk size) of every measurement on a window: where some token after the first context
+        - room has more than 2S tokens cached, so that the guess is none of the whole text."""
         for context in self.settings.contexts:
             for start in self.starts(context)[:-1]:
                 for chunk_size in self.settings.chunk_sizes:
@@ -163,9 +164,9 @@ KEYS = ("model", "text", "context", "start", "chunk_size", "tail_alignment")
 def comparison(result: TextPass, exact: TextPass, speculated_from: int) -> dict[str, object]:
     """The columns COMPARED of a pass over a text beside its exact pass.
 
-    speculated_from: 2S. loss_change (nats a token), its standard error, divergence (mean KL of the next token),
-    agreement (share of equal likeliest tokens) and deviation (median of ||h~ - h|| / ||h|| after the final norm)
-    are over the tokens with 2S and more cached, those that speculate; perplexities are over the whole text.
+    speculated_from: 2S. loss_change (nats per token), its standard error, divergence (mean KL of the next token),
+    agreement (share of equal likeliest tokens) and deviation (median of ||h~ - h|| / ||h|| after the final norm) are
+    over the tokens with 2S and more cached, those that speculate; perplexities are over the whole text.
     """
     assert result.divergence is not None and result.exact_choices is not None, "made with the exact pass's scores"
     late = slice(speculated_from - 1, None)

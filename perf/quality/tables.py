@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def shown(value: object) -> str:
-    """A value as its cell: floats with six digits, None empty, the rest as str."""
+    """Return a value as its cell: floats with six digits, None empty, the rest as str."""
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -42,12 +42,12 @@ class Table:
         self._known = [{key: row[key] for key in self.keys} for row in self.rows()]
 
     def rows(self) -> list[dict[str, str]]:
-        """All rows, every value as its text."""
+        """Return all rows, every value as its text."""
         with self.path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
     def has(self, key: Mapping[str, object]) -> bool:
-        """Whether there is a row with these values in these of the key columns."""
+        """Return whether there is a row with these values in these of the key columns."""
         wanted = {name: shown(value) for name, value in key.items()}
         return any(all(row[name] == text for name, text in wanted.items()) for row in self._known)
 

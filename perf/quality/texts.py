@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The texts that are measured on: a story that comes with the project, or a folder with a book and questions.
 
-The folder (`--data`, else $LLAMA_ALSPEC_TEXTS) holds tale_of_two_cities.txt (Project Gutenberg), gsm8k_test.jsonl (one
-object a line with `question` and `answer`) and spec_bench.jsonl (Spec-Bench's question.jsonl).
+`--text FILE` is a long text of one's own. The folder (`--data`, else $LLAMA_ALSPEC_TEXTS) holds tale_of_two_cities.txt
+(Project Gutenberg) and, for the part `questions` alone, gsm8k_test.jsonl (one object per line with `question` and
+`answer`) and spec_bench.jsonl (Spec-Bench's question.jsonl).
 """
 
 from __future__ import annotations
@@ -22,47 +23,56 @@ _FRAME = ("*** START OF", "*** END OF")
 
 @dataclass
 class Texts:
-    """The book and the questions of a run. folder: None for the project's own."""
+    """The long text and the questions of a run. folder: None for the project's own. long_text: a file of text, in the
+    place of the folder's book."""
 
     folder: Path | None = None
+    long_text: Path | None = None
     _ids: list[int] | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        """Raises FileNotFoundError naming the files the folder lacks."""
-        if self.folder is not None:
-            missing = [name for name in (BOOK, GSM8K, SPEC_BENCH) if not (self.folder / name).is_file()]
-            if missing:
-                raise FileNotFoundError(f"the folder of texts {self.folder} lacks {', '.join(missing)}")
+    @property
+    def _book(self) -> Path:
+        return self.long_text or (OWN / "story.txt" if self.folder is None else self.folder / BOOK)
+
+    def check(self, questions: bool) -> None:
+        """Raise FileNotFoundError naming the files that are missing. questions: whether those are needed too."""
+        needed = [self._book]
+        if questions and self.folder is not None:
+            needed += [self.folder / GSM8K, self.folder / SPEC_BENCH]
+        missing = [path for path in needed if not path.is_file()]
+        if missing:
+            where = "" if missing[0] == self.long_text else f"the folder of texts {self.folder} lacks "
+            raise FileNotFoundError(where + ", ".join(path.name if where else f"no file {path}" for path in missing))
 
     @property
     def name(self) -> str:
         """The name of the long text in results."""
-        return "story" if self.folder is None else "tale_of_two_cities"
+        return self._book.stem
 
     def book(self) -> str:
-        """The long text, its paragraphs unwrapped."""
-        if self.folder is None:
-            text = (OWN / "story.txt").read_text(encoding="utf-8")
-        else:
-            text = (self.folder / BOOK).read_text(encoding="utf-8")
-            start, end = (text.find(mark) for mark in _FRAME)
-            if start >= 0 and end > start:
-                text = text[text.index("\n", start) : end]
+        """Return the long text, its paragraphs unwrapped. Errors: ValueError for bytes that are no UTF-8."""
+        try:
+            text = self._book.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self._book} is not UTF-8: {error}") from error
+        start, end = (text.find(mark) for mark in _FRAME)
+        if start >= 0 and end > start:
+            text = text[text.index("\n", start) : end]
         paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
         return "\n\n".join(part for part in paragraphs if part)
 
     def book_ids(self, tokenizer: Tokenizer) -> list[int]:
-        """The long text's token ids."""
+        """Return the long text's token ids."""
         if self._ids is None:
             self._ids = tokenizer.encode(self.book())
         return self._ids
 
     def gsm8k(self) -> list[dict[str, str]]:
-        """Word problems: `question`, and `answer` with its reasoning and a last line '#### number'."""
+        """Return word problems: `question`, and `answer` with its reasoning and a last line '#### number'."""
         return _objects(OWN / "problems.jsonl" if self.folder is None else self.folder / GSM8K)
 
     def spec_bench(self) -> list[dict]:
-        """Spec-Bench's questions: question_id, category, turns and, for most, reference."""
+        """Return Spec-Bench's questions: question_id, category, turns and, for most, reference."""
         return _objects(OWN / "questions.jsonl" if self.folder is None else self.folder / SPEC_BENCH)
 
 
@@ -71,4 +81,4 @@ def _objects(path: Path) -> list[dict]:
     try:
         return [json.loads(line) for line in lines if line.strip()]
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} does not hold one JSON object a line: {error}") from error
+        raise ValueError(f"{path} does not hold one JSON object per line: {error}") from error

@@ -11,6 +11,7 @@ EXACT, OWN = "exact", "own"
 
 
 def hit_pattern(layers: int, rate: float) -> list[bool]:
-    """Which layers hit: the whole number of them nearest below `rate`, spread evenly, as appendix F counts them."""
+    """Return which layers hit: the whole number of them nearest below `rate`, spread evenly, as appendix F counts
+    them."""
     hits = math.floor(layers * rate)
     return [(index + 1) * hits // layers > index * hits // layers for index in range(layers)]

@@ -19,13 +19,11 @@ import ttnn
 
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.random_weights import random_state_dict
-from models.llama31_8b.tt.attention import DecodeAttention
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
-from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.mesh import MeshShape
-from models.llama31_8b.tt.weights.map import WeightMap
-from models.llama31_8b.tt.weights.store import WeightStore
+from models.llama31_8b.tt.settings import ModelSettings
 from perf.lib.launch_labels import Labels
 from perf.steps.alspec_programs import EXACT, OWN, hit_pattern
 from runtime_patches.profiling.timeline import Timeline
@@ -35,7 +33,7 @@ from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the layers, and of the step: context: cached positions with the new token's. workers: cores a key/value head
+    """The layers and the step. context: cached positions, the new token counted. workers: cores per key/value head
     for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more."""
 
     layers: int = 2
@@ -95,14 +93,14 @@ def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None
     "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0, as the chips decided}.
     Errors: RuntimeError when the chips' outcomes are not the forced ones.
     """
-    plan, config = MeshShape(*mesh.shape), shape.config()
+    mesh_shape, config = MeshShape(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
     exact = ExactFlashDecode(shape)
     speculation = None
-    if plan.sp == 2:
+    if mesh_shape.sp == 2:
         speculation = ForcedSpeculation(
             mesh,
-            plan,
+            mesh_shape,
             config,
             users=1,
             capacity=capacity,
@@ -110,17 +108,8 @@ def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None
             timeout_s=0.02,
             program=shape.program(),
         )
-    weights = WeightMap(config, random_state_dict(config, seed), plan)
-    model = TtLlama(
-        mesh,
-        plan,
-        config,
-        precision_plan("bfloat16", shape.layers),
-        weights,
-        WeightStore(mesh, plan),
-        capacity=capacity,
-        attend=speculation or exact,
-    )
+    settings = ModelSettings(capacity=capacity, precision="bfloat16", attention=speculation or exact)
+    model = TtLlama.from_state_dict(config, random_state_dict(config, seed), mesh, settings)
     fill(model, seed)
     timeline = Timeline(mesh)
     found = {EXACT: _step(model, exact, timeline, shape)}
@@ -160,17 +149,15 @@ def fill(model: TtLlama, seed: int) -> None:
             ttnn.copy_host_to_device_tensor(host, tensor)
 
 
-def _step(model: TtLlama, attend: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
+def _step(model: TtLlama, attention: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
     """One step that compiles, at the shortest context that speculates, then one captured, replayed and timed."""
-    model.attend = attend
-    for layer in model.layers:
-        layer.attention.attend = attend
-    model.decode(model.step_inputs([5], [2 * shape.chunk_size - 1]), whole=False)
+    model = model.with_attention(attention)
+    model.decode(model.step_inputs([5], [2 * shape.chunk_size - 1]), gather_logits=False)
     inputs = model.step_inputs([5], [shape.context - 1])
     labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
     with labels.of_model(model):
-        model.decode(inputs, whole=False)
+        model.decode(inputs, gather_logits=False)
     ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
     timeline.start()
     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=True)

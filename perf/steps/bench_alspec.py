@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gain of attention-level speculation as it runs: `python -m perf.steps.bench_alspec`.
+"""Measure what attention-level speculation gains in a decode step of two simulated chips.
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
-with exact attention on one row alone, with speculation between the rows at forced hit rates, and with `--own THRESHOLD`
-at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to its last
-on both chips, and compared with
+with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own
+THRESHOLD` at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to
+its last on both chips, and compared with
 
-- one row alone with exact attention, whose cycles the guess shall save;
+- one chip alone with exact attention, whose cycles the guess shall save;
 - appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
 - with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
 
@@ -21,10 +21,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projections.estimator.latency import token_latency
@@ -53,20 +54,20 @@ class Parts:
     receiver: float
 
     def formula(self, layers: int, rate: float) -> float:
-        """A step by appendix F."""
+        """Return the cycles of a step by appendix F."""
         return token_latency(
             self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
         )
 
 
 def cycles(step: Step) -> int:
-    """From the first program's start to the last one's end, over all chips."""
+    """Return the cycles from the first program's start to the last one's end, over all chips."""
     spans = [span for chip in step["chips"] for span in chip]
     return max(span["end"] for span in spans) - min(span["start"] for span in spans)
 
 
 def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
-    """From the exact step and all speculative ones. Errors: ValueError without a speculative step."""
+    """Return the parts of the exact step and all speculative ones. Errors: ValueError without a speculative step."""
     exact = steps[EXACT]["chips"][0]
     whole = cycles({"chips": [exact]})
     attention = _mean(_length(span) for span in exact if span["name"] == ATTENTION)
@@ -101,8 +102,8 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
-    """A line a hit rate: cycles as it ran, of one row with exact attention, by appendix F, and the share of the gain
-    that appendix F promises which was seen (None where it promises none)."""
+    """Return a row per hit rate: cycles as it ran, of one chip with exact attention, by appendix F, and the share of
+    the gain that appendix F promises which was seen (None where it promises none)."""
     parts, alone = parts_of(steps, layers), cycles({"chips": [steps[EXACT]["chips"][0]]})
     found = []
     for name, step in steps.items():
@@ -126,8 +127,21 @@ def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
     return found
 
 
+def table_rows(
+    steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a data file: `rows` with the shape, the parts that appendix F was given, and the step by
+    tensor parallelism where it was measured."""
+    parts = {f"part_{name}": round(value) for name, value in asdict(parts_of(steps, shape["layers"])).items()}
+    found = [dict(shape) | row | parts for row in rows(steps, shape["layers"])]
+    if tensor_parallel is not None:
+        split = cycles(tensor_parallel)
+        found = [row | {"tensor_parallel": split, "over_it": split / row["cycles"]} for row in found]
+    return found
+
+
 def title(name: str, step: Step) -> str:
-    """What a step is called where it is shown."""
+    """Return what a step is called where it is shown."""
     if name == EXACT:
         return "exact attention"
     if name == OWN:
@@ -136,7 +150,7 @@ def title(name: str, step: Step) -> str:
 
 
 def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None) -> str:
-    """The table as text, with what appendix F was given; tensor_parallel: the step split over the same chips."""
+    """Return the table as text, with what appendix F was given; tensor_parallel: the step split over the same chips."""
     layers = shape["layers"]
     parts = parts_of(steps, layers)
     lines = [
@@ -145,7 +159,8 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
         "fast dispatch, from a trace",
         f"a layer without attention {parts.per_layer:.0f}, exact attention {parts.exact:.0f}, sender "
         f"{parts.sender:.0f}, receiver {parts.receiver:.0f}; outside the layers {parts.fixed:.0f}",
-        f"{'hits':>9}{'step':>9}{'one row, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}{'of its gain':>13}",
+        f"{'hits':>9}{'step':>9}{'one chip, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}"
+        f"{'of its gain':>13}",
     ]
     for row in rows(steps, layers):
         gain = "-" if row["share_of_gain"] is None else f"{row['share_of_gain']:.0%}"
@@ -158,12 +173,13 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
         lines.append(title(OWN, steps[OWN]))
     if tensor_parallel is not None:
         alone, split = cycles({"chips": [steps[EXACT]["chips"][0]]}), cycles(tensor_parallel)
-        lines.append(f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one row alone")
+        lines.append(f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one chip alone")
     return "\n".join(lines)
 
 
 def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
-    """All steps as a Chrome / Perfetto trace: a process a step, a track a chip; one microsecond is one cycle."""
+    """Return all steps as a Chrome / Perfetto trace: a process per step, a track per chip; one microsecond is one
+    cycle."""
     events: list[dict[str, Any]] = []
     for process, (name, step) in enumerate(steps.items()):
         shown = {"name": title(name, step)}
@@ -179,8 +195,8 @@ def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
 
 
 def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """(start, length) of each program of a chip, from the end of those before it: a program's first cores begin to
-    wait for their work while others are still at the one before."""
+    """Return (start, length) of each program of a chip, from the end of those before it: a program's first cores begin
+    to wait for their work while others are still at the one before."""
     found, end = [], 0
     for span in spans:
         start = min(max(span["start"], end), span["end"])
@@ -190,7 +206,7 @@ def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 
 def plot(steps: Mapping[str, Step], path: Path) -> None:
-    """Each step as two bars of programs in time, like the paper's figure 6."""
+    """Draw each step as two bars of programs in time, like the paper's figure 6."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -253,10 +269,10 @@ def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int],
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshShape(*mesh)
-    device = plan.open(worker_l1_size=room, **opening_options("fast"))
+    shape_of_mesh = MeshShape(*mesh)
+    device = shape_of_mesh.open(worker_l1_size=room, **opening_options("fast"))
     steps = measure(device, Shape(**shape), rates, own)
-    plan.close(device)
+    shape_of_mesh.close(device)
     return steps
 
 
@@ -269,7 +285,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--workers",
         type=int,
-        help="cores a key/value head, of exact and speculative attention (default: by shapes)",
+        help="cores per key/value head, of exact and speculative attention (default: by shapes)",
     )
     parser.add_argument("--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each")
     parser.add_argument(
@@ -284,7 +300,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="THRESHOLD",
         help="also a step in which the layers decide, by this threshold",
     )
-    parser.add_argument("--json", type=new_file, help="also write table and programs there")
+    add_write_option(parser, "--json")
     parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
     parser.add_argument("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
     options = parser.parse_args(argv)
@@ -321,14 +337,8 @@ def main(argv: list[str] | None = None) -> int:
         grid = TENSOR_PARALLEL_GRID
         split = run(shape, (), (1, 2), grid)[EXACT]
     steps = run(shape, options.hits, grid=grid, own=options.own)
-    if options.json:
-        found = {
-            "shape": shape,
-            "rows": rows(steps, options.layers),
-            "steps": steps,
-            "tensor_parallel": split,
-        }
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.write:
+        write(options.write, parser, argv, table_rows(steps, shape, split))
     if options.trace:
         options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
     if options.plot:

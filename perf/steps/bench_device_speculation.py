@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a round with a layer-parallel draft model cost: `python -m perf.steps.bench_device_speculation`.
+"""Measure the parts of a draft round with layer-parallel drafting on simulated chips, and project it for 8B.
 
-First, cycles of the parts on rows of simulated chips at tiny shapes, from traces: a draft step with the attentions of
-all its layers at once against one layer after another, calibration, the target's step with verification and commit.
+First, cycles of the parts on TP groups of simulated chips at tiny shapes, from traces: a draft step with the attentions
+of all its layers at once against one layer after another, calibration, the target's step with verification and commit.
 Then a projection for Llama 3.2 1B drafting for Llama 3.1 8B from published times of single ops, every assumption
 printed. The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
 """
@@ -11,20 +11,18 @@ printed. The simulator's cost model is a floor, and link times are guesses: read
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
-from perf.projections.draft_projection import report as projection
+from perf.projections import draft_projection
 
-GRID = "4x2"  # sums over a row take eight cores
-ROWS, SIMULATED = (4, 8), (1, 2)
+GRID = "4x2"  # sums over a TP group take eight cores
+PROJECTED, SIMULATED = (4, 8), (1, 2)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
-WORKER = "--worker"  # how the measuring process is started: with a file for its answer, the row and the shape
 Parts = Mapping[str, Mapping[str, int]]
 
 
@@ -50,18 +48,19 @@ def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    plan = MeshShape(1, chips)
-    mesh = plan.open(worker_l1_size=room, **opening_options("fast"))
+    shape_of_mesh = MeshShape(1, chips)
+    mesh = shape_of_mesh.open(worker_l1_size=room, **opening_options("fast"))
     parts = measure(mesh, Shape(**shape))
-    plan.close(mesh)
+    shape_of_mesh.close(mesh)
     return parts
 
 
 def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
-    """By row the cycles of each part, and the layer-parallel draft step against the sequential one."""
+    """Return the cycles of each part by number of chips, and the layer-parallel draft step against the sequential
+    one."""
     lines = [
         f"a draft of {shape['layers']} layers in one group, {shape['heads']} heads of 64, hidden "
-        f"{32 * shape['heads']}; {shape['drafted']} drafted tokens behind {shape['context']} cached ones",
+        f"{32 * shape['heads']}; {shape['drafted']} drafted tokens after {shape['context']} cached ones",
         f"{'cycles (programs), fast dispatch, from traces':46}" + "".join(f"{f'1x{chips}':>16}" for chips in found),
     ]
     for name in next(iter(found.values())):
@@ -74,8 +73,18 @@ def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
+def table_rows(found: Mapping[int, Parts]) -> list[dict[str, Any]]:
+    """Return the rows of a data file: by part its cycles and programs on each number of chips."""
+    names = next(iter(found.values()), {})
+    return [
+        {"part": name} | {f"{key}_{chips}": parts[name][key] for chips, parts in found.items() for key in parts[name]}
+        for name in names
+    ]
+
+
 def speedup(parts: Parts) -> float:
-    """Of the draft step. Errors: ValueError for a part that took no time, which cannot have been measured."""
+    """Return the speed-up of the draft step. Errors: ValueError for a part that took no time, which cannot have been
+    measured."""
     by_kind = {name.rpartition(", ")[2]: part["cycles"] for name, part in parts.items() if ", " in name}
     if min(by_kind.values()) <= 0:
         raise ValueError(f"not measurable: {dict(parts)}")
@@ -83,7 +92,7 @@ def speedup(parts: Parts) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0; 2 for values that make no sense, before any work."""
+    """Return 0; 2 for values that make no sense, before any work."""
     parser = argparse.ArgumentParser(
         prog="python -m perf.steps.bench_device_speculation", description=__doc__.splitlines()[0]
     )
@@ -94,17 +103,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=list(SIMULATED),
         choices=(1, 2, 4),
         metavar="CHIPS",
-        help="rows to simulate: 1, 2, 4; none: the projection alone (default 1 2, minutes each)",
+        help="TP groups to simulate: 1, 2, 4 chips; none: the projection alone (default 1 2, minutes each)",
     )
     parser.add_argument("--layers", type=int, default=2, help="of the simulated draft, one group (default 2)")
     parser.add_argument("--size", type=int, default=4, help="layers in parallel of the projection (default 4)")
     parser.add_argument("--length", type=int, default=4, help="drafted tokens of the projection (default 4)")
-    parser.add_argument("--json", type=new_file, help="also write the cycles there")
+    add_write_option(parser, "--json")
     options = parser.parse_args(argv)
     if not 2 <= options.layers <= 4 or options.length < 1:
         parser.error(f"--layers must be 2 to 4 and --length at least 1, got {options.layers} and {options.length}")
     try:
-        text = projection(ROWS, options.size, options.length, ACCEPTANCES)
+        projected = draft_projection.table_rows(PROJECTED, options.size, options.length, ACCEPTANCES)
     except ValueError as error:
         parser.error(f"--size: {error}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -115,11 +124,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "context": 64,
     }
     found = {chips: run(chips, shape) for chips in options.simulate}
-    if options.json:
-        options.json.write_text(json.dumps({"shape": shape, "rows": found}, indent=1) + "\n")
+    if options.write:
+        speedups = {f"speedup_{chips}": speedup(parts) for chips, parts in found.items()}
+        rows = table_rows(found) if found else projected
+        write(options.write, parser, argv, rows, shape=shape, **speedups)
     if found:
         print(report(found, shape))
-    print(text)
+    print(draft_projection.report(projected))
     return 0
 
 

@@ -17,15 +17,13 @@ from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.spec_decode.tree import TokenTree
-from models.llama31_8b.tt.device.precision import precision_plan
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
 from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
-from models.llama31_8b.tt.weights.map import WeightMap
-from models.llama31_8b.tt.weights.store import WeightStore
 from runtime_patches.profiling.timeline import Timeline
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
+from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
 SEQUENTIAL, FUZZY, CALIBRATION = "draft step, sequential", "draft step, layer-parallel", "calibration"
 TARGET, COMMIT = "target step with verification and commit", "commit alone"
@@ -56,24 +54,17 @@ class Shape:
 
 
 def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
-    """By part: cycles from its first program's start to its last one's end over all chips, and its programs."""
-    plan, config = MeshShape(*mesh.shape), shape.config()
+    """Return by part: cycles from its first program's start to its last one's end over all chips, and its programs."""
+    mesh_shape, config = MeshShape(*mesh.shape), shape.config()
 
-    def llama(layers: int, fuzzy: LayerAssignment | None) -> TtLlama:
+    def llama(layers: int, assignment: LayerAssignment | None) -> TtLlama:
         cut = config.with_layers(layers)
-        weights = WeightMap(cut, random_state_dict(cut, 0), plan)
-        return TtLlama(
-            mesh,
-            plan,
-            cut,
-            precision_plan("bfloat16", layers),
-            weights,
-            WeightStore(mesh, plan),
-            capacity=config.max_position_embeddings,
-            fuzzy=fuzzy,
+        settings = ModelSettings(
+            capacity=config.max_position_embeddings, precision="bfloat16", layer_assignment=assignment
         )
+        return TtLlama.from_state_dict(cut, random_state_dict(cut, 0), mesh, settings)
 
-    draft = llama(shape.layers, LayerAssignment.make(config, plan, [list(range(shape.layers))]))
+    draft = llama(shape.layers, LayerAssignment.make(config, mesh_shape, [list(range(shape.layers))]))
     target = llama(1, None)
     groups, one = draft.groups, draft.step_inputs([5], [shape.context])
     chain = TokenTree.chain(shape.drafted + 1)
@@ -85,28 +76,28 @@ def measure(mesh: ttnn.MeshDevice, shape: Shape) -> dict[str, dict[str, int]]:
     def sequential() -> None:
         draft.groups = None
         try:
-            draft.decode(one, whole=False)
+            draft.decode(one, gather_logits=False)
         finally:
             draft.groups = groups
 
     prefix = target.put_integers(torch.tensor([shape.context]), "int32")
-    outcome = step().outcome
+    outcome = step().result
     parts: dict[str, Callable[[], object]] = {
         SEQUENTIAL: sequential,
-        FUZZY: lambda: draft.decode(one, whole=False),
-        CALIBRATION: lambda: draft.decode_tree(nodes, whole=False),
+        FUZZY: lambda: draft.decode(one, gather_logits=False),
+        CALIBRATION: lambda: draft.decode_tree(nodes, gather_logits=False),
         TARGET: step,
-        COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=OUTCOME_HEAD),
+        COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=RESULT_HEAD),
     }
     timeline, found = Timeline(mesh), {}
     for name, run in parts.items():
         found[name] = _timed(mesh, timeline, run)
-        logger.info("1x{}, {}: {}", plan.tp, name, found[name])
+        logger.info("1x{}, {}: {}", mesh_shape.tp, name, found[name])
     return found
 
 
 def _timed(mesh: ttnn.MeshDevice, timeline: Timeline, run: Callable[[], object]) -> dict[str, int]:
-    """Once to compile, then captured, replayed and timed."""
+    """Run once to compile, then capture, replay and time."""
     run()
     trace = ttnn.begin_trace_capture(mesh, cq_id=0)
     kept = run()  # what the trace writes must not be given to others before it ran

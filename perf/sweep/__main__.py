@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.sweep`."""
+"""Time ops and decode steps on boards, on simulated chips or by the decode model, into tt-perf-report's CSV."""
 
 from perf.sweep.cli import main
 

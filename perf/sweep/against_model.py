@@ -30,7 +30,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Kind:
-    """ns of a group's layer. floor: reading the kind's weights and cache at the specified rate."""
+    """Times of a group's layer in ns. floor: reading the kind's weights and cache at the specified rate."""
 
     group: str
     kind: str
@@ -44,7 +44,7 @@ class Kind:
 
 
 def configuration_of(block: Block) -> Configuration:
-    """From its name. Errors: ValueError for one of another version."""
+    """Return the configuration of a name. Errors: ValueError for one of another version."""
     options = block.options()
     family = options.pop("family")
     known = FAMILIES.get(family, {})
@@ -60,8 +60,8 @@ def kind_of(row: Mapping[str, str]) -> str:
 
 
 def against_model(block: Block) -> list[Kind]:
-    """By group and kind, in the model's plan of the same name. Errors: ValueError for what is no passed decode step, or
-    one that the model does not know."""
+    """Compare by group and kind, in the model's plan of the same name. Errors: ValueError for what is no passed decode
+    step, or one that the model does not know."""
     configuration = configuration_of(block)
     if configuration.family != "decode" or block.status != PASS:
         raise ValueError(f"{block.name} is no decode step that passed ({block.status})")
@@ -74,7 +74,7 @@ def against_model(block: Block) -> list[Kind]:
 
 
 def sums(block: Block) -> dict[tuple[str, str], float]:
-    """ns of a layer by (group, kind); the programs before the first layer are of decoder-first."""
+    """Return the ns of a layer by (group, kind); the programs before the first layer are of decoder-first."""
     found: dict[tuple[str, str], float] = {}
     for row in merged(block):
         key = (row[GROUP], kind_of(row))

@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m perf.sweep",
         allow_abbrev=False,
         description="Device perf sweeps: ops and decode steps, each configuration in a process of its own, into a CSV "
-        "that tt-perf-report reads. See docs/perf_sweeps.md.",
+        "that tt-perf-report reads. See perf/README.md.",
     )
     parser.add_argument("--suite", choices=sorted(suites()), help="built-in configurations")
     parser.add_argument("--suite-file", type=Path, metavar="FILE", help="configurations in YAML instead")
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="FILTER",
-        help="a family, option=value, option<=number, option>=number",
+        help="families, any of them, and option=value, option<=number, option>=number, all of them",
     )
     parser.add_argument("--source", choices=SOURCES, help="where times come from; named in every row")
     parser.add_argument("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")
@@ -54,7 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--log", type=new_file, metavar="FILE", help="append what the processes print")
     parser.add_argument("--list", action="store_true", help="print the configurations and run none")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw what --csv holds")
     parser.add_argument("--measurements", type=new_file, metavar="FILE", help="the groups of --csv as JSON")
     parser.add_argument(
         "--against-model",
@@ -99,7 +98,6 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
         "source",
         "csv",
         "list",
-        "plots",
         "measurements",
         "retry_failed",
     ):
@@ -142,13 +140,13 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     passed = [block for block in blocks if block.status == PASS]
     if passed:
         print(report(passed))
-        _pictures(options)
+        _export(options)
     print(f"{len(passed)} of {len(blocks)} configurations passed; {options.csv}")
     return 0 if passed else 1
 
 
 def _ready(source: str) -> None:
-    """Errors: ValueError when nothing of this source could run at all."""
+    """Check the source. Errors: ValueError when nothing of this source could run at all."""
     if source == "model":
         return
     from runtime_patches.simulated_n150 import doctor
@@ -158,7 +156,7 @@ def _ready(source: str) -> None:
 
 
 def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    """What a CSV holds, without running anything."""
+    """Show what a CSV holds, without running anything."""
     if options.csv is None or options.source or options.list or options.only or options.retry_failed:
         parser.error("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
     blocks = read(options.csv)
@@ -174,17 +172,12 @@ def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     for block in blocks:
         if block.status != PASS:
             print(f"{block.status} {block.name} ({block.source}): {block.signpost['REASON']}")
-    _pictures(options)
+    _export(options)
     return 0
 
 
-def _pictures(options: argparse.Namespace) -> None:
-    blocks = read(options.csv)
-    if options.plots:
-        from perf.sweep.plots import save
-
-        for path in save(blocks, options.plots):
-            print(f"plot: {path}")
+def _export(options: argparse.Namespace) -> None:
     if options.measurements:
+        blocks = read(options.csv)
         found = {f"{b.name} ({b.source})": table(b) for b in blocks if b.status == PASS}
         options.measurements.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

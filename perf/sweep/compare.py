@@ -13,7 +13,7 @@ from perf.sweep.table import PASS, Block
 
 @dataclass(frozen=True)
 class Difference:
-    """Of an op of a configuration, in ns; None where only one sweep has it."""
+    """Times of an op of a configuration in ns; None where only one sweep has it."""
 
     name: str
     group: str
@@ -28,12 +28,14 @@ class Difference:
         return self.after / self.before - 1 if self.before else float("inf")
 
     def beyond(self, tolerance: float) -> bool:
-        """Slower or faster by more, as tt-metal's check_device_perf judges; what is gone or new counts too."""
+        """Return whether it is slower or faster by more, as tt-metal's check_device_perf judges; what is gone or new
+        counts too."""
         return self.change is None or abs(self.change) > tolerance
 
 
 def compare(before: Sequence[Block], after: Sequence[Block]) -> list[Difference]:
-    """Every op of the configurations (and time sources) that both sweeps passed, and those that one did not pass.
+    """Return every op of the configurations (and time sources) that both sweeps passed, and those that one did not
+    pass.
 
     Errors: ValueError where they have no configuration in common.
     """
@@ -62,7 +64,7 @@ def _ops(block: Block | None) -> dict[tuple[str, str], float]:
 
 
 def report(differences: Sequence[Difference], tolerance: float) -> str:
-    """Those beyond the tolerance, the largest first, and how many there were."""
+    """Return those beyond the tolerance, the largest first, and how many there were."""
     beyond = [d for d in differences if d.beyond(tolerance)]
     beyond.sort(key=lambda d: -abs(d.change) if d.change is not None else -float("inf"))
     lines = []

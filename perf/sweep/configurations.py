@@ -12,14 +12,16 @@ from typing import Any
 
 import yaml
 
-from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
-from models.llama31_8b.tt.device.precision import TILE_BYTES
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.device.precision import PRECISIONS, TILE_BYTES
+from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, TILE, MeshShape
 from perf.projections.decode_model.plans import PLANS
 
 SOURCES = ("n150", "sim", "model")
 MOST = 10_000  # configurations of a sweep, as in tt-metal's sweep framework
 Value = int | str
+DECODE_OPS = (
+    "norm", "unshard", "create_heads", "rotate", "update_cache", "shard", "concat_heads", "add", "gated_product"
+)  # fmt: skip
 
 # Every option with its default (Llama 3.1 8B's shape), and the values that are allowed where they are few.
 FAMILIES: dict[str, dict[str, Value]] = {
@@ -34,9 +36,10 @@ FAMILIES: dict[str, dict[str, Value]] = {
     "exchange": {"mesh": "2x1", "columns": 4096},
     "gate": {"part": "close"},
     "collective": {"op": "all_gather", "mesh": "1x2", "columns": 4096},
+    "decode_op": {"op": "norm", "tp": 1, "context": 1024},
     "sampling": {"method": "argmax", "vocab": 128256, "drafted": 3, "users": 1},
     "decode": {
-        "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "simple",
+        "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "interleaved",
         "precision": "performance", "layers": 2, "model": "llama-3.1-8b",
     },
 }  # fmt: skip
@@ -48,6 +51,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tree_attention.dtype": ("bfloat16", "bfloat8_b"),
     "gate.part": ("close", "skipped", "open"),
     "collective.op": ("all_gather", "reduce_scatter", "all_reduce"),
+    "decode_op.op": DECODE_OPS,
     "sampling.method": ("argmax", "topk", "exact", "sigmoid"),
     "decode.attention": ("stock", "exact", "speculative"),
     "decode.plan": PLANS,
@@ -66,7 +70,7 @@ class Configuration:
 
     @classmethod
     def make(cls, family: str, **options: Value) -> Configuration:
-        """With the family's defaults. Errors: ValueError, with the value and what is allowed."""
+        """Make one with the family's defaults. Errors: ValueError, with the value and what is allowed."""
         if family not in FAMILIES:
             raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
         known = FAMILIES[family]
@@ -75,6 +79,8 @@ class Configuration:
         chosen = known | options
         for name, value in chosen.items():
             _check(family, name, value, known[name])
+        if family in ("flash_decode", "tree_attention"):
+            _check_cache(family, chosen)
         return cls(family, tuple(chosen.items()))
 
     @property
@@ -89,7 +95,7 @@ class Configuration:
 
     @property
     def mesh(self) -> MeshShape:
-        """One chip for an op without a mesh."""
+        """The mesh; one chip for an op without a mesh."""
         return MeshShape.parse(self.get("mesh", "1x1"))
 
 
@@ -109,17 +115,30 @@ def _check(family: str, name: str, value: Any, default: Value) -> None:
         raise ValueError(f"{where} must be one word, got {value!r}")
 
 
+def _check_cache(family: str, chosen: Mapping[str, Any]) -> None:
+    """Errors: ValueError where keys and values are more than a chip's DRAM."""
+    tiles = chosen.get("users", 1) * chosen["kv_heads"] * -(-chosen["context"] // TILE) * -(-chosen["head_dim"] // TILE)
+    size = 2 * tiles * TILE_BYTES[chosen["dtype"]]
+    if size > DRAM_BYTES:
+        raise ValueError(
+            f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "
+            f"{DRAM_BYTES / 2**30:.0f}"
+        )
+
+
 def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:
-    """Every combination of options given as lists."""
+    """Return every combination of options given as lists."""
     names = list(options)
     lists = [list(v) if isinstance(v, (list, tuple)) else [v] for v in options.values()]
     return [Configuration.make(family, **dict(zip(names, values, strict=True))) for values in itertools.product(*lists)]
 
 
 def from_file(path: Path) -> list[Configuration]:
-    """A YAML file: a mapping of families to lists of mappings, option to value or list of values.
+    """Return the configurations of a YAML file: a mapping of families to lists of mappings, option to value or list of
+    values.
 
-    Errors: ValueError with the entry."""
+    Errors: ValueError with the entry.
+    """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -136,31 +155,35 @@ def from_file(path: Path) -> list[Configuration]:
 
 
 def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
-    """In their order, each once. Errors: ValueError for none, or too many."""
+    """Return them in their order, each once. Errors: ValueError for none, or too many."""
     found = list(dict.fromkeys(configurations))
     if not found:
-        raise ValueError("no configuration: the suite is empty, or no filter matches")
+        raise ValueError("no configuration: the suite is empty")
     if len(found) > MOST:
         raise ValueError(f"{len(found)} configurations, of which a sweep has at most {MOST}")
     return found
 
 
 def chosen(configurations: Sequence[Configuration], filters: Sequence[str]) -> list[Configuration]:
-    """Those which every filter matches: a family, or option=value, option<=number or option>=number.
+    """Return those of any of the named families (all, if none is named) that match every other filter: option=value,
+    option<=number or option>=number.
 
-    Errors: ValueError for a filter that no family has an option for."""
+    Errors: ValueError for a filter that no family has an option for, and when none is left."""
     for text in filters:
         name = text.split("=")[0].rstrip("<>")
         if text not in FAMILIES and ("=" not in text or not any(name in f for f in FAMILIES.values())):
             options = sorted({option for family in FAMILIES.values() for option in family})
             raise ValueError(f"cannot read the filter {text!r}: a family ({', '.join(FAMILIES)}) or "
                              f"option=value, <= or >= of {', '.join(options)}")  # fmt: skip
-    return unique(c for c in configurations if all(_matches(c, text) for text in filters))
+    families = [text for text in filters if text in FAMILIES] or list(FAMILIES)
+    options = [text for text in filters if text not in FAMILIES]
+    found = [c for c in configurations if c.family in families and all(_matches(c, text) for text in options)]
+    if not found:
+        raise ValueError(f"none of {len(configurations)} configurations is of --only {' '.join(filters)}")
+    return unique(found)
 
 
 def _matches(configuration: Configuration, text: str) -> bool:
-    if text in FAMILIES:
-        return configuration.family == text
     for sign in ("<=", ">=", "="):
         name, found, wanted = text.partition(sign)
         if found:
@@ -198,12 +221,33 @@ def _model_matmuls(tp: int) -> list[Configuration]:
 
 
 def _cores(role: str, tp: int) -> int:
-    """Of the activation: Llama 3.1 8B's plan of tt_transformers."""
+    """Return the cores of the activation: Llama 3.1 8B's plan of tt_transformers."""
     return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
 
 
+def _paper() -> list[Configuration]:
+    """The ops of the ALSpec paper's tables 4 to 6, context 1K, and its flash decode at longer ones.
+
+    A simulated chip takes seconds for a small op and minutes for a matmul or a long context: those come last.
+    """
+    found: list[Configuration] = []
+    for tp in (1, 2, 4):
+        found += product("decode_op", op=DECODE_OPS, tp=tp)
+        heads: dict[str, Value] = {"heads": 32 // tp, "kv_heads": 8 // tp}
+        found += product("flash_decode", variant=["stock", "exact"], chunk_size=256, **heads)
+    found += product("collective", op=["all_gather", "reduce_scatter"], mesh=["1x2", "1x4"])
+    matmuls = [c for tp in (1, 2, 4) for c in _model_matmuls(tp) if c["layout"] == "dram_sharded"]
+    found += sorted(matmuls, key=lambda c: c["k"] * c["n"])
+    for context in (1024, 4096, 16384, 65536, 131072):
+        found += product(
+            "flash_decode", variant=["stock", "exact", "guess", "speculative"], context=context, chunk_size=256
+        )
+    return found
+
+
 def suites() -> dict[str, list[Configuration]]:
-    """By name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; tiny: for simulated chips."""
+    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; paper: the ALSpec
+    paper's tables, for simulated chips too; tiny: for simulated chips of few cores."""
     contexts = [1024, 4096, 32768, 131072]
     ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
     ops += product(
@@ -217,7 +261,7 @@ def suites() -> dict[str, list[Configuration]]:
     ops += product("collective", op=["all_gather", "reduce_scatter", "all_reduce"], mesh=["1x2", "1x4", "1x8"])
     ops += product("sampling", method=["argmax", "topk", "exact", "sigmoid"])
     decode = product("decode", mesh=["1x1", "1x2", "1x4", "1x8"], context=contexts,
-                     plan=["simple", "fast", "paper"])  # fmt: skip
+                     plan=["interleaved", "sharded", "paper"])  # fmt: skip
     decode += product("decode", mesh="1x1", users=[8, 32])
     decode += product("decode", mesh=["2x1", "2x2", "2x4"], attention="speculative", context=contexts,
                       chunk_size=[128, 256])  # fmt: skip
@@ -237,4 +281,4 @@ def suites() -> dict[str, list[Configuration]]:
                     precision="bfloat16")  # fmt: skip
     tiny += product("decode", model="tiny", mesh="2x1", context=256, chunk_size=32, attention="speculative",
                     precision="bfloat16")  # fmt: skip
-    return {"ops": unique(ops), "decode": unique(decode), "tiny": unique(tiny)}
+    return {"ops": unique(ops), "decode": unique(decode), "paper": unique(_paper()), "tiny": unique(tiny)}

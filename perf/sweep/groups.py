@@ -22,13 +22,14 @@ def group_of(layer: int | None, layers_begun: bool) -> str:
 
 
 def ns_of(row: dict[str, str]) -> float:
-    """What a program adds to a chip's time: its kernels' duration."""
+    """Return what a program adds to a chip's time: its kernels' duration."""
     return float(row[KERNEL_NS] or row[FIRMWARE_NS])
 
 
 def merged(block: Block) -> list[dict[str, str]]:
-    """The rows of all chips as one chip's, as tt-metal merges them: of a program the slowest chip's, of a collective
-    the mean. Where the chips ran other programs (sender and receiver), the rows of the chip that took longest."""
+    """Return the rows of all chips as one chip's, as tt-metal merges them: of a program the slowest chip's, of a
+    collective the mean. Where the chips ran other programs (sender and receiver), the rows of the chip that took
+    longest."""
     chips: dict[str, list[dict[str, str]]] = {}
     for row in block.rows:
         chips.setdefault(row["DEVICE ID"], []).append(row)
@@ -51,8 +52,8 @@ def layers_in(block: Block, group: str) -> int:
 
 
 def table(block: Block) -> dict[str, dict[str, dict[str, float]]]:
-    """{group: {op code: {"kernel_duration", "op_to_op" (means, ns; the latter where known), "calls" a layer}}}: the
-    fields of tt_transformers' device_perf_measurements JSON."""
+    """Return {group: {op code: {"kernel_duration", "op_to_op" (means, ns; the latter where known), "calls" a layer}}}:
+    the fields of tt_transformers' device_perf_measurements JSON."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     rows = merged(block)
     for group in dict.fromkeys(row[GROUP] for row in rows):
@@ -69,7 +70,7 @@ def table(block: Block) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def report(blocks: Sequence[Block]) -> str:
-    """A table for each decode step: us a layer by op and group."""
+    """Return a table for each decode step: us per layer by op and group."""
     lines = []
     for block in blocks:
         groups = table(block)
@@ -80,6 +81,6 @@ def report(blocks: Sequence[Block]) -> str:
             whole = sum(op["kernel_duration"] * op["calls"] for op in ops.values())
             lines.append(f"  {group:16}{whole / 1000:12.2f} us")
             for code, op in sorted(ops.items(), key=lambda item: -item[1]["kernel_duration"] * item[1]["calls"]):
-                gap = f", {op['op_to_op'] / 1000:.2f} behind the one before" if "op_to_op" in op else ""
+                gap = f", {op['op_to_op'] / 1000:.2f} after the one before" if "op_to_op" in op else ""
                 lines.append(f"    {code:44}{op['kernel_duration'] / 1000:10.2f} us x {op['calls']:g}{gap}")
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import ttnn
 
-from models.llama31_8b.tt.attention import DecodeAttention
+from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.decode_attention.exact import StockDecodeAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.linear import kernel_config
@@ -23,6 +23,7 @@ from models.llama31_8b.tt.parallel.mesh import TILE
 from models.llama31_8b.tt.sharding.config import MatmulConfig, Shards
 from models.llama31_8b.tt.sharding.modules import banked_program, in_banks, in_l1
 from perf.sweep.configurations import Configuration
+from perf.sweep.decode_ops import decode_op
 from perf.sweep.launch import Launch, nothing
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, YIELDED, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -31,7 +32,8 @@ EXCHANGE_TIMEOUT_S = 0.05
 
 
 def build(mesh, configuration: Configuration) -> Launch:
-    """Errors: ValueError (UnsupportedError among them) where the op refuses the shape."""
+    """Return the launch of a configuration. Errors: ValueError (UnsupportedError among them) where the op refuses the
+    shape."""
     torch.manual_seed(0)
     makers = {
         "matmul": _matmul,
@@ -41,6 +43,7 @@ def build(mesh, configuration: Configuration) -> Launch:
         "gate": _gate,
         "collective": _collective,
         "sampling": _sampling,
+        "decode_op": decode_op,
         "decode": _decode,
     }
     return makers[configuration.family](mesh, configuration)
@@ -85,7 +88,8 @@ def _matmul(mesh, c: Configuration) -> Launch:
 
 
 def _dram_sharded(mesh, c: Configuration) -> Launch:
-    """The weight's columns over the 12 banks, the activation's over `cores` in L1, as tt_transformers decodes."""
+    """Return the weight's columns over the 12 banks, the activation's over `cores` in L1, as tt_transformers
+    decodes."""
     k, n, dtype, cores = c["k"], c["n"], c["dtype"], c["cores"]
     columns, rows = _rows_of_grid(mesh)
     if cores > columns * rows or (k // TILE) % cores:
@@ -137,14 +141,10 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
 
 
 def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
-    """Both members on one chip, the sender in the upper half of its rows: what the op costs without a link."""
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.speculative_flash_decode.op import (
-        PairMember,
-        Peer,
-        ProgramConfig,
-        speculative_flash_decode_pair,
-    )
+    """Return both ranks on one chip, the sender in the upper half of its rows: what the op costs without a link."""
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
+    from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 
     columns, rows = _rows_of_grid(mesh)
     if rows < 2:
@@ -153,12 +153,14 @@ def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launc
     pairs = CorePair(mesh, ((columns - 1, half - 1), (columns - 1, 2 * half - 1)))
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
     gathered[0, 0, 0] = HOLDS_EXACT
-    peer = Peer(pairs, [_words(mesh, gathered) for _ in range(2)], timeout_s=EXCHANGE_TIMEOUT_S)
+    seen = [_words(mesh, gathered) for _ in range(2)]
     q, k, v, at = tensors
     configs = [ProgramConfig((columns, half), (0, half * i), workers) for i in range(2)]
     priorities = [_words(mesh, priority_row(held)) for held in (HOLDS_EXACT, YIELDED)]
-    members = [PairMember(q, k, v, at, priority, config) for priority, config in zip(priorities, configs, strict=True)]
-    run = partial(speculative_flash_decode_pair, members, chunk_size=c["chunk_size"], peer=peer)
+    ranks = [
+        RankInputs(q, k, v, at, priorities[i], seen[i], configs[i], timeout_s=EXCHANGE_TIMEOUT_S) for i in range(2)
+    ]
+    run = partial(speculative_flash_decode_pair, ranks, pairs, chunk_size=c["chunk_size"])
     return Launch(run, "SpeculativeFlashDecodePair", check=pairs.check)
 
 
@@ -247,18 +249,18 @@ def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
     from models.llama31_8b.config import preset
     from models.llama31_8b.reference.model.random_weights import random_state_dict
-    from models.llama31_8b.tt.device.precision import precision_plan
+    from models.llama31_8b.tt.device.precision import precision_config
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.sharding.config import DECODE_PLANS
-    from models.llama31_8b.tt.weights.map import WeightMap
+    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
     from models.llama31_8b.tt.weights.store import WeightStore
     from perf.footprint.mesh_build import BlankStore
     from perf.steps.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
 
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
-    if c["plan"] not in DECODE_PLANS:
+    if c["plan"] not in DECODE_SHARDINGS:
         raise UnsupportedError(
-            f"plan={c['plan']} is known to the decode model alone; chips run plan={' or plan='.join(DECODE_PLANS)}"
+            f"plan={c['plan']} is known to the decode model alone; chips run plan={' or plan='.join(DECODE_SHARDINGS)}"
         )
     speculative = c["attention"] == "speculative"
     if speculative != (plan.sp == 2):
@@ -268,13 +270,13 @@ def _decode(mesh, c: Configuration) -> Launch:
     tiny = c["model"] == "tiny"
     whole = shape.config() if tiny else preset(c["model"])
     # The first layers of the whole model: by name its last one has formats of its own.
-    config, formats = whole.with_layers(layers), precision_plan(c["precision"], whole.num_hidden_layers)
+    config, formats = whole.with_layers(layers), precision_config(c["precision"], whole.num_hidden_layers)
     if tiny:
         state, store = random_state_dict(config, 0), WeightStore(mesh, plan)
     else:  # what blank weights hold costs nothing
         state = {name: torch.empty(size, device="meta") for name, size in tensor_shapes(config).items()}
         store = BlankStore(mesh, plan)
-    attend: DecodeAttention
+    attention: DecodeAttention
     check: Callable[[], Any] = nothing
     if speculative:
         forced = ForcedSpeculation(
@@ -282,16 +284,14 @@ def _decode(mesh, c: Configuration) -> Launch:
             timeout_s=EXCHANGE_TIMEOUT_S,
         )  # fmt: skip
         forced.hits = [True] * layers
-        attend, check = forced, forced.check
+        attention, check = forced, forced.check
     elif c["attention"] == "exact":
-        attend = ExactFlashDecode(shape)
+        attention = ExactFlashDecode(shape)
     else:
-        attend = StockDecodeAttention(mesh, config, cache_block(capacity))
-    model = TtLlama(
-        mesh, plan, config, formats, WeightMap(config, state, plan), store,
-        users=users, capacity=capacity, attend=attend, layout=c["plan"],
-    )  # fmt: skip
+        attention = StockDecodeAttention(mesh, config, cache_block(capacity))
+    settings = ModelSettings(users, capacity, formats, attention, decode_sharding=c["plan"])
+    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     if tiny:
         fill(model, 0)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
-    return Launch(partial(model.decode, inputs, whole=False), check=check, model=model)
+    return Launch(partial(model.decode, inputs, gather_logits=False), check=check, model=model)

@@ -16,16 +16,17 @@ from perf.projections.estimator.attention_latency import AttentionLatency
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
 from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE
+from tt_kernels.common.attention_checks import TILE
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
 class NotModelled(ValueError):
-    """The decode model knows no time of it: nobody has published one."""
+    """Raised where the decode model knows no time: nobody has published one."""
 
 
 def rows(configuration: Configuration) -> list[dict[str, object]]:
-    """Errors: NotModelled, NotIdentified, and ValueError for shapes the model refuses."""
+    """Return the configuration's rows. Errors: NotModelled, NotIdentified, and ValueError for shapes the model
+    refuses."""
     if configuration.family == "decode":
         return _decode(configuration)
     return [_row(Timed(op, ns), OP_GROUP, None) for op, ns in _ops(configuration)]
@@ -77,7 +78,7 @@ def _decode(c: Configuration) -> list[dict[str, object]]:
             if not speculative:
                 at = _append(found, chip, at, group, index, timed)
                 continue
-            # Every layer hits: roles alternate, the sender skips what follows its attention, and both meet behind it.
+            # Every layer hits: roles alternate, the sender skips what follows its attention, and both meet after it.
             sends = chip // c.mesh.tp == index % 2
             place = next(n for n, one in enumerate(timed) if one.op.kind == ATTENTION)
             before, after = timed[:place], timed[place + 1 :]
@@ -97,7 +98,7 @@ def _append(
     layer: int | None,
     timed: Sequence[Timed],
 ) -> float:
-    """Rows of programs that follow each other from `at` on; returns when they end."""
+    """Append rows of programs that follow each other from `at` on; return when they end."""
     for one in timed:
         own = [row for row in found[-1:] if row["DEVICE ID"] == chip]
         row = _row(one, group, layer) | {"DEVICE ID": chip}

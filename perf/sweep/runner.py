@@ -7,6 +7,7 @@ A configuration that refuses, fails, crashes or hangs is a row with its reason, 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -18,32 +19,55 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from models.llama31_8b.tt.sharding.config import GRID
 from perf.sweep import modelled, tracy_csv
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
 
 REASON_CHARACTERS = 400
+PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal for when the parent is gone
+LARGE_VOCABULARY = 8192  # more logits than these are spread over the chip
 # What tests put in place of a worker: (command, environment) of a configuration's process.
 Start = Callable[[Configuration, Path], tuple[list[str], Mapping[str, str]]]
 
 
 def grid_of(configuration: Configuration) -> str:
-    """The simulated chip's cores: as few as the op needs, since every one is executed."""
+    """Return the simulated chip's cores: as few as the op asks for, since every one is executed, else the chip's 8x8.
+
+    Errors: ValueError where it asks for more than a chip has.
+    """
     family, get = configuration.family, configuration.get
-    if family == "flash_decode" and get("variant") != "stock":
-        workers = get("kv_heads") * get("users") * (get("workers") or 1)
-        # A member of the pair has two more: one puts results together, one exchanges. The runtime takes powers of two.
-        columns = workers + 2 if get("variant") == "speculative" else workers
-        return f"{1 << (columns - 1).bit_length()}x{2 if get('variant') == 'speculative' else 1}"
-    if family == "matmul" and get("layout") == "dram_sharded":
-        return "8x8"
+    whole = f"{GRID[0]}x{GRID[1]}"
+    if family in ("flash_decode", "tree_attention"):
+        if not get("workers"):
+            return whole
+        if get("variant") == "stock":
+            return "1x1"
+        workers = get("kv_heads") * get("users", 1) * get("workers")
+        # A rank of the pair has two more: one puts results together, one exchanges.
+        return _of_cores(workers + 2, 2) if get("variant") == "speculative" else _of_cores(workers, 1)
+    if family == "matmul":
+        return whole if get("layout") == "dram_sharded" or get("cores") > 1 else "1x1"
+    if family == "sampling":
+        return whole if get("vocab") > LARGE_VOCABULARY else "1x1"
+    if family == "decode":
+        return "4x1" if get("model") == "tiny" else whole
     if family == "collective":
         return "4x2"
-    return {"decode": "4x1", "tree_attention": f"{max(1, get('workers', 1))}x1"}.get(family, "1x1")
+    return {"decode_op": whole}.get(family, "1x1")
+
+
+def _of_cores(cores: int, ranks: int) -> str:
+    """Return a grid of `ranks` equal blocks of rows, each of at least `cores` cores and a power of two."""
+    columns = min(GRID[0], 1 << (cores - 1).bit_length())
+    rows = ranks << (-(-cores // columns) - 1).bit_length()
+    if rows > GRID[1]:
+        raise ValueError(f"{ranks} x {cores} cores are more than the {GRID[0]}x{GRID[1]} of a chip")
+    return f"{columns}x{rows}"
 
 
 def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """A worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
+    """Return a worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
     from runtime_patches import sgdc
     from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
@@ -62,7 +86,7 @@ def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 
 
 def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """A worker on the boards of this machine. Errors: ValueError where there are too few."""
+    """Return a worker on the boards of this machine. Errors: ValueError where there are too few."""
     from runtime_patches import sgdc
     from runtime_patches.boards import visible_boards
     from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
@@ -73,7 +97,7 @@ def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 
 
 def with_tracy(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """A worker on boards under `python -m tracy`, of a ttnn that was built with it."""
+    """Return a worker on boards under `python -m tracy`, of a ttnn that was built with it."""
     _, environment = on_boards(configuration, answer)
     return tracy_csv.command(worker(configuration, answer, "tracy"), answer.parent / TRACY_FOLDER), environment
 
@@ -97,7 +121,7 @@ def sweep(
     say: Callable[[str], Any] = print,
     start: Start | None = None,
 ) -> list[Outcome]:
-    """Run what `table` has not got yet, and append each outcome when it is there. log: of the processes."""
+    """Run what `table` lacks, and append each outcome when it is there. log: of the processes."""
     done = table.finished()
     left = [c for c in configurations if (c.name, source) not in done]
     if len(left) < len(configurations):
@@ -149,7 +173,15 @@ def _measured(configuration: Configuration, source: str, timeout_s: float, log: 
 
 
 def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float) -> int | None:
-    """The exit status, None after the timeout; its whole process group is gone either way."""
+    """Wait, and return the exit status, None after the timeout; its whole process group is gone either way. The process
+    ends with this one, however that ends, and its simulators with it."""
+    sweeper, libc = os.getpid(), ctypes.CDLL(None)
+
+    def end_with_the_sweep() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != sweeper:
+            os._exit(1)  # it ended before this was asked for
+
     with output.open("wb") as written:
         process = subprocess.Popen(
             command,
@@ -158,6 +190,7 @@ def _run(command: list[str], environment: Mapping[str, str], output: Path, timeo
             stdout=written,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=end_with_the_sweep,
         )
     try:
         return process.wait(timeout_s)
@@ -176,7 +209,7 @@ def _ending(status: int) -> str:
 
 
 def _last_words(text: str) -> str:
-    """The line that says what was wrong: the last error, else the last line."""
+    """Return the line that says what was wrong: the last error, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"\w*(Error|Exception|TT_FATAL)\b", line)]
     last = (errors or lines)[-1:]

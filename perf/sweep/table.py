@@ -85,7 +85,7 @@ class Block:
         return self.signpost[STATUS]
 
     def options(self) -> dict[str, str]:
-        """Of the name, with its family."""
+        """The options by name, with the family."""
         family, *pairs = self.name.split(" ")
         return {"family": family, **dict(pair.partition("=")[::2] for pair in pairs)}
 
@@ -98,7 +98,7 @@ class TableError(ValueError):
 
 
 def cell(value: object) -> str:
-    """As tt-metal writes it: no comma, no line break, None and NaN blank."""
+    """Return a cell as tt-metal writes it: no comma, no line break, None and NaN blank."""
     if value is None or value != value:
         return ""
     text = f"{value:.10g}" if isinstance(value, float) else str(value)
@@ -106,7 +106,7 @@ def cell(value: object) -> str:
 
 
 def line(row: Mapping[str, object]) -> str:
-    """A row of the CSV. Errors: ValueError for a column that is not of HEADER."""
+    """Return a row of the CSV. Errors: ValueError for a column that is not of HEADER."""
     if unknown := set(row) - set(HEADER):
         raise ValueError(f"no column {sorted(unknown)[0]!r}")
     text = io.StringIO()
@@ -115,7 +115,7 @@ def line(row: Mapping[str, object]) -> str:
 
 
 def block_text(outcome: Outcome, first: int) -> str:
-    """The lines of a configuration; `first`: number of its signpost among all rows, which orders them."""
+    """Return the lines of a configuration; `first`: number of its signpost among all rows, which orders them."""
     own = {NAME: outcome.name, TIME_SOURCE: outcome.source, STATUS: outcome.status}
     signpost = own | {
         REASON: outcome.reason,
@@ -131,19 +131,20 @@ def block_text(outcome: Outcome, first: int) -> str:
 
 
 def as_block(outcome: Outcome) -> Block:
-    """As it would be read back."""
+    """Return it as it would be read back."""
     lines = block_text(outcome, 1).splitlines(keepends=True)
     rows = [row for n, text in enumerate(lines) if (row := _row(Path("memory"), n, text.encode())) is not None]
     return Block(rows[0], tuple(rows[1:]))
 
 
 def read(path: Path) -> list[Block]:
-    """All complete configurations of a file. Errors: TableError."""
+    """Return all complete configurations of a file. Errors: TableError."""
     return [block for block, _ in _blocks(path)]
 
 
 def _blocks(path: Path) -> list[tuple[Block, int]]:
-    """With the offset of each one's end in the file; what a killed sweep left half written is not among them."""
+    """Return the configurations with the offset of each one's end in the file; what a killed sweep left half written is
+    not among them."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -171,7 +172,7 @@ def _blocks(path: Path) -> list[tuple[Block, int]]:
 
 
 def _row(path: Path, at: int, text: bytes) -> Row | None:
-    """None for a line that was not written to its end."""
+    """Return None for a line that was not written to its end."""
     if not text.endswith(b"\n"):
         return None
     cells = next(csv.reader([text.decode("utf-8").rstrip("\n")]))
@@ -196,7 +197,7 @@ class Table:
         return {(block.name, block.source) for block in self.blocks}
 
     def append(self, outcome: Outcome) -> None:
-        """Written to the disk when this returns."""
+        """Append; it is written to the disk when this returns."""
         self._handle.write(block_text(outcome, self._rows + 1).encode())
         self._rows += 1 + len(outcome.rows)
         os.fsync(self._handle.fileno())
@@ -204,7 +205,7 @@ class Table:
 
 @contextmanager
 def opened(path: Path, retry_failed: bool = False) -> Iterator[Table]:
-    """The sweep file `path`, made if it is not there; what a killed sweep left half written is cut off.
+    """Open the sweep file `path`, made if it is not there; what a killed sweep left half written is cut off.
 
     retry_failed: configurations that did not pass are taken out, to be run again. Errors: TableError.
     """

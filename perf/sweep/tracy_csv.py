@@ -27,12 +27,12 @@ LAYER_POST, LAYERS_OVER = "layer ", "layers over"
 
 
 def command(worker: Sequence[str], folder: Path) -> list[str]:
-    """`worker` ([python, -m, module, ...]) profiled, with an ops report under `folder`."""
+    """Return `worker` ([python, -m, module, ...]) profiled, with an ops report under `folder`."""
     return [worker[0], "-m", "tracy", "-r", "-p", "-o", str(folder), *worker[1:]]
 
 
 def run(launch: Launch) -> None:
-    """Once to compile, and once between signposts. Not from a trace: a replay has no layers."""
+    """Run once to compile, and once between signposts. Not from a trace: a replay has no layers."""
     signpost = importlib.import_module("tracy").signpost  # of the wheel; no package of its own for mypy
     launch.before()
     launch.run()
@@ -58,14 +58,15 @@ def _layers(model: Any, signpost: Callable[[str], Any]) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(layers):
-            stack.enter_context(around(layer, "before_attention", posting(f"{LAYER_POST}{index}"), nothing))
+            stack.enter_context(around(layer, "project_qkv", posting(f"{LAYER_POST}{index}"), nothing))
         for layer in layers[-1:]:
             stack.enter_context(around(layer, "after_attention", nothing, posting(LAYERS_OVER)))
         yield
 
 
 def rows(folder: Path, configuration: Configuration) -> list[dict[str, object]]:
-    """Of the newest report under `folder`. Errors: ValueError where there is none, or no op between the signposts."""
+    """Return the rows of the newest report under `folder`. Errors: ValueError where there is none, or no op between the
+    signposts."""
     reports = sorted(folder.rglob("ops_perf_results*.csv"), key=lambda path: path.stat().st_mtime)
     if not reports:
         raise ValueError(f"Tracy left no ops_perf_results CSV in {folder}")

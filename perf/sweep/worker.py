@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process of one configuration: opens the mesh, runs it, writes what became of it. Started by runner.py."""
+"""Open the mesh of one configuration, run it and write what became of it. Started by runner.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRACY = "tracy"
 
 
 def main(arguments: list[str]) -> int:
-    """[answer file, source or TRACY, JSON of [family, options]]."""
+    """Run one configuration. argv: [answer file, source or TRACY, JSON of [family, options]]."""
     import ttnn
 
     from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES

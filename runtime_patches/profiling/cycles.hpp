@@ -8,7 +8,7 @@
 // DeviceZoneScopedMainChildN around a kernel on its RISC. Without that profiler both expand to nothing. The
 // runtime root appends an include of this file to the header that defines them, and here they become a span.
 //
-// The words lie in the region tt-metal reserves for LLK debugging, behind the part its checkpoints use
+// The words are in the region tt-metal reserves for LLK debugging, after the part its checkpoints use
 // and before its end, where the gate of SGDC (static graph, dynamic concurrency) is.
 #pragma once
 
@@ -17,11 +17,11 @@
 
 namespace kernel_cycles {
 
-constexpr uint32_t WORDS_A_SPAN = 4;  // start and end of the last run, cycles of all runs, number of runs
+constexpr uint32_t WORDS_PER_SPAN = 4;  // start and end of the last run, cycles of all runs, number of runs
 constexpr uint32_t REGION_OFFSET = 512;
 constexpr uint32_t SPANS = 6;  // the program, then BRISC, NCRISC, TRISC0, TRISC1, TRISC2
 constexpr uint32_t REGION = MEM_LLK_DEBUG_BASE + REGION_OFFSET;
-constexpr uint32_t SKIP_WORD = SPANS * WORDS_A_SPAN;  // not 0: do not count the running program
+constexpr uint32_t SKIP_WORD = SPANS * WORDS_PER_SPAN;  // not 0: do not count the running program
 static_assert(
     REGION_OFFSET + (SKIP_WORD + 1) * 4 <= MEM_LLK_DEBUG_SIZE - 128, "the words leave their region");
 
@@ -46,7 +46,7 @@ struct Span {
         ckernel::tensix_sync();  // the RISC is done long before the instructions it issued
 #endif
         const uint32_t end = now();
-        volatile uint32_t* words = reinterpret_cast<volatile uint32_t*>(REGION + span * WORDS_A_SPAN * 4);
+        volatile uint32_t* words = reinterpret_cast<volatile uint32_t*>(REGION + span * WORDS_PER_SPAN * 4);
         if constexpr (span == 0) {
             volatile uint32_t* skip = reinterpret_cast<volatile uint32_t*>(REGION + SKIP_WORD * 4);
             if (*skip != 0) {

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cycles each kernel of a program took, by the wall clock register of its core.
+"""Count the cycles that each kernel of a program takes, by the wall clock register of its core.
 
-Silicon and the simulated N150 count alike: the register counts cycles of the chip, and wolfpine's stands on
-its cost model. The model is deterministic and a floor (see simulated_n150/README.md): ratios between two
-kernels of one run mean something, absolute figures of the simulator do not.
+Silicon and the simulated N150 count alike: the register counts cycles of the chip, and wolfpine's follows its cost
+model. The model is deterministic and a floor (see simulated_n150/README.md): ratios between two kernels of one run mean
+something, absolute figures of the simulator do not.
 
-The runtime must be built with :func:`cycle_overlays` and started with :data:`CYCLE_VARIABLES`; then every
-program, stock ops included, is counted without a change to its kernels:
+The runtime must be built with :func:`cycle_overlays` and started with :data:`CYCLE_VARIABLES`; then every program,
+stock ops included, is counted without a change to its kernels:
 
     device = sim_device("1x1", overlays=cycle_overlays(), variables=CYCLE_VARIABLES)
     ...
@@ -15,7 +15,7 @@ program, stock ops included, is counted without a change to its kernels:
     counts[0, 0].math.cycles, counts[0, 0].program.cycles
 
 The clocks of the chips of a simulated mesh are one clock: with fast dispatch, where chips run on their own,
-:func:`measure_chips` puts the programs of several on one time axis.
+:func:`measure_chips` puts the programs of several chips on one time axis.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CYCLE_VARIABLES = {"TT_METAL_DISABLE_PRECOMPILED_FW": "1", "TT_SIM_COST_MODEL": 
 
 _HERE = Path(__file__).resolve().parent
 _SPANS = ("program", "brisc", "ncrisc", "unpack", "math", "pack")
-_WORDS_A_SPAN = 4
+_WORDS_PER_SPAN = 4
 _PAGE_BYTES = 128
 
 
@@ -42,8 +42,8 @@ _PAGE_BYTES = 128
 class Span:
     """Cycles between two readings of a core's clock.
 
-    cycles: of all runs since the last collection. runs: how often. start, end: the clock's lower 32 bits at
-    the last run, comparable between the cores of a chip.
+    cycles: of all runs since the last collection. runs: how many. start, end: the clock's lower 32 bits at the last
+    run, comparable between the cores of a chip.
     """
 
     cycles: int
@@ -54,10 +54,11 @@ class Span:
 
 @dataclass(frozen=True)
 class CoreCycles:
-    """One Tensix core: `program` from the go message until all its RISCs were done, and each kernel that ran.
+    """The cycles of one Tensix core: `program` from the go message until all its RISCs were done, and each kernel that
+    ran.
 
-    None for a RISC that had no kernel. The three of a compute kernel end when the Tensix unit has done what
-    they issued.
+    None for a RISC that had no kernel. The three RISCs of a compute kernel end when the Tensix unit has done what they
+    issued.
     """
 
     program: Span | None
@@ -68,12 +69,12 @@ class CoreCycles:
     pack: Span | None
 
     def kernels(self) -> dict[str, Span]:
-        """The kernels that ran on this core, by RISC."""
+        """Return the kernels that ran on this core, by RISC."""
         return {name: span for name in _SPANS[1:] if (span := getattr(self, name)) is not None}
 
 
 def cycle_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
-    """Files for a runtime root (see :mod:`runtime_patches.runtime_root`) whose kernels count their cycles."""
+    """Return files for a runtime root (see :mod:`runtime_patches.runtime_root`) whose kernels count their cycles."""
     original = ((find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)) / HEADER).read_bytes()
     include = b'\n#include "api/debug/kernel_cycles.hpp"\n'
     return {HEADER: original + include, ADDED_HEADER: (_HERE / "cycles.hpp").read_bytes()}
@@ -84,9 +85,9 @@ def measure(
 ) -> dict[tuple[int, int], CoreCycles]:
     """Run `run`, wait for the device, and return the cycles of the programs it launched.
 
-    device: an open device of a process started as the module says. grid: (columns, rows) of the cores to look
-    at, default all compute cores. Returns {(x, y): CoreCycles} of the cores that ran a kernel.
-    Errors: RuntimeRootError when the runtime root of this process does not count cycles.
+    device: an open device of a process started as the module says. grid: (columns, rows) of the cores to read, default
+    all compute cores. Returns {(x, y): CoreCycles} of the cores that ran a kernel. Errors: RuntimeRootError when the
+    runtime root of this process does not count cycles.
     """
     if device.get_num_devices() != 1:
         raise ValueError(f"measure is for one chip, and these are {device.get_num_devices()}: measure_chips")
@@ -96,7 +97,8 @@ def measure(
 def measure_chips(
     devices: Sequence, run: Callable[[], object], grid: tuple[int, int] | None = None
 ) -> list[dict[tuple[int, int], CoreCycles]]:
-    """As `measure`, of the chips of several devices: of each mesh in its own order, one after the other.
+    """Do as `measure` for the chips of several devices; return each mesh's chips in its own order, one mesh after the
+    other.
 
     devices: open devices, meshes or submeshes; `run` launches programs on any of them. A mesh and a submesh of it do
     not go together, since an op of the one after an op of the other needs ``quiesce_devices`` in between.
@@ -139,7 +141,7 @@ def _check_root() -> None:
 
 
 class _Collector:
-    """The program that copies the words of every core into a tensor, a page a core, and clears them."""
+    """The program that copies the words of every core into a tensor, a page per core, and clears them."""
 
     def __init__(self, device, columns: int, rows: int):
         import ttnn
@@ -171,7 +173,7 @@ class _Collector:
         self._program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
 
     def collect(self) -> list[list[list[int]]]:
-        """Each chip's pages, in the device's order."""
+        """Return each chip's pages, in the device's order."""
         import ttnn
 
         ttnn.generic_op([self._tensor, self._tensor], self._program)
@@ -179,12 +181,15 @@ class _Collector:
 
 
 def _decode(pages: list[list[int]], columns: int) -> dict[tuple[int, int], CoreCycles]:
-    """The pages of :class:`_Collector`, row by row of the grid, as counts of the cores that ran a kernel."""
+    """Return the counts of the cores that ran a kernel, from the pages of :class:`_Collector`, row by
+    row of the grid."""
     found = {}
     for index, page in enumerate(pages):
         spans = {}
         for i, name in enumerate(_SPANS):
-            start, end, cycles, runs = (int(w) & 0xFFFFFFFF for w in page[i * _WORDS_A_SPAN : (i + 1) * _WORDS_A_SPAN])
+            start, end, cycles, runs = (
+                int(w) & 0xFFFFFFFF for w in page[i * _WORDS_PER_SPAN : (i + 1) * _WORDS_PER_SPAN]
+            )
             spans[name] = Span(cycles, runs, start, end) if runs else None
         if any(spans[name] for name in _SPANS[1:]):
             found[index % columns, index // columns] = CoreCycles(**spans)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies the cycle words of this core (cycles.hpp) to one page of a tensor, and clears them. BRISC, one
-// instance a core. Compile-time arguments: size of the page in bytes, index of a circular buffer of one page,
+// instance per core. Compile-time arguments: size of the page in bytes, index of a circular buffer of one page,
 // then the tensor's accessor. Runtime arguments: address of the tensor, page of this core.
 #include <cstdint>
 
@@ -12,7 +12,7 @@ void kernel_main() {
     constexpr uint32_t page_size = get_compile_time_arg_val(0);
     constexpr uint32_t buffer = get_compile_time_arg_val(1);
     constexpr auto layout = TensorAccessorArgs<2>();
-    constexpr uint32_t words = kernel_cycles::SPANS * kernel_cycles::WORDS_A_SPAN;
+    constexpr uint32_t words = kernel_cycles::SPANS * kernel_cycles::WORDS_PER_SPAN;
     static_assert(words * 4 <= page_size, "the page cannot hold the spans");
 
     const auto counts = TensorAccessor(layout, get_arg_val<uint32_t>(0), page_size);

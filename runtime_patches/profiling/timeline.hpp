@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// When each program ran on this core, written by BRISC's firmware behind one another. See timeline.py.
+// When each program ran on this core, written by BRISC's firmware one after another. See timeline.py.
 #pragma once
 
 namespace timeline {
 
-// In the region tt-metal reserves for LLK debugging, behind the cycle counts of kernel_cycles.hpp.
+// In the region tt-metal reserves for LLK debugging, after the cycle counts of kernel_cycles.hpp.
 constexpr uint32_t CONTROL = MEM_LLK_DEBUG_BASE + 640;
 constexpr uint32_t MAGIC = 0x714E11E5;
 enum Word : uint32_t { armed, address, capacity, count };  // armed: MAGIC + address, since L1 is not cleared
-constexpr uint32_t WORDS_AN_ENTRY = 4;                     // program, start and end by the wall clock, 0
+constexpr uint32_t WORDS_PER_ENTRY = 4;                    // program, start and end by the wall clock, 0
 static_assert(640 + 16 <= MEM_LLK_DEBUG_SIZE - 128, "the words leave their region");
 
 inline uint32_t now() { return *reinterpret_cast<volatile uint32_t*>(RISCV_DEBUG_REG_WALL_CLOCK_L); }
@@ -29,7 +29,7 @@ struct Entry {
             return;
         }
         volatile uint32_t* entry = reinterpret_cast<volatile uint32_t*>(
-            control[address] + index * WORDS_AN_ENTRY * sizeof(uint32_t));
+            control[address] + index * WORDS_PER_ENTRY * sizeof(uint32_t));
         entry[0] = program;
         entry[1] = start;
         entry[2] = now();

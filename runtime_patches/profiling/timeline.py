@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""When each program ran on each chip, replays of traces included: every core's firmware notes its programs.
+"""Tell when each program ran on each chip, replays of traces included: every core's firmware notes its programs.
 
-`cycles.py` counts one program at a time, from outside; here many follow one another without the host. BRISC's
-firmware writes the program's number, which the host has given it, and the wall clock at its start and end behind one
-another into a tensor in the core's L1. Clocks of the chips of a simulated mesh are comparable.
+`cycles.py` counts one program at a time, from outside; here many follow one another without the host. BRISC's firmware
+appends the program's number, which the host has given it, and the wall clock at its start and end to a tensor in the
+core's L1. Clocks of the chips of a simulated mesh are comparable.
 
 The runtime must be built with :func:`timeline_overlays` and started with :data:`TIMELINE_VARIABLES`.
 
@@ -34,14 +34,14 @@ _ENTRY = (
     "launch_msg_address->kernel_config.enables);\n"
 )
 _MAGIC = 0x714E11E5
-_WORDS_AN_ENTRY = 4
+_WORDS_PER_ENTRY = 4
 _CLOCK_PERIOD = 1 << 32
 
 
 @dataclass(frozen=True)
 class ProgramSpan:
-    """One run of a program on one chip. number: the host's, rising in the order of launches. start: from its first
-    core's go message; end: until its last core was done; both cycles since `Timeline.start`."""
+    """One run of a program on one chip. number: the host's, rising in the order of launches. start: of its first core's
+    go message; end: when its last core was done; both in cycles since `Timeline.start`."""
 
     number: int
     start: int
@@ -50,7 +50,7 @@ class ProgramSpan:
 
 
 def timeline_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
-    """Files for a runtime root (see :mod:`runtime_patches.runtime_root`) whose firmware notes its programs.
+    """Return files for a runtime root (see :mod:`runtime_patches.runtime_root`) whose firmware notes its programs.
 
     Errors: ValueError when the installed firmware is not the one this was made for.
     """
@@ -66,7 +66,7 @@ def timeline_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
 
 
 class Timeline:
-    """programs: how many runs a core can note; later ones are lost, and `stop` says so."""
+    """Record programs. programs: how many runs a core can note; later ones are lost, and `stop` says so."""
 
     def __init__(self, mesh, programs: int = 512):
         import torch
@@ -75,8 +75,8 @@ class Timeline:
         size = mesh.compute_with_storage_grid_size()
         self.mesh, self.programs, self._count = mesh, programs, size.x * size.y
         self._cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(size.x - 1, size.y - 1))])
-        shard = ttnn.ShardSpec(self._cores, [1, programs * _WORDS_AN_ENTRY], ttnn.ShardOrientation.ROW_MAJOR)
-        self._blank = torch.zeros(1, 1, self._count, programs * _WORDS_AN_ENTRY, dtype=torch.int32)
+        shard = ttnn.ShardSpec(self._cores, [1, programs * _WORDS_PER_ENTRY], ttnn.ShardOrientation.ROW_MAJOR)
+        self._blank = torch.zeros(1, 1, self._count, programs * _WORDS_PER_ENTRY, dtype=torch.int32)
         self._tensor = ttnn.from_torch(
             self._blank,
             dtype=ttnn.uint32,
@@ -100,14 +100,14 @@ class Timeline:
         self._arm(self.programs)
 
     def stop(self) -> list[list[ProgramSpan]]:
-        """What ran since `start`, chips in row-major order, by number and then by start; a program launched again
-        has a span for each run. Errors: RuntimeError when a core could not note all."""
+        """Return what ran since `start`: chips in row-major order, each by number and then by start; a program launched
+        again has a span for each run. Errors: RuntimeError when a core could not note all."""
         import ttnn
 
         ttnn.synchronize_device(self.mesh)
         self._arm(0)
         chips = [
-            ttnn.to_torch(part).reshape(self._count, self.programs, _WORDS_AN_ENTRY).tolist()
+            ttnn.to_torch(part).reshape(self._count, self.programs, _WORDS_PER_ENTRY).tolist()
             for part in ttnn.get_device_tensors(self._tensor)
         ]
         if any(core[-1][2] for chip in chips for core in chip):
@@ -129,7 +129,8 @@ class Timeline:
 
 
 def spans_of(chips: list[list[list[list[int]]]]) -> list[list[ProgramSpan]]:
-    """The words of each chip's cores ([chips][cores][entries][4]) as spans, without the entry of the arming program.
+    """Return spans from the words of each chip's cores ([chips][cores][entries][4]), without the entry of the arming
+    program.
 
     The n-th run of a number on each core belongs to the n-th run of the program.
     """

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells the firmware of this core where to note the programs that follow: timeline.py. With no capacity, nowhere.
+// Tells the firmware of this core where to note the programs that follow (timeline.py); with no capacity, nowhere.
 
 #include <cstdint>
 

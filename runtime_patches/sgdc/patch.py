@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply the SGDC (static graph, dynamic concurrency) patch to a tree of tt-metal, or say in which state a tree is.
 
-The installed ttnn package is never written: it is patched as overlays of a runtime root (`overlays`). A
-tt-metal source checkout is edited in place (`apply_to_checkout`); ``git checkout`` of the stubs undoes it.
+The installed ttnn package is never written: it is patched by overlays of a runtime root (`overlays`). A tt-metal source
+checkout is edited in place (`apply_to_checkout`); ``git checkout`` of the stubs undoes it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class UnpatchedRuntimeError(RuntimeError):
 
 
 def overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
-    """The files to replace in a runtime root: ``{path: content}``, from the stubs that came with ttnn.
+    """Return the files to replace in a runtime root: ``{path: content}``, from the stubs that came with ttnn.
 
     Errors: StubMismatchError when those stubs are not the ones the patch was made for.
     """
@@ -61,8 +61,8 @@ def overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
 
 
 def build_patched_root(*, ttnn_dir: Path | None = None, cache_dir: Path | None = None) -> Path:
-    """A runtime root with the patch and nothing else, for real boards; see
-    :mod:`runtime_patches.runtime_root`. Where ttnn is a source build, that tree, once it is patched.
+    """Return a runtime root with the patch and nothing else, for real boards; see :mod:`runtime_patches.runtime_root`.
+    Where ttnn is a source build, return that tree, once it is patched.
 
     Errors: ValueError for a source build that is not patched; RuntimeRootError; StubMismatchError.
     """
@@ -77,12 +77,11 @@ def build_patched_root(*, ttnn_dir: Path | None = None, cache_dir: Path | None =
 
 
 def apply_to_checkout(root: Path) -> list[str]:
-    """Patch the tt-metal source checkout `root` in place; the paths that were written, none if it was
-    patched. What an interrupted call left half done is completed.
+    """Patch the tt-metal source checkout `root` in place; return the paths that were written, none if it was patched.
+    Complete what an interrupted call left half done.
 
-    Errors: StubMismatchError for other stubs; ValueError for a folder that is no checkout, that is the
-    installed package, or a runtime root of links (both stay untouched); OSError when a file cannot be
-    written.
+    Errors: StubMismatchError for other stubs; ValueError for a folder that is no checkout, that is the installed
+    package, or a runtime root of links (both stay untouched); OSError when a file cannot be written.
     """
     root = _tree(root)
     if (root / MANIFEST).exists():
@@ -107,7 +106,7 @@ def apply_to_checkout(root: Path) -> list[str]:
 
 
 def state(root: Path) -> GateState:
-    """Whether the tree `root` carries the patch, whole and unchanged.
+    """Return how far the tree `root` carries the patch.
 
     Errors: ValueError for a folder that is no tree of tt-metal.
     """
@@ -125,17 +124,17 @@ def state(root: Path) -> GateState:
 
 
 def runtime_in_use() -> Path:
-    """The tree this process compiles kernels from: ``$TT_METAL_RUNTIME_ROOT`` or what ttnn takes without it.
+    """Return the tree this process compiles kernels from: ``$TT_METAL_RUNTIME_ROOT`` or what ttnn takes without it.
 
-    An empty variable is the working directory, as to the runtime. ``TT_METAL_HOME`` is not looked at: ttnn
-    names its own tree to the runtime whatever it holds.
+    An empty variable is the working directory, as it is to the runtime. ``TT_METAL_HOME`` is not looked at: ttnn names
+    its own tree to the runtime whatever it holds.
     """
     named = os.environ.get("TT_METAL_RUNTIME_ROOT")
     return ttnn_root() if named is None else Path(named).absolute()
 
 
 def require_patched() -> Path:
-    """The runtime tree in use, after making sure that it carries the patch.
+    """Return the runtime tree in use, after making sure that it carries the patch.
 
     Errors: UnpatchedRuntimeError with the command that fixes it.
     """
@@ -157,7 +156,7 @@ def require_patched() -> Path:
 
 
 def describe(root: Path) -> str:
-    """One line on a tree: what it is and whether it carries the patch."""
+    """Return one line about a tree: what it is and whether it carries the patch."""
     kind = "source tree"
     if (Path(root) / MANIFEST).is_file():
         kind = f"runtime root over ttnn {read_manifest(root)['ttnn_version']}"
@@ -167,7 +166,8 @@ def describe(root: Path) -> str:
 
 
 def _apply_command(root: Path) -> str:
-    """What patches `root`, or gives a patched root in its place where it must stay as it is."""
+    """Return the command that patches `root`, or that builds a patched root in its place where it must
+    stay as it is."""
     command = "python -m runtime_patches.sgdc apply"
     in_place = _is_tree(root) and not _is_package(root) and not (root / MANIFEST).exists()
     return f"{command} --root {shlex.quote(str(root))}" if in_place else command
@@ -182,8 +182,8 @@ def _is_tree(root: Path) -> bool:
 
 
 def _tree_of_ttnn() -> Path:
-    """The tree that came with ttnn: what it runs from by itself, or, where it looks in vain (a package outside
-    site-packages, as of ``pip install --target``), the package."""
+    """Return the tree that came with ttnn: what it runs from by itself, or, where it looks in vain (a package outside
+    site-packages, as ``pip install --target`` makes one), the package."""
     return root if _is_tree(root := ttnn_root()) else find_ttnn_dir()
 
 

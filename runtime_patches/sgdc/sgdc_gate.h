@@ -28,11 +28,11 @@
 static_assert(SGDC_GATE_BASE % 16 == 0, "SGDC: the gate must be aligned for the NoC");
 static_assert(
     SGDC_GATE_BASE >= MEM_ZEROS_BASE + MEM_ZEROS_SIZE,
-    "SGDC: the gate lies in the zeros every kernel may read");
-static_assert(SGDC_GATE_BASE >= MEM_MAILBOX_BASE + MEM_MAILBOX_SIZE, "SGDC: the gate lies in the mailboxes");
+    "SGDC: the gate is in the zeros every kernel may read");
+static_assert(SGDC_GATE_BASE >= MEM_MAILBOX_BASE + MEM_MAILBOX_SIZE, "SGDC: the gate is in the mailboxes");
 static_assert(
-    SGDC_GATE_BASE + SGDC_GATE_SIZE <= MEM_BRISC_FIRMWARE_BASE, "SGDC: the gate lies in the BRISC firmware");
-static_assert(SGDC_GATE_BASE >= MEM_LLK_DEBUG_BASE, "SGDC: the gate lies outside the LLK debug region");
+    SGDC_GATE_BASE + SGDC_GATE_SIZE <= MEM_BRISC_FIRMWARE_BASE, "SGDC: the gate is in the BRISC firmware");
+static_assert(SGDC_GATE_BASE >= MEM_LLK_DEBUG_BASE, "SGDC: the gate is outside the LLK debug region");
 #if defined(DEBUG_CHECKPOINT_ENABLED)
 #include "api/debug/checkpoint.h"
 static_assert(

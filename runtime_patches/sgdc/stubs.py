@@ -23,7 +23,7 @@ class StubMismatchError(RuntimeError):
 
 @dataclass(frozen=True)
 class Edit:
-    """`anchor`, which must occur exactly once in a stub, is replaced by `text`."""
+    """An edit: `text` replaces `anchor`, which must occur exactly once in a stub."""
 
     anchor: str
     text: str
@@ -84,17 +84,17 @@ SUPPORTED_VERSIONS = tuple(STUBS[0].stock)
 
 
 def gate_header() -> bytes:
-    """The header the patched stubs include."""
+    """Return the header that the patched stubs include."""
     return (Path(__file__).parent / "sgdc_gate.h").read_bytes()
 
 
 def is_stock(stub: Stub, content: bytes) -> bool:
-    """Whether `content` is a stub the patch was made for, without the patch."""
+    """Return whether `content` is a stub the patch was made for, without the patch."""
     return hashlib.sha256(content).hexdigest() in stub.stock.values()
 
 
 def patched(stub: Stub, content: bytes) -> bytes:
-    """`content` of a stock stub, or of one that was patched before, with the edits applied once.
+    """Return `content` of a stock stub, or of one that was patched before, with the edits applied once.
 
     Errors: StubMismatchError when the content is not one the patch was made for.
     """
@@ -115,7 +115,7 @@ def patched(stub: Stub, content: bytes) -> bytes:
 
 
 def patched_files(read: Callable[[str], bytes]) -> dict[str, bytes]:
-    """{path: content} of every file of the patch; `read` gives the content of a stub, stock or patched.
+    """Return {path: content} of every file of the patch; `read` gives the content of a stub, stock or patched.
 
     Errors: StubMismatchError. All stubs are checked before any is returned.
     """
@@ -124,7 +124,7 @@ def patched_files(read: Callable[[str], bytes]) -> dict[str, bytes]:
 
 
 def stock_content(stub: Stub, content: bytes) -> bytes | None:
-    """The stock stub a patched `content` was made from, or None when it is not a patched stub."""
+    """Return the stock stub that a patched `content` was made from, or None when it is not a patched stub."""
     text = content.decode(errors="replace")
     for edit in reversed(stub.edits):
         if text.count(edit.text) != 1:

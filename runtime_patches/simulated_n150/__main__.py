@@ -12,8 +12,11 @@ import signal
 import subprocess
 import sys
 
+from runtime_patches import sgdc
 from runtime_patches.simulated_n150 import doctor, environment
 from runtime_patches.simulated_n150.dispatch import DISPATCHES
+
+SUITE_CACHE_GB = 3
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,13 +37,20 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument(
         "--stock-kernels",
         choices=environment.STOCK_KERNELS,
-        help="on a mock mesh: empty kernels in the place of ttnn's own, which is faster (default), or those compiled",
+        help="on a mock mesh: empty kernels in place of ttnn's own, which is faster (default), or ttnn's own, compiled",
     )
     run.add_argument(
         "--dispatch",
         choices=DISPATCHES,
         default="slow",
         help="slow: the host launches each program (default); fast: command queues on the chip, and traces",
+    )
+    run.add_argument(
+        "--runtime",
+        choices=("patched", "stock"),
+        default="patched",
+        help="whether the runtime has the compute gate (runtime_patches/sgdc), open unless the program closes it "
+        "(default), or is the wheel's own",
     )
     run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command line of the program")
@@ -66,18 +76,25 @@ def _doctor(options: argparse.Namespace) -> int:
         doctor.install_packages()
     found = doctor.findings()
     ready = not any(doctor.why_not(mode, found) for mode in ("simulator", "mock mesh"))
-    print(json.dumps(doctor.as_json(found), indent=1) if options.json else doctor.as_table(found))
+    disk = doctor.disk()
+    if options.json:
+        print(json.dumps(doctor.as_json(found) | {"disk": disk}, indent=1))
+    else:
+        print(doctor.as_table(found))
+        cache, free = (f"{disk[name] / 1e9:.1f} GB" for name in ("cache", "free"))
+        print(f"disk: the cache takes {cache}, {free} are free; the whole test suite fills it with {SUITE_CACHE_GB} GB")
     return 0 if ready else 1
 
 
 def _run(options: argparse.Namespace, program: list[str]) -> int:
-    # A program that is not there, or a part of the chip, is reported before anything is built.
+    # A program that is missing, or a part of the chip, is reported before anything is built.
     if reason := doctor.why_not("mock mesh" if options.mock else "simulator"):
         print(f"cannot run: {reason}", file=sys.stderr)
         return 1
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150.clusters import parse_shape
 
+    overlays = sgdc.overlays() if options.runtime == "patched" else {}
     try:
         if options.mock:
             if options.stock_kernels and (sfpi := environment.real_sfpi()):
@@ -85,10 +102,12 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
                     f"--stock-kernels is for the stand-in compiler; the SFPI in {sfpi} compiles all kernels"
                 )
             stock = options.stock_kernels or environment.STOCK_KERNELS[0]
-            variables = environment.mock_environment(parse_shape(options.mock), stock_kernels=stock)
+            variables = environment.mock_environment(parse_shape(options.mock), overlays, stock_kernels=stock)
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None
-            variables = environment.simulated_environment(options.grid or "1x1", mesh=mesh, dispatch=options.dispatch)
+            variables = environment.simulated_environment(
+                options.grid or "1x1", overlays, mesh=mesh, dispatch=options.dispatch
+            )
     except (ValueError, RuntimeRootError) as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of meshes of N150 boards, for the runtime's mock devices.
+"""Describe meshes of N150 boards, for the runtime's mock devices.
 
-Two files describe a mesh. The cluster descriptor lists the boards and their Ethernet links; it takes the
-place of what the driver would discover. The mesh graph descriptor says which rectangle they form; the runtime
-has ready ones only for the products Tenstorrent sells, and N150 meshes are built by their owners.
+Two files describe a mesh. The cluster descriptor lists the boards and their Ethernet links; it takes the place of what
+the driver would discover. The mesh graph descriptor says which rectangle they form; the runtime has ready ones only for
+the products Tenstorrent sells, and N150 meshes are built by their owners.
 
-The wiring is one an owner can build: an N150 has two QSFP-DD cages of two links each and a Warp 100 bridge of
-two links. Neighbours of a row are joined by QSFP cables (cage A of a board to cage B of the next), the two
-rows of a mesh by Warp bridges. Two rows of n boards are also a ring of 2n: with FABRIC_1D_RING the runtime opens them
-as a mesh of 1 x 2n, down one row and back along the other. (It closes no row to a ring of its own: of all Wormhole
-products, its mesh graph gives only the galaxies links that wrap around.)
+The wiring is one an owner can build: an N150 has two QSFP-DD cages of two links each and a Warp 100 bridge of two
+links. Neighbours in a row are joined by QSFP cables (cage A of a board to cage B of the next), the two rows of a mesh
+by Warp bridges. Two rows of n boards are also a ring of 2n: with FABRIC_1D_RING the runtime opens them as a mesh of 1 x
+2n, down one row and back along the other. (It closes no single row to a ring: of all Wormhole products, its mesh graph
+gives only the galaxies links that wrap around.)
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import yaml
 
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 
-CAGE_A = (0, 1)  # Ethernet channels of the Wormhole chip behind each connector
+CAGE_A = (0, 1)  # Ethernet channels of the Wormhole chip at each connector
 CAGE_B = (6, 7)
 WARP = (14, 15)
 
-# Of the ten Tensix rows of the die an N150 has nine; the runtime tells the product by the number of rows off.
+# An N150 has nine of the die's ten Tensix rows; the runtime tells the product by the number of rows that are off.
 HARVESTED_ROWS = 0b1
 FIRST_BOARD_ID = 0x100018611900001
 
 
 def check_shape(shape: tuple[int, int]) -> tuple[int, int]:
-    """`shape` as (rows, columns) when a mesh of that shape is described; else ValueError."""
+    """Return `shape` as (rows, columns) when a mesh of that shape is described; else raise ValueError."""
     rows_columns = tuple(int(n) for n in shape)
     if rows_columns not in SHAPES:
         known = ", ".join(f"{r}x{c}" for r, c in SHAPES)
@@ -40,7 +40,7 @@ def check_shape(shape: tuple[int, int]) -> tuple[int, int]:
 
 
 def parse_shape(text: str) -> tuple[int, int]:
-    """(rows, columns) of a mesh written ``"2x4"``; ValueError when it is not written so or not described."""
+    """Return (rows, columns) of a mesh written ``"2x4"``; ValueError when it is not written so or not described."""
     try:
         rows, columns = (int(n) for n in text.lower().split("x"))
     except ValueError:
@@ -49,7 +49,7 @@ def parse_shape(text: str) -> tuple[int, int]:
 
 
 def links(shape: tuple[int, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The Ethernet links of a mesh, each a pair of (chip, channel). Chips are numbered row by row."""
+    """Return the Ethernet links of a mesh, each a pair of (chip, channel). Chips are numbered row by row."""
     rows, columns = check_shape(shape)
     found: list[tuple[tuple[int, int], tuple[int, int]]] = []
 
@@ -66,7 +66,7 @@ def links(shape: tuple[int, int]) -> list[tuple[tuple[int, int], tuple[int, int]
 
 
 def cluster_descriptor(shape: tuple[int, int]) -> str:
-    """The text for ``TT_METAL_MOCK_CLUSTER_DESC_PATH``: boards, links and harvesting of a mesh of N150."""
+    """Return the text for ``TT_METAL_MOCK_CLUSTER_DESC_PATH``: boards, links and harvesting of a mesh of N150."""
     rows, columns = check_shape(shape)
     chips = range(rows * columns)
     masks = {
@@ -91,7 +91,7 @@ def cluster_descriptor(shape: tuple[int, int]) -> str:
 
 
 def mesh_graph_descriptor(shape: tuple[int, int]) -> str:
-    """The text for ``TT_MESH_GRAPH_DESC_PATH``: one mesh of `shape` with two links between neighbours."""
+    """Return the text for ``TT_MESH_GRAPH_DESC_PATH``: one mesh of `shape` with two links between neighbours."""
     rows, columns = check_shape(shape)
     return (
         f'mesh_descriptors {{\n  name: "N150_{rows}x{columns}"\n  arch: WORMHOLE_B0\n'

@@ -1,25 +1,25 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""How programs reach the cores of a simulated chip: launched by the host, or by command queues on the chip.
+"""Choose how programs reach the cores of a simulated chip: launched by the host, or by command queues on the chip.
 
 slow: the host writes each program into the cores and polls until it has ended. No traces, one program at a time.
 fast: as on silicon. The host fills a queue; the stock prefetch and dispatch kernels, on Tensix cores of the last
     row, read it, multicast programs to the cores and count who is done. Traces are captured and replayed, events
     and two queues work, and the chips of a mesh run on their own.
 
-The simulator answers the host's messages and sends none, so the queues lie in the chip's own DRAM instead of host
+The simulator answers the host's messages and sends none, so the queues are in the chip's own DRAM instead of host
 memory: an option of the runtime, made for simulators. It costs 16 MiB of each DRAM bank.
 """
 
 from __future__ import annotations
 
-from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
+from runtime_patches.simulated_n150.simulator.speed.burst import BURST_VARIABLE
 
 DISPATCHES = ("slow", "fast")
-# Room for traces that a device opened for fast dispatch keeps in DRAM, in bytes: a traced decode step of the tests'
-# models takes a tenth of it.
+# Bytes of DRAM that a device opened for fast dispatch keeps for traces: a traced decode step of the tests' models takes
+# a tenth of it.
 TRACE_REGION_BYTES = 4 << 20
-# L1 of a core that the semaphores of a mesh's collectives have for themselves: some 32 bytes each, a few a program.
+# L1 of a core that only the semaphores of a mesh's collectives use: some 32 bytes each, a few per program.
 SEMAPHORE_BYTES = 32 << 10
 
 _SLOW = "TT_METAL_SLOW_DISPATCH_MODE"
@@ -30,30 +30,30 @@ VARIABLES = (_SLOW, _QUEUES_IN_DRAM, _NO_TELEMETRY, BURST_VARIABLE)
 
 
 def check_dispatch(dispatch: str) -> str:
-    """`dispatch`, if it is one of :data:`DISPATCHES`; else ValueError."""
+    """Return `dispatch` if it is one of :data:`DISPATCHES`; else raise ValueError."""
     if dispatch not in DISPATCHES:
         raise ValueError(f"dispatch must be slow or fast, got {dispatch!r}")
     return dispatch
 
 
 def dispatch_variables(dispatch: str) -> dict[str, str]:
-    """Environment variables that put the runtime on a simulated chip into this mode of dispatch."""
+    """Return environment variables that put the runtime on a simulated chip into this mode of dispatch."""
     if check_dispatch(dispatch) == "slow":
         return {_SLOW: "1"}
     return {_QUEUES_IN_DRAM: "1", _NO_TELEMETRY: "1", BURST_VARIABLE: "1"}
 
 
 def opening_options(dispatch: str) -> dict[str, int]:
-    """Keyword arguments of ``ttnn.open_device`` or ``ttnn.open_mesh_device`` that this mode wants."""
+    """Return the keyword arguments of ``ttnn.open_device`` or ``ttnn.open_mesh_device`` that this mode needs."""
     return {"trace_region_size": TRACE_REGION_BYTES} if check_dispatch(dispatch) == "fast" else {}
 
 
 def mesh_options(dispatch: str) -> dict[str, int]:
-    """`opening_options` of a mesh.
+    """Return `opening_options` of a mesh.
 
     At the first call of a collective the runtime writes its semaphores' first values into L1. With slow dispatch that
-    write does not wait for the op before, which may still read a tensor whose L1 the host has given free, and the
-    semaphores got: so they have a part of L1 of their own. Fast dispatch keeps the order.
+    write does not wait for the op before, which may still read a tensor whose L1 the host has freed and the semaphores
+    got: so they have a part of L1 of their own. Fast dispatch keeps the order.
     """
     semaphores = {"l1_small_size": SEMAPHORE_BYTES} if check_dispatch(dispatch) == "slow" else {}
     return opening_options(dispatch) | semaphores

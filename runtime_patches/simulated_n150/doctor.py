@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of the simulated N150 is on this machine, what is missing, and the exact line that fixes it.
+"""Tell what of the simulated N150 is on this machine, what is missing, and the exact line that fixes it.
 
 Nothing here imports ttnn or opens a device, so that it answers in a moment and everywhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -35,7 +36,7 @@ MODES = ("simulator", "mock mesh", "silicon")
 
 @dataclass(frozen=True)
 class Finding:
-    """One part: whether it is there, what was found, the line that fixes it, and the modes that need it."""
+    """One part: whether it is present, what was found, the line that fixes it, and the modes that need it."""
 
     part: str
     ok: bool
@@ -45,7 +46,7 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """Every part of the simulated N150, the mock meshes and silicon, in the order to fix them."""
+    """Return every part of the simulated N150, the mock meshes and silicon, in the order to fix them."""
     return [
         _interpreter(),
         _machine(),
@@ -61,7 +62,7 @@ def findings() -> list[Finding]:
 
 
 def why_not(mode: str, found: list[Finding] | None = None) -> str | None:
-    """Why `mode` (one of :data:`MODES`) cannot run here, with the lines that fix it; None when it can."""
+    """Return why `mode` (one of :data:`MODES`) cannot run here, with the lines that fix it; None when it can."""
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
     lacking = [f for f in (findings() if found is None else found) if mode in f.needed_for and not f.ok]
@@ -69,16 +70,16 @@ def why_not(mode: str, found: list[Finding] | None = None) -> str | None:
 
 
 def missing_packages() -> list[str]:
-    """Debian packages of the stand-in compiler that are not installed."""
+    """Return the Debian packages of the stand-in compiler that are not installed."""
     from runtime_patches.simulated_n150.compiler import toolchain
 
     return list(toolchain.missing_packages())
 
 
 def install_packages() -> bool:
-    """Install the missing Debian packages if this user may; True when none is missing afterwards.
+    """Install the missing Debian packages if this user may; return True when none is missing afterwards.
 
-    Needs apt-get, and root or a sudo that asks no password. Every outcome is logged.
+    Needs apt-get, and root or a sudo that asks for no password. Every outcome is logged.
     """
     missing = missing_packages()
     if not missing:
@@ -105,8 +106,22 @@ def install_packages() -> bool:
     return not missing_packages()
 
 
+def disk() -> dict[str, int]:
+    """Return the bytes that the project's cache takes and that are free on its disk: {"cache": ..., "free": ...}.
+
+    Walks the cache, which takes up to a second.
+    """
+    folder, taken = project_cache_dir(), 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # a process at work has removed it
+                taken += os.lstat(os.path.join(place, name)).st_size
+    existing = next(place for place in (folder, *folder.parents) if place.is_dir())
+    return {"cache": taken, "free": shutil.disk_usage(existing).free}
+
+
 def as_table(found: list[Finding]) -> str:
-    """The findings for a terminal: one line a part, and below it the line that fixes it."""
+    """Return the findings for a terminal: one line per part, and below it the line that fixes it."""
     width = max(len(f.part) for f in found)
     lines = []
     for f in found:
@@ -121,7 +136,7 @@ def as_table(found: list[Finding]) -> str:
 
 
 def as_json(found: list[Finding]) -> dict:
-    """The findings and, for each mode, None or the reason it cannot run, for programs."""
+    """Return the findings and, for each mode, None or the reason it cannot run, for programs."""
     return {"findings": [asdict(f) for f in found], "why_not": {mode: why_not(mode, found) for mode in MODES}}
 
 
@@ -164,7 +179,7 @@ def _distribution(name: str, version: str | None, fix: str, needed_for: tuple[st
 
 
 def _compiler() -> list[Finding]:
-    """The Debian packages; a mock mesh does without them where a real SFPI compiler is installed."""
+    """Return the Debian packages; a mock mesh does without them where a real SFPI compiler is installed."""
     from runtime_patches.simulated_n150.compiler import toolchain
 
     sfpi = _ttnn().ok and real_sfpi()

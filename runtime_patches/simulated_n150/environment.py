@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The environment variables that put ttnn on a simulated N150, on a mock mesh, or on real boards.
+"""Choose the environment variables that put ttnn on a simulated N150, on a mock mesh, or on real boards.
 
-They must be set before ttnn is imported, so these functions return them and change nothing: a program that
-needs a device is started in a process of its own with ``process_environment(simulated_environment("2x2"))``.
+They must be set before ttnn is imported, so these functions return them and change nothing: a program that needs a
+device is started in a process of its own with ``process_environment(simulated_environment("2x2"))``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runtime_patches.simulated_n150 import dispatch as dispatch_modes
 from runtime_patches.simulated_n150.compiler.driver import EMPTY_STOCK_KERNELS
 from runtime_patches.simulated_n150.grids import CORE_DESCRIPTOR, core_descriptor, grid_name, parse_grid
 
-# Whatever of these a shell holds would send the runtime elsewhere than asked.
+# Any of these that a shell holds would send the runtime elsewhere than asked.
 CONFLICTING = (
     "TT_METAL_SIMULATOR",
     "TT_METAL_MOCK_CLUSTER_DESC_PATH",
@@ -60,7 +60,7 @@ Overlays = Mapping[str, "Path | bytes"]
 
 
 def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
-    """The folder of an installed SFPI compiler: the wheel's ``runtime/sfpi`` or the system's; or None."""
+    """Return the folder of an installed SFPI compiler: the wheel's ``runtime/sfpi`` or the system's; or None."""
     package = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)
     for folder in (package / "runtime" / "sfpi", SYSTEM_SFPI):
         if os.access(folder / SFPI_COMPILER, os.X_OK):
@@ -69,7 +69,7 @@ def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
 
 
 def simulators_folder(cache_dir: Path | None = None) -> Path:
-    """Where the project's cache keeps simulators, and what numba has compiled for them."""
+    """Return the folder in the project's cache for simulators, and for what numba has compiled for them."""
     return project_cache_dir(cache_dir) / "simulators"
 
 
@@ -81,13 +81,13 @@ def simulated_environment(
     dispatch: str = "slow",
     cache_dir: Path | None = None,
 ) -> dict[str, str]:
-    """Variables for simulated N150 with a compute grid of `grid` (columns x rows) cores each.
+    """Return variables for simulated N150 with a compute grid of `grid` (columns x rows) cores each.
 
     overlays: further files to replace in the runtime root (for example the stubs of SGDC: static graph,
         dynamic concurrency).
     mesh: (rows, columns), one of :data:`clusters.SHAPES`: chips joined by simulated Ethernet; None is one chip.
     dispatch: "slow" or "fast", see :mod:`runtime_patches.simulated_n150.dispatch`.
-    Errors: ValueError for a grid that does not fit or another mesh or dispatch; RuntimeRootError when a part is
+    Errors: ValueError for a grid that does not fit or an unknown mesh or dispatch; RuntimeRootError when a part is
     missing or does not fit.
     """
     from runtime_patches.simulated_n150.simulator import simulator_dir
@@ -116,7 +116,7 @@ def simulated_environment(
             "TT_METAL_FABRIC_ROUTER_SYNC_TIMEOUT_MS": str(FABRIC_START_MS),
         }
     elif (descriptor := simulator / "cluster_descriptor.yaml").is_file():
-        # With translated NoC coordinates, the way boards ship; host and simulator read the same file.
+        # With translated NoC coordinates, as boards ship; host and simulator read the same file.
         variables["TT_METAL_MOCK_CLUSTER_DESC_PATH"] = str(descriptor)
     return variables
 
@@ -128,15 +128,13 @@ def mock_environment(
     stock_kernels: str = STOCK_KERNELS[0],
     cache_dir: Path | None = None,
 ) -> dict[str, str]:
-    """Variables for a mesh of full-size N150 that is validated, allocated and compiled for, but never
-    executes.
+    """Return variables for a mesh of full-size N150 whose programs are validated, allocated and compiled, but never
+    executed.
 
-    mesh_shape: (rows, columns), one of :data:`clusters.SHAPES`.
-    stock_kernels: "compiled", or "empty": an empty kernel stands for each of those that come with ttnn, which takes a
-    fraction of the time. Kernels from elsewhere are compiled in any case. A real SFPI compiler is used where there is
-    one, and compiles all.
-    Errors: ValueError for another shape or another choice of kernels; RuntimeRootError when a part is missing or does
-    not fit.
+    mesh_shape: (rows, columns), one of :data:`clusters.SHAPES`. stock_kernels: "compiled", or "empty": an empty kernel
+    stands for each of those that come with ttnn, which takes a fraction of the time. Kernels from elsewhere are
+    compiled in any case. A real SFPI compiler is used where there is one, and compiles all. Errors: ValueError for an
+    unknown shape or choice of kernels; RuntimeRootError when a part is missing or does not fit.
     """
     rows, columns = clusters.check_shape(mesh_shape)
     if stock_kernels not in STOCK_KERNELS:
@@ -157,7 +155,7 @@ def mock_environment(
 
 
 def _mesh_descriptors(cache: Path, mesh: tuple[int, int]) -> dict[str, str]:
-    """The variables that name the cluster and mesh graph descriptors of a mesh."""
+    """Return the variables that name the cluster and mesh graph descriptors of a mesh."""
     rows, columns = clusters.check_shape(mesh)
     folder, name = cache / "clusters", f"n150_{rows}x{columns}"
     cluster = _written(folder, name, ".yaml", clusters.cluster_descriptor((rows, columns)))
@@ -166,7 +164,7 @@ def _mesh_descriptors(cache: Path, mesh: tuple[int, int]) -> dict[str, str]:
 
 
 def silicon_environment(overlays: Overlays | None = None, *, cache_dir: Path | None = None) -> dict[str, str]:
-    """Variables for real boards: none, unless files of the runtime are to be replaced by `overlays`.
+    """Return variables for real boards: none, unless files of the runtime are to be replaced by `overlays`.
 
     Errors: RuntimeRootError when no SFPI compiler is installed; the stand-in is not meant for silicon.
     """
@@ -186,7 +184,7 @@ def silicon_environment(overlays: Overlays | None = None, *, cache_dir: Path | N
 def process_environment(
     variables: Mapping[str, str], base: Mapping[str, str] | None = None, *, silicon: bool = False
 ) -> dict[str, str]:
-    """A whole environment for a child process: `base` (default ours) without what would conflict.
+    """Return a whole environment for a child process: `base` (default ours) without what would conflict.
 
     silicon: the process is for real boards, where the user's own choice of root, cache and boards holds.
     """
@@ -209,9 +207,10 @@ def _toolchain_overlays(cache: Path, ttnn_dir: Path) -> dict[str, Path]:
 
 
 def _root_variables(cache: Path, root: Path, jit: str = "jit") -> dict[str, str]:
-    """The root's name carries the content of toolchain and patches, so caches of two roots never mix.
+    """Return the variables that name a root and its caches.
 
-    jit: the folder of kernel caches; one that holds empty kernels is never that of what is executed.
+    The root's name carries the content of toolchain and patches, so caches of two roots never mix. jit: the folder of
+    kernel caches; one that holds empty kernels is never that of what is executed.
     """
     kernels, logs = cache / jit / root.name, cache / "logs"
     kernels.mkdir(parents=True, exist_ok=True)
@@ -221,14 +220,15 @@ def _root_variables(cache: Path, root: Path, jit: str = "jit") -> dict[str, str]
         "TT_METAL_HOME": str(root),
         "TT_METAL_CACHE": str(kernels),
         "TT_METAL_LOGS_PATH": str(logs),  # the inspector would write into the working directory
-        "TT_METAL_INSPECTOR_RPC": "0",  # one port for all processes of a machine
+        "TT_METAL_INSPECTOR_RPC": "0",  # all processes of a machine would share one port
         "TT_METAL_DISABLE_BACKTRACE": "1",  # addresses in stripped libraries say nothing
         "TT_LOGGER_LEVEL": os.environ.get("TT_LOGGER_LEVEL", "WARN"),
     }
 
 
 def _written(folder: Path, stem: str, suffix: str, text: str) -> Path:
-    """A file named after its content, so that a program that reads an older one is not disturbed."""
+    """Write a file named after its content, so that a program that reads an older one is not disturbed; return its
+    path."""
     path = folder / f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:12]}{suffix}"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)

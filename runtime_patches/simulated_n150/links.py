@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cables of a simulated mesh, for tests: cut, delayed, lossy, and a record of what they carried.
+"""Cut, delay, make lossy and record the cables of a simulated mesh, for tests.
 
     links = Links(os.getpid())       # in the program that opened the mesh; or Links(worker's process id)
     links.cut(0, in_cycles=2000)
@@ -8,7 +8,7 @@
     links.mend()
 
 Links are numbered as :func:`clusters.links` lists them; None means all. Faults begin now, or `in_cycles` cycles of the
-simulated clock later, which goes on only while the host waits for a device. Hardware repeats what a cable loses, so a
+simulated clock later, which advances only while the host waits for a device. Hardware repeats what a cable loses, so a
 lossy link is a slow one, and only a cut loses data for good. Routers whose packets a cut has lost do not recover: mend
 the links, close the mesh and open it again.
 """
@@ -36,7 +36,8 @@ class LinkState:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A packet that arrived: the cycle, the link's direction, where it wrote, how much, and a CRC-32 of the data."""
+    """A packet that arrived: the cycle, the link's direction, its target address, its size, and a
+    CRC-32 of the data."""
 
     cycle: int
     source: str
@@ -47,37 +48,37 @@ class Delivery:
 
 
 class Links:
-    """See the module. program: process id of the program that opened the simulated mesh."""
+    """Control the links; see the module. program: process id of the program that opened the simulated mesh."""
 
     def __init__(self, program: int):
         self.program = program
 
     def cut(self, link: int | None = None, *, in_cycles: int = 0) -> None:
-        """Unplug; packets on the way are lost, and so is all that is sent until `mend`."""
+        """Unplug a cable; packets under way are lost, and so is all that is sent until `mend`."""
         self._ask("cut", link=link, in_cycles=in_cycles)
 
     def mend(self, link: int | None = None, *, in_cycles: int = 0) -> None:
-        """Whole again, with the usual latency."""
+        """Remove every fault; packets take the usual latency again."""
         self._ask("mend", link=link, in_cycles=in_cycles)
 
     def delay(self, latency: int, link: int | None = None, *, in_cycles: int = 0) -> None:
-        """Packets take `latency` cycles from now on, at least 1; 200 is the usual."""
+        """Let packets take `latency` cycles from now on, at least 1; 200 is usual."""
         if latency < 1:
             raise ValueError(f"a packet takes at least one cycle, got a latency of {latency}")
         self._ask("delay", link=link, in_cycles=in_cycles, latency=latency)
 
     def lose(self, probability: float, link: int | None = None, *, seed: int = 0, in_cycles: int = 0) -> None:
-        """Each transmission is lost with `probability` (below 1) and repeated; equal seeds lose the same packets."""
+        """Lose each transmission with `probability` (below 1) and repeat it; equal seeds lose the same packets."""
         if not 0 <= probability < 1:
-            raise ValueError(f"the probability of a loss lies between 0 and below 1, got {probability}")
+            raise ValueError(f"the probability of a loss is at least 0 and below 1, got {probability}")
         self._ask("lose", link=link, in_cycles=in_cycles, probability=probability, seed=seed)
 
     def states(self) -> list[LinkState]:
-        """Both directions of every link."""
+        """Return both directions of every link."""
         return [LinkState(**state) for state in self._ask("states")]
 
     def cycle(self) -> int:
-        """The mesh's clock."""
+        """Return the mesh's clock."""
         return self._ask("cycle")
 
     def record(self) -> None:
@@ -85,7 +86,7 @@ class Links:
         self._ask("record")
 
     def recorded(self) -> list[Delivery]:
-        """What arrived since `record`, in the order of arrival at each chip."""
+        """Return what arrived since `record`, in the order of arrival at each chip."""
         return [Delivery(*delivery) for delivery in self._ask("recorded")]
 
     def _ask(self, what: str, **arguments):

@@ -6,7 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from examples import cpu_attention_speculation, flash_decode_on_the_simulated_chip, gated_pair
+from examples import (
+    cpu_attention_speculation,
+    flash_decode_on_the_simulated_chip,
+    gated_pair,
+    huggingface_attention,
+    llama_on_a_mesh,
+)
 from runtime_patches import sgdc
 
 
@@ -19,6 +25,15 @@ def test_speculation_on_the_cpu_accepts_some_guesses_and_none_at_threshold_0(cap
     assert "of the guesses accepted" in capsys.readouterr().out
 
 
+@pytest.mark.model
+def test_a_transformers_model_speculates(capsys):
+    found = huggingface_attention.main()
+    strict, loose, scored = found.values()
+    assert strict[1] == 0 and 0 < loose[1] < 1 and len(strict[0]) == 2
+    assert 0 < scored[0] < 3 and 0 < scored[1] < 1, "a text that repeats itself is easy"
+    assert "guesses accepted by row: 0 of" in capsys.readouterr().out
+
+
 @pytest.mark.sim
 def test_the_op_in_a_program_of_ones_own(sim_device):
     pcc, distance = sim_device("4x2").run(flash_decode_on_the_simulated_chip.decode).values()
@@ -27,5 +42,14 @@ def test_the_op_in_a_program_of_ones_own(sim_device):
 
 
 @pytest.mark.sim
-def test_the_member_of_priority_0_skips(sim_device):
-    assert sim_device("2x1", overlays=sgdc.overlays()).run(gated_pair.negate) == [1.0, -1.0]
+def test_the_chip_of_priority_0_skips(sim_mesh):
+    assert sim_mesh((1, 2), overlays=sgdc.overlays()).run(gated_pair.negate) == [1.0, -1.0]
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1200)
+def test_a_tiny_llama_speculates_on_a_pair(sim_mesh):
+    result = sim_mesh((2, 1), "2x2", overlays=sgdc.overlays()).run(llama_on_a_mesh.generate, None, 2, timeout=1100)
+    assert len(result.token_ids[0]) == 2 and result.decode_tokens == 1
+    counted = result.statistics
+    assert counted.hits + counted.misses == 2 and counted.bypassed == 0, "each of two layers verified one guess"

@@ -115,6 +115,9 @@ def test_missing_fields_are_all_named():
 def test_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no config.json in"):
         LlamaConfig.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**BASE, "head_dim": 63}))
+    with pytest.raises(UnsupportedModelError, match=f"{tmp_path}/config.json: head_dim must be even for RoPE, got 63"):
+        LlamaConfig.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(UnsupportedModelError, match="config.json is not valid JSON"):
         LlamaConfig.from_pretrained(tmp_path)

@@ -245,7 +245,7 @@ def test_files_in_place_of_folders_are_refused(package, tmp_path):
         build(package, {"tt_metal/hw": b""}, tmp_path)
     with pytest.raises(RuntimeRootError, match="which is a file in ttnn"):
         build(package, {f"{STUB}/below": b""}, tmp_path)
-    with pytest.raises(RuntimeRootError, match="lies below it"):
+    with pytest.raises(RuntimeRootError, match="is below it"):
         build(package, {"new": b"", "new/file": b""}, tmp_path)
     with pytest.raises(RuntimeRootError, match="does not exist"):
         build(package, {STUB: tmp_path / "missing"}, tmp_path)
@@ -265,7 +265,7 @@ def test_merge_composes_and_names_conflicts(tmp_path):
     assert set(merged) == {"a/b", "a/d", "c"}
     with pytest.raises(RuntimeRootError, match="a/b is replaced by toolchain and by sgdc"):
         merge_overlays(toolchain={"a/b": b"1"}, sgdc={"a/b": b"2"})
-    with pytest.raises(RuntimeRootError, match=r"lies below it \(toolchain and sgdc\)"):
+    with pytest.raises(RuntimeRootError, match=r"is below it \(toolchain and sgdc\)"):
         merge_overlays(toolchain={"a": b"1"}, sgdc={"a/b": b"2"})
 
 

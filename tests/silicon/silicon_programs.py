@@ -19,16 +19,14 @@ def text(length: int, source: str) -> list[int]:
 
 def build(mesh, config, state, precision: str, capacity: int):
     """A TtLlama of one user, its weights through the cache on disk."""
-    from models.llama31_8b.tt.device.precision import precision_plan
+    from models.llama31_8b.tt.load import HostWeights
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from models.llama31_8b.tt.weights.cache import entry_folder
-    from models.llama31_8b.tt.weights.map import WeightMap
-    from models.llama31_8b.tt.weights.store import WeightStore
+    from models.llama31_8b.tt.settings import ModelSettings
 
-    plan, formats = MeshShape(*mesh.shape), precision_plan(precision, config.num_hidden_layers)
-    store = WeightStore(mesh, plan, entry_folder(config, state, plan, formats))
-    return TtLlama(mesh, plan, config, formats, WeightMap(config, state, plan), store, capacity=capacity)
+    settings = ModelSettings(capacity=capacity, precision=precision)
+    weights = HostWeights.cached(config, state, MeshShape(*mesh.shape), settings)
+    return TtLlama.from_host_weights(weights, mesh, settings)
 
 
 def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill: int) -> dict:
@@ -47,7 +45,7 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
     capacity = -(-len(tokens) // 32) * 32
     wanted = reference.forward(torch.tensor([tokens]), reference.new_cache(1, capacity), logits="all")[0]
     model = build(mesh, config, state, precision, capacity)
-    Generator(model, choose="host").prefill(tokens[:prefill], 0)
+    Generator(model, sample_on="host").prefill(tokens[:prefill], 0)
     first = fifth = 0
     for position in range(prefill, len(tokens)):
         got = read(model.decode(model.step_inputs([tokens[position]], [position])))[0, 0, 0].float()
@@ -61,12 +59,11 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
 def decode_speed(mesh, source: str, precision: str, prompt: list[int], new_tokens: int) -> dict:
     """Greedy decoding chosen on the device: tokens a second of one user, how many steps replayed a trace, how many
     tokens were decoded, and whether they are those of eager steps."""
-    from models.llama31_8b.checkpoint.load import load_state_dict, read_config, resolve_source
     from models.llama31_8b.tt.generator import Generator
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.settings import ModelSettings
 
-    folder, _ = resolve_source(source)
-    config = read_config(folder)
-    model = build(mesh, config, load_state_dict(folder, config), precision, 1024)
+    model = TtLlama.from_checkpoint(source, mesh, ModelSettings(precision=precision))
     generator = Generator(model)
     generator.generate([prompt], max_new_tokens=3, eos_token_ids=())  # compiles every program, and a trace
     result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())

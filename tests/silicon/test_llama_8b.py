@@ -16,7 +16,7 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
 from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.device.precision import precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
 from tests.support.module_programs import modules
@@ -26,10 +26,10 @@ pytestmark = [pytest.mark.silicon, pytest.mark.timeout(3600)]
 LLAMA = preset("llama-3.1-8b")
 TRACE = {"trace_region_size": TRACE_REGION_BYTES}
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
-LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.96
+MIN_PCC, MIN_PCC_OF_FOUR_BITS = 0.99, 0.96
 # tt-metal's published accuracies on an N150: top-1 90 / 96 %, top-5 97 / 100 %, less two points.
 ACCURACY = {"performance": (0.88, 0.95), "accuracy": (0.94, 0.98)}
-PLANS = pytest.mark.parametrize("precision", ["performance", "accuracy"])
+PRECISIONS = pytest.mark.parametrize("precision", ["performance", "accuracy"])
 
 
 @pytest.fixture
@@ -40,25 +40,25 @@ def checkpoint() -> str:
     return source
 
 
-@PLANS
+@PRECISIONS
 def test_every_module_at_full_shapes(sim_device, precision):
     found = sim_device(options=TRACE).run(modules, LLAMA, precision, timeout=3000)
     for name, row in found.items():
         logger.info("{} {}: {}", precision, name, row)
     assert len(found) == 10
     four_bits = {name for name in found if name.startswith("mlp") and precision == "performance"}
-    least = {name: LEAST_PCC_OF_FOUR_BITS if name in four_bits else LEAST_PCC for name in found}
+    least = {name: MIN_PCC_OF_FOUR_BITS if name in four_bits else MIN_PCC for name in found}
     assert {name: row["pcc"] for name, row in found.items() if not row["pcc"] >= least[name]} == {}
 
 
-@PLANS
+@PRECISIONS
 def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
     prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     config = LLAMA.with_layers(2)
     told = sim_device(options=TRACE).run(prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000)
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
-    least = LEAST_PCC_OF_FOUR_BITS if precision == "performance" else LEAST_PCC
+    least = MIN_PCC_OF_FOUR_BITS if precision == "performance" else MIN_PCC
     assert len(rows) == 15 and all(row["pcc"] >= least for row in rows)
 
 
@@ -70,10 +70,10 @@ def test_logits_of_two_layers_over_several_boards(board_mesh, shape):
     told = board_mesh(shape, **TRACE).run(prefill_and_decode, prompt, 10, 128, "accuracy", config, 512, timeout=3000)
     logger.info("{}", told)
     rows = told["steps"] + told["cache"]
-    assert len(rows) == 15 and all(row["pcc"] >= LEAST_PCC for row in rows)
+    assert len(rows) == 15 and all(row["pcc"] >= MIN_PCC for row in rows)
 
 
-@PLANS
+@PRECISIONS
 def test_teacher_forced_agreement(sim_device, checkpoint, precision):
     tokens = text(1023, checkpoint)
     told = sim_device(options=TRACE).run(teacher_forced, checkpoint, precision, tokens, 512, timeout=3500)
@@ -86,7 +86,7 @@ def test_decode_replays_a_trace(sim_device, checkpoint):
     """Speeds are printed beside the bound, and not judged."""
     prompt = text(128, checkpoint)
     told = sim_device(options=TRACE).run(decode_speed, checkpoint, "performance", prompt, 200, timeout=3500)
-    bound = budget(LLAMA, MeshShape(), precision_plan("performance", 32), 1024).tokens_per_s()
+    bound = budget(LLAMA, MeshShape(), precision_config("performance", 32), 1024).tokens_per_s()
     logger.info("{}; bound {:.1f} tokens/s", told, bound)
     # The first step compiles; all others are one trace, and write what eager steps do.
     assert told["tokens"] == 199 and told["replays"] == 198 and told["eager_text"]

@@ -18,7 +18,7 @@ from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.device.precision import precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.footprint.roofline import published
 from perf.sweep.against_model import against_model, report
@@ -71,7 +71,7 @@ def test_tokens_a_second_against_the_published(request, mesh, precision):
     )
     told = worker.run(decode_speed, source, precision, text(512, source), 200, timeout=3500)
     known = published(plan.chips, precision, 1024)
-    bound = budget(config, plan, precision_plan(precision, config.num_hidden_layers), 1024).tokens_per_s()
+    bound = budget(config, plan, precision_config(precision, config.num_hidden_layers), 1024).tokens_per_s()
     logger.info(
         "{} {}: {:.1f} tokens/s/user; published {:.1f} ({:.0%} of it); bound {:.1f}",
         mesh,

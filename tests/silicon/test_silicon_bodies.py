@@ -82,7 +82,7 @@ def test_decode_speed_body(sim_device, checkpoint, tmp_path):
 
 
 def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
-    """--device auto with a board: the text of the CPU, the JSON object, --stop, formats from a file."""
+    """--device auto with a board: the text of the CPU, the JSON object, --stop, formats by name."""
     arguments = [
         "--prompt",
         PROMPT,
@@ -97,12 +97,9 @@ def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
     ]
     assert cli.main([*arguments, "--device", "cpu"]) == 0
     expected = json.loads(capsys.readouterr().out)
-    (tmp_path / "plan.json").write_text('{"layer": {"ff2": "bfloat8_b"}}')
     chips = [
         "--precision",
         "bfloat16",
-        "--precision-overrides",
-        str(tmp_path / "plan.json"),
         "--stop",
         expected["text"],
         "--sample-on",

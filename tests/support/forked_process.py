@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A process that begins with torch imported, which takes a third of what a worker's start costs.
+"""Start a process with torch imported already, which takes a third of what a worker's start costs.
 
 It is forked off a server of this process (multiprocessing's, which runs nothing else) and then given an environment, a
 session and a log of its own. What reads its environment when it is imported, as ttnn does, is imported after that.
@@ -36,11 +36,11 @@ class ForkedProcess:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """The exit status, the negative number of a signal that ended it; None while it runs."""
+        """Return the exit status, the negative number of a signal that ended it; None while it runs."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until it has ended, at most `timeout` seconds; what poll() says then."""
+        """Wait until it has ended, at most `timeout` seconds; return what poll() says then."""
         self._process.join(timeout)
         return self.poll()
 

@@ -40,14 +40,14 @@ CHAT_TEMPLATE = (
 
 
 def byte_letters() -> list[str]:
-    """GPT-2's printable stand-ins for the 256 bytes, in byte order."""
+    """Return GPT-2's printable stand-ins for the 256 bytes, in byte order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spare = iter(range(256, 512))
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
 def tiny_vocabulary(size: int = 320) -> tuple[list[str], list[int], list[str]]:
-    """(tokens, token types, merges) of a byte-level BPE: control tokens, bytes, merges, padding."""
+    """Return (tokens, token types, merges) of a byte-level BPE: control tokens, bytes, merges, padding."""
     control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|spare|>"]
     merges = ["t h", "th e", "i n", "Ġ the", "1 2", "12 3", "\u010a \u010a", "a n", "an d"]
     tokens = control + byte_letters() + [merge.replace(" ", "") for merge in merges]
@@ -57,14 +57,14 @@ def tiny_vocabulary(size: int = 320) -> tuple[list[str], list[int], list[str]]:
 
 
 def interleaved_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
-    """Half-split rows of each head in llama.cpp's order: row 2i is i, row 2i + 1 is d / 2 + i."""
+    """Put half-split rows of each head in llama.cpp's order: row 2i is i, row 2i + 1 is d / 2 + i."""
     d = weight.shape[0] // n_heads
     order = [h * d + half * (d // 2) + i for h in range(n_heads) for i in range(d // 2) for half in (0, 1)]
     return weight[order]
 
 
 def gguf_names(config: LlamaConfig, state: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    """A Hugging Face state dict under llama.cpp's names and row order."""
+    """Rename a Hugging Face state dict to llama.cpp's names and row order."""
     parts = {
         "input_layernorm": "attn_norm",
         "self_attn.q_proj": "attn_q",
@@ -216,5 +216,5 @@ def write_hf_folder(
 
 
 def untied(config: LlamaConfig = TINY, **changes: Any) -> LlamaConfig:
-    """TINY with changes."""
+    """Return TINY with changes."""
     return replace(config, **changes)

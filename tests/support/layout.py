@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which module of a tree imports which, and what of that the layout forbids. Reads sources; imports nothing.
+"""What the layout of the tree forbids: imports, folders of tests, docstrings. Reads sources; imports nothing.
 
 Imports inside functions count; those under `if TYPE_CHECKING:` do not, since they never run.
 """
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCES = ("models", "tt_kernels", "runtime_patches", "perf", "examples")
-TT, REFERENCE, DEMO = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo"))
+TT, REFERENCE, DEMO, CHECK = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo", "check"))
+HUGGINGFACE = "models.llama31_8b.huggingface"
 # What the demo may take of perf: the latency formulas behind its estimate.
 LATENCY = "perf.projections.estimator.latency"
 
@@ -74,6 +75,10 @@ def _inside(module: str, room: str) -> bool:
 
 def forbidden(a: str, b: str) -> str | None:
     """Why module `a` must not import module `b`; None when it may."""
+    if _inside(b, CHECK) and not any(_inside(a, room) for room in (CHECK, DEMO, "perf")):
+        return "only the command and reports know the self-test"
+    if _inside(a, CHECK) and (_inside(b, REFERENCE) or _inside(b, DEMO)):
+        return "the self-test compares with recorded outputs"
     if _inside(a, TT) and _inside(b, REFERENCE):
         return "the product does not import its oracle"
     if _inside(a, "models") and _inside(b, "perf"):
@@ -85,7 +90,12 @@ def forbidden(a: str, b: str) -> str | None:
         return "runtime patches import nothing else of the project"
     if _inside(a, REFERENCE) and (_inside(b, DEMO) or _inside(b, TT) or not _inside(b, "models")):
         return "the reference is torch and the neutral modules of its model"
-    neutral = _inside(a, "models") and not any(_inside(a, room) for room in (TT, REFERENCE, DEMO))
+    if _inside(a, "models") and _inside(b, HUGGINGFACE) and not _inside(a, HUGGINGFACE):
+        return "nothing of the model needs transformers' attention functions"
+    if _inside(a, HUGGINGFACE) and (_inside(b, DEMO) or _inside(b, TT)):
+        return "the attention function of transformers is the reference's rule, and torch"
+    rooms = (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE)
+    neutral = _inside(a, "models") and not any(_inside(a, room) for room in rooms)
     # `weights.load_model` makes the reference's model: the one place where a neutral module names a backend.
     allowed = a == "models.llama31_8b.checkpoint.load" and _inside(b, REFERENCE)
     if neutral and any(_inside(b, room) for room in (TT, REFERENCE, DEMO)) and not allowed:
@@ -131,3 +141,33 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
         if name not in index:
             visit(name)
     return found
+
+
+# Folders of tests that are about no one folder of sources.
+TOPICS = {
+    "silicon": "whole runs on boards",
+    "support": "what tests of several folders share",
+    "runtime_patches/simulated_n150/mesh": "several simulated chips at once",
+    "runtime_patches/simulated_n150/op_coverage": "stock ttnn ops on a simulated chip",
+}
+
+
+def unmirrored(root: Path) -> list[str]:
+    """Return the folders with tests, below `root`/tests, whose sources are nowhere."""
+    folders = {file.parent.relative_to(root / "tests") for file in (root / "tests").rglob("test_*.py")}
+    return sorted(
+        str(folder) for folder in folders if str(folder) not in TOPICS and not (root / _sources_of(folder)).is_dir()
+    )
+
+
+def _sources_of(tests: Path) -> Path:
+    return Path("models", "llama31_8b", *tests.parts[1:]) if tests.parts[:1] == ("models",) else tests
+
+
+def fragments(file: Path) -> Iterator[str]:
+    """Yield "line: first words" of each docstring that begins with "Of" or "As of": it says no sentence."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            said = (ast.get_docstring(node) or "").split(maxsplit=3)
+            if said[:1] == ["Of"] or said[:2] == ["As", "of"]:
+                yield f"{getattr(node, 'lineno', 1)}: {' '.join(said[:3])}"

@@ -11,14 +11,14 @@ from models.llama31_8b.demo import cli
 
 
 class Boards:
-    """/dev/tenstorrent and sysfs of a machine, as folders."""
+    """The folders /dev/tenstorrent and sysfs of a machine."""
 
     def __init__(self, folder: Path) -> None:
         self.devices, self.sysfs = folder / "dev", folder / "sys"
         self.devices.mkdir()
 
     def set(self, number: int, kind: str) -> None:
-        """A card of this type, by the driver's name."""
+        """Add a board of this type, by the driver's name."""
         (self.devices / str(number)).touch()
         own = self.sysfs / f"tenstorrent!{number}"
         own.mkdir(parents=True, exist_ok=True)
@@ -26,13 +26,13 @@ class Boards:
 
 
 def set_ttnn_version(monkeypatch, value: str) -> None:
-    """The version of ttnn, whether it is installed or not."""
+    """Set the version of ttnn, whether it is installed or not."""
     version = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: value if name == "ttnn" else version(name))
 
 
 def refused(capsys, *arguments, prompt: str | None = "hello") -> str:
-    """The one line of error of a demo run that must end with 2."""
+    """Run the demo, which must end with 2; return its one line of error."""
     assert cli.main([*(["--prompt", prompt] if prompt else []), *arguments]) == 2
     out, err = capsys.readouterr()
     assert not out

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A made-up ttnn for what opens and closes meshes: tests of that import no ttnn and open no chip."""
+"""A made-up ttnn for what opens and closes meshes: its tests import no ttnn and open no chip."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MadeUpTtnn(ModuleType):
 
 
 def make_up_ttnn(monkeypatch, chips: int = 1, on_pcie: int | None = None, links: bool = True) -> MadeUpTtnn:
-    """Put one in place of the real ttnn until the test ends. on_pcie: None is all chips."""
+    """Put a made-up ttnn in place of the real one until the test ends. on_pcie: None is all chips."""
     made_up = MadeUpTtnn(chips, chips if on_pcie is None else on_pcie, links)
     monkeypatch.setitem(sys.modules, "ttnn", made_up)
     return made_up

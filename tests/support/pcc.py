@@ -8,7 +8,7 @@ import math
 
 
 def correlation(got, expected) -> float:
-    """Of all elements of two torch tensors, in float64; NaN where one of them is constant."""
+    """Return the correlation of all elements of two torch tensors, in float64; NaN where one of them is constant."""
     a, b = got.double().flatten(), expected.double().flatten()
     a, b = a - a.mean(), b - b.mean()
     return float(a @ b / (a.norm() * b.norm()))

@@ -22,8 +22,8 @@ def stand_in_for_ttnn(monkeypatch, ttnn) -> None:
 
 
 class ReferenceAttend:
-    """Of a model whose decode steps speculate, or None: what a TtLlama's `attend` tells of it, counted anew after each
-    `reset` as chips do."""
+    """What a TtLlama's `decode_attention` tells of a model whose decode steps speculate, or None: counted anew after
+    each `reset`, as chips do."""
 
     def __init__(self, policy: ALSpecAttention | None) -> None:
         self.policy = policy
@@ -35,11 +35,11 @@ class ReferenceAttend:
     def check(self) -> None:
         """Nothing fails."""
 
-    def guard(self, tokens) -> None:
+    def guard_tokens(self, tokens) -> None:
         """Nothing fails."""
 
     def statistics(self):
-        from models.llama31_8b.tt.decode_attention.alspec import LayerCounters, SpeculationCounters
+        from models.llama31_8b.tt.decode_attention.alspec_counters import LayerCounters, SpeculationCounters
 
         if self.policy is None:
             return None
@@ -55,11 +55,11 @@ class ReferenceChips:
     def __init__(self, model: ReferenceLlama, users: int, capacity: int, block: int, policy=None) -> None:
         self.config, self.users, self.capacity = model.config, users, capacity
         self.cache = SimpleNamespace(block=block)
-        self.attend = ReferenceAttend(policy)
+        self.decode_attention, self.decode_modules = ReferenceAttend(policy), None
         self.prefilled: list[tuple[int, int, int]] = []
         self._model, self._cache, self._policy = model, model.new_cache(users, capacity), policy
 
-    def prefill(self, tokens, user, start=0, last=True, whole=True):
+    def prefill(self, tokens, user, start=0, last=True, gather_logits=True):
         self.prefilled.append((user, start, len(tokens)))
         view = self._cache.user(user)
         view.truncate(start)  # raises where a chunk begins behind what was cached
@@ -68,7 +68,7 @@ class ReferenceChips:
         tile[0, 0, (len(tokens) - 1) % 32] = logits[0, 0]
         return tile if last else None
 
-    def decode(self, inputs, whole=True):
+    def decode(self, inputs, gather_logits=True):
         users = [user for user, position in enumerate(inputs.positions.tolist()) if position >= 0]
         view = self._cache.view(users)
         view.truncate(inputs.positions[users])

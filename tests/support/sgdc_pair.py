@@ -15,8 +15,8 @@ USERS = 2
 
 
 def layers_body(mesh, layers, shape=SHAPE, pair_axis=1):
-    """After each of `layers` (each chip's priorities and value): what both chips hold, the priorities each
-    gathered, and a sum that only the chips with a priority above 0 have computed; then who gave up, and who sent.
+    """Run each of `layers` (each chip's priorities and value); return what both chips hold after it, the priorities
+    each gathered, and a sum that only the chips with a priority above 0 have computed; then who gave up, and who sent.
     """
     import ttnn
 
@@ -62,7 +62,7 @@ def layers_body(mesh, layers, shape=SHAPE, pair_axis=1):
 
 
 def draw_layers(count: int):
-    """Priorities by the rules of algorithm 2 under random outcomes, and a value a chip that bfloat16 holds."""
+    """Draw priorities by the rules of algorithm 2 under random outcomes, and a value per chip that bfloat16 holds."""
     draw, rows, layers = random.Random(9), [[2, 2], [0, 0]], []
     for layer in range(count):
         layers.append((rows, (2 * layer % 128 + 1, 2 * layer % 128 + 2)))

@@ -15,7 +15,7 @@ imports ttnn. A test hands a module-level function to a worker, which calls it w
     def test_add(sim_device):
         assert torch.equal(sim_device("1x1").run(body, x), x + x)
 
-A worker lives as long as its device is wanted and keeps its program cache between tests. A call that takes
+A worker lives as long as its device is needed and keeps its program cache between tests. A call that takes
 too long, a crash or a pytest timeout ends that worker and its simulator only; the next test gets a fresh one.
 """
 
@@ -102,7 +102,7 @@ class DeviceWorker:
         return ForkedProcess(_main, (connection, str(self._stack)), environment, self._log)
 
     def _apart(self, connection: Connection, environment: Mapping[str, str]) -> subprocess.Popen:
-        """A process that ends as programs do, with all that libraries do then: what drives a board."""
+        """Start a process that ends as programs do, with all that libraries do then: for what drives a board."""
         program = (
             "import sys; sys.path.insert(0, sys.argv.pop(1)); "
             "from tests.support.sim_worker import _main_apart; _main_apart(*sys.argv[1:])"
@@ -124,7 +124,8 @@ class DeviceWorker:
         return self._process.poll() is None and not self._connection.closed
 
     def run(self, function: Callable, *args, timeout: float = RUN_TIMEOUT_S, **kwargs):
-        """``function(device, *args, **kwargs)`` in the worker; its result, or the exception it raised.
+        """Call ``function(device, *args, **kwargs)`` in the worker; return its result, or raise the exception it
+        raised.
 
         function: a module-level function. Arguments and result must pickle. timeout: seconds.
         Errors: WorkerFailure when the worker ends or does not answer in time; the worker is gone then.
@@ -137,7 +138,7 @@ class DeviceWorker:
         return self._call(request, what, timeout)
 
     def diagnosis(self) -> str:
-        """What the simulator has reported about itself so far."""
+        """Return what the simulator has reported about itself so far."""
         return self._diagnosis.read_text(errors="replace") if self._diagnosis.exists() else ""
 
     def reopen(self) -> None:
@@ -196,7 +197,7 @@ class DeviceWorker:
         raise payload from RemoteTraceback(text)
 
     def _whole_stack(self) -> str:
-        """What faulthandler has written once it writes no more; a loaded machine may take its time."""
+        """Return what faulthandler has written once it writes no more; a loaded machine may take its time."""
         stack = ""
         for _ in range(20):
             time.sleep(1.0)
@@ -220,7 +221,7 @@ class DeviceWorker:
             time.sleep(0.1)
 
     def _state(self, running: bool) -> str:
-        """Stack of the running call, the simulator's last diagnosis and the end of the log, as text."""
+        """Return the stack of the running call, the simulator's last diagnosis and the end of the log, as text."""
         parts = []
         if running and self._process.poll() is None:
             os.kill(self._process.pid, signal.SIGUSR1)
@@ -268,7 +269,7 @@ class WorkerPool:
 
 
 def _descendants(pid: int) -> list[int]:
-    """The processes below `pid`, those that made a session of their own included."""
+    """Return the processes below `pid`, those that made a session of their own included."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
@@ -283,7 +284,8 @@ def _descendants(pid: int) -> list[int]:
 
 
 def left_running(pids: Iterable[int], seconds: int = 60) -> list[int]:
-    """Those of the processes that still run after up to `seconds`; one that only waits to be reaped has ended."""
+    """Return those of the processes that still run after up to `seconds`; one that only waits to be
+    reaped has ended."""
     pids = list(pids)
     for _ in range(10 * seconds):
         pids = [pid for pid in pids if _runs(pid)]
@@ -302,7 +304,7 @@ def _runs(pid: int) -> bool:
 
 
 def _running_line(stack: str) -> str:
-    """The innermost line of a faulthandler dump that is not in an installed package: the op a test called."""
+    """Return the innermost line of a faulthandler dump that is not in an installed package: the op a test called."""
     for file, line in re.findall(r'File "([^"]+)", line (\d+)', stack):
         if "site-packages" not in file and not file.startswith(sys.base_prefix):
             return f"{file}:{line}: {linecache.getline(file, int(line)).strip()}"
@@ -349,7 +351,7 @@ def _serve(connection: Connection) -> None:
 def _open(mesh, fabric, options, kernel_bytes=None):
     import ttnn
 
-    gc.freeze()  # modules stay: the collection behind every call passes over them, which saves it a tenth of a second
+    gc.freeze()  # modules stay: the collection after every call skips them, which saves it a tenth of a second
     if kernel_bytes is not None:
         options = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - kernel_bytes} | options
     if fabric is not None:
@@ -381,7 +383,7 @@ def _on_board() -> bool:
 
 
 def _may_be_gated() -> bool:
-    """Whether a body that failed can have left a gate closed: a mock mesh runs no program, and only the op
+    """Return whether a body that failed can have left a gate closed: a mock mesh runs no program, and only the op
     closes a gate."""
     executes = "TT_METAL_SIMULATOR" in os.environ or "TT_METAL_MOCK_CLUSTER_DESC_PATH" not in os.environ
     return executes and "tt_kernels.compute_gate.op" in sys.modules

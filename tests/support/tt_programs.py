@@ -28,34 +28,27 @@ def build(
     seed=0,
     overrides=None,
     fuzzy=None,
-    layout="simple",
+    decode_sharding="interleaved",
 ):
-    """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: as of
-    LayerAssignment.make, of a draft model."""
+    """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: the layer groups of a
+    draft model, see LayerAssignment.make."""
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.random_weights import random_state_dict
-    from models.llama31_8b.tt.device.precision import precision_plan
+    from models.llama31_8b.tt.device.precision import precision_config
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
     from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from models.llama31_8b.tt.weights.map import WeightMap
-    from models.llama31_8b.tt.weights.store import WeightStore
+    from models.llama31_8b.tt.settings import ModelSettings
 
-    plan, state = MeshShape(*mesh.shape), random_state_dict(config, seed)
-    formats = precision_plan(precision, config.num_hidden_layers, overrides)
-    model = TtLlama(
-        mesh,
-        plan,
-        config,
-        formats,
-        WeightMap(config, state, plan),
-        WeightStore(mesh, plan),
+    state = random_state_dict(config, seed)
+    settings = ModelSettings(
         users=users,
         capacity=capacity,
-        layout=layout,
-        fuzzy=None if fuzzy is None else LayerAssignment.make(config, plan, fuzzy),
+        precision=precision_config(precision, config.num_hidden_layers, overrides),
+        decode_sharding=decode_sharding,
+        layer_assignment=None if fuzzy is None else LayerAssignment.make(config, MeshShape(*mesh.shape), fuzzy),
     )
-    return model, ReferenceLlama.from_state_dict(config, state)
+    return TtLlama.from_state_dict(config, state, mesh, settings), ReferenceLlama.from_state_dict(config, state)
 
 
 def half_split(keys):
@@ -66,7 +59,7 @@ def half_split(keys):
 
 
 def cache_figures(model, reference, lengths) -> list[dict]:
-    """Of every layer's keys and values of all users, up to their lengths."""
+    """Compare every layer's keys and values of all users, up to their lengths."""
     import torch
     import ttnn
 
@@ -76,7 +69,8 @@ def cache_figures(model, reference, lengths) -> list[dict]:
             ("keys", model.cache.keys, reference.keys),
             ("values", model.cache.values, reference.values),
         ):
-            chips = ttnn.get_device_tensors(ours[layer])[: model.plan.tp]  # the first row of the mesh, heads apart
+            # The first TP group of the mesh, heads apart.
+            chips = ttnn.get_device_tensors(ours[layer])[: model.mesh_shape.tp]
             whole = torch.cat([ttnn.to_torch(chip) for chip in chips], dim=1).float()
             got = torch.cat([whole[u, :, :n].flatten() for u, n in enumerate(lengths)])
             if name == "keys":
@@ -174,12 +168,12 @@ def generate_batch(mesh, prompts: list[list[int]], new_tokens: int) -> dict:
     from models.llama31_8b.tt.generator import Generator
 
     model, reference = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=128)
-    device = Generator(model, choose="device", prefill_chunk=32).generate(
+    device = Generator(model, sample_on="device", prefill_chunk=32).generate(
         prompts, max_new_tokens=new_tokens, eos_token_ids=()
     )
     lengths = [len(prompt) + new_tokens - 1 for prompt in prompts]
     seen: list[list[torch.Tensor]] = [[] for _ in prompts]
-    host = Generator(model, choose="host", prefill_chunk=32).generate(
+    host = Generator(model, sample_on="host", prefill_chunk=32).generate(
         prompts,
         max_new_tokens=new_tokens,
         eos_token_ids=(),

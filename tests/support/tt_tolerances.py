@@ -6,7 +6,7 @@ import torch
 
 # Joining heads takes a core for each of the two query heads of the tiny model.
 GRID = "2x1"
-LEAST_PCC = 0.99
+MIN_PCC = 0.99
 # Reference logits closer than this may swap places in bfloat16.
 NEAR_TIE = 0.1
 # Masses are whole 65536ths of the largest: 32 of them, each off by half of one, move a border by less than this.

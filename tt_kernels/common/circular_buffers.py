@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Circular buffers as a program needs them, and the L1 they take."""
+"""The circular buffers of a program, and the L1 they take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}
 
 @dataclass(frozen=True)
 class Buffer:
-    """`pages` pages of `page_bytes`, on the cores of `roles`. dtype: name of ttnn's."""
+    """`pages` pages of `page_bytes` on the cores of `roles`. dtype: the name of a ttnn dtype."""
 
     index: int
     dtype: str
@@ -29,14 +29,14 @@ class Buffer:
 
 
 def largest_buffers(buffers: Mapping[str, Buffer]) -> str:
-    """The three largest with their bytes, for a message about L1."""
+    """Name the three largest buffers and their bytes, for a message about L1."""
     largest = sorted(buffers.items(), key=lambda item: -item[1].bytes)[:3]
     return ", ".join(f"{name} {buffer.bytes}" for name, buffer in largest)
 
 
 def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
-    """L1 a core of each role needs. The runtime places buffers in order, each above all that its cores hold
-    yet."""
+    """Return the L1 bytes that a core of each role needs. The runtime places buffers in order, each above everything
+    that its cores already hold."""
     tops: dict[str, int] = {}
     for buffer in sorted(buffers.values(), key=lambda buffer: buffer.index):
         top = max(tops.get(role, 0) for role in buffer.roles) + buffer.bytes
@@ -45,7 +45,7 @@ def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
 
 
 def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]):
-    """The ttnn.CBDescriptor of `buffer`. cores: of each role."""
+    """Return the ttnn.CBDescriptor of `buffer`. cores: by role."""
     import ttnn
 
     names = {

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of worker cores, and on which mesh a tensor lies."""
+"""Sets of worker cores, and the mesh that a tensor is on."""
 
 from __future__ import annotations
 
 
 def all_worker_cores(device):
-    """Every worker core of `device` (a ttnn.MeshDevice), as a ttnn.CoreRangeSet."""
+    """Return every worker core of `device` (a ttnn.MeshDevice) as a ttnn.CoreRangeSet."""
     import ttnn
 
     grid = device.compute_with_storage_grid_size()
@@ -14,23 +14,23 @@ def all_worker_cores(device):
 
 
 def core_set(*cores: tuple[int, int]):
-    """A ttnn.CoreRangeSet of single cores, given as (x, y)."""
+    """Return a ttnn.CoreRangeSet of single cores, given as (x, y)."""
     import ttnn
 
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(x, y), ttnn.CoreCoord(x, y)) for x, y in cores])
 
 
 def check_core(device, core: tuple[int, int]) -> None:
-    """Errors: ValueError when `core` is no (x, y) of a worker core of `device`."""
+    """Raise ValueError unless `core` is the (x, y) of a worker core of `device`."""
     if not isinstance(core, tuple) or len(core) != 2 or any(type(part) is not int for part in core):
         raise ValueError(f"a core is (x, y) of integers, not {core!r}")
     grid = device.compute_with_storage_grid_size()
     if not (0 <= core[0] < grid.x and 0 <= core[1] < grid.y):
-        raise ValueError(f"core {core} lies outside the grid of {grid.x}x{grid.y} cores")
+        raise ValueError(f"core {core} is outside the grid of {grid.x}x{grid.y} cores")
 
 
 def core_list(cores) -> list[tuple[int, int]]:
-    """The cores of a ttnn.CoreRangeSet as (x, y), row by row."""
+    """List the cores of a ttnn.CoreRangeSet as (x, y), row by row."""
     found: list[tuple[int, int]] = []
     for part in cores.ranges():
         for y in range(part.start.y, part.end.y + 1):
@@ -39,10 +39,10 @@ def core_list(cores) -> list[tuple[int, int]]:
 
 
 def check_on_device(name: str, tensor, device) -> None:
-    """Errors: ValueError when the device tensor `tensor` lies on another mesh than `device`."""
+    """Raise ValueError if the device tensor `tensor` is on another mesh than `device`."""
     found = tensor.device()
     if found.id() != device.id():
         raise ValueError(
-            f"{name} lies on mesh {found.id()} of shape {tuple(found.shape)}, not on mesh {device.id()} of "
+            f"{name} is on mesh {found.id()} of shape {tuple(found.shape)}, not on mesh {device.id()} of "
             f"shape {tuple(device.shape)}"
         )

@@ -16,7 +16,7 @@ class PeerError(RuntimeError):
 
 
 class StateOfOne(Protocol):
-    """What one of those that keep the state says of it. failure: None while all is well."""
+    """What one keeper of the state reports. failure: None while all is well."""
 
     @property
     def failure(self) -> str | None: ...
@@ -33,24 +33,24 @@ class DeviceState(ABC):
 
     @abstractmethod
     def states(self) -> Sequence[StateOfOne]:
-        """Of each that keeps one. Waits for the device."""
+        """Return the state of each keeper. Waits for the device."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Of those the states belong to, in their order."""
+        """Name the keepers, in the order of the states."""
 
     def make_state(self, device, cores, rows: int) -> None:
-        """cores: a ttnn.CoreRangeSet of `rows` cores."""
+        """Allocate the state on `cores`, a ttnn.CoreRangeSet of `rows` cores."""
         import ttnn
 
         shard = ttnn.ShardSpec(cores, [1, self.STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
         self._memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
         self._rows, self.device = rows, device
         self.state = ttnn.from_torch(memory_config=self._memory, device=device, **self._blank())
-        # A chip may begin a call while another has this write still before it, which would wipe out a message.
+        # Else a chip could begin a call before this write reaches another chip, and the write would erase its message.
         ttnn.synchronize_device(device)
         if self.state.buffer_address() % 32:
-            raise RuntimeError(f"the state lies at {self.state.buffer_address():#x}, not 32-byte aligned")
+            raise RuntimeError(f"the state is at {self.state.buffer_address():#x}, not 32-byte aligned")
 
     def _blank(self) -> dict:
         import ttnn
@@ -68,7 +68,7 @@ class DeviceState(ABC):
         ttnn.synchronize_device(self.device)
 
     def read_words(self) -> list[list[int]]:
-        """The words of each core, chips in row-major order. Waits for the device."""
+        """Return the words of each core, chips in row-major order. Waits for the device."""
         import ttnn
 
         return [

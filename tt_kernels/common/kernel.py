@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel and its arguments by name. `kernels/arguments.hpp` is the other side.
+"""A kernel and its arguments by name; `kernels/arguments.hpp` is the other side.
 
-The host gives each argument a name and a value; this module puts the values in order and tells the kernel, in
-named compile-time arguments, where each one lies. Neither side writes an index.
+The host gives each argument a name and a value; this module puts the values in order and tells the kernel, in named
+compile-time arguments, where each one is. Neither side writes an index.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Values = Mapping[str, int | Sequence[int]]
 
 
 def float_bits(value: float) -> int:
-    """`value` as the word of a float32, which kernels take it as."""
+    """Return the word of `value` as a float32, which is how kernels take it."""
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def pack(values: Values) -> tuple[list[int], dict[str, int]]:
-    """The words of `values` in order, and the index of each name's first word. A value may be a list."""
+    """Return the words of `values` in order, and the index of each name's first word. A value may be a list."""
     words: list[int] = []
     indices: dict[str, int] = {}
     for name, value in values.items():
@@ -38,9 +38,9 @@ def pack(values: Values) -> tuple[list[int], dict[str, int]]:
 
 
 def pack_cores(per_core: Mapping[Core, Values]) -> tuple[dict[Core, list[int]], dict[str, int]]:
-    """The words of every core, and the indices of the names, which all cores share.
+    """Return the words of every core, and the indices of the names, which all cores share.
 
-    Errors: ValueError when two cores have other names, or the same ones at other places.
+    Errors: ValueError when two cores have different names, or the same names at different places.
     """
     packed = {core: pack(values) for core, values in per_core.items()}
     first: dict[str, int] | None = None
@@ -52,7 +52,7 @@ def pack_cores(per_core: Mapping[Core, Values]) -> tuple[dict[Core, list[int]], 
 
 
 def pack_accessors(tensors: Mapping[str, Any]) -> tuple[list[int], dict[str, int]]:
-    """The compile-time arguments of accessors of `tensors`, and where each one's begin."""
+    """Return the compile-time arguments of the accessors of `tensors`, and where each one's begin."""
     import ttnn
 
     return pack(
@@ -71,10 +71,10 @@ def kernel_descriptor(
     per_core: Mapping[Core, Values] | None = None,
     defines: Sequence[tuple[str, str]] = (),
 ):
-    """A ttnn.KernelDescriptor whose kernel reads everything by name, with the macros of kernels/arguments.hpp.
+    """Return a ttnn.KernelDescriptor whose kernel reads everything by name, with the macros of kernels/arguments.hpp.
 
-    cores: a ttnn.CoreRangeSet, by default those of `per_core`. constants: compile-time constants. accessors: tensors
-    it reads or writes. common, per_core: runtime arguments of all cores, and of each.
+    cores: a ttnn.CoreRangeSet, by default those of `per_core`. constants: compile-time constants. accessors: the
+        tensors the kernel reads or writes. common, per_core: runtime arguments of all cores, and of each core.
     """
     import ttnn
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who merges whose partial result, on the host: mirrors kernels/merge_tree.hpp."""
+"""Which worker merges whose partial result: the host side of kernels/merge_tree.hpp."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 
 def levels(workers: int) -> int:
-    """Steps until worker 0 has the partial results of all `workers`: the logarithm of their number, rounded up."""
+    """Return the steps until worker 0 has the partial results of all `workers`: ceil(log2(workers))."""
     return (workers - 1).bit_length()
 
 
 def parent_of(worker: int) -> int:
-    """The worker that `worker`, not 0, sends to; at level `level_of(worker)`."""
+    """Return the worker that `worker` (not 0) sends to, at level `level_of(worker)`."""
     return worker & (worker - 1)
 
 
@@ -22,6 +22,6 @@ def level_of(worker: int) -> int:
 
 
 def sources_of(worker: int, has: Sequence[bool]) -> list[int]:
-    """The levels at which `worker` receives something, where worker w has a part of its own if has[w]."""
+    """Return the levels at which `worker` receives something; has[w]: whether worker w has a part of its own."""
     own = levels(len(has)) if worker == 0 else level_of(worker)
     return [level for level in range(own) if any(has[worker + (1 << level) : worker + (2 << level)])]

@@ -1,10 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The two members of a pair on the host: where they are, their persistent state, and who gave up on whom.
-
-A pair is two neighbouring chips of a mesh (`ChipPairs`: every pair along one axis) or two cores of one chip
-(`CorePair`, the virtual pair). The kernels' side is `kernels/peer_link.hpp` and `kernels/peer_session.hpp`.
-"""
+"""The two speculative ranks of a pair of chips on the host: where they are, their persistent state, and who gave up on
+whom. The kernel side is `kernels/peer_link.hpp` and `kernels/peer_session.hpp`."""
 
 from __future__ import annotations
 
@@ -22,21 +19,20 @@ _REASONS = {
     2: "the peer arrived but its data did not",
     3: "the fabric link took no packet",
     4: "the peer is in another call",
-    5: "both members have priority 0, so neither holds the result",
-    6: "both members took the same role: they disagree on the gathered priorities",
-    7: "the members skip different users",
+    5: "both ranks have priority 0, so neither holds the result",
+    6: "both ranks took the same role: they disagree on the gathered priorities",
+    7: "the ranks skip different users",
     8: "the peer did not acknowledge the data",
-    9: "the exchange before this call failed on this member",
+    9: "the exchange before this call failed on this rank",
 }
 CLOCK_HZ = 1_000_000_000
 
-__all__ = ["ChipPairs", "CorePair", "MemberState", "PeerError", "check_fabric", "timeout_words"]
+__all__ = ["ChipPairs", "RankState", "PeerError", "check_fabric", "timeout_words"]
 
 
 @dataclass(frozen=True)
-class MemberState:
-    """What a member's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was
-    one."""
+class RankState:
+    """What a rank's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was one."""
 
     calls: int
     sent: int
@@ -56,34 +52,32 @@ _live: weakref.WeakSet[ChipPairs] = weakref.WeakSet()
 
 
 def is_pair_axis(device, axis: int) -> bool:
-    """Whether the chips along `axis` of a mesh are the two members of pairs, whose gates differ."""
+    """Return whether the chips along `axis` of a mesh are the two ranks of pairs, whose gates differ."""
     return any(pairs.pair_axis == axis and pairs.device.id() == device.id() for pairs in list(_live))
 
 
-class _Pairs(DeviceState):
-    """What both kinds of pairs have: the state of every member."""
+class Pairs(DeviceState):
+    """What both kinds of pairs share: the state of every rank."""
 
     STATE_WORDS, STATUS_WORD = STATE_WORDS, _STATE_FIELDS["status"]
 
-    def states(self) -> list[MemberState]:
-        """The state of every member: chips in row-major order, then the members on a chip. Waits for the
-        device."""
+    def states(self) -> list[RankState]:
+        """Return the state of every rank: chips in row-major order, then the ranks of a chip. Waits for the device."""
         return [
-            MemberState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
+            RankState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
         ]
 
 
-class ChipPairs(_Pairs):
+class ChipPairs(Pairs):
     """Every pair of neighbouring chips along `pair_axis` of a mesh; that axis has two chips.
 
-    The chip at index 0 of the axis is member 0. core: (x, y) of the exchange core, the same on every chip.
-    link: which of the ethernet links between the two.
+    The chip at index 0 of the axis is speculative rank 0. core: (x, y) of the exchange core, the same on every chip.
+    link: which Ethernet link between the two chips.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
     defines = (("PEER_LINK_FABRIC", "1"),)
-    members_on_a_chip = 1
 
     def __init__(self, mesh, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0):
         check_fabric()
@@ -99,7 +93,7 @@ class ChipPairs(_Pairs):
         return [f"chip {coordinate}" for coordinate in self.coordinates()]
 
     def coordinates(self) -> list[tuple[int, ...]]:
-        """All chips, row-major."""
+        """List all chips, row-major."""
         return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
 
     def peer(self, coordinate: tuple[int, ...]) -> tuple[int, ...]:
@@ -107,7 +101,7 @@ class ChipPairs(_Pairs):
         other[self.pair_axis] = 1 - other[self.pair_axis]
         return tuple(other)
 
-    def member(self, coordinate: tuple[int, ...]) -> int:
+    def sp_rank(self, coordinate: tuple[int, ...]) -> int:
         return coordinate[self.pair_axis]
 
     def max_write(self) -> int:
@@ -116,7 +110,7 @@ class ChipPairs(_Pairs):
         return ttnn.get_tt_fabric_max_payload_size_bytes()
 
     def link_args(self, coordinate: tuple[int, ...], program) -> list[int]:
-        """Runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
+        """Return the runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
         import ttnn
 
         core = ttnn.CoreCoord(*self.core)
@@ -127,38 +121,8 @@ class ChipPairs(_Pairs):
         return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, self.link, program, core)]
 
 
-class CorePair(_Pairs):
-    """Two cores of one chip as a pair: member 0 at `cores[0]`, member 1 at `cores[1]`."""
-
-    defines = (("PEER_LINK_NOC", "1"),)
-    members_on_a_chip = 2
-
-    def __init__(self, device, cores: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (1, 0))):
-        if len(cores) != 2 or cores[0] == cores[1]:
-            raise ValueError(f"a pair is two different cores, not {cores}")
-        for core in cores:
-            check_core(device, core)
-        if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
-            raise ValueError(f"member 0 comes first, row by row; got {cores}")  # the order of the state's shards
-        self.cores = tuple(cores)
-        self.make_state(device, core_set(*cores), 2)
-
-    def names(self) -> list[str]:
-        return [f"member {member} (core {core})" for member, core in enumerate(self.cores)]
-
-    def max_write(self) -> int:
-        return 8192  # one NoC packet
-
-    def link_args(self, member: int) -> list[int]:
-        """Runtime arguments of PeerLink on that member's core."""
-        import ttnn
-
-        there = self.device.worker_core_from_logical_core(ttnn.CoreCoord(*self.cores[1 - member]))
-        return [there.x, there.y]
-
-
 def timeout_words(seconds: float) -> list[int]:
-    """`seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first."""
+    """Return `seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first."""
     number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not number or not 1 <= seconds * CLOCK_HZ < 1 << 64:
         raise ValueError(f"a timeout is a positive, finite number of seconds, not {seconds!r}")
@@ -167,7 +131,7 @@ def timeout_words(seconds: float) -> list[int]:
 
 
 def check_fabric() -> None:
-    """The kernels send along one axis, by FABRIC_1D's routing (`kernels/peer_link.hpp`)."""
+    """Raise ValueError unless the fabric is FABRIC_1D, by whose routing the kernels send along one axis."""
     import ttnn
 
     found = ttnn.get_fabric_config()

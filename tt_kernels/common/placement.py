@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program lies on the chip: its cores, and the L1 they have left."""
+"""The cores of a program, and the L1 that is free on them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 
 
 def l1_free(device) -> int:
-    """Bytes that circular buffers may take on every core now: they grow from where the runtime's own part ends
-    up to the lowest tensor in L1."""
+    """Return the bytes that circular buffers may take on every core now: from the end of the runtime's own part to the
+    lowest tensor in L1."""
     import ttnn
 
     blocks = ttnn.get_memory_view(device, ttnn.BufferType.L1).block_table
@@ -21,7 +21,7 @@ def l1_free(device) -> int:
 
 
 def noc_core_of(device):
-    """A function from a core to its (x, y) on the NoC, as kernels address it."""
+    """Return a function from a core to its (x, y) on the NoC, as kernels address it."""
     import ttnn
 
     def noc_core(core: Core) -> tuple[int, int]:
@@ -32,8 +32,8 @@ def noc_core_of(device):
 
 
 def grid_cores(device, grid: tuple[int, int] | None, origin: Core) -> tuple[Core, ...]:
-    """The cores of a grid of (columns, rows) from `origin`, by default all behind it, row by row.
-    Errors: UnsupportedError."""
+    """List the cores of a grid of (columns, rows) from `origin` (default: the rest of the chip), row by row. Errors:
+    UnsupportedError."""
     size = device.compute_with_storage_grid_size()
     for name, pair in (("origin", origin), ("grid", grid)):
         if not _is_pair(pair) and not (name == "grid" and pair is None):

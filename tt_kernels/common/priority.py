@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Priorities: which member of a pair holds the right activations (ALSpec paper, algorithm 2).
+"""Priorities: which speculative rank of a pair holds the right activations (ALSpec paper, algorithm 2).
 
-Each member keeps one row of MAX_USERS words, one a user; the kernels' side of this is `kernels/priority.hpp`.
-A member's own priority is the highest of its users': one rejected user keeps the whole member at work.
+Each rank keeps MAX_USERS words, one per user; the kernel side is `kernels/priority.hpp`. A rank's priority is the
+highest of its users': one rejected user keeps the whole rank at work.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ HOLDS_EXACT = 2  # the sender's guess was rejected: the sender carries on with t
 HOLDS_EXACT_UNVERIFIED = 3  # the sender, at a position with too few cached tokens to guess; exact like HOLDS_EXACT
 NAMES = {YIELDED: "accepted", HOLDS_GUESS: "received", HOLDS_EXACT: "rejected", HOLDS_EXACT_UNVERIFIED: "bypassed"}
 
-# In a row of gathered priorities: those of a peer that the exchange did not reach.
+# Among gathered priorities: those of a peer that the exchange did not reach.
 UNKNOWN = 0xFFFFFFFF
 
-# Where decoding starts: both hold the same activations, the first member sends.
+# Where decoding starts: both hold the same activations, the first rank sends.
 INITIAL = (HOLDS_EXACT, YIELDED)
 
 
 def priority_row(values: int | Sequence[int]) -> torch.Tensor:
-    """The contents of one member's priority tensor: int32 [1, 1, 1, MAX_USERS], unused users 0.
+    """Return the contents of one rank's priority tensor: int32 [1, 1, 1, MAX_USERS], unused users 0.
 
-    values: one value for all users, or one a user, each of NAMES.
+    values: one value for all users or one per user, each of NAMES. Errors: ValueError.
     """
     values = [values] * MAX_USERS if isinstance(values, int) else list(values)
     check_users(len(values))
@@ -43,15 +43,15 @@ def priority_row(values: int | Sequence[int]) -> torch.Tensor:
 
 
 def check_users(users: int) -> int:
-    """`users`, after making sure that one row of priorities holds them."""
+    """Return `users` if a priority tensor can hold them. Errors: ValueError."""
     if type(users) is not int or not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be from 1 to {MAX_USERS}, not {users!r}")
     return users
 
 
 def check_priority_tensor(tensor, name: str = "priority") -> None:
-    """Refuse a ttnn tensor that is no row of priorities: uint32, row-major, interleaved, [1, 1, 1,
-    MAX_USERS]."""
+    """Raise ValueError unless `tensor` is a priority tensor: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved on the
+    device."""
     import ttnn
 
     if not isinstance(tensor, ttnn.Tensor):

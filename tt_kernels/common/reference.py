@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends, and what a layer leaves in the priorities: the one oracle of the rules in kernels/priority.hpp."""
+"""Who sends, and what a layer leaves in the priorities: the one reference of the rules in kernels/priority.hpp."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, UNKNOWN, YIELDE
 
 
 class NobodyError(ValueError):
-    """Both members have priority 0: neither holds the result."""
+    """Both ranks have priority 0: neither holds the result."""
 
 
 def highest(row: Sequence[int], users: int) -> int:
-    """A member's priority: the highest of its users'. A skipped user counts with what stands in the row."""
+    """Return a rank's priority: the highest of its users'. A skipped user counts with its entry."""
     return max(row[:users])
 
 
-def sends(own: int, other: int, member: int) -> bool:
-    """Whether `member` sends, as it sees it: with the higher priority, on a tie member 0. A member that does not know
-    its peer's goes on alone unless it knows that it holds nothing."""
-    if other == UNKNOWN:
-        return own != YIELDED
-    return own > other or (own == other and member == 0)
+def sends(mine: int, peers: int, sp_rank: int) -> bool:
+    """Return whether `sp_rank` sends, as it sees it: with the higher priority, on a tie rank 0. A rank that does not
+    know its peer's priority goes on alone unless it knows that it holds nothing."""
+    if peers == UNKNOWN:
+        return mine != YIELDED
+    return mine > peers or (mine == peers and sp_rank == 0)
 
 
 def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = True) -> int:
-    """The member that sends: the one with the highest priority over its users; member 0 on a tie.
+    """Return the rank that sends: the one with the highest priority over its users; rank 0 on a tie.
 
-    somebody: whether a tie of 0 is the error it is for the exchange. The speculative attention lets member 0 send
-    then: its priorities come from an exchange, which has reported the error. Errors: NobodyError.
+    somebody: whether a tie of 0 is an error, as it is for the exchange. The speculative attention then lets rank 0
+        send: its priorities come from an exchange, which has reported the error. Errors: NobodyError.
     """
-    own, other = (highest(row, users) for row in priorities)
-    if somebody and own == other == YIELDED:
-        raise NobodyError("both members have priority 0")
-    return 0 if sends(own, other, 0) else 1
+    first, second = (highest(row, users) for row in priorities)
+    if somebody and first == second == YIELDED:
+        raise NobodyError("both ranks have priority 0")
+    return 0 if sends(first, second, 0) else 1
 
 
 def after_verification(priorities: Sequence[Sequence[int]], users: int, accepted: Sequence[bool]) -> list[list[int]]:
-    """Both rows after a layer (algorithm 2): the sender's by outcome, the receiver's HOLDS_GUESS."""
+    """Return both ranks' priorities after a layer (algorithm 2): the sender's by acceptance, the receiver's
+    HOLDS_GUESS."""
     holder = sender(priorities, users)
     rows = [[HOLDS_GUESS] * users, [HOLDS_GUESS] * users]
-    rows[holder] = [YIELDED if outcome else HOLDS_EXACT for outcome in accepted]
+    rows[holder] = [YIELDED if passed else HOLDS_EXACT for passed in accepted]
     return rows

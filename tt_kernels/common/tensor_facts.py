@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ops' checks look at, as plain values, so that they are tested without ttnn."""
+"""What the ops' checks look at, as plain values, so that they can be tested without ttnn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 
 class UnsupportedError(ValueError):
-    """A combination of inputs an op does not support, said before any launch."""
+    """An op does not support this combination of inputs; raised before any launch."""
 
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """shape; dtype, layout: names of ttnn's; on_device; interleaved."""
+    """shape; dtype, layout: names of ttnn values; on_device; interleaved."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -23,7 +23,7 @@ class TensorFacts:
 
 
 def facts(name: str, tensor) -> TensorFacts:
-    """What the checks need to know of the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
+    """Return what the checks need to know about the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
     import ttnn
 
     if not isinstance(tensor, ttnn.Tensor):
@@ -40,8 +40,8 @@ def facts(name: str, tensor) -> TensorFacts:
 
 
 def check_result_memory(layout: str, buffer: str) -> None:
-    """layout, buffer: names of a ttnn.TensorMemoryLayout and a ttnn.BufferType. Errors: UnsupportedError unless they
-    are of interleaved DRAM or L1, which is where ops leave results."""
+    """Raise UnsupportedError unless a result goes to interleaved DRAM or L1. layout, buffer: names of a
+    ttnn.TensorMemoryLayout and a ttnn.BufferType."""
     if layout != "INTERLEAVED":
         raise UnsupportedError(f"memory_config must be interleaved, it is {layout}")
     if buffer not in ("DRAM", "L1"):
@@ -49,7 +49,7 @@ def check_result_memory(layout: str, buffer: str) -> None:
 
 
 def result_memory(memory_config):
-    """A checked ttnn.MemoryConfig of a result, None for interleaved DRAM. Errors: UnsupportedError."""
+    """Return the checked ttnn.MemoryConfig of a result; interleaved DRAM for None. Errors: UnsupportedError."""
     import ttnn
 
     if memory_config is None:

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ops that must run whatever the compute gate says: the gate writer, the exchange, the speculative decode.
 
-A kernel opts out by one define in its KernelDescriptor. If one of these ops lost it, a member that skips
-could never start again, or its peer would wait for it; so each of them checks its own program before the
-launch.
+A kernel opts out by one define in its KernelDescriptor. Without it, a chip that skips could never start again, or its
+peer would wait for it; so each of these ops checks its own program before the launch.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from runtime_patches.sgdc import UNGATED_DEFINE
 
 
 def require_ungated(program, op: str):
-    """`program` (a ttnn.ProgramDescriptor), after making sure that each of its kernels carries the define.
+    """Return `program` (a ttnn.ProgramDescriptor) if each of its kernels carries the define.
 
     Errors: RuntimeError that names the op and the kernels without it.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of speculation, counted on device and read only when asked."""
+"""What speculation did, counted on the device and read only when asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROW_WORDS = _COUNTERS + MAX_USERS
 
 @dataclass(frozen=True)
 class DeviceCounters:
-    """What one member counted at one layer; each count is in (calls, users) except `calls`."""
+    """What one chip counted at one layer; each count is in (calls, users) except `calls`."""
 
     calls: int
     accepted: int
@@ -26,21 +26,19 @@ class DeviceCounters:
     bypassed: int
     invalid: int
     last: tuple[int, ...] = field(repr=False)
-    """The priorities after the last call, one a user."""
+    """The priorities after the last call, one per user."""
 
     @property
     def hit_rate(self) -> float | None:
-        """Accepted guesses of all guesses this member made as the sender; None when it made none."""
+        """Accepted guesses over all guesses this chip made as the sender; None if it made none."""
         made = self.accepted + self.rejected
         return self.accepted / made if made else None
 
 
 class OutcomeLog:
-    """A row of counters for each layer in one device tensor: uint32 [1, 1, layers, ROW_WORDS], row-major,
-    DRAM.
+    """A row of counters per layer in one device tensor: uint32 [1, 1, layers, ROW_WORDS], row-major, DRAM.
 
-    The gate writer adds to it when it is given to `skip_compute`. On a mesh every chip keeps its own rows;
-    two logs count the two members of a virtual pair.
+    The gate writer adds to it when it is given to `skip_compute`. On a mesh every chip keeps its own rows.
     """
 
     def __init__(self, device, layers: int, users: int):
@@ -70,7 +68,7 @@ class OutcomeLog:
         return layer
 
     def read(self) -> list[list[DeviceCounters]]:
-        """The counters of every chip (row-major over the mesh), by layer. This waits for the device."""
+        """Return the counters of every chip (row-major over the mesh), by layer. Waits for the device."""
         import ttnn
 
         chips = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(self.tensor)]

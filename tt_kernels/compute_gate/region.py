@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gated region on the host: ops between chips that would hang a pair are refused while it is active.
 
-In a gated region one member of a pair may skip every kernel. A stock op that waits for the other member would
-then wait for ever, so ttnn's cross-chip ops raise inside the region, by name and before anything is launched,
-however they were imported. Ops along an axis whose chips all share one gate (tensor parallelism inside a
-member) are safe and can be permitted.
-
-Where members share a chip (the virtual pair), an op on cores of both would hang the same way. There each op is asked
-for its cores before it is launched (`cores_of.py`).
+In a gated region one chip of a pair may skip every kernel. A stock op that waits for that chip would never end, so
+ttnn's cross-chip ops raise inside the region, by name and before anything is launched, however they were imported. Ops
+along an axis whose chips all share one gate (a TP group) are safe and can be permitted.
 """
 
 from __future__ import annotations
@@ -16,10 +12,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-from tt_kernels.compute_gate.cores_of import cores_of
 
 # The ops of ttnn that send to or wait for another chip, by the last part of their names.
 _CROSS_CHIP = re.compile(
@@ -35,31 +29,26 @@ _LOCAL = re.compile(r"(pre|post)_all_?gather$|_create_\w*buffers?$|^prepare_")
 
 
 class GatedRegionError(RuntimeError):
-    """What was asked cannot be done inside, or outside, a gated region."""
-
-
-Core = tuple[int, int]
+    """The call is not possible inside, or outside, a gated region."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """An active region: the axis along which cross-chip ops stay permitted, or None; the cores of each member where
-    members share a chip."""
+    """An active region, and the axis along which cross-chip ops stay permitted, or None."""
 
     shared_gate_axis: int | None
-    members: tuple[frozenset[Core], ...] = ()
 
 
 _active: Region | None = None
 
 
 def active_region() -> Region | None:
-    """The region this process is in, or None."""
+    """Return the region this process is in, or None."""
     return _active
 
 
 def is_cross_chip(name: str) -> bool:
-    """Whether the ttnn op of that fully qualified name exchanges data with another chip."""
+    """Return whether the ttnn op with that fully qualified name exchanges data with another chip."""
     stem = name.rpartition(".")[2]
     return bool(_CROSS_CHIP.search(stem)) and not _LOCAL.search(stem)
 
@@ -78,21 +67,6 @@ def refuse_in_region(name: str, cluster_axis: int | None = None) -> None:
     )
 
 
-def refuse_across_members(name: str, cores: Collection[Core], members: Sequence[frozenset[Core]]) -> None:
-    """Raise GatedRegionError if `cores` lie neither within one of `members` nor outside all of them."""
-    touched = [index for index, member in enumerate(members) if member & set(cores)]
-    if not touched or (len(touched) == 1 and set(cores) <= members[touched[0]]):
-        return
-    where = " and ".join(f"member {index}" for index in touched)
-    outside = sorted(set(cores).difference(*members))
-    if outside:
-        where += f" and core {outside[0]} of no member"
-    raise GatedRegionError(
-        f"{name} would run on cores of {where}: inside skip_compute those that run would wait for ever for those "
-        "that skip. Give it the cores of one member (core_grid, sub_core_grids, a program config or sharded tensors)"
-    )
-
-
 def require_no_region(name: str) -> None:
     """Raise GatedRegionError if a region is active, whose gate `name` would change under its ops."""
     if _active is not None:
@@ -100,12 +74,12 @@ def require_no_region(name: str) -> None:
 
 
 @contextlib.contextmanager
-def gated_region(shared_gate_axis: int | None = None, members: Sequence[frozenset[Core]] = ()) -> Iterator[None]:
+def gated_region(shared_gate_axis: int | None = None) -> Iterator[None]:
     """Mark a region as active. Regions do not nest: leaving the inner one would open the outer one's gate."""
     global _active
     if _active is not None:
         raise GatedRegionError("skip_compute is active already; regions do not nest")
-    _active = Region(shared_gate_axis, tuple(members))
+    _active = Region(shared_gate_axis)
     try:
         with _guarded_ops():
             yield
@@ -125,9 +99,6 @@ def _guarded_ops() -> Iterator[None]:
             name = self.python_fully_qualified_name
             if is_cross_chip(name):
                 refuse_in_region(name, kwargs.get("cluster_axis"))
-            if _active is not None and _active.members:
-                look = functools.partial(original, self, *args, **kwargs)
-                refuse_across_members(name, cores_of(name, look, args), _active.members)
             return original(self, *args, **kwargs)
 
         return call

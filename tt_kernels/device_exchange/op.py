@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both members of a pair end with the tensor of the higher priority (ALSpec paper, algorithm 2: the sync).
+"""Leave both ranks of a pair with the tensors of the higher priority (ALSpec paper, algorithm 2: the sync).
 
 In each layer:
 
     exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
     gathered = exchange(residual, priority, q, k, v)    # in place where the priority is lower
-    exchange.check()                                    # when the host wants to know: did a member give up on its peer?
+    exchange.check()                                    # when the host wants to know: did a rank give up on its peer?
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import torch
 
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import Values, kernel_descriptor
-from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
+from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 from tt_kernels.compute_gate.region import refuse_in_region
 
 if TYPE_CHECKING:
-    import ttnn
+    pass
 
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB = 0
@@ -36,102 +36,78 @@ DEFAULT_TIMEOUT_S = 2.0
 
 
 class DeviceExchange:
-    """The exchange of one kind of pairs; it keeps their `gathered` priorities at a fixed address.
+    """The exchange of every pair of a mesh; it keeps their `gathered` priorities at a fixed address.
 
-    pairs: ChipPairs or CorePair. users: entries of a row that count, 1 to MAX_USERS.
-    timeout_s: how long a member waits for its peer before it gives up, in seconds at 1 GHz.
+    pairs: ChipPairs. users: how many priorities count, 1 to MAX_USERS.
+    timeout_s: how long a rank waits for its peer before it gives up, in seconds at 1 GHz.
 
-    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row m holds the priorities of member m. One
-    tensor for ChipPairs, a list of two for CorePair.
+    `gathered`: uint32 [1, 1, 2, MAX_USERS], row-major, DRAM: row r holds the priorities of rank r.
     """
 
-    def __init__(self, pairs: ChipPairs | CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
-        if not isinstance(pairs, (ChipPairs, CorePair)):
-            raise ValueError(f"pairs is a ChipPairs or a CorePair, not {pairs!r}")
-        self.pairs, self.users = pairs, check_users(users)
-        self._timeout = timeout_words(timeout_s)
-        self._gathered = [self._make_gathered() for _ in range(pairs.members_on_a_chip)]
-        self.gathered = self._gathered if pairs.members_on_a_chip == 2 else self._gathered[0]
+    def __init__(self, pairs: ChipPairs, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
+        if not isinstance(pairs, ChipPairs):
+            raise ValueError(f"pairs is a ChipPairs, not {pairs!r}")
+        self._make(pairs, users, timeout_s)
+        self.gathered = self._make_gathered()
 
     def __call__(self, tensor, priority, *more):
-        """Exchange `tensor` and `more` tensors, in place; returns `gathered`.
+        """Exchange `tensor` and `more` tensors in place; return `gathered`.
 
-        tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1; for
-            CorePair a pair of tensors of equal specification, one a member. more: as tensor, up to three, which
-            go the same way in the same call.
-        priority: each member's own row, uint32 [1, 1, 1, MAX_USERS]; for CorePair two of them.
+        tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1. more: up to three
+            more tensors, which go the same way in the same call.
+        priority: each chip's own priorities, uint32 [1, 1, 1, MAX_USERS].
 
-        The member with the highest priority over its users sends; on a tie above 0, member 0. Both 0 means
-        that nobody holds the result: nothing is copied and `check` raises. A member that gave up once does
-        nothing any more until `pairs.reset()`. Errors: ValueError, and GatedRegionError inside skip_compute.
+        The rank with the highest priority over its users sends; on a tie above 0, rank 0. If both are 0, nobody holds
+        the result: nothing is copied and `check` raises. A rank that gave up once does nothing until `pairs.reset()`.
+        Errors: ValueError, and GatedRegionError inside skip_compute.
         """
         import ttnn
 
-        refuse_in_region("device_exchange", getattr(self.pairs, "pair_axis", None))
-        tensors, priorities = self._checked((tensor, *more), priority)
-        if isinstance(self.pairs, CorePair):
-            program = self.core_pair_program(tensors, priorities)
-        else:
-            program = self.mesh_program([own for (own,) in tensors], priorities[0])
-        given = [part for parts in tensors for part in parts]
-        ttnn.generic_op([*given, *priorities, *self._gathered], program)
+        refuse_in_region("device_exchange", self.pairs.pair_axis)
+        tensors = [tensor, *more]
+        self._check(tensors, priority)
+        if len({id(part) for part in tensors}) < len(tensors):
+            raise ValueError("the parts of an exchange need a tensor each; the same one was given twice")
+        ttnn.generic_op([*tensors, priority, self.gathered], self.mesh_program(tensors, priority))
         return self.gathered
 
     def check(self) -> None:
-        """Raise PeerError if a member gave up. Waits for the device."""
+        """Raise PeerError if a rank gave up. Waits for the device."""
         self.pairs.check()
 
     def mesh_program(self, tensors, priority):
-        """The ttnn.MeshProgramDescriptor of a call between chips; tensors: of each chip."""
+        """Return the ttnn.MeshProgramDescriptor of a call."""
         import ttnn
 
         programs = ttnn.MeshProgramDescriptor()
         for place in self.pairs.coordinates():
             program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[])
-            arguments = self._arguments(
-                self.pairs.member(place),
-                tensors,
-                tensors,
-                priority,
-                self._gathered[0],
-                self.pairs.link_args(place, program),
-            )
-            self._add_kernels(program, {self.pairs.core: arguments}, tensors, priority)
+            rank, link = self.pairs.sp_rank(place), self.pairs.link_args(place, program)
+            arguments = self._arguments(rank, tensors, tensors, priority, self.gathered, link)
+            self._add_kernels(program, {self.pairs.core: arguments}, tensors, priority, self.gathered)
             here = ttnn.MeshCoordinate(*place)
             programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
         return programs
 
-    def core_pair_program(self, tensors, priorities, members=(0, 1)):
-        """The ttnn.ProgramDescriptor of a call between two cores; with one member, its peer stays silent.
+    def _make(self, pairs, users: int, timeout_s: float) -> None:
+        self.pairs, self.users = pairs, check_users(users)
+        self._timeout = timeout_words(timeout_s)
 
-        tensors: pairs, one a member."""
-        import ttnn
-
-        arguments = {}
-        for member in members:
-            core = self.pairs.cores[member]
-            own, other = ([parts[m] for parts in tensors] for m in (member, 1 - member))
-            link = self.pairs.link_args(member)
-            arguments[core] = self._arguments(member, own, other, priorities[member], self._gathered[member], link)
-        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[])
-        self._add_kernels(program, arguments, [parts[0] for parts in tensors], priorities[0])
-        return require_ungated(program, "device_exchange")
-
-    def _arguments(self, member, own, other, priority, gathered, link) -> tuple[Values, Values]:
-        """Runtime arguments of one member's reader and writer."""
+    def _arguments(self, rank, mine, peers, priority, gathered, link) -> tuple[Values, Values]:
+        """Return the runtime arguments of one rank's reader and writer."""
         writer = {
-            "member": member,
+            "sp_rank": rank,
             "state": self.pairs.state.buffer_address(),
             "timeout": self._timeout,
-            **{f"peer_{name}": part.buffer_address() for name, part in _named(other).items()},
-            "own_priority": priority.buffer_address(),
+            **{f"peer_{name}": part.buffer_address() for name, part in _named(peers).items()},
+            "priority": priority.buffer_address(),
             "gathered": gathered.buffer_address(),
             "link": link,
         }
-        reader = {f"own_{name}": part.buffer_address() for name, part in _named(own).items()}
+        reader = {name: part.buffer_address() for name, part in _named(mine).items()}
         return reader, writer
 
-    def _add_kernels(self, program, arguments: dict, tensors, priority) -> None:
+    def _add_kernels(self, program, arguments: dict, tensors, priority, gathered) -> None:
         import ttnn
 
         cores, named = core_set(*arguments), _named(tensors)
@@ -159,7 +135,7 @@ class DeviceExchange:
                 KERNELS / "writer.cpp",
                 ttnn.WriterConfigDescriptor(),
                 constants=constants | {"users": self.users},
-                accessors=named | {"priority": priority, "gathered": self._gathered[0]},
+                accessors=named | {"priority": priority, "gathered": gathered},
                 per_core={core: writer for core, (_, writer) in arguments.items()},
                 defines=defines,
             ),
@@ -185,50 +161,26 @@ class DeviceExchange:
             mesh_mapper=ttnn.ReplicateTensorToMesh(device),
         )
 
-    def _checked(self, given: tuple, priority) -> tuple[list[list[ttnn.Tensor]], list[ttnn.Tensor]]:
-        """The members' parts of each tensor, and their priorities."""
-        if len(given) > MAX_TENSORS:
-            raise ValueError(f"an exchange takes up to {MAX_TENSORS} tensors, not {len(given)}")
-        tensors, priorities = [self._parts("tensor", one) for one in given], self._parts("priority", priority)
-        for part in priorities:
-            check_priority_tensor(part)
-        for parts in tensors:
-            specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in parts]
-            if specs[0] != specs[-1]:
-                raise ValueError(f"the members' tensors differ: {specs[0]} and {specs[-1]}")
-            if parts[0].volume() == 0:
-                raise ValueError(
-                    f"the tensors are empty, of shape {tuple(parts[0].shape)}: there is nothing to exchange"
-                )
-        for name, parts_of in (("tensor", tensors), ("priority", [priorities])):
-            # Addresses tell members apart, not parts: while a graph is captured without dispatch all have one.
-            alike = [len(parts) == 2 and parts[0].buffer_address() == parts[1].buffer_address() for parts in parts_of]
-            if any(alike) or len({id(parts[0]) for parts in parts_of}) < len(parts_of):
-                raise ValueError(
-                    f"the members of a pair and the parts of an exchange need a {name} each; the same one was given "
-                    "twice"
-                )
-        return tensors, priorities
-
-    def _parts(self, name: str, given) -> list[ttnn.Tensor]:
-        """`given` as a list of as many device tensors as there are members on a chip."""
+    def _check(self, tensors: Sequence, priority) -> None:
+        """Raise ValueError for one rank's inputs that cannot be exchanged."""
         import ttnn
 
-        wanted = self.pairs.members_on_a_chip
-        parts = [given] if isinstance(given, ttnn.Tensor) else given
-        if not isinstance(parts, Sequence) or not all(isinstance(part, ttnn.Tensor) for part in parts):
-            raise ValueError(f"{name} is a ttnn.Tensor or a list of them, not {given!r}")
-        if len(parts) != wanted:
-            raise ValueError(f"{type(self.pairs).__name__} takes {wanted} of {name}, not {len(parts)}")
-        for part in parts:
+        if len(tensors) > MAX_TENSORS:
+            raise ValueError(f"an exchange takes up to {MAX_TENSORS} tensors, not {len(tensors)}")
+        for name, part in (*(("tensor", tensor) for tensor in tensors), ("priority", priority)):
+            if not isinstance(part, ttnn.Tensor):
+                raise ValueError(f"{name} is a ttnn.Tensor, not {part!r}")
             if not part.is_allocated():
                 raise ValueError(f"{name} has been deallocated")
             if part.storage_type() != ttnn.StorageType.DEVICE:
                 raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
             check_on_device(name, part, self.pairs.device)
-        return list(parts)
+            if part.volume() == 0:
+                raise ValueError(f"the {name} is empty, of shape {tuple(part.shape)}: there is nothing to exchange")
+        check_priority_tensor(priority)
 
 
 def _named(tensors: Sequence) -> dict:
-    """The kernels' names for an exchange's tensors; names left over stand for the first, of which they take no page."""
+    """Return the exchange's tensors by their names in the kernels; unused names stand for the first tensor and take no
+    page of it."""
     return {f"tensor_{n}": tensors[n] if n < len(tensors) else tensors[0] for n in range(MAX_TENSORS)}

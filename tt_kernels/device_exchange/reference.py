@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The exchange in torch: the oracle of the op's tests."""
+"""The exchange in torch: the reference of the op's tests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tt_kernels.common.reference import sender
 def device_exchange(
     tensors: Sequence[torch.Tensor], priorities: Sequence[Sequence[int]], users: int
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """What both members hold afterwards, and the gathered priorities, int32 [2, MAX_USERS].
+    """Return what both ranks hold afterwards, and the gathered priorities, int32 [2, MAX_USERS].
 
-    tensors: each member's. priorities: each member's row, at most MAX_USERS entries.
+    tensors: by rank. priorities: by rank, at most MAX_USERS entries.
     """
     taken = tensors[sender(priorities, users)]
     gathered = torch.zeros(2, MAX_USERS, dtype=torch.int32)
-    for member, row in enumerate(priorities):
-        gathered[member, : len(row)] = torch.tensor(row, dtype=torch.int32)
+    for rank, row in enumerate(priorities):
+        gathered[rank, : len(row)] = torch.tensor(row, dtype=torch.int32)
     return [taken.clone(), taken.clone()], gathered

@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A round of drafted chains without the host: three ops of one core that move integers between its steps.
+"""Run a round of drafted chains without the host: three ops of one core that move integers between its steps.
 
-A round is the draft's exact pass over what the last one decided (EasySpec's bonus calibration, section 3.2), the
-draft's steps, and the target's step over the chain with its verification (FlashSpecInfer, section 5):
+A round is the draft's exact pass over the tokens decided in the last round (EasySpec's bonus calibration, section 3.2),
+the draft's steps, and the target's step over the chain with its verification (FlashSpecInfer, section 5):
 
-    choices = likeliest token behind each decided one      # the exact pass
+    choices = likeliest token after each decided one       # the exact pass
     begin_chain(decided, choices, step, chain)
     for node in range(2, nodes):
         append_token(the draft's step, node, chain)        # what a step chose is also what the next one reads
-    outcome = the target's step over `chain`
-    take_outcome(outcome, decided)                         # the next round may begin
+    result = the target's step over `chain`
+    take_result(result, decided)                           # the next round may begin
 
-All tensors are ROW_MAJOR and interleaved, of 32-bit integers, one page a row, the same on every chip of a mesh;
-those that steps return in any memory, the others in DRAM.
+All tensors are ROW_MAJOR and interleaved, of 32-bit integers, one page per row, the same on every chip of a mesh; those
+that steps return are in any memory, the others in DRAM.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
+from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
 if TYPE_CHECKING:
     import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
-COUNT_WORD = 3  # of an outcome, see Verified
+COUNT_WORD = 3  # of an result, see Verified
 _SCRATCH_CB = 0
 _ALIGNMENT = 32
-_ANYWHERE = ("choices", "chosen", "outcome")  # read through an accessor of their own
+_ANYWHERE = ("choices", "chosen", "result")  # read through an accessor of their own
 
 
 class Decided(NamedTuple):
-    """What the draft's exact pass reads. tokens: uint32 [1, users * nodes], what each user was decided since the last
+    """What the draft's exact pass reads. tokens: uint32 [1, users * nodes], each user's tokens decided since the last
     round, padded with zeros. cached: int32 [users], tokens cached before them, -1 for a user to skip. angles: uint32
     [1, users * nodes], their positions. last: int32 [users], the index of the last decided token; row: uint32 [1,
-    users], its place among all users' nodes."""
+    users], its index among all users' nodes."""
 
     tokens: ttnn.Tensor
     cached: ttnn.Tensor
@@ -51,7 +51,7 @@ class Decided(NamedTuple):
 
 
 class DraftStep(NamedTuple):
-    """What the draft's step reads: uint32 [1, users], int32 [users], uint32 [1, users], as of StepInputs."""
+    """What the draft's step reads, shaped as StepInputs: uint32 [1, users], int32 [users], uint32 [1, users]."""
 
     token: ttnn.Tensor
     position: ttnn.Tensor
@@ -60,7 +60,7 @@ class DraftStep(NamedTuple):
 
 class Chain(NamedTuple):
     """What the target's step and its verification read. tokens, angles: uint32 [1, users * nodes]; prefix: int32
-    [users], -1 for a user to skip; rows: uint32 [users, nodes], the tokens once more."""
+    [users], -1 for a user to skip; rows: uint32 [users, nodes], the tokens again."""
 
     tokens: ttnn.Tensor
     prefix: ttnn.Tensor
@@ -69,8 +69,8 @@ class Chain(NamedTuple):
 
 
 def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: Chain) -> None:
-    """Root and node 1 of each user's chain, the others zeros, and the draft's first step: the token behind the last
-    decided one by `choices`, uint32 [1, users * nodes]. Errors: UnsupportedError."""
+    """Write root and node 1 of each user's chain, zeros for the others, and the draft's first step. Node 1 is the token
+    after the last decided one by `choices`, uint32 [1, users * nodes]. Errors: UnsupportedError."""
     users, nodes = _shape(chain)
     _check_decided(decided, users, nodes)
     _check({"choices": choices}, (1, users * nodes))
@@ -91,8 +91,7 @@ def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: 
 
 
 def append_token(chosen: ttnn.Tensor, node: int, chain: Chain) -> None:
-    """chosen: uint32 [1, users], which becomes node `node` of the users that are not skipped. Errors:
-    UnsupportedError."""
+    """Make `chosen`, uint32 [1, users], node `node` of the users that are not skipped. Errors: UnsupportedError."""
     users, nodes = _shape(chain)
     if isinstance(node, bool) or not isinstance(node, int) or not 1 <= node < nodes:
         raise UnsupportedError(f"node must be 1 to {nodes - 1}, got {node!r}")
@@ -103,21 +102,21 @@ def append_token(chosen: ttnn.Tensor, node: int, chain: Chain) -> None:
     _launch("append_token.cpp", read, written, accessors, _sizes(chain, users, nodes), {"node": node})
 
 
-def take_outcome(outcome: ttnn.Tensor, decided: Decided) -> None:
-    """outcome: int32 [users, 4 + 2 * nodes], of Verified: its new tokens become what was decided, behind what was
-    before; a skipped user, and one whose verification failed, stays as it is. Errors: UnsupportedError."""
-    users, width = tuple(outcome.shape)
-    nodes = (width - OUTCOME_HEAD) // 2
-    _check({"outcome": outcome}, (users, OUTCOME_HEAD + 2 * nodes))
+def take_result(result: ttnn.Tensor, decided: Decided) -> None:
+    """Make the new tokens of `result`, int32 [users, 4 + 2 * nodes] of Verified, the decided ones, after those decided
+    before. A skipped user, and one whose verification failed, stays as it is. Errors: UnsupportedError."""
+    users, width = tuple(result.shape)
+    nodes = (width - RESULT_HEAD) // 2
+    _check({"result": result}, (users, RESULT_HEAD + 2 * nodes))
     _check_decided(decided, users, nodes)
     sizes = {
         "users": users,
         "nodes": nodes,
         "user_bytes": _page(decided.cached),
         "node_bytes": _page(decided.tokens),
-        "outcome_bytes": _page(outcome),
+        "result_bytes": _page(result),
         "count_word": COUNT_WORD,
-        "tokens_word": OUTCOME_HEAD + nodes,
+        "tokens_word": RESULT_HEAD + nodes,
     }
     written = {
         "decided": decided.tokens,
@@ -126,12 +125,12 @@ def take_outcome(outcome: ttnn.Tensor, decided: Decided) -> None:
         "last": decided.last,
         "row": decided.row,
     }
-    accessors = {"per_node": decided.tokens, "per_user": decided.cached, "outcome": outcome}
-    _launch("take_outcome.cpp", {"outcome": outcome}, written, accessors, sizes)
+    accessors = {"per_node": decided.tokens, "per_user": decided.cached, "result": result}
+    _launch("take_result.cpp", {"result": result}, written, accessors, sizes)
 
 
 def _shape(chain: Chain) -> tuple[int, int]:
-    """(users, nodes). Errors: UnsupportedError."""
+    """Return (users, nodes). Errors: UnsupportedError."""
     users, nodes = tuple(chain.rows.shape)
     _check({"chain.rows": chain.rows}, (users, nodes))
     _check({"chain.tokens": chain.tokens, "chain.angles": chain.angles}, (1, users * nodes))
@@ -174,7 +173,7 @@ def _sizes(chain: Chain, users: int, nodes: int) -> dict[str, int]:
 
 
 def _page(tensor: ttnn.Tensor) -> int:
-    """Bytes of a row, as it lies in memory."""
+    """Return the bytes of a row in memory."""
     return tensor.buffer_aligned_page_size()
 
 

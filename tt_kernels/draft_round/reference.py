@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ops of a round do, on tensors of torch; shapes and names as of op.py, integers int64."""
+"""What the ops of a round do, on torch tensors; shapes and names are those of op.py, integers int64."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def append_token_reference(chosen: torch.Tensor, node: int, chain: Chain) -> Cha
     return chain._replace(tokens=rows.view(1, -1), rows=rows)
 
 
-def take_outcome_reference(outcome: torch.Tensor, decided: Decided) -> Decided:
-    nodes = (outcome.shape[1] - 4) // 2
-    counts, new = outcome[:, 3], outcome[:, 4 + nodes :]
+def take_result_reference(result: torch.Tensor, decided: Decided) -> Decided:
+    nodes = (result.shape[1] - 4) // 2
+    counts, new = result[:, 3], result[:, 4 + nodes :]
     taken = (decided.cached >= 0) & (counts > 0)
     column = torch.arange(nodes)
     cached = torch.where(taken, decided.cached + decided.last + 1, decided.cached)

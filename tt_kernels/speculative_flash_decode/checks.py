@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the op refuses, on plain values, so that it is tested without ttnn. Every message names the values."""
+"""What the op refuses, checked on plain values so that no ttnn is needed. Every message names the values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tt_kernels.common.attention_checks import MAX_SCALE as MAX_SCALE
 from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import (
+    TILE,
     check_attention_tensors,
     check_heads,
     check_scale,
@@ -17,11 +18,10 @@ from tt_kernels.common.attention_checks import (
 from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.speculative_flash_decode.work_split import TILE
 
-MAX_USERS = 8  # a semaphore of the output core each
-MAX_QUERY_HEADS = 32  # one tile of query rows a user
-# Beyond any use, and its square times the norm of attention outputs is far from the largest float32.
+MAX_USERS = 8  # each has a semaphore on the output core
+MAX_QUERY_HEADS = 32  # one tile of query rows per user
+# Beyond any use, and its square times the norm of attention outputs is still far from the largest float32.
 MAX_THRESHOLD = 1e6
 
 
@@ -40,7 +40,7 @@ class Problem:
 
     @property
     def items(self) -> int:
-        """Key/value heads of all users: what groups of workers take in turn."""
+        """The key/value heads of all users, which groups of workers take in turn."""
         return self.users * self.kv_heads
 
     @property
@@ -61,12 +61,12 @@ def check_problem(
     chunk_size: int,
     guess_range: GuessRange | None = None,
 ) -> Problem:
-    """The Problem of these inputs. Errors: UnsupportedError."""
+    """Check the inputs and return their Problem. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"cur_pos": cur_pos})
     one, users, query_heads, head_dim = q.shape
     cache_users, kv_heads, max_tokens, cache_dim = k.shape
     if one != 1:
-        raise UnsupportedError(f"q must be [1, users, heads, head_dim] with one token a user, its shape is {q.shape}")
+        raise UnsupportedError(f"q must be [1, users, heads, head_dim] with one token per user, its shape is {q.shape}")
     if cache_users != users:
         raise UnsupportedError(f"q has {users} users {q.shape}, the caches have {cache_users} {k.shape}")
     if cache_dim != head_dim:
@@ -84,7 +84,7 @@ def check_problem(
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:
-    """Errors: UnsupportedError unless `chunk_size` is a multiple of 32 tokens, at most `max_tokens`."""
+    """Raise UnsupportedError unless `chunk_size` is a multiple of 32 tokens, at most `max_tokens`."""
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < TILE or chunk_size % TILE:
         raise UnsupportedError(f"chunk_size must be a positive multiple of {TILE}, got {chunk_size!r}")
     if chunk_size > max_tokens:
@@ -92,7 +92,7 @@ def check_chunk(chunk_size: int, max_tokens: int) -> None:
 
 
 def check_positions(cur_pos: TensorFacts, users: int) -> None:
-    """Errors: UnsupportedError unless `cur_pos` is int32 [users], row-major."""
+    """Raise UnsupportedError unless `cur_pos` is int32 [users], row-major."""
     wanted = ((users,), "INT32", "ROW_MAJOR")
     if (cur_pos.shape, cur_pos.dtype, cur_pos.layout) != wanted:
         raise UnsupportedError(
@@ -102,7 +102,7 @@ def check_positions(cur_pos: TensorFacts, users: int) -> None:
 
 
 def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:
-    """(threshold, scale) as floats, the default scale filled in. Errors: UnsupportedError."""
+    """Return (threshold, scale) as floats, the default scale filled in. Errors: UnsupportedError."""
     if not (is_number(threshold) and 0 <= threshold <= MAX_THRESHOLD):
         raise UnsupportedError(f"threshold must be from 0 to {MAX_THRESHOLD:g}, got {threshold!r}")
     return float(threshold), check_scale(scale, head_dim)

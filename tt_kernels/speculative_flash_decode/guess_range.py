@@ -2,24 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guess ranges: which cached tokens the guess attends to.
 
-All of them take tiles from the start and tiles from the end of the cache, as the kernel's split of work does
-(common/kernels/chunk_split.hpp). README.md says what another kind costs.
+All of them take tiles from the start and from the end of the cache, as the kernels' split of work does
+(common/kernels/chunk_split.hpp). README.md says what another kind would cost.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.speculative_flash_decode.work_split import TILE
 
 
 @dataclass(frozen=True)
 class GuessRange:
     """The first `first` cached tokens and the last ones, which end with the tile that holds the position.
 
-    last: tokens, with those of the last tile that are not cached yet; so `last` - 31 to `last` are cached.
-    whole_tail: one tile more where the last one is not full, so that at least `last` cached tokens are read.
+    last: tokens, including those of the last tile that are not cached yet; so `last` - 31 to `last` are cached.
+    whole_tail: one more tile if the last one is not full, so that at least `last` cached tokens are read.
     Both sizes are multiples of 32. Users with fewer than `first` + `last` cached tokens are bypassed.
     """
 
@@ -42,11 +42,11 @@ class GuessRange:
 
     @property
     def bypass_below(self) -> int:
-        """Cached tokens."""
+        """The number of cached tokens below which users are bypassed."""
         return self.first + self.last
 
     def tail_tiles(self, tokens: int) -> int:
-        """Tiles from the end, of a user with `tokens` cached tokens."""
+        """Return the tiles that are read from the end for a user with `tokens` cached tokens."""
         return self.last_tiles + (self.whole_tail and tokens % TILE != 0)
 
 

@@ -1,35 +1,43 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""From checked tensors to a running program: on every chip alone, on pairs of chips, on a pair of core
-groups."""
+"""From checked tensors to a running program, on one chip or on every chip of a mesh."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tt_kernels.common.core_pair import CorePair
 from tt_kernels.common.cores import check_on_device
-from tt_kernels.common.peer import ChipPairs, CorePair, timeout_words
+from tt_kernels.common.kernel import Core
+from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.placement import l1_free as l1_free
-from tt_kernels.common.priority import check_priority_tensor
-from tt_kernels.common.row import TpGroup
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.priority import MAX_USERS, check_priority_tensor
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.checks import Problem, check_problem
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.layout import Layout, choose_layout
-from tt_kernels.speculative_flash_decode.member import Member, RowArgs, Settings, Tensors
-from tt_kernels.speculative_flash_decode.peer import Peer, check_gathered
-from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
-from tt_kernels.speculative_flash_decode.work_split import TILE, Core
+from tt_kernels.speculative_flash_decode.program import (
+    PeerArgs,
+    Rank,
+    Settings,
+    Tensors,
+    TpArgs,
+    empty_program,
+    fill_program,
+)
+from tt_kernels.speculative_flash_decode.work_split import WorkSplit, choose_work_split
 
 OP = "speculative_flash_decode"
+DEFAULT_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
 class ProgramConfig:
-    """How a call is laid out on the chip.
+    """How a call uses the chip.
 
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core.
     workers_per_head: cores that share one head, default by shapes. key_chunk: tokens whose keys a worker holds and
@@ -44,102 +52,71 @@ class ProgramConfig:
     math_fidelity: str = "HiFi3"
 
 
+@dataclass(frozen=True)
+class Peer:
+    """How a call finds its peer.
+
+    pairs: ChipPairs of this op alone (device_exchange needs its own): its cores are the exchange cores and its state
+        counts the calls. `pairs.check()` raises PeerError that says which chip gave up.
+    gathered: the priorities of both speculative ranks as device_exchange returns them, uint32 [1, 1, 2, MAX_USERS]. The
+        rank whose users have the highest priority sends; on a tie rank 0.
+    timeout_s: how long a chip waits for its peer, in seconds at 1 GHz. A sender that gave up accepts no guess; the
+        outputs of a receiver that gave up are undefined. Neither talks to its peer again until `pairs.reset()`.
+    """
+
+    pairs: ChipPairs
+    gathered: Any
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+
 def launch(
     problem: Problem,
     tensors: Tensors,
     settings: Settings,
     config: ProgramConfig,
     peer: Peer | None,
-    row: TpGroup | None = None,
+    tp_group: TpGroup | None = None,
 ) -> None:
-    """Run on the chip, or each chip of the mesh, that holds the tensors. Errors: UnsupportedError,
-    GatedRegionError."""
+    """Run on every chip that holds the tensors. Errors: UnsupportedError, GatedRegionError."""
     import ttnn
 
     device = tensors.q.device()
-    pairs: ChipPairs | None = None
     if peer is not None:
         refuse_in_region(OP, getattr(peer.pairs, "pair_axis", None))
         if not isinstance(peer.pairs, ChipPairs):
-            raise UnsupportedError(
-                f"peer.pairs is a {type(peer.pairs).__name__}: a virtual pair is run by speculative_flash_decode_pair"
-            )
-        pairs = peer.pairs
-        _check_peer(tensors, peer)
-    if row is not None:
-        refuse_in_region(OP, getattr(row, "row_axis", None))
-    _check_row(row, peer, pairs, device)
-    exchange = None if pairs is None else pairs.core
-    layout = layout_of(device, problem, settings, config, exchange, None if row is None else row.core)
+            raise UnsupportedError(f"peer.pairs must be a ChipPairs, it is a {type(peer.pairs).__qualname__}")
+        check_rank(tensors, peer.gathered, peer.timeout_s)
+    if tp_group is not None:
+        refuse_in_region(OP, getattr(tp_group, "tp_axis", None))
+    _check_tp_group(tp_group, peer, device)
+    exchange = None if peer is None else peer.pairs.core
+    split = split_of(device, problem, settings, config, exchange, None if tp_group is None else tp_group.core)
     noc_core = noc_core_of(device)
-    chips = pairs if row is None else row
+    chips = tp_group if peer is None else peer.pairs
     if chips is None:
-        program = empty_program(problem, [layout.plan])
-        fill_program(program, problem, settings, [Member(tensors, layout.plan)], layout, noc_core)
+        program = empty_program(problem, [split.assignment])
+        fill_program(program, problem, settings, [Rank(tensors, split.assignment)], split, noc_core)
     else:
         program = ttnn.MeshProgramDescriptor()
         for place in chips.coordinates():
             here = ttnn.MeshCoordinate(*place)
-            part = empty_program(problem, [layout.plan])
-            index, peer_args, row_args = 0, None, None
-            if peer is not None and pairs is not None:
-                index = pairs.member(place)
-                peer_args = peer.args(tensors.exact, pairs.link_args(place, part))
-            if row is not None:
-                state, links = row.state.buffer_address(), row.link_args(place, part)
-                row_args = RowArgs(row.defines, state, row.index(place), row.chips, row.timeout, links)
-            member = Member(tensors, layout.plan, index, peer_args, row_args)
-            fill_program(part, problem, settings, [member], layout, noc_core)
+            part = empty_program(problem, [split.assignment])
+            sp_rank, peer_args_, tp_args = 0, None, None
+            if peer is not None:
+                sp_rank, link = peer.pairs.sp_rank(place), peer.pairs.link_args(place, part)
+                peer_args_ = peer_args(peer.pairs, tensors.exact, peer.timeout_s, link)
+            if tp_group is not None:
+                state, links = tp_group.state.buffer_address(), tp_group.link_args(place, part)
+                tp_rank = tp_group.tp_rank(place)
+                tp_args = TpArgs(tp_group.defines, state, tp_rank, tp_group.chips, tp_group.timeout, links)
+            rank = Rank(tensors, split.assignment, sp_rank, peer_args_, tp_args)
+            fill_program(part, problem, settings, [rank], split, noc_core)
             program[ttnn.MeshCoordinateRange(here, here)] = part
     ttnn.generic_op(tensors.all(), program)
 
 
-def launch_pair(
-    problem: Problem,
-    members: Sequence[Tensors],
-    configs: Sequence[ProgramConfig],
-    settings: Settings,
-    peer: Peer,
-    pairs: CorePair,
-    present: Sequence[int] = (0, 1),
-) -> None:
-    """Run both members of a virtual pair in one program; with one of them in `present`, its peer stays
-    silent. pairs: those of `peer`. Errors: UnsupportedError, GatedRegionError."""
-    import ttnn
-
-    refuse_in_region(f"{OP}_pair")
-    if sorted(present) not in ([0], [1], [0, 1]):
-        raise UnsupportedError(f"present must name members 0, 1 or both once, got {tuple(present)}")
-    fidelities = [config.math_fidelity for config in configs]
-    if fidelities[0] != fidelities[1]:
-        raise UnsupportedError(
-            f"the members have math_fidelity {fidelities[0]} and {fidelities[1]}: they must be equal"
-        )
-    device = members[0].q.device()
-    for index, tensors in enumerate(members):
-        _check_peer(tensors, peer, index)
-    if members[0].priority.buffer_address() == members[1].priority.buffer_address():
-        raise UnsupportedError("both members were given the same priority tensor: each updates its own")
-    layouts = [
-        layout_of(device, problem, settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
-    ]
-    plans = [layout.plan for layout in layouts]
-    if shared := sorted(set(plans[0].cores) & set(plans[1].cores)):
-        raise UnsupportedError(f"core {shared[0]} belongs to both members of the pair")
-    if plans[0].workers_per_group != plans[1].workers_per_group:
-        sizes = [plan.workers_per_group for plan in plans]
-        raise UnsupportedError(f"the members have {sizes[0]} and {sizes[1]} workers a head: they must be equal")
-    if layouts[0].key_tiles != layouts[1].key_tiles:
-        sizes = [layout.key_tiles * TILE for layout in layouts]
-        raise UnsupportedError(f"the members have a key_chunk of {sizes[0]} and {sizes[1]}: they must be equal")
-    built = [Member(members[i], plans[i], i, peer.args(members[1 - i].exact, pairs.link_args(i))) for i in present]
-    program = empty_program(problem, [member.plan for member in built])
-    fill_program(program, problem, settings, built, layouts[0], noc_core_of(device))
-    ttnn.generic_op([tensor for tensors in members for tensor in tensors.all()], program)
-
-
 def problem_of(q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRange | None = None) -> Problem:
-    """The checked shapes of a call. Errors: UnsupportedError."""
+    """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
     problem = check_problem(
         facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range
     )
@@ -153,28 +130,53 @@ def problem_of(q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRa
 
 
 def check_config(config) -> None:
-    """Errors: UnsupportedError unless `config` is a ProgramConfig."""
+    """Raise UnsupportedError unless `config` is a ProgramConfig."""
     if not isinstance(config, ProgramConfig):
         raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
 
 
 def check_peer(peer) -> None:
-    """Errors: UnsupportedError unless `peer` is a Peer."""
+    """Raise UnsupportedError unless `peer` is a Peer."""
     if not isinstance(peer, Peer):
         raise UnsupportedError(f"peer must be a Peer, it is a {type(peer).__qualname__}")
 
 
-def layout_of(
+def check_rank(tensors: Tensors, gathered, timeout_s: float) -> None:
+    """Raise UnsupportedError for what a rank with a peer cannot run with."""
+    if tensors.priority is None:
+        raise UnsupportedError("a peer needs this rank's priorities: give priority=")
+    check_gathered(facts("peer.gathered", gathered))
+    unsupported_if_refused(timeout_words, timeout_s)
+
+
+def check_gathered(found: TensorFacts) -> None:
+    """Raise UnsupportedError unless the tensor is one as device_exchange returns it."""
+    wanted = ((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR", True, True)
+    if (found.shape, found.dtype, found.layout, found.on_device, found.interleaved) != wanted:
+        raise UnsupportedError(
+            f"peer.gathered must be UINT32 ROW_MAJOR {wanted[0]}, interleaved, on device; it is "
+            f"{found.dtype} {found.layout} {found.shape}, interleaved: {found.interleaved}, "
+            f"on device: {found.on_device}"
+        )
+
+
+def peer_args(pairs: ChipPairs | CorePair, peer_exact, timeout_s: float, link: Sequence[int]) -> PeerArgs:
+    """Return what an exchange core needs. peer_exact: the peer's output tensor; link: arguments of its PeerLink."""
+    state = pairs.state.buffer_address()
+    return PeerArgs(pairs.defines, pairs.max_write(), state, peer_exact, timeout_words(timeout_s), link)
+
+
+def split_of(
     device,
     problem: Problem,
     settings: Settings,
     config: ProgramConfig,
     exchange: Core | None,
     output: Core | None = None,
-) -> Layout:
-    """The layout of one member. exchange: the core that speaks to its peer; output: the one that speaks to its row.
-    Errors: UnsupportedError."""
-    return choose_layout(
+) -> WorkSplit:
+    """Choose the work split of one rank. exchange: the core that talks to the peer; output: the one that talks to the
+    TP group. Errors: UnsupportedError."""
+    return choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
         l1_free(device),
@@ -188,46 +190,30 @@ def layout_of(
     )
 
 
-def check_gathered_pair(peer: Peer) -> None:
-    """Refuse what does not name the gathered priorities of both members of a virtual pair."""
-    if not isinstance(peer.gathered, Sequence) or len(peer.gathered) != 2:
-        count = f" of {len(peer.gathered)}" if isinstance(peer.gathered, Sequence) else ""
-        raise UnsupportedError(
-            "peer.gathered of a virtual pair must be a list of two tensors, one a member; it is a "
-            f"{type(peer.gathered).__qualname__}{count}"
-        )
-
-
-def _check_peer(tensors: Tensors, peer: Peer, member: int = 0) -> None:
-    if tensors.priority is None:
-        raise UnsupportedError("a peer needs the priorities of this member: give priority=")
-    check_gathered(facts("peer.gathered", peer.gathered_of(member)))
-    unsupported_if_refused(timeout_words, peer.timeout_s)
-
-
-def _check_row(row: TpGroup | None, peer: Peer | None, pairs: ChipPairs | None, device) -> None:
+def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device) -> None:
     shape = tuple(device.shape)
-    if row is None:
-        pair_axis = None if pairs is None else pairs.pair_axis
-        shared = [axis for axis, chips in enumerate(shape) if axis != pair_axis and chips > 1]
-        if peer is not None and shared:
+    if tp_group is None:
+        shared = [axis for axis, chips in enumerate(shape) if chips > 1 and peer and axis != peer.pairs.pair_axis]
+        if shared:
             raise UnsupportedError(
-                f"on a mesh of shape {shape} the chips along axis {shared[0]} share the heads of a user and must "
-                "decide together: give row=TpGroup"
+                f"on a mesh of shape {shape} the chips along axis {shared[0]} share each user's heads and must "
+                "decide together: give tp_group=TpGroup(...)"
             )
         return
-    if not isinstance(row, TpGroup):
-        raise UnsupportedError(f"row must be a TpGroup, it is a {type(row).__qualname__}")
-    if row.device.id() != device.id():
-        raise UnsupportedError(f"row lies on mesh {row.device.id()}, the tensors on mesh {device.id()}")
-    if pairs is not None and pairs.pair_axis == row.row_axis:
-        raise UnsupportedError(f"pairs and rows both lie along axis {row.row_axis} of the mesh")
-    if peer is not None and peer.timeout_s > row.timeout_s:
+    if not isinstance(tp_group, TpGroup):
+        raise UnsupportedError(f"tp_group must be a TpGroup, it is a {type(tp_group).__qualname__}")
+    if tp_group.device.id() != device.id():
+        raise UnsupportedError(f"tp_group is on mesh {tp_group.device.id()}, the tensors on mesh {device.id()}")
+    if peer is None:
+        return
+    if peer.pairs.pair_axis == tp_group.tp_axis:
+        raise UnsupportedError(f"peer.pairs and tp_group both use axis {tp_group.tp_axis} of the mesh")
+    if peer.timeout_s > tp_group.timeout_s:
         raise UnsupportedError(
-            f"a chip of a row waits {row.timeout_s} s for another, which may wait {peer.timeout_s} s for its peer: "
-            "give the row at least the timeout of the peer"
+            f"a chip of a TP group waits {tp_group.timeout_s} s for another, which may wait {peer.timeout_s} s for its "
+            "peer: give the TP group at least the timeout of the peer"
         )
-    if pairs is not None and pairs.core == row.core:
+    if peer.pairs.core == tp_group.core:
         raise UnsupportedError(
-            f"core {row.core} cannot be both the exchange core of the pairs and the output core of the rows"
+            f"core {tp_group.core} cannot be both the exchange core of the pairs and the output core of the TP group"
         )

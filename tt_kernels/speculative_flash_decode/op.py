@@ -4,67 +4,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tt_kernels.common.peer import CorePair
-from tt_kernels.common.row import TpGroup
 from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
+from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.launch import (
+    Peer,
     ProgramConfig,
     check_config,
-    check_gathered_pair,
     check_peer,
     launch,
-    launch_pair,
     problem_of,
 )
-from tt_kernels.speculative_flash_decode.member import Settings, Tensors
-from tt_kernels.speculative_flash_decode.peer import Peer
+from tt_kernels.speculative_flash_decode.program import Settings, Tensors
 
 if TYPE_CHECKING:
     import ttnn
 
 __all__ = [
-    "TpGroup",
     "Decoded",
-    "PairMember",
-    "Peer",
     "GuessRange",
+    "Peer",
     "ProgramConfig",
+    "TpGroup",
     "UnsupportedError",
     "flash_decode",
     "guess_flash_decode",
     "speculative_flash_decode",
-    "speculative_flash_decode_pair",
 ]
 
 
 class Decoded(NamedTuple):
-    """exact, guess: bfloat16 [1, users, heads, head_dim], TILE. distance_sq, norm_sq: float32 [1, 1, 1,
-    users], ROW_MAJOR: the squared distance of the two and the squared norm of the exact one, over all heads
-    of a user. On the receiver of a pair both results are the peer's guess, and the numbers are 0."""
+    """exact, guess: bfloat16 [1, users, heads, head_dim], TILE. distance_sq, norm_sq: float32 [1, 1, 1, users],
+    ROW_MAJOR: each user's ||guess - exact||^2 and ||exact||^2 over all heads. On the receiver of a pair both results
+    are the peer's guess, and the numbers are 0."""
 
     exact: ttnn.Tensor
     guess: ttnn.Tensor
     distance_sq: ttnn.Tensor
     norm_sq: ttnn.Tensor
-
-
-@dataclass(frozen=True)
-class PairMember:
-    """One side of a virtual pair: its own tensors, as of `speculative_flash_decode`, and its part of the
-    chip."""
-
-    q: ttnn.Tensor
-    k: ttnn.Tensor
-    v: ttnn.Tensor
-    cur_pos: ttnn.Tensor
-    priority: ttnn.Tensor
-    program_config: ProgramConfig
 
 
 def speculative_flash_decode(
@@ -79,30 +59,31 @@ def speculative_flash_decode(
     scale: float | None = None,
     priority: ttnn.Tensor | None = None,
     peer: Peer | None = None,
-    row: TpGroup | None = None,
+    tp_group: TpGroup | None = None,
     program_config: ProgramConfig | None = None,
 ) -> Decoded:
-    """Attention of one token a user over its cache, and the guess that attends to the first `chunk_size` cached
-    tokens and the last `chunk_size` to `chunk_size` + 31: whole tiles of 32, up to the one that holds the position.
+    """Compute the attention of one token per user over its cache, and a guess of it: attention over the first
+    `chunk_size` cached tokens and the last `chunk_size` to `chunk_size` + 31 (whole tiles of 32, up to the tile that
+    holds the position).
 
     q: [1, users, heads, head_dim] bfloat16. k, v: caches [users, kv_heads, max_tokens, head_dim], bfloat16 or
         bfloat8_b. All TILE, interleaved. 1 to 8 users, up to 32 heads, head_dim 64 or 128.
-    cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache
-        already; -1 skips a user, whose outputs are zeros. Read on the device. Positions past the cache count
-        as its last.
+    cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache already; -1
+        skips a user, whose outputs are zeros. Read on the device. Positions past the cache count as its last.
     chunk_size: tokens of the guess at either end (see above), a multiple of 32.
-    guess_range: what the guess attends to instead: other sizes at the two ends, a tail of at most so many tokens.
-    threshold: the guess is accepted where |guess - exact| < threshold * |exact|; 0 accepts nothing.
+    guess_range: what the guess attends to instead: other sizes at the two ends, or a tail of at most `last` tokens.
+    threshold: the guess is accepted where ||guess - exact|| < threshold * ||exact||; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
-    priority: this chip's row of priorities (common/priority.py), updated in place: YIELDED or HOLDS_EXACT (also
-        where its guess found no peer) by the sender, HOLDS_EXACT_UNVERIFIED below 2 * chunk_size cached tokens (the two
-        sizes of guess_range), HOLDS_GUESS by a receiver; YIELDED if skipped, and by a receiver without a guess.
-    peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip
-        sends to nobody.
-    row: the chips of the mesh that hold the other heads of the same users (tensor parallelism). All chips of a row
-        take one decision, by distances and norms summed over the row, which `distance_sq` and `norm_sq` are then. A
-        row in which a chip stays silent accepts nothing; `row.check()` says so. Needed with a peer on a mesh that has
-        more than one chip along the other axis.
+    priority: this chip's priorities (common/priority.py), updated in place. The sender sets YIELDED (accepted) or
+        HOLDS_EXACT (rejected, or its guess found no peer), HOLDS_EXACT_UNVERIFIED below 2 * chunk_size cached tokens
+        (first + last of the guess_range); the receiver sets HOLDS_GUESS, or YIELDED without a guess. A skipped user's
+        is YIELDED.
+    peer: the chip that receives the guess, or sends it, by the gathered priorities. Without one this chip sends to
+        nobody.
+    tp_group: the chips that hold the other heads of the same users (tensor parallelism). They decide together, from
+        distance and norm summed over the group; `distance_sq` and `norm_sq` return those sums. A group in which a chip
+        stays silent accepts nothing, and `tp_group.check()` says so. Needed with a peer on a mesh that has more than
+        one chip along the other axis.
 
     What the caches hold past the position does not matter. Errors: UnsupportedError (a ValueError) and
     GatedRegionError, before any launch.
@@ -110,50 +91,11 @@ def speculative_flash_decode(
     if peer is not None:
         check_peer(peer)
     problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range)
-    settings = _settings(q, threshold, scale, True, program_config)
-    outputs = _outputs(q)
+    settings = settings_of(q, threshold, scale, True, program_config)
+    outputs = empty_outputs(q)
     gathered = None if peer is None else peer.gathered
     tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered)
-    launch(problem, tensors, settings, program_config or ProgramConfig(), peer, row)
-    return outputs
-
-
-def speculative_flash_decode_pair(
-    members: Sequence[PairMember],
-    *,
-    chunk_size: int,
-    guess_range: GuessRange | None = None,
-    peer: Peer,
-    threshold: float = 0.1,
-    scale: float | None = None,
-    present: Sequence[int] = (0, 1),
-) -> list[Decoded]:
-    """Both members of a virtual pair in one program, on disjoint cores of one chip; see
-    `speculative_flash_decode`.
-
-    present: which members run; one alone has a silent peer, and gives up on it. Returns the outputs of both.
-    Errors: UnsupportedError, GatedRegionError.
-    """
-    if not isinstance(members, Sequence) or not all(isinstance(member, PairMember) for member in members):
-        raise UnsupportedError(f"members must be a list of PairMember, got {members!r}")
-    check_peer(peer)
-    for member in members:
-        check_config(member.program_config)
-    problems = [problem_of(m.q, m.k, m.v, m.cur_pos, m.priority, chunk_size, guess_range) for m in members]
-    if len(problems) != 2 or problems[0] != problems[1]:
-        raise UnsupportedError(f"a pair has two members of the same shapes, got {problems}")
-    pairs = peer.pairs
-    if not isinstance(pairs, CorePair):
-        raise UnsupportedError(f"peer.pairs must be a CorePair, it is a {type(pairs).__name__}")
-    check_gathered_pair(peer)
-    settings = _settings(members[0].q, threshold, scale, True, members[0].program_config)
-    outputs = [_outputs(member.q) for member in members]
-    tensors = [
-        Tensors(member.q, member.k, member.v, member.cur_pos, *out, member.priority, peer.gathered_of(index))
-        for index, (member, out) in enumerate(zip(members, outputs, strict=True))
-    ]
-    configs = [member.program_config for member in members]
-    launch_pair(problems[0], tensors, configs, settings, peer, pairs, present)
+    launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs
 
 
@@ -168,10 +110,11 @@ def flash_decode(
     program_config: ProgramConfig | None = None,
     memory_config: ttnn.MemoryConfig | None = None,
 ) -> ttnn.Tensor:
-    """The exact attention alone: the same kernels with speculation compiled out. Arguments, shapes and errors
-    as of `speculative_flash_decode`; returns exact, bfloat16 [1, users, heads, head_dim], TILE.
+    """Compute the exact attention alone, by the same kernels with speculation compiled out.
 
-    memory_config: where the result lies, interleaved in L1 or DRAM (default). Sharded: UnsupportedError."""
+    Arguments, shapes and errors are those of `speculative_flash_decode`. memory_config: of the result, interleaved in
+    L1 or DRAM (default). Returns exact, bfloat16 [1, users, heads, head_dim], TILE.
+    """
     problem = problem_of(q, k, v, cur_pos, None, chunk_size)
     return _one_result(problem, q, k, v, cur_pos, scale, program_config, memory_config)
 
@@ -188,10 +131,13 @@ def guess_flash_decode(
     program_config: ProgramConfig | None = None,
     memory_config: ttnn.MemoryConfig | None = None,
 ) -> ttnn.Tensor:
-    """The guess alone, by the kernels of `flash_decode`: nothing else of the cache is read and nothing is verified; all
-    workers of a head share the guess's tiles. Arguments, shapes and errors as of `speculative_flash_decode`,
-    memory_config as of `flash_decode`; returns guess, bfloat16 [1, users, heads, head_dim], TILE, which below
-    2 * chunk_size cached tokens (the guess_range's two sizes) is the exact result."""
+    """Compute the guess alone, by the kernels of `flash_decode`: nothing else of the cache is read, nothing is
+    verified, and all workers of a head share the guess's tiles.
+
+    Arguments, shapes and errors are those of `speculative_flash_decode`, memory_config that of `flash_decode`. Returns
+    guess, bfloat16 [1, users, heads, head_dim], TILE: the exact result below 2 * chunk_size cached tokens (first + last
+    of the guess_range).
+    """
     problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range)
     return _one_result(problem, q, k, v, cur_pos, scale, program_config, memory_config, guess_alone=True)
 
@@ -199,14 +145,15 @@ def guess_flash_decode(
 def _one_result(
     problem, q, k, v, cur_pos, scale, config: ProgramConfig | None, memory, guess_alone: bool = False
 ) -> ttnn.Tensor:
-    """By the kernels with speculation compiled out."""
-    settings = _settings(q, 0.0, scale, False, config, guess_alone)
+    """Run the kernels with speculation compiled out."""
+    settings = settings_of(q, 0.0, scale, False, config, guess_alone)
     result = _empty_like_query(q, result_memory(memory))
     launch(problem, Tensors(q, k, v, cur_pos, result), settings, config or ProgramConfig(), None)
     return result
 
 
-def _settings(q, threshold, scale, speculate, config: ProgramConfig | None, guess_alone: bool = False) -> Settings:
+def settings_of(q, threshold, scale, speculate, config: ProgramConfig | None, guess_alone: bool = False) -> Settings:
+    """Check the numbers of a call and return its Settings. Errors: UnsupportedError."""
     if config is not None:
         check_config(config)
     threshold, scale = check_numbers(threshold, scale, tuple(q.shape)[-1])
@@ -214,18 +161,19 @@ def _settings(q, threshold, scale, speculate, config: ProgramConfig | None, gues
     return Settings(threshold, scale, speculate, fidelity, guess_alone)
 
 
-def _empty_like_query(q, memory):
+def empty_outputs(q) -> Decoded:
+    """Allocate the outputs of a call in DRAM."""
     import ttnn
 
-    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)
-
-
-def _outputs(q) -> Decoded:
-    import ttnn
-
-    def row():
+    def numbers():
         shape = [1, 1, 1, tuple(q.shape)[1]]
         return ttnn.empty(shape, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
 
     exact, guess = (_empty_like_query(q, ttnn.DRAM_MEMORY_CONFIG) for _ in range(2))
-    return Decoded(exact, guess, row(), row())
+    return Decoded(exact, guess, numbers(), numbers())
+
+
+def _empty_like_query(q, memory):
+    import ttnn
+
+    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)

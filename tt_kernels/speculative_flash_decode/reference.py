@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The torch oracle of speculative flash decode: dense attention in float64, no online softmax.
+"""The torch reference of speculative flash decode: dense attention in float64, no online softmax.
 
 Symbols: b users, h query heads, k key/value heads, s cache positions, d head_dim, S chunk_size.
 """
@@ -31,11 +31,11 @@ class Decoded(NamedTuple):
 def guess_positions(
     position: int, chunk_size: int, tail_alignment: int = TILE, guess_range: GuessRange | None = None
 ) -> torch.Tensor:
-    """bool [position + 1]: the cached tokens the guess attends to: the first `chunk_size` and the last chunk_size to
-    chunk_size + 31, or `guess_range`.
+    """Return, as bool [position + 1], which cached tokens the guess attends to: the first `chunk_size` and the last
+    chunk_size to chunk_size + 31, or `guess_range`.
 
     The last ones begin at a multiple of `tail_alignment`; 1 gives the paper's definition. Without `whole_tail` they are
-    counted from the next multiple behind the current position, so are last - 31 to last. All tokens where fewer than
+    counted from the next multiple after the current position, so they are last - 31 to last. All tokens if fewer than
     first + last are cached.
     """
     guess_range = guess_range or GuessRange(chunk_size, chunk_size, True)
@@ -60,11 +60,10 @@ def speculative_flash_decode_reference(
     tail_alignment: int = TILE,
     guess_range: GuessRange | None = None,
 ) -> Decoded:
-    """Decode attention and its guess (ALSpec paper, section 4.1).
+    """Compute decode attention and its guess (ALSpec paper, section 4.1).
 
-    q: [1, b, h, d]. k, v: [b, k, s, d]. cur_pos: the position of each user's query, -1 for one to skip.
-    scale: default 1 / sqrt(d). distance_sq is |guess - exact|^2 and norm_sq |exact|^2 over all heads of a
-    user.
+    q: [1, b, h, d]. k, v: [b, k, s, d]. cur_pos: the position of each user's query, -1 for a user to skip. scale:
+        default 1 / sqrt(d). distance_sq is ||guess - exact||^2 and norm_sq ||exact||^2 over all heads of a user.
     """
     _, users, heads, head_dim = q.shape
     kv_heads = k.shape[1]
@@ -85,7 +84,7 @@ def speculative_flash_decode_reference(
     return Decoded(exact, guess, distance_sq, exact.square().sum((0, 2, 3)))
 
 
-def outcomes(
+def sender_priorities(
     distance_sq: torch.Tensor,
     norm_sq: torch.Tensor,
     cur_pos: Sequence[int],
@@ -94,9 +93,9 @@ def outcomes(
     threshold: float,
     guess_range: GuessRange | None = None,
 ) -> list[int]:
-    """The sender's priority of each user after verification: YIELDED where |guess - exact| < threshold *
-    |exact| (strictly: threshold 0 accepts nothing), else HOLDS_EXACT; HOLDS_EXACT_UNVERIFIED with fewer than
-    2 * chunk_size cached tokens; YIELDED for a skipped user, who keeps no member at work."""
+    """Return the sender's priority of each user after verification: YIELDED where ||guess - exact|| < threshold *
+    ||exact|| (strictly: threshold 0 accepts nothing), else HOLDS_EXACT; HOLDS_EXACT_UNVERIFIED with fewer than 2 *
+    chunk_size cached tokens; YIELDED for a skipped user, who keeps no rank at work."""
     found = []
     for distance, norm, position in zip(distance_sq.tolist(), norm_sq.tolist(), cur_pos, strict=True):
         if position < 0:
@@ -108,6 +107,6 @@ def outcomes(
     return found
 
 
-def receiver_outcomes(cur_pos: Sequence[int]) -> list[int]:
-    """The receiver's priority of each user once the guess has arrived."""
+def receiver_priorities(cur_pos: Sequence[int]) -> list[int]:
+    """Return the receiver's priority of each user once the guess has arrived."""
     return [YIELDED if position < 0 else HOLDS_GUESS for position in cur_pos]

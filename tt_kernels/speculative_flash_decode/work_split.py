@@ -1,53 +1,84 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which core does what: groups of workers a head, the reducer, the output core and the exchange core.
+"""Which core does what: the workers of each head, the output core and the exchange core, their parts of the cache, and
+the circular buffers that must fit their L1 (README.md has the table of buffers).
 
 `parts` mirrors common/kernels/chunk_split.hpp, which every kernel computes for itself.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
-from tt_kernels.common import merge_tree
+from loguru import logger
 
-TILE = 32
+from tt_kernels.common import merge_tree, value_rows
+from tt_kernels.common.attention_checks import TILE
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
+from tt_kernels.common.kernel import Core
+from tt_kernels.common.priority import MAX_USERS
+from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.speculative_flash_decode.checks import Problem
 
-Core = tuple[int, int]
+WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
+
+CONTROL_BYTES = 64
+HANDOVER_BYTES = 16
+LINE_BYTES = 4 * MAX_USERS
+SCRATCH_LINES = 3
+
+# Indices, and so the binaries, do not depend on which buffers a program has. The runtime places buffers in the order of
+# the list it is given, which is the order of the indices.
+_NAMES = (
+    "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
+    "scores weights state row_max_a row_max_b rescale rescale_other norms control "
+    "control_writer scratch"
+)
+INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
+
+# What a worker's steps cost besides its key tiles, in units of one tile: per chunk (row maximum, rescale, packing), per
+# step of the merge (sending a partial result and merging it), and per head. From the bench, at head_dim 64.
+CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
+
+# A group that does several heads one after another sends the guess of their user only with the last of them, and pays
+# for the start and the end of each head: only for a gain of this factor.
+MIN_GAIN_PER_ROUND = 1.05
 
 
 def speculative_worker(workers: int) -> int:
-    """The worker of a group that owns the guess: the last, which receives nothing in the merge."""
+    """Return the worker of a group that owns the guess: the last, which receives nothing in the merge."""
     return workers - 1
 
 
 @dataclass(frozen=True)
 class Part:
-    """Key tiles one worker reads for one head: the guess's two ranges, or a slice of them where the guess is alone,
-    then its slice of the middle."""
+    """The key tiles that one worker reads for one head: the guess's two ranges (or a slice of them if only the guess is
+    computed), then its slice of the middle."""
 
     first: range
     last: range
     middle: range
 
     def tiles(self) -> list[int]:
-        """All of them, in the order they are read."""
+        """List all of them, in the order they are read."""
         return [*self.first, *self.last, *self.middle]
 
 
 def parts(
     tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool, guess_alone: bool = False
 ) -> list[Part]:
-    """The part of each worker of a group for a user with `tokens` cached tokens, whose guess reads so many tiles from
-    either end (GuessRange). guess_alone: without speculation, of the guess."""
+    """Return the part of each worker of a group for a user with `tokens` cached tokens. first_tiles, tail_tiles: what
+    the guess reads at either end (GuessRange). guess_alone: split the guess only; needs speculate=False."""
     total, split = -(-tokens // TILE), speculate or guess_alone
     first_end = min(first_tiles, total) if split else 0
     meet = total <= first_tiles + tail_tiles
     last_begin = (first_end if meet else total - tail_tiles) if split else total
     middle, guess = last_begin - first_end, total - (last_begin - first_end)
     if guess_alone:
-        shares = _dealt(guess, workers)
+        shares = _deal(guess, workers)
         firsts = [range(min(s.start, first_end), min(s.stop, first_end)) for s in shares]
         lasts = [range(middle + max(s.start, first_end), middle + max(s.stop, first_end)) for s in shares]
         return [Part(first, last, range(0)) for first, last in zip(firsts, lasts, strict=True)]
@@ -57,7 +88,7 @@ def parts(
     others = [w for w in range(workers) if not (speculate and w == speculative_worker(workers))]
     nothing = range(0)
     found: dict[int, Part] = {}
-    for worker, share in zip(others, _dealt(middle - share_of_speculative, len(others)), strict=True):
+    for worker, share in zip(others, _deal(middle - share_of_speculative, len(others)), strict=True):
         found[worker] = Part(nothing, nothing, range(first_end + share.start, first_end + share.stop))
     if speculate:
         found[speculative_worker(workers)] = Part(
@@ -66,8 +97,8 @@ def parts(
     return [found[worker] for worker in range(workers)]
 
 
-def _dealt(tiles: int, count: int) -> list[range]:
-    """`tiles` dealt evenly, the larger shares first."""
+def _deal(tiles: int, count: int) -> list[range]:
+    """Deal `tiles` evenly to `count` workers, the larger shares first."""
     shares, begin = [], 0
     for index in range(count):
         end = begin + tiles // count + (index < tiles % count)
@@ -78,8 +109,9 @@ def _dealt(tiles: int, count: int) -> list[range]:
 
 @dataclass(frozen=True)
 class CoreAssignment:
-    """groups: the workers of each group, the reducer first; group g does the heads g, g + len(groups), ... of
-    all users. output, exchange: their cores, None where the program has none."""
+    """groups: the workers of each group, the reducer first; group g does the heads g, g + len(groups), ... of all
+    users.
+    output, exchange: their cores, None if the program has none."""
 
     groups: tuple[tuple[Core, ...], ...]
     output: Core | None
@@ -98,7 +130,7 @@ class CoreAssignment:
         return self.workers + [core for core in (self.output, self.exchange) if core is not None]
 
 
-def deal_cores(
+def assign_cores(
     cores: Sequence[Core],
     items: int,
     workers: int,
@@ -107,31 +139,184 @@ def deal_cores(
     exchange: Core | None = None,
     output: Core | None = None,
 ) -> CoreAssignment:
-    """Assign `cores` (in order) to the roles: as many groups of `workers` as there are, at most one for each of
-    the `items` heads of all users.
+    """Assign `cores` (in order) to the roles: as many groups of `workers` as fit, at most one for each of the `items`
+    heads of all users.
 
-    exchange: the core that speaks to the peer, in `cores` or not; none without a peer. output: the core that verifies
+    exchange: the core that talks to the peer, in `cores` or not; None without a peer. output: the core that verifies
     and writes the outputs of a speculative program, in `cores` or not; by default the last of the others.
     """
     rest = [core for core in cores if core not in (exchange, output)]
     if speculate and output is None:
         output = rest.pop()
     groups = min(items, len(rest) // workers)
-    members = [tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups)]
-    return CoreAssignment(tuple(members), output, exchange)
-
-
-# What steps of a worker cost besides its key tiles, in units of one: every chunk (row maximum, rescale, packing), every
-# step of the merge (a partial result on its way to another worker, and merged there), and every head. From the bench,
-# at head_dim 64.
-CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
+    dealt = tuple(tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups))
+    return CoreAssignment(dealt, output, exchange)
 
 
 def cost(tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool) -> float:
-    """How long `items` heads of `tiles` cached key tiles each take `groups` groups of `workers`, about; in units
-    of the time of a tile. The guess's worker has at least its `guess_tiles`."""
+    """Estimate how long `groups` groups of `workers` take for `items` heads of `tiles` cached key tiles each, in units
+    of one tile's time. The guess's worker has at least its `guess_tiles`."""
     share = -(-tiles // workers)
     if speculate:
         share = max(share, min(guess_tiles, tiles))
     head = share + CHUNK_COST * -(-share // key_tiles) + MERGE_COST * merge_tree.levels(workers) + HEAD_COST
     return -(-items // groups) * head
+
+
+def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: bool, peer: bool) -> dict[str, Buffer]:
+    """Return every circular buffer by its name in kernels/config.hpp. key_tiles: tiles of keys a worker processes at
+    once.
+
+    Buffers that other cores write into come first and have the same pages on all their cores, so that they have the
+    same address everywhere: the gathered results of all users.
+    """
+    head, users = problem.head_tiles, problem.users
+    partial, levels = head + 1, merge_tree.levels(workers)
+    results = users * head if speculate else 2 * head
+    worker, output, exchange = {WORKER}, {OUTPUT}, {EXCHANGE}
+    rows: list[tuple[str, str, int, set[str]]] = []
+    if speculate:
+        rows.append(("cb_guess", "BFLOAT16", results, worker | output))
+    rows.append(("cb_exact", "BFLOAT16", results, worker | output if speculate else worker))
+    if peer:
+        rows.append(("cb_outgoing", "BFLOAT16", results, worker | exchange))
+    if levels:
+        rows += [
+            ("cb_gathered", "FLOAT32", levels * partial, worker),
+            ("cb_gathered_row_max", "BFLOAT16", levels, worker),
+        ]
+    rows += [
+        ("cb_query", "BFLOAT16", head, worker),
+        ("cb_keys", problem.cache_dtype, 2 * key_tiles * head, worker),
+        ("cb_values", problem.cache_dtype, 2 * key_tiles * value_rows.stride(head), worker),
+        ("cb_mask", "BFLOAT16", 1, worker),
+        ("cb_ones", "BFLOAT16", value_rows.pushes_of_ones(head), worker),
+        ("cb_scores", "FLOAT32", 2 * key_tiles, worker),
+        ("cb_weights", "BFLOAT16", 2 * key_tiles, worker),
+        ("cb_state", "FLOAT32", 2 * partial, worker),
+        ("cb_row_max_a", "BFLOAT16", 1, worker),
+        ("cb_row_max_b", "BFLOAT16", 1, worker),
+        ("cb_rescale", "FLOAT32", 1, worker),
+        ("cb_rescale_other", "FLOAT32", 1, worker),
+    ]
+    if speculate:
+        rows.append(("cb_norms", "FLOAT32", 2, output))
+    found = {
+        name: Buffer(INDICES[name], dtype, TILE_BYTES[dtype], pages, frozenset(roles))
+        for name, dtype, pages, roles in rows
+    }
+    everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
+    if levels:
+        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))
+    for name, size in (
+        ("cb_control", CONTROL_BYTES),
+        ("cb_control_writer", CONTROL_BYTES),
+        ("cb_scratch", SCRATCH_LINES * LINE_BYTES),
+    ):
+        found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
+    return found
+
+
+def l1_refusal(
+    buffers: dict[str, Buffer], available: int, problem: Problem, workers: int, key_tiles: int
+) -> UnsupportedError:
+    """Return the error that says which core needs more than the `available` bytes of L1."""
+    role, needed = next((role, bytes_) for role, bytes_ in l1_bytes(buffers).items() if bytes_ > available)
+    return UnsupportedError(
+        f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
+        f"{workers} worker(s) per head needs {needed} bytes of L1 on a {role} core, of which {available} "
+        f"are free (largest buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_per_head "
+        "or fewer users, or free tensors in L1"
+    )
+
+
+@dataclass(frozen=True)
+class WorkSplit:
+    """assignment: the cores of each role. key_tiles: tiles of keys a worker processes at once. buffers: by name."""
+
+    assignment: CoreAssignment
+    key_tiles: int
+    buffers: dict[str, Buffer]
+
+
+@lru_cache(maxsize=1024)
+def choose_work_split(
+    problem: Problem,
+    cores: tuple[Core, ...],
+    l1_free: int,
+    *,
+    speculate: bool,
+    guess_alone: bool = False,
+    peer: bool,
+    exchange: Core | None = None,
+    output: Core | None = None,
+    workers_per_head: int | None = None,
+    key_chunk: int | None = None,
+) -> WorkSplit:
+    """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
+
+    exchange: the core that talks to the peer, in `cores` or not; None without a peer. output: the output core if it is
+    fixed, in `cores` or not. workers_per_head: default the fastest number that fits, by `cost` at half the cache
+    (`guess_alone`: at the guess's tiles); fewer groups than another number gives must gain MIN_GAIN_PER_ROUND.
+    key_chunk: tokens a worker processes at once, default chunk_size or, with a log line, the most that fit.
+    Errors: UnsupportedError with the numbers.
+    """
+    _check_key_chunk(key_chunk, problem.chunk_size)
+    for_workers = len([core for core in cores if core not in (exchange, output)])
+    sizes = _group_sizes(for_workers, workers_per_head, speculate and output is None)
+    max_tiles = (key_chunk or problem.chunk_size) // TILE
+    min_tiles = max_tiles if key_chunk else 1
+
+    guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1)
+    half_cache = max(problem.max_tokens // TILE // 2, 1)
+    read = guess_tiles if guess_alone else half_cache
+
+    def buffers_of(workers: int, key_tiles: int) -> dict[str, Buffer]:
+        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer)
+
+    def bytes_of(workers: int, key_tiles: int) -> int:
+        return max(l1_bytes(buffers_of(workers, key_tiles)).values())
+
+    best, best_cost = None, 0.0
+    for workers in sizes:
+        fitting = bisect_right(range(min_tiles, max_tiles + 1), l1_free, key=partial(bytes_of, workers))
+        if not fitting:
+            break  # more workers need more
+        key_tiles = min_tiles + fitting - 1
+        assignment = assign_cores(cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output)
+        time = cost(read, problem.items, len(assignment.groups), workers, guess_tiles, key_tiles, speculate)
+        gain = 1.0 if best is None or len(assignment.groups) == len(best.assignment.groups) else MIN_GAIN_PER_ROUND
+        if best is None or time * gain < best_cost:
+            best, best_cost = WorkSplit(assignment, key_tiles, buffers_of(workers, key_tiles)), time
+    if best is None:
+        raise l1_refusal(buffers_of(sizes[0], min_tiles), l1_free, problem, sizes[0], min_tiles)
+    if best.key_tiles < max_tiles:
+        logger.info(
+            f"speculative_flash_decode: {best.assignment.workers_per_group} worker(s) per head process "
+            f"{best.key_tiles * TILE} keys at once: the {max_tiles * TILE} of a chunk do not fit the {l1_free} free "
+            "bytes of L1"
+        )
+    return best
+
+
+def _check_key_chunk(key_chunk: int | None, chunk_size: int) -> None:
+    if key_chunk is None:
+        return
+    if type(key_chunk) is not int or not TILE <= key_chunk <= chunk_size or key_chunk % TILE:
+        raise UnsupportedError(
+            f"key_chunk must be a multiple of {TILE} from {TILE} to the chunk_size {chunk_size}, got {key_chunk!r}"
+        )
+
+
+def _group_sizes(cores: int, wanted: int | None, speculate: bool) -> range:
+    """Return the numbers of workers per head to consider, given `cores` besides the exchange core."""
+    if wanted is not None and (type(wanted) is not int or wanted < 1):
+        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {wanted!r}")
+    fewest, special = wanted or 1, int(speculate)
+    available = cores - special
+    if available < fewest:
+        raise UnsupportedError(
+            f"{fewest} worker(s) per head and {special} output core(s) need {fewest + special} cores, the grid "
+            f"has {cores} for them"
+        )
+    return range(fewest, (wanted or available) + 1)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the op refuses, on plain values, so that it is tested without ttnn. Every message names the values."""
+"""What the op refuses, checked on plain values so that no ttnn is needed. Every message names the values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_NODES = 32
 MAX_USERS = 256
 # 1024 tiles of fine parts of a lane, each up to 2^20, stay a whole float32; L1 holds fewer.
 MAX_VOCAB = 1 << 20
-LEAST_TEMPERATURE, GREATEST_TEMPERATURE = 1e-4, 1e4
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-4, 1e4
 # Further from 0, the sigmoids of two tokens are nearer to each other than their weights tell apart.
 MAX_SIGMOID_SCALE = 1e5
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call. vocab: ids on a chip."""
+    """The shapes of one call. vocab: the ids on one chip."""
 
     users: int
     nodes: int
@@ -37,7 +37,7 @@ def check_problem(
     draft: TensorFacts | None,
     uniforms: TensorFacts,
 ) -> Problem:
-    """The shapes of a call. Errors: UnsupportedError."""
+    """Check the inputs and return their shapes. Errors: UnsupportedError."""
     for name, facts in (("target_logits", target), ("draft_logits", draft)):
         if facts is None:
             continue
@@ -60,15 +60,15 @@ def check_problem(
 
 
 def check_limits(users: int, nodes: int, vocab: int) -> None:
-    """Errors: UnsupportedError."""
+    """Raise UnsupportedError unless users, nodes and vocab are integers within their limits."""
     limits = {"users": (users, MAX_USERS), "nodes": (nodes, MAX_NODES), "vocab": (vocab, MAX_VOCAB)}
-    for name, (found, most) in limits.items():
-        if type(found) is not int or not 1 <= found <= most:
-            raise UnsupportedError(f"{name} must be from 1 to {most}, got {found!r}")
+    for name, (found, limit) in limits.items():
+        if type(found) is not int or not 1 <= found <= limit:
+            raise UnsupportedError(f"{name} must be from 1 to {limit}, got {found!r}")
 
 
 def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int) -> None:
-    """Errors: UnsupportedError unless a tensor is [users, nodes] of `dtype`, ROW_MAJOR."""
+    """Raise UnsupportedError unless a tensor is [users, nodes] of `dtype`, ROW_MAJOR."""
     _check_placed(name, facts)
     if (facts.shape, facts.dtype, facts.layout) != ((users, nodes), dtype, "ROW_MAJOR"):
         raise UnsupportedError(
@@ -78,18 +78,19 @@ def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int
 
 
 def check_temperature(name: str, value) -> float:
-    """Errors: UnsupportedError."""
+    """Return `value` as a float if it is a supported temperature. Errors: UnsupportedError."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not LEAST_TEMPERATURE <= value <= GREATEST_TEMPERATURE:
+    if not number or not MIN_TEMPERATURE <= value <= MAX_TEMPERATURE:
         raise UnsupportedError(
-            f"{name} must be from {LEAST_TEMPERATURE:g} to {GREATEST_TEMPERATURE:g}, got {value!r}; at 0 use "
+            f"{name} must be from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}, got {value!r}; at 0 use "
             "greedy_verification"
         )
     return float(value)
 
 
 def check_sigmoid(alpha, beta) -> tuple[float, float]:
-    """Errors: UnsupportedError unless alpha < 0 < beta, neither further from 0 than MAX_SIGMOID_SCALE."""
+    """Return (alpha, beta) if alpha < 0 < beta, neither further from 0 than MAX_SIGMOID_SCALE. Errors:
+    UnsupportedError."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
             raise UnsupportedError(f"{name} must be a finite number, got {value!r}")
@@ -102,7 +103,7 @@ def check_sigmoid(alpha, beta) -> tuple[float, float]:
 
 
 def check_warpers(top_k, top_p) -> None:
-    """Errors: UnsupportedError for any that would leave tokens out."""
+    """Raise UnsupportedError for any warper that would leave tokens out."""
     for name, value, off in (("top_k", top_k, 0), ("top_p", top_p, 1.0)):
         if value != off:
             raise UnsupportedError(

@@ -1,33 +1,32 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ttnn programs of the op: a walker and a calculator on each core, its ids of a row of logits in L1; and a hub
+"""The ttnn programs of the op: a walker and a calculator on each core, with its ids of a row of logits in L1; and a hub
 where a vocabulary is split."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import float_bits, kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_sampling.checks import Problem
-from tt_kernels.speculative_sampling.layout import MAX_GROUPS, TILE_IDS, Core, Layout
-from tt_kernels.speculative_sampling.row import VocabTpGroup
+from tt_kernels.speculative_sampling.vocab_tp_group import VocabTpGroup
+from tt_kernels.speculative_sampling.work_split import MAX_GROUPS, TILE_IDS, Core, WorkSplit
 
 KERNELS = Path(__file__).parent / "kernels"
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
 PARTS_LINE_BYTES = 320  # lines.hpp
-OUTCOME_HEAD = 4
-BONUS = 2  # the place of the bonus token in it
-SCRATCH_LINES = 6  # the tree's three and the outcome
+RESULT_HEAD = 4
+BONUS = 2  # the word of the bonus token in a result
+SCRATCH_LINES = 6  # the tree's three and the result
 _CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "cb_lines")
 CBS = {name: index for index, name in enumerate(_CB_NAMES)}
-# Of a hub what each group has posted; of the others the answers.
+# On a hub what each group has posted; on the others the answers.
 SEMAPHORES = MAX_GROUPS + 1
 
 
@@ -41,7 +40,8 @@ class Rule:
     sigmoid: tuple[float, float] | None = None
 
     def words(self) -> dict[str, int]:
-        """A sigmoid is of logit * slope + center: SigmoidApproximation's equation 5, (z - alpha) / (beta - alpha)."""
+        """Return the numbers by name, as float32 words. A sigmoid's argument is logit * slope + center: equation 5 of
+        the paper, (z - alpha) / (beta - alpha)."""
         alpha, beta = self.sigmoid or (-1.0, 1.0)
         numbers = {
             "target_sharpness": self.sharpness[0],
@@ -54,8 +54,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Place:
-    """Of a chip in its row: which one of how many, and what its hub needs to speak to the others. links: a function of
-    the program that adds connections to it and returns their arguments."""
+    """The place of a chip in its TP group, and what its hub needs to talk to the others. links: a function of the
+    program that adds connections to it and returns their arguments."""
 
     chip: int = 0
     chips: int = 1
@@ -64,17 +64,12 @@ class Place:
     links: Callable[[object], list[int]] | None = None
 
 
-def float_bits(value: float) -> int:
-    """`value` as the word of a float32."""
-    return struct.unpack("<I", struct.pack("<f", value))[0]
-
-
-def buffer_bytes(problem: Problem, layout: Layout) -> dict[str, tuple[str, int, int]]:
-    """Of each circular buffer the format, the bytes of a page and the pages. The rows have a tile more, for gathered
+def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int, int]]:
+    """Return each circular buffer's format, bytes per page and pages; the rows have one more tile for gathered
     logits."""
-    tiles = max(-(-part.count // TILE_IDS) for part in layout.slices)
+    tiles = max(-(-part.count // TILE_IDS) for part in split.slices)
     scratch = -(-(SCRATCH_LINES * LINE_BYTES + 8 * tiles) // 32) * 32
-    lines = 2 if layout.hub is None else len(layout.groups) * (len(layout.slices) + 1) + 2
+    lines = 2 if split.hub is None else len(split.groups) * (len(split.slices) + 1) + 2
     return {
         "cb_target": ("bfloat16", ROW_TILE_BYTES, tiles + 1),
         "cb_draft": ("bfloat16", ROW_TILE_BYTES, tiles + 1 if problem.has_draft else 1),
@@ -88,72 +83,72 @@ def buffer_bytes(problem: Problem, layout: Layout) -> dict[str, tuple[str, int, 
 def build_program(
     problem: Problem,
     tensors: dict,
-    layout: Layout,
+    split: WorkSplit,
     l1_free: int,
     rule: Rule,
     place: Place,
     noc_core: Callable,
 ):
-    """A ttnn.ProgramDescriptor of a chip. tensors: target, draft (or None), parents, tokens, uniforms, outcome.
-    noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError when the rows do not fit L1."""
+    """Return the ttnn.ProgramDescriptor of a chip. tensors: target, draft (or None), parents, tokens, uniforms, result.
+    noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError if the rows do not fit L1."""
     import ttnn
 
-    buffers = buffer_bytes(problem, layout)
+    buffers = buffer_bytes(problem, split)
     needed = sum(page * pages for _, page, pages in buffers.values())
     if needed > l1_free:
         raise UnsupportedError(
             f"a vocabulary of {problem.vocab} needs {needed} bytes of L1 on each core, {l1_free} are free"
         )
-    hub = layout.hub
-    split = hub is not None
+    hub = split.hub
     constants = CBS | {
         "has_draft": int(problem.has_draft),
         "tiled": int(problem.tiled),
         "with_replacement": int(rule.with_replacement),
         "sigmoid": int(rule.sigmoid is not None),
-        "split": int(split),
+        "split": int(hub is not None),
     }
-    walkers = core_set(*layout.walkers)
-    everywhere = core_set(*layout.walkers, *(() if hub is None else (hub,)))
+    walkers = core_set(*split.walkers)
+    everywhere = core_set(*split.walkers, *(() if hub is None else (hub,)))
     calculator = kernel_descriptor(
         KERNELS / "calculator.cpp",
-        ttnn.ComputeConfigDescriptor(fp32_dest_acc_en=True),
+        # It multiplies in the vector unit alone; the default, HiFi4, is wrong beside float32 on Wormhole.
+        ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True),
         cores=walkers,
         constants=constants,
         defines=[UNGATED_DEFINE],
     )
     program = ttnn.ProgramDescriptor(
-        kernels=[_walker(problem, tensors, layout, rule, place, constants, noc_core), calculator],
+        kernels=[_walker(problem, tensors, split, rule, place, constants, noc_core), calculator],
         semaphores=[
             ttnn.SemaphoreDescriptor(id=index, core_ranges=everywhere, initial_value=0)
-            for index in range(SEMAPHORES if split else 0)
+            for index in range(SEMAPHORES if hub is not None else 0)
         ],
         cbs=[_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()],
     )
     if hub is not None:
-        program.kernels = [*program.kernels, _hub(hub, layout, place, noc_core, program)]
+        program.kernels = [*program.kernels, _hub(hub, split, place, noc_core, program)]
     return require_ungated(program, "speculative_sampling")
 
 
 def _walker(
-    problem: Problem, tensors: dict, layout: Layout, rule: Rule, place: Place, constants: dict, noc_core: Callable
+    problem: Problem, tensors: dict, split: WorkSplit, rule: Rule, place: Place, constants: dict, noc_core: Callable
 ):
     import ttnn
 
     draft = tensors["target"] if tensors["draft"] is None else tensors["draft"]
-    names = ("parents", "tokens", "uniforms", "outcome")
+    names = ("parents", "tokens", "uniforms", "result")
     common = {
         "users": problem.users,
         "nodes": problem.nodes,
         "vocab": problem.vocab,
         "all_ids": problem.vocab * place.chips,
-        "groups": len(layout.groups),
+        "groups": len(split.groups),
         **rule.words(),
         "target": tensors["target"].buffer_address(),
         "draft": draft.buffer_address(),
         **{name: tensors[name].buffer_address() for name in names},
     }
-    hub = (0, 0) if layout.hub is None else noc_core(layout.hub)
+    hub = (0, 0) if split.hub is None else noc_core(split.hub)
     per_core = {
         core: {
             "first_user": group,
@@ -164,10 +159,10 @@ def _walker(
             "hub_x": hub[0],
             "hub_y": hub[1],
             "group": group,
-            "place": group * len(layout.slices) + index,
+            "place": group * len(split.slices) + index,
         }
-        for group, cores in enumerate(layout.groups)
-        for index, (core, part) in enumerate(zip(cores, layout.slices, strict=True))
+        for group, cores in enumerate(split.groups)
+        for index, (core, part) in enumerate(zip(cores, split.slices, strict=True))
     }
     return kernel_descriptor(
         KERNELS / "walker.cpp",
@@ -177,7 +172,7 @@ def _walker(
             "target": tensors["target"],
             "draft": draft,
             "tree": tensors["tokens"],
-            "outcome": tensors["outcome"],
+            "result": tensors["result"],
         },
         common=common,
         per_core=per_core,
@@ -185,7 +180,7 @@ def _walker(
     )
 
 
-def _hub(core: Core, layout: Layout, place: Place, noc_core: Callable, program):
+def _hub(core: Core, split: WorkSplit, place: Place, noc_core: Callable, program):
     import ttnn
 
     return kernel_descriptor(
@@ -195,13 +190,13 @@ def _hub(core: Core, layout: Layout, place: Place, noc_core: Callable, program):
         common={
             "chips": place.chips,
             "chip": place.chip,
-            "groups": len(layout.groups),
-            "cores": len(layout.slices),
+            "groups": len(split.groups),
+            "cores": len(split.slices),
             "state": place.state,
         },
         per_core={
             core: {
-                "places": [number for walker in layout.walkers for number in noc_core(walker)],
+                "places": [number for walker in split.walkers for number in noc_core(walker)],
                 "timeout": list(place.timeout),
                 "links": [] if place.links is None else place.links(program),
             }
@@ -211,17 +206,17 @@ def _hub(core: Core, layout: Layout, place: Place, noc_core: Callable, program):
 
 
 def greedy_program(users: int, nodes: int, vocab: int, tensors: dict):
-    """A ttnn.ProgramDescriptor of greedy verification. tensors: parents, tokens, choices, outcome."""
+    """Return the ttnn.ProgramDescriptor of greedy verification. tensors: parents, tokens, choices, result."""
     import ttnn
 
     core = core_set((0, 0))
-    names = ("parents", "tokens", "choices", "outcome")
+    names = ("parents", "tokens", "choices", "result")
     kernel = kernel_descriptor(
         KERNELS / "greedy.cpp",
         ttnn.WriterConfigDescriptor(),
         cores=core,
         constants={"cb_scratch": CBS["cb_scratch"]},
-        accessors={"tree": tensors["tokens"], "outcome": tensors["outcome"]},
+        accessors={"tree": tensors["tokens"], "result": tensors["result"]},
         common={"users": users, "nodes": nodes, "vocab": vocab}
         | {name: tensors[name].buffer_address() for name in names},
         defines=[UNGATED_DEFINE],

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of the op in torch and Python integers: the oracle of its kernels, and a model fast enough for
+"""The arithmetic of the op in torch and Python integers: the reference of its kernels, and a model fast enough for
 distribution tests.
 
-Weights of tokens are whole numbers, in 2^-31 of what the largest weight may be. So every sum over the vocabulary is
-exact, whatever its order or split, and accepting and drawing are comparisons of whole numbers. What is rounded:
-the float32 exponential of each logit (relative error below EXP_ERROR), and the weight to the grid (half a unit).
+Weights of tokens are whole numbers, in units of 2^-31 of the largest possible weight. So every sum over the vocabulary
+is exact, whatever its order or split, and accepting and drawing are comparisons of whole numbers. What is rounded: the
+float32 exponential of each logit (relative error below EXP_ERROR), and the weight to the grid (half a unit).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import torch
 UNIT = 2.0**-31
 UNIFORM_BITS = 32
 EXP_ERROR = 2.0**-21
-# Tokens whose logit lies further than this below the largest, over the temperature, have no weight.
+# Tokens whose logit, over the temperature, is further than this below the largest have no weight.
 DEEPEST = -86.0
-# No logit counts as further from 0 than this, scaled for the sigmoid.
+# Scaled for the sigmoid, no logit counts as further from 0 than this.
 FURTHEST = 40.0
 COARSE, FINE = 2.0**15, 2.0**16
 
-FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT, ROW_BROKEN = range(5)
+FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT, GROUP_BROKEN = range(5)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """path: accepted nodes in order without the root; bonus: the token after the last of them. With a status other
+class VerificationResult:
+    """path: the accepted nodes in order, without the root; bonus: the token after the last of them. With a status other
     than FINE_STATUS the path is empty and the bonus is 0."""
 
     status: int
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def on_grid(weights: torch.Tensor) -> torch.Tensor:
-    """float32 weights up to 1 -> int64 multiples of UNIT, in two steps as the vector unit rounds."""
+    """Convert float32 weights up to 1 to int64 multiples of UNIT, in two steps as the vector unit rounds."""
     scaled = weights.float() * COARSE
     high = scaled.round()
     low = ((scaled - high) * FINE).round()
@@ -49,19 +49,19 @@ def on_grid(weights: torch.Tensor) -> torch.Tensor:
 
 
 def exponentials(logits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Logits [vocab] -> float32 exp((logit - largest) / temperature), 0 below exp(DEEPEST)."""
+    """Return float32 exp((logit - largest) / temperature) of logits [vocab], 0 below exp(DEEPEST)."""
     sharpness = torch.tensor(1.0 / temperature, dtype=torch.float32)
     exponent = (logits.float() - logits.float().max()) * sharpness
     return torch.where(exponent < DEEPEST, 0.0, exponent.double().exp().float())
 
 
 def bad(logits: torch.Tensor) -> bool:
-    """Whether a row of logits holds a NaN or +infinity, or no finite number."""
+    """Return whether a row of logits holds a NaN or +infinity, or no finite number."""
     return bool(logits.isnan().any() or (logits == math.inf).any() or not logits.isfinite().any())
 
 
 def bad_tree(parents: Sequence[int], tokens: Sequence[int], vocab: int) -> bool:
-    """Whether a parent comes no earlier than its child, or a token that has a parent is none."""
+    """Return whether a parent does not come before its child, or a token that has a parent is not in the vocabulary."""
     ordered = parents[0] == -1 and all(-1 <= parent < i for i, parent in enumerate(parents))
     return not ordered or any(
         not 0 <= token < vocab for token, parent in zip(tokens, parents, strict=True) if parent >= 0
@@ -70,7 +70,7 @@ def bad_tree(parents: Sequence[int], tokens: Sequence[int], vocab: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """of: the weight of each token; sums: up to each, that included."""
+    """of: the weight of each token; sums: the cumulative sums, inclusive."""
 
     of: list[int]
     sums: list[int]
@@ -81,14 +81,14 @@ class Weights:
         return cls(grid.tolist(), grid.cumsum(0).tolist())
 
     def draw(self, uniform: int) -> int:
-        """The first token at which the sum exceeds uniform / 2^32 of the whole. Never one of weight 0."""
+        """Return the first token at which the sum exceeds uniform / 2^32 of the whole. Never one of weight 0."""
         return bisect_right(self.sums, uniform * self.sums[-1] >> UNIFORM_BITS)
 
 
 @dataclass(frozen=True, eq=False)
 class Drafted:
-    """What a node's children were drawn from. exponentials: [vocab] float32; impossible: of each token, whether it
-    cannot have been drawn."""
+    """What a node's children were drawn from. exponentials: [vocab] float32; impossible[token]: whether it cannot have
+    been drawn."""
 
     exponentials: torch.Tensor
     weights: Weights
@@ -97,8 +97,8 @@ class Drafted:
 
 @dataclass(eq=False)
 class Node:
-    """What the walk needs of one visited node. target: [vocab] float32 exponentials; residuals: by the scales of each
-    rejection so far that left one, and the tokens without weight."""
+    """What the walk needs to know about one visited node. target: [vocab] float32 exponentials; residuals: by the
+    scales of each rejection so far that left one, and the tokens without weight."""
 
     target: torch.Tensor
     draft: Drafted | None
@@ -108,8 +108,8 @@ class Node:
 class UserModel:
     """The op for one user. parents: [nodes]; target, draft: logits [nodes, vocab], draft None for point masses.
 
-    Rows of logits are treated once, so that many verifications of the same rows are cheap. Errors of the op are
-    outcomes here too.
+    Rows of logits are treated once, so that many verifications of the same rows are cheap. Errors of the op are results
+    here too.
     """
 
     def __init__(
@@ -131,28 +131,29 @@ class UserModel:
         ]
         self._nodes: dict[int, Node | int] = {}
 
-    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
-        """tokens: [nodes]; uniforms: [nodes] words (words.uniform_words), that of the root draws the bonus token."""
+    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> VerificationResult:
+        """Verify tokens [nodes]. uniforms: [nodes] words (uniforms.uniform_words); that of the root draws the bonus
+        token."""
         if bad_tree(self.parents, tokens, self.target.shape[-1]):
-            return Outcome(BAD_TREE)
+            return VerificationResult(BAD_TREE)
         path: list[int] = []
         current = 0
         while True:
             node = self._node(current)
             if isinstance(node, int):
-                return Outcome(node)
+                return VerificationResult(node)
             accepted, weights = self._try_children(node, current, tokens, uniforms)
             if accepted is None:
-                return Outcome(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
+                return VerificationResult(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
             path.append(accepted)
             current = accepted
 
     def accepts(self, uniform: int, q: int, q_sum: int, p: int, p_sum: int) -> bool:
-        """u q / q_sum < p / p_sum, exactly."""
+        """Return whether u q / q_sum < p / p_sum, exactly."""
         return uniform * q * p_sum < p * q_sum << UNIFORM_BITS
 
     def residual(self, node: Node, scales: tuple, tried: tuple[int, ...]) -> Weights:
-        """max(0, p - q) after each rejection in turn. scales: (of p, of q) for each; tried: tokens
+        """Return the weights max(0, p - q) after each rejection in turn. scales: (of p, of q) for each; tried: tokens
         without weight."""
         key = (scales, tried)
         if key not in node.residuals:
@@ -183,7 +184,7 @@ class UserModel:
         return Node(target, Drafted(draft, Weights.on_grid(draft), impossible))
 
     def _try_children(self, node: Node, current: int, tokens: Sequence[int], uniforms: Sequence[int]):
-        """The accepted child, or None and the weights [vocab] to draw from."""
+        """Return the accepted child, or None and the weights [vocab] to draw from."""
         scales: tuple = ()
         tried: tuple[int, ...] = ()
         seen: set[int] = set()
@@ -233,10 +234,10 @@ class SigmoidModel:
         self.slope, self.center = single(1 / temperature / (beta - alpha)), single(-alpha / (beta - alpha))
         self._drawn: dict[tuple[int, bool], Weights | int] = {}
 
-    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> Outcome:
-        """As UserModel.verify."""
+    def verify(self, tokens: Sequence[int], uniforms: Sequence[int]) -> VerificationResult:
+        """Verify as UserModel.verify does."""
         if bad_tree(self.parents, tokens, self.target.shape[-1]):
-            return Outcome(BAD_TREE)
+            return VerificationResult(BAD_TREE)
         path: list[int] = []
         current = 0
         while True:
@@ -245,7 +246,7 @@ class SigmoidModel:
             for rows, status in ((self.target, BAD_TARGET), (self.draft, BAD_DRAFT)):
                 logits = rows[current, drafted]
                 if bool((logits.isnan() | (logits == math.inf)).any()):
-                    return Outcome(status)
+                    return VerificationResult(status)
             p, q = (on_grid(self.sigmoids(rows[current, drafted])) for rows in (self.target, self.draft))
             accepted = [
                 child
@@ -255,28 +256,28 @@ class SigmoidModel:
             if not accepted:
                 weights = self._weights(current, not children)
                 if isinstance(weights, int):
-                    return Outcome(weights)
-                return Outcome(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
+                    return VerificationResult(weights)
+                return VerificationResult(FINE_STATUS, tuple(path), weights.draw(uniforms[0]))
             current = accepted[0]
             path.append(current)
 
     def scaled(self, logits: torch.Tensor) -> torch.Tensor:
-        """What the sigmoid is of, but for the center."""
+        """Return the sigmoid's argument without the center."""
         return (logits.float() * self.slope).clamp(-FURTHEST, FURTHEST)
 
     def sigmoids(self, logits: torch.Tensor) -> torch.Tensor:
-        """float32 sigmoids of equation 5."""
+        """Return the float32 sigmoids of equation 5."""
         return torch.sigmoid((self.scaled(logits) + self.center).double()).float()
 
     def above(self, node: int) -> torch.Tensor:
-        """[vocab] float32: max(0, p^ - q^), without cancellation."""
+        """Return max(0, p^ - q^), [vocab] float32, without cancellation."""
         a, b = self.scaled(self.target[node]).double(), self.scaled(self.draft[node]).double()
         center = self.center.double()
         gap = -torch.expm1(b - a)
         return (gap * torch.sigmoid(a + center) * torch.sigmoid(-b - center)).clamp(min=0.0).float()
 
     def _weights(self, node: int, leaf: bool) -> Weights | int:
-        """What a token after the node is drawn from, or a status."""
+        """Return what a token after the node is drawn from, or a status."""
         if (node, leaf) not in self._drawn:
             self._drawn[node, leaf] = self._find_weights(node, leaf)
         return self._drawn[node, leaf]
@@ -294,7 +295,7 @@ class SigmoidModel:
 
 
 def scale_of(total: int) -> float:
-    """What makes weights of that sum probabilities: the largest float32 not above 1 / (total * UNIT)."""
+    """Return what makes weights of that sum probabilities: the largest float32 not above 1 / (total * UNIT)."""
     length = total.bit_length()
     return math.ldexp((1 << length + 23) // total, 8 - length)
 
@@ -306,8 +307,8 @@ def speculative_sampling_reference(
     draft: torch.Tensor | None,
     uniforms: torch.Tensor,
     **options,
-) -> list[Outcome]:
-    """Outcomes of all users. tokens, parents [users, nodes]; target, draft [users, nodes, vocab]; uniforms
+) -> list[VerificationResult]:
+    """Return the results of all users. tokens, parents: [users, nodes]; target, draft: [users, nodes, vocab]; uniforms:
     [users, nodes] words."""
     return [
         UserModel(parents[user].tolist(), target[user], None if draft is None else draft[user], **options).verify(
@@ -324,8 +325,8 @@ def sigmoid_reference(
     draft: torch.Tensor,
     uniforms: torch.Tensor,
     **options,
-) -> list[Outcome]:
-    """As speculative_sampling_reference, of the lossy approximation."""
+) -> list[VerificationResult]:
+    """Return the results of the lossy approximation; see speculative_sampling_reference."""
     return [
         SigmoidModel(parents[user].tolist(), target[user], draft[user], **options).verify(
             tokens[user].tolist(), uniforms[user].tolist()
@@ -334,9 +335,9 @@ def sigmoid_reference(
     ]
 
 
-def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[Outcome]:
-    """Outcomes of all users where a token is accepted when it is the target's choice. All [users, nodes]."""
-    outcomes = []
+def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.Tensor) -> list[VerificationResult]:
+    """Return the results of all users if a token is accepted when it is the target's choice. All [users, nodes]."""
+    results = []
     for user_tokens, user_parents, choices in zip(tokens.tolist(), parents.tolist(), argmax.tolist(), strict=True):
         path, current, child = [], 0, 1
         while child < len(user_tokens):
@@ -344,5 +345,5 @@ def greedy_reference(tokens: torch.Tensor, parents: torch.Tensor, argmax: torch.
                 path.append(child)
                 current = child
             child += 1
-        outcomes.append(Outcome(FINE_STATUS, tuple(path), choices[current]))
-    return outcomes
+        results.append(VerificationResult(FINE_STATUS, tuple(path), choices[current]))
+    return results

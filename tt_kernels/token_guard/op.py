@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens that no chip emits after an exchange that failed.
+"""Overwrite the tokens of a chip whose exchange failed.
 
-An exchange core that gave up on its peer goes on silently, and only `pairs.check()` tells; to read its state at
-every token would cost more reads than the tokens do. Instead every chip overwrites its tokens where one of its
-own exchange cores has failed, so that the host needs to read nothing else:
+An exchange core that gave up on its peer goes on silently, and only `pairs.check()` tells; reading its state at every
+token would cost more than reading the tokens. Instead, every chip overwrites its tokens if one of its own exchange
+cores has failed, so that the host needs to read nothing else:
 
     guard_tokens(tokens, [exchange.pairs, attention_pairs])
     FAILED in read(tokens)  ->  pairs.check() says who gave up on whom
@@ -18,7 +18,7 @@ from pathlib import Path
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.peer import ChipPairs
-from tt_kernels.common.row import TpGroup
+from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
@@ -28,7 +28,7 @@ _LINE_BYTES = 32
 
 
 def guard_tokens(tokens, pairs: Sequence[ChipPairs | TpGroup]) -> None:
-    """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or rows) gave up.
+    """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or TP groups) gave up.
 
     tokens: uint32 [1, users], ROW_MAJOR, interleaved, one page. Runs inside and outside `skip_compute` alike.
     Errors: ValueError.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the op refuses, on plain values, so that it is tested without ttnn. Every message names the values."""
+"""What the op refuses, checked on plain values so that no ttnn is needed. Every message names the values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_NODES = 256
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call. max_tokens: the cache's capacity of a user."""
+    """The shapes of one call. max_tokens: the cache's capacity per user."""
 
     users: int
     query_heads: int
@@ -30,7 +30,7 @@ class Problem:
 
     @property
     def items(self) -> int:
-        """Key/value heads of all users."""
+        """The key/value heads of all users."""
         return self.users * self.kv_heads
 
     @property
@@ -39,24 +39,24 @@ class Problem:
 
     @property
     def group_heads(self) -> int:
-        """Query heads of a key/value head."""
+        """Query heads per key/value head."""
         return self.query_heads // self.kv_heads
 
     @property
     def query_tiles(self) -> int:
-        """Tiles that the queries of a key/value head of one user take: a row for each node and query head."""
+        """Tiles that the queries of a key/value head of one user take: one row per node and query head."""
         return -(-self.group_heads * self.nodes // TILE)
 
     @property
     def tree_tiles(self) -> int:
-        """The most key tiles that hold nodes, wherever the prefix ends."""
+        """The most key tiles that can hold nodes, wherever the prefix ends."""
         return min(-(-(self.nodes + TILE - 1) // TILE), self.max_tokens // TILE)
 
 
 def check_problem(
     q: TensorFacts, k: TensorFacts, v: TensorFacts, prefix: TensorFacts, intervals: TensorFacts
 ) -> Problem:
-    """The Problem of these inputs. Errors: UnsupportedError."""
+    """Check the inputs and return their Problem. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"prefix": prefix, "intervals": intervals})
     one, rows, query_heads, head_dim = q.shape[0], q.shape[2], q.shape[1], q.shape[3]
     users, kv_heads, max_tokens, cache_dim = k.shape
@@ -79,7 +79,7 @@ def check_problem(
 
 
 def _check_words(prefix: TensorFacts, intervals: TensorFacts, users: int) -> int:
-    """The nodes of a tree."""
+    """Return the nodes per tree. Errors: UnsupportedError."""
     wanted = ((users,), "INT32", "ROW_MAJOR")
     if (prefix.shape, prefix.dtype, prefix.layout) != wanted:
         raise UnsupportedError(
@@ -96,11 +96,11 @@ def _check_words(prefix: TensorFacts, intervals: TensorFacts, users: int) -> int
 
 
 def check_intervals(enter: Sequence[int], leave: Sequence[int]) -> None:
-    """What the op relies on and the device does not check: that the visiting times of a tree's N nodes are those of a
-    depth-first walk (FlashSpecInfer, section 5.1).
+    """Check what the op relies on and the device does not check: that the visiting times of a tree's N nodes are those
+    of a depth-first walk (FlashSpecInfer, section 5.1).
 
     enter: a permutation of 0 to N - 1. leave: the last time inside the node's subtree, inclusive. Vectors of integers
-    (lists or tensors). Errors: ValueError with the first offending node and its values.
+        (lists or tensors). Errors: ValueError with the first offending node and its values.
     """
     enters, leaves = ([int(time) for time in times] for times in (enter, leave))
     nodes = len(enters)
@@ -132,10 +132,10 @@ def check_intervals(enter: Sequence[int], leave: Sequence[int]) -> None:
 
 
 def check_room(prefixes: Sequence[int], nodes: int, capacity: int) -> None:
-    """What the device does not check either: that each user's tree fits behind its prefix.
+    """Check what the device does not check either: that each user's tree fits after its prefix.
 
-    prefixes: tokens a user has cached, -1 for one that is skipped. capacity: tokens the cache holds of a user. Errors:
-    ValueError with the first user and its values.
+    prefixes: cached tokens per user, -1 for a user that is skipped. capacity: tokens the cache holds per user. Errors:
+        ValueError with the first user and its values.
     """
     for user, prefix in enumerate(int(tokens) for tokens in prefixes):
         if prefix < -1:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of the nodes of token trees, masks from two integers a node (FlashSpecInfer, section 5.1)."""
+"""Attention of the nodes of token trees, with masks from two integers per node (FlashSpecInfer, section 5.1)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.tree_attention.checks import check_intervals, check_problem, check_room
-from tt_kernels.tree_attention.layout import choose_layout
 from tt_kernels.tree_attention.program import Tensors, build_program
+from tt_kernels.tree_attention.work_split import choose_work_split
 
 if TYPE_CHECKING:
     import ttnn
@@ -23,13 +23,13 @@ __all__ = ["ProgramConfig", "UnsupportedError", "check_intervals", "check_room",
 
 @dataclass(frozen=True)
 class ProgramConfig:
-    """How a call is laid out on the chip.
+    """How a call uses the chip.
 
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_per_head: cores that
-    share the keys of one head. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a core
-    takes through the cache at once. Both by default as shapes have it fastest. key_chunk: tokens whose keys a core
-    holds and processes at once, a multiple of 32; default 256, or the most that fit L1. math_fidelity: name of a
-    ttnn.MathFidelity.
+        share the keys of one head. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a
+        core takes through the cache at once. Both by default the fastest for the shapes. key_chunk: tokens whose keys a
+        core holds and processes at once, a multiple of 32; default 256, or the most that fit L1. math_fidelity: name of
+        a ttnn.MathFidelity.
     """
 
     grid: tuple[int, int] | None = None
@@ -50,12 +50,12 @@ def tree_attention(
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
 ) -> ttnn.Tensor:
-    """Attention of every node of each user's token tree over the user's cached prefix, the node's ancestors and itself
-    (FlashSpecInfer, section 5.1). Node i sees node j where enter[j] <= enter[i] and leave[j] >= leave[i].
+    """Compute the attention of every node of each user's token tree over the user's cached prefix, the node's ancestors
+    and itself (FlashSpecInfer, section 5.1). Node i sees node j where enter[j] <= enter[i] and leave[j] >= leave[i].
 
     q: bfloat16 [1, heads, users * nodes, head_dim]: row u * nodes + n is node n of user u. head_dim 64 or 128.
     k, v: caches [users, kv_heads, max_tokens, head_dim], bfloat16 or bfloat8_b. 1 to 8 users. Keys and values of node n
-        of user u lie at position prefix[u] + n already. All three TILE, interleaved, in DRAM or L1.
+        of user u are at position prefix[u] + n already. All three TILE, interleaved, in DRAM or L1.
     prefix: int32 [users], ROW_MAJOR: cached tokens before the tree, which all nodes see; 0 or more, -1 skips the user.
     intervals: int32 [users, 2, nodes], ROW_MAJOR: when a depth-first walk enters each node, then the last time inside
         its subtree, inclusive; 1 to 256 nodes. Narrower trees have further nodes with an interval of their own.
@@ -64,7 +64,7 @@ def tree_attention(
     Returns bfloat16 [1, heads, users * nodes, head_dim], TILE, in DRAM; rows of skipped users are zeros.
 
     Prefixes and intervals are read on the device, so one program (and one trace) serves all of them. They are not
-    checked there: `check_intervals` and `check_room` do it on the host. What the caches hold behind prefix + nodes does
+    checked there: `check_intervals` and `check_room` do it on the host. What the caches hold after prefix + nodes does
     not matter. Errors: UnsupportedError (a ValueError), before any launch.
     """
     import ttnn
@@ -79,7 +79,7 @@ def tree_attention(
         unsupported_if_refused(check_on_device, name, tensor, device)
     scale = check_scale(scale, problem.head_dim)
     fidelity = check_fidelity(config.math_fidelity)
-    layout = choose_layout(
+    split = choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
         l1_free(device),
@@ -89,5 +89,5 @@ def tree_attention(
     )
     output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
     tensors = Tensors(q, k, v, prefix, intervals, output)
-    ttnn.generic_op(tensors.all(), build_program(problem, tensors, layout, scale, fidelity, noc_core_of(device)))
+    ttnn.generic_op(tensors.all(), build_program(problem, tensors, split, scale, fidelity, noc_core_of(device)))
     return output

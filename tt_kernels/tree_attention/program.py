@@ -13,9 +13,8 @@ from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
-from tt_kernels.tree_attention.buffers import INDICES, WORKER, times_tiles
 from tt_kernels.tree_attention.checks import Problem
-from tt_kernels.tree_attention.layout import Layout
+from tt_kernels.tree_attention.work_split import INDICES, WORKER, WorkSplit, times_tiles
 
 KERNELS = Path(__file__).parent / "kernels"
 SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1}
@@ -33,39 +32,39 @@ class Tensors:
     output: Any
 
     def all(self) -> list[Any]:
-        """As ttnn.generic_op takes them: inputs, then the output."""
+        """List them as ttnn.generic_op takes them: inputs, then the output."""
         return [self.q, self.k, self.v, self.prefix, self.intervals, self.output]
 
 
-def shapes(problem: Problem, layout: Layout) -> dict[str, int]:
-    """The common runtime arguments of every kernel: what changes without another binary (kernels/config.hpp)."""
+def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
+    """Return the common runtime arguments of every kernel: what changes without another binary (kernels/config.hpp)."""
     return {
         "users": problem.users,
         "kv_heads": problem.kv_heads,
         "group_heads": problem.group_heads,
         "nodes": problem.nodes,
         "cache_tiles": problem.max_tokens // 32,
-        "query_tiles": layout.query_tiles,
-        "passes": layout.passes,
-        "workers": layout.workers_per_group,
-        "key_tiles": layout.key_tiles,
-        "tree_tiles": times_tiles(problem, layout.key_tiles),
+        "query_tiles": split.query_tiles,
+        "passes": split.passes,
+        "workers": split.workers_per_group,
+        "key_tiles": split.key_tiles,
+        "tree_tiles": times_tiles(problem, split.key_tiles),
     }
 
 
 def build_program(
     problem: Problem,
     tensors: Tensors,
-    layout: Layout,
+    split: WorkSplit,
     scale: float,
     math_fidelity: str,
     noc_core: Callable[[Core], tuple[int, int]],
 ):
-    """The ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC."""
+    """Return the ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC."""
     import ttnn
 
     constants = {"head_tiles": problem.head_tiles} | INDICES | SEMAPHORES
-    common = shapes(problem, layout)
+    common = shapes(problem, split)
     sources: dict[str, tuple[Any, dict[str, Any], Values]] = {
         "reader.cpp": (
             ttnn.ReaderConfigDescriptor(),
@@ -100,19 +99,19 @@ def build_program(
             constants=constants,
             accessors=accessors,
             common=common,
-            per_core=_per_worker(layout, values, noc_core),
+            per_core=_per_worker(split, values, noc_core),
         )
         for source, (config, accessors, values) in sources.items()
     ]
-    buffers = sorted(layout.buffers.values(), key=lambda buffer: buffer.index)
-    cbs = [circular_buffer(buffer, {WORKER: layout.workers}) for buffer in buffers]
-    on = core_set(*layout.workers)
+    buffers = sorted(split.buffers.values(), key=lambda buffer: buffer.index)
+    cbs = [circular_buffer(buffer, {WORKER: split.workers}) for buffer in buffers]
+    on = core_set(*split.workers)
     semaphores = [ttnn.SemaphoreDescriptor(id=index, core_ranges=on, initial_value=0) for index in SEMAPHORES.values()]
     return ttnn.ProgramDescriptor(kernels=kernels, semaphores=semaphores, cbs=cbs)
 
 
-def _per_worker(layout: Layout, values: Values, noc_core: Callable[[Core], tuple[int, int]]) -> dict[Core, Values]:
-    groups = len(layout.groups)
+def _per_worker(split: WorkSplit, values: Values, noc_core: Callable[[Core], tuple[int, int]]) -> dict[Core, Values]:
+    groups = len(split.groups)
     return {
         core: {
             "group": group,
@@ -122,6 +121,6 @@ def _per_worker(layout: Layout, values: Values, noc_core: Callable[[Core], tuple
             "receiver_core": noc_core(cores[merge_tree.parent_of(worker)]),
             "group_cores": [part for other in cores for part in noc_core(other)],
         }
-        for group, cores in enumerate(layout.groups)
+        for group, cores in enumerate(split.groups)
         for worker, core in enumerate(cores)
     }

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The torch oracle of tree attention: each node attends in float64 to the tokens on its path, found by walking parents.
+"""The torch reference of tree attention: each node attends in float64 to the tokens on its path, found by walking
+parents.
 
 It knows neither intervals nor masks. Symbols: b users, n nodes, h query heads, k key/value heads, s cache positions, d
 head_dim.
@@ -15,7 +16,7 @@ import torch
 
 
 def path_of(parents: Sequence[int], node: int) -> list[int]:
-    """Nodes from the root to `node`, both included. parents: -1 for a root."""
+    """Return the nodes from the root to `node`, both included. parents: -1 for a root."""
     nodes = []
     while node >= 0:
         nodes.append(node)
@@ -32,11 +33,11 @@ def tree_attention_reference(
     *,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """float64 [1, h, b * n, d], zeros for skipped users.
+    """Return float64 [1, h, b * n, d], zeros for skipped users.
 
     q: [1, h, b * n, d], row u * n + i is node i of user u. k, v: [b, k, s, d]; those of node i of user u at position
-    prefix[u] + i. prefix: cached tokens before the tree, -1 for a user to skip. parents: n of each user, -1 for a root.
-    scale: default 1 / sqrt(d).
+        prefix[u] + i. prefix: cached tokens before the tree, -1 for a user to skip. parents: n per user, -1 for a root.
+        scale: default 1 / sqrt(d).
     """
     _, heads, _, head_dim = q.shape
     users, kv_heads = k.shape[:2]

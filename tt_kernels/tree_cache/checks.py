@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the two ops refuse, on plain values, so that it is tested without ttnn. Every message names the values."""
+"""What the two ops refuse, checked on plain values so that no ttnn is needed. Every message names the values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CACHES = 256
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call: of a cache, of a tree, and how many caches."""
+    """The shapes of one call: of a cache, of a tree, and the number of caches."""
 
     caches: int
     users: int
@@ -38,13 +38,13 @@ class Problem:
         return self.caches * self.users * self.kv_heads * self.head_tiles
 
     @property
-    def most_tiles(self) -> int:
-        """That the rows of a tree can lie in, wherever they begin."""
+    def max_tiles(self) -> int:
+        """The most tiles that the rows of a tree can take, wherever they begin."""
         return (self.nodes + TILE - 2) // TILE + 1
 
 
 def check_caches(caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFacts) -> Problem:
-    """caches: by name, all alike. Errors: UnsupportedError."""
+    """Check the caches, by name, all of one shape and dtype, and return the Problem. Errors: UnsupportedError."""
     if not 1 <= len(caches) <= MAX_CACHES:
         raise UnsupportedError(f"1 to {MAX_CACHES} caches are moved in one call, there are {len(caches)}")
     first_name, first = next(iter(caches.items()))
@@ -73,16 +73,18 @@ def check_caches(caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFa
 
 
 def check_new(name: str, new: TensorFacts, problem: Problem, cache_dtype: str) -> None:
-    """New keys or values. Errors: UnsupportedError."""
+    """Check new keys or values. Errors: UnsupportedError."""
     shape = (1, problem.kv_heads, problem.users * problem.nodes, problem.head_dim)
     if not new.on_device or not new.interleaved or new.layout != "TILE":
         raise UnsupportedError(f"{name} must be interleaved on the device in TILE layout, they are {new}")
     if new.shape != shape or new.dtype != cache_dtype:
-        raise UnsupportedError(f"{name} must be {cache_dtype} {shape} (a row a node), they are {new.dtype} {new.shape}")
+        raise UnsupportedError(
+            f"{name} must be {cache_dtype} {shape} (one row per node), they are {new.dtype} {new.shape}"
+        )
 
 
 def check_integers(name: str, tensor: TensorFacts, shape: Sequence[int]) -> None:
-    """Errors: UnsupportedError when it is not int32 of `shape`, ROW_MAJOR and interleaved on the device."""
+    """Raise UnsupportedError unless a tensor is int32 of `shape`, ROW_MAJOR and interleaved on the device."""
     if (
         not tensor.on_device
         or not tensor.interleaved
@@ -96,7 +98,7 @@ def check_integers(name: str, tensor: TensorFacts, shape: Sequence[int]) -> None
 
 
 def check_path(path: TensorFacts, problem: Problem, first_column: int) -> None:
-    """Errors: UnsupportedError when columns [first_column, first_column + nodes) do not exist."""
+    """Raise UnsupportedError unless columns [first_column, first_column + nodes) exist."""
     if len(path.shape) != 2 or type(first_column) is not int or first_column < 0:
         raise UnsupportedError(
             f"path must be [users, columns] with its nodes from a column on, it is {path.shape} from {first_column!r}"

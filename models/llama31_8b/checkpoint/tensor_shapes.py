@@ -13,12 +13,12 @@ LM_HEAD = "lm_head.weight"
 
 
 def is_weight(name: str) -> bool:
-    """False for the RoPE frequencies that old exporters also store; they are computed from the config."""
+    """Return False for the RoPE frequencies that old exporters also store; they are computed from the config."""
     return not name.endswith(".rotary_emb.inv_freq")
 
 
 def tensor_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
-    """Hugging Face name -> shape (`[out, in]` for projections) of every tensor; lm_head only if untied."""
+    """Return {Hugging Face name: shape (`[out, in]` for projections)} of every tensor; lm_head only if untied."""
     hidden, ffn = config.hidden_size, config.intermediate_size
     query = config.num_attention_heads * config.head_dim
     key_value = config.num_key_value_heads * config.head_dim

@@ -51,7 +51,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: str | Path, eos_token_ids: Sequence[int] = ()) -> Tokenizer:
-        """From tokenizer.json, tokenizer_config.json and chat_template.jinja in a Hugging Face folder.
+        """Read tokenizer.json, tokenizer_config.json and chat_template.jinja in a Hugging Face folder.
 
         Raises FileNotFoundError or ModelLoadError naming the file.
         """
@@ -83,7 +83,7 @@ class Tokenizer:
         return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str, add_bos: bool | None = None) -> list[int]:
-        """Token ids of `text`; special tokens written in it count as themselves. add_bos None: as the model
+        """Return the token ids of `text`; special tokens written in it count as themselves. add_bos None: as the model
         does by itself.
 
         Raises ValueError when asked for a BOS that the model does not have.
@@ -96,15 +96,15 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """Text of `ids`; bytes that are no UTF-8 become U+FFFD."""
+        """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD."""
         return self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
 
     def token(self, token_id: int) -> str | None:
-        """The vocabulary entry of one id, None when there is none."""
+        """Return the vocabulary entry of one id, None when there is none."""
         return self._backend.id_to_token(token_id)
 
     def render_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
-        """The chat template filled with `messages` ({"role", "content"} each), as transformers renders it.
+        """Fill the chat template with `messages` ({"role", "content"} each), as transformers renders it.
 
         Raises ValueError when the model has no template or the template refuses the messages.
         """
@@ -125,15 +125,15 @@ class Tokenizer:
     def apply_chat_template(
         self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
     ) -> list[int]:
-        """Token ids of `render_chat`; the template itself writes the BOS where the model wants one."""
+        """Return the token ids of `render_chat`; the template itself writes the BOS where the model wants one."""
         return self.encode(self.render_chat(messages, add_generation_prompt), add_bos=False)
 
     def stream(self, skip_special_tokens: bool = True) -> StreamDecoder:
-        """A new incremental decoder for one sequence."""
+        """Return a new incremental decoder for one sequence."""
         return StreamDecoder(self, skip_special_tokens)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the vocabulary in id order: equal for two models whose token ids mean the same."""
+        """Return the SHA-256 of the vocabulary in id order: equal for two models whose token ids mean the same."""
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
         ordered = sorted((index, token) for token, index in vocabulary.items())
         return hashlib.sha256(json.dumps(ordered, ensure_ascii=True).encode()).hexdigest()
@@ -154,7 +154,7 @@ class StreamDecoder:
         self._pending: list[int] = []
 
     def push(self, token_id: int) -> str:
-        """Take one more token; returns the text that became complete, often none."""
+        """Take one more token and return the text that became complete, often none."""
         self._pending.append(token_id)
         text = self._new_text()
         if not text or text.endswith(_REPLACEMENT):
@@ -163,7 +163,7 @@ class StreamDecoder:
         return text
 
     def flush(self) -> str:
-        """The text still held back at the end of the sequence; an incomplete character shows as U+FFFD."""
+        """Return the text still held back at the end of the sequence; an incomplete character shows as U+FFFD."""
         text = self._new_text()
         self._context, self._pending = self._pending or self._context, []
         return text
@@ -174,12 +174,12 @@ class StreamDecoder:
 
 
 def _content(token: Any) -> str:
-    """tokenizer_config.json holds a special token as a string or as an AddedToken object."""
+    """Return a special token, which tokenizer_config.json holds as a string or as an AddedToken object."""
     return token["content"] if isinstance(token, dict) else str(token)
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    """Templates come with the weights and are not trusted: they run in jinja2's sandbox."""
+    """Return jinja2's sandbox: templates come with the weights and are not trusted."""
 
     def raise_exception(message: str) -> None:
         raise jinja2.TemplateError(message)

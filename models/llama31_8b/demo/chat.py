@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Interactive chat over one key/value cache: a turn only prefills what the conversation added."""
+"""Interactive chat over one key/value cache: a turn prefills only what the conversation added."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from ..checkpoint.errors import ContextLengthError
 from ..results import GenerationResult
-from .options import DemoOptions, UserError
+from .options import DemoOptions, UserError, check_utf8
 from .report import ReportConsole, make_report, print_report
 from .session import Session
 from .text import EndAtToken, TextPrinter, token_callback
@@ -25,7 +25,7 @@ HELP = "/exit ends, /reset forgets the conversation, /report shows the figures s
 
 
 class Conversation:
-    """Messages so far, and the ids that the cache of `session`, of one user, holds."""
+    """The messages so far, and the ids that the cache of `session`, of one user, holds."""
 
     def __init__(self, session: Session, options: DemoOptions) -> None:
         self.session, self.options = session, options
@@ -39,7 +39,7 @@ class Conversation:
         self.cached_ids = []
 
     def reply(self, text: str, printer: TextPrinter) -> str:
-        """Answer one message of the user through `printer`; returns the reply.
+        """Answer one message of the user through `printer` and return the reply.
 
         Raises ContextLengthError when the conversation no longer fits; the message is then not part of it.
         KeyboardInterrupt ends the reply where it is and keeps what was said.
@@ -74,13 +74,13 @@ class Conversation:
 
 
 def check_chat(checkpoint: Checkpoint) -> None:
-    """Raises UserError for a model without a chat template."""
+    """Raise UserError for a model without a chat template."""
     if not checkpoint.tokenizer.chat_template:
         raise UserError(f"{checkpoint.source} has no chat template to chat with; give --prompt for plain text")
 
 
 def chat(session: Session, options: DemoOptions) -> int:
-    """Talk until /exit or end of input, then report over all turns. Returns the exit code."""
+    """Talk until /exit or the end of input, then report over all turns; return the exit code."""
     _enable_line_editing()
     conversation, checkpoint = Conversation(session, options), session.checkpoint
     console = ReportConsole(file=sys.stdout, highlight=False)
@@ -96,6 +96,9 @@ def chat(session: Session, options: DemoOptions) -> int:
         except KeyboardInterrupt:
             print()
             continue
+        except UnicodeDecodeError as error:
+            print(f"that line is not text: {error}", file=sys.stderr)
+            continue
         if line in ("/exit", "/quit"):
             break
         if line == "/reset":
@@ -110,7 +113,10 @@ def chat(session: Session, options: DemoOptions) -> int:
             print(HELP)
         elif line:
             try:
+                check_utf8("that line", line)
                 conversation.reply(line, TextPrinter(checkpoint, sys.stdout))
+            except UserError as error:
+                print(error, file=sys.stderr)
             except ContextLengthError as error:
                 print(f"{error}; /reset starts anew", file=sys.stderr)
     if conversation.results:
@@ -127,6 +133,7 @@ def _report(conversation: Conversation, console: Console) -> None:
         context,
         conversation.session.statistics,
         conversation.session.warm_up,
+        conversation.session.threads,
     )
     print_report(report, console)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: stream text for a prompt, or chat, and report how often attention-level speculation hit.
+"""The demo: show text for a prompt as it comes, or chat, and report how often attention-level speculation hit.
 
 `python -m models.llama31_8b.demo --help`; exit codes: 0 done, 2 a request that cannot be met (one line says
 why), 130 interrupted.
@@ -9,44 +9,43 @@ why), 130 interrupted.
 from __future__ import annotations
 
 import argparse
-import io
-import signal
 import sys
 from dataclasses import replace
 
 from loguru import logger
 
-from ..command_line import OneLineParser, reader_left
-from ..tt.device.precision import PLANS
+from ..checkpoint.errors import ContextLengthError, ModelLoadError
+from ..command_line import OneLineParser, run_command
+from ..config import UnsupportedModelError
+from ..tt.device.precision import PRECISIONS
+from ..tt.sharding.plan_option import add_plan_option
 from .backends.cpu import backend as cpu
 from .backends.n150 import backend as n150
 from .backends.sim import backend as sim
-from .options import AUTO, CHAT_CONTEXT, MOST_PROMPTS, DemoOptions, UserError
+from .old_options import current_options
+from .options import AUTO, CHAT_CONTEXT, MAX_PROMPTS, DemoOptions, UserError
 
 BACKENDS = {backend.SUPPORT.device: backend for backend in (cpu, sim, n150)}
+PROG = "llama-alspec"
+COMMANDS = (
+    "Other commands: llama-alspec hits FILE measures the hits on a text of one's own; llama-alspec cache lists what is "
+    "kept between runs, and clears it; llama-alspec check tests the boards of this machine and writes a report."
+)
 SUPPORTS = tuple(backend.SUPPORT for backend in BACKENDS.values())
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the demo with these arguments (default: the command line's); returns the exit code."""
+    """Run the demo with these arguments (default: the command line's); return the exit code."""
+    log_to_stderr()
+    refusals = (UserError, ModelLoadError, UnsupportedModelError, ContextLengthError)
+    return run_command(PROG, lambda: _run(parse(argv)), refusals)
+
+
+def log_to_stderr() -> None:
+    """Show log messages as plain dim lines on standard error."""
     logger.remove()
-    logger.add(sys.stderr, format="<dim>{message}</dim>", level="INFO")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # in a terminal without UTF-8 an emoji must not end the run
-            stream.reconfigure(errors="replace")
-    try:
-        code = _run(parse(argv))
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        return reader_left()
-    except (UserError, OSError) as error:
-        return _fail(error)  # of the system: a model's files, a full disk
-    except KeyboardInterrupt:
-        # A second Ctrl-C while Python ends would print a traceback of whatever it interrupts.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        print("\ninterrupted", file=sys.stderr)
-        return 130
+    if sys.stderr is not None:
+        logger.add(sys.stderr, format="<dim>{message}</dim>", level="INFO")
 
 
 def _run(options: DemoOptions) -> int:
@@ -59,14 +58,7 @@ def _run(options: DemoOptions) -> int:
     backend.SUPPORT.check(options)
     texts = options.prompt_texts() if backend.SUPPORT.reads_prompt else None
     backend.SUPPORT.check_page(options, texts)
-    # Torch takes seconds to import: nothing above needs it but the option values.
-    from ..checkpoint.errors import ContextLengthError, ModelLoadError
-    from ..config import UnsupportedModelError
-
-    try:
-        return backend.run(options, texts)
-    except (ModelLoadError, UnsupportedModelError, ContextLengthError) as error:
-        return _fail(error)
+    return backend.run(options, texts)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt",
         action="append",
         metavar="TEXT",
-        help=f"the prompt; given several times, up to {MOST_PROMPTS}, the texts are made side by side in one batch",
+        help=f"the prompt; given several times, up to {MAX_PROMPTS}, the texts are made side by side in one batch",
     )
     prompt.add_argument(
         "--prompt-file",
@@ -87,7 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--raw",
-        "--no-chat-template",
         dest="chat_template",
         action="store_false",
         help="continue the prompt as plain text instead of putting it in the model's chat template",
@@ -118,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precision",
         metavar="PLAN",
-        help=f"number formats on chips: {', '.join(PLANS)} (default: performance on n150, accuracy on sim)",
+        help=f"number formats on chips: {', '.join(PRECISIONS)} (default: performance on n150, accuracy on sim)",
     )
     group.add_argument(
         "--sample-on",
@@ -126,21 +117,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="device: boards choose tokens and send ids only; host: they send logits (default: device)",
     )
     group.add_argument(
-        "--precision-overrides",
-        metavar="FILE",
-        help='JSON with formats, such as {"layers": {"31": {"ff1": "bfloat8_b"}}, "kv_cache": "bfloat16"}',
-    )
-    group.add_argument(
-        "--plan",
+        "--decode-sharding",
         metavar="NAME",
-        help="how a decode step lies on a chip: simple, interleaved; fast: weights split over the DRAM banks, "
-        "activations over cores' L1 (default: simple)",
+        help="how decode steps keep tensors: interleaved; sharded: weights over the DRAM banks, activations over "
+        "cores' L1 (default: interleaved)",
     )
+    add_plan_option(group)
     group.add_argument(
         "--max-context",
         type=int,
         metavar="N",
-        help=f"use at most N tokens of the model's context (default: all of it, for a chat {CHAT_CONTEXT})",
+        help=f"use at most N tokens of the model's context (default: all of it, on boards what fits; for a "
+        f"chat on the CPU {CHAT_CONTEXT})",
     )
 
     group = parser.add_argument_group("attention of decode steps (prefill is always exact)")
@@ -165,18 +153,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens the guess reads at either end of the context; speculation starts at 2S tokens (default: 128)",
     )
     group.add_argument(
-        "--tail-alignment",
-        type=int,
-        metavar="N",
-        help="the last S tokens, and those before them from a multiple of N on: 32 as on the device, 1 as in the paper "
-        "(default: 32)",
-    )
-    group.add_argument(
         "--static-layers",
         metavar="LIST",
-        help="layers of --attention static, such as 0,4,10-12, or 'auto': those whose guess passes "
-        "--threshold on more than 80%% of the tokens of a calibration run, as in section 2 of the paper "
-        "(default: auto)",
+        help="layers of --attention static, such as 0,4,10-12",
     )
 
     group = parser.add_argument_group("generation")
@@ -207,7 +186,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="self",
         metavar="DRAFTER",
-        help="none; self: the model itself over the first and last tokens of its cache; ngram: look-up in "
+        help="none; self: the model itself over the first and last 256 tokens of its cache; ngram: look-up in "
         "the context; or a smaller model with the same vocabulary: a folder, a .gguf file or a hub id "
         "(default: self when another option of this group is given, else none)",
     )
@@ -227,8 +206,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tree",
         metavar="DEPTHxWIDTH",
-        help="draft a tree: DEPTH levels with up to WIDTH candidates a node, such as 4x2, or 'auto' to grow "
-        "it where the draft is confident (default: a chain)",
+        help="draft a tree: DEPTHxWIDTH, such as 4x2, has 1 + DEPTH * WIDTH nodes, the likeliest ones, up to WIDTH "
+        "after each; 'auto' grows one of 32 nodes where the draft is confident, with --device cpu (default: a chain)",
     )
     group.add_argument(
         "--fuzzy",
@@ -236,47 +215,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="draft with N layers in parallel, and calibrate the draft's cache after each step (EasySpec)",
     )
-    group.add_argument(
-        "--draft-window",
-        type=int,
-        metavar="S",
-        help="tokens --draft self reads at either end of the cache (default: 256)",
-    )
-    group.add_argument(
-        "--verify",
-        metavar="KIND",
-        help="exact: the output is the model's own; sigmoid: an approximation that is LOSSY (default: exact)",
-    )
 
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print one JSON object on standard output when done")
     group.add_argument(
         "--html",
         metavar="FILE",
-        help="write a page that shades every token of the text by how many layers took the guess, for --attention "
+        help="write a page that shades every token of the text by how many layers accepted the guess, for --attention "
         "alspec",
     )
 
 
 def parse(argv: list[str] | None = None) -> DemoOptions:
-    """Options of a command line. Help and syntax errors exit as argparse does; raises UserError for values
-    that make no sense."""
+    """Return the options of a command line. Help and syntax errors exit as argparse does; values that make no sense
+    raise UserError."""
     parser = OneLineParser(
-        prog="llama-alspec",
+        prog=PROG,
         description="Generate text with a Llama model and attention-level speculation, and report its hits.",
-        epilog="\n".join(support.summary() for support in SUPPORTS),
+        epilog="\n".join([*(support.summary() for support in SUPPORTS), "", COMMANDS]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,  # only what is given is an attribute
         allow_abbrev=False,
     )
     add_arguments(parser)
-    values = vars(parser.parse_args(argv))
+    values = vars(parser.parse_args(current_options(sys.argv[1:] if argv is None else argv)))
     for name in ("prompt", "prompt_file", "stop"):
         if name in values:
             values[name] = tuple(values[name])
     return DemoOptions(**values, given=frozenset(values))
-
-
-def _fail(error: Exception) -> int:
-    print(f"llama-alspec: error: {' '.join(str(error).split())}", file=sys.stderr)
-    return 2

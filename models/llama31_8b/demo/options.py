@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..generation.sampling_params import SamplingParams
-from ..tt.device.precision import PLANS
+from ..tt.device.precision import PRECISIONS
 from ..tt.parallel.mesh import MeshError, MeshShape
-from ..tt.sharding.config import DECODE_PLANS
+from ..tt.sharding.config import DECODE_SHARDINGS
 
 if TYPE_CHECKING:
     from ..reference.alspec.policies import AttentionPolicy
     from ..spec_decode.draft_shape import DraftShape
-    from ..spec_decode.sigmoid import SigmoidApproximation
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
 AUTO = "auto"
@@ -27,10 +26,9 @@ SAMPLE_ON = ("device", "host")
 DRAFTERS = ("ngram", "self", "model")
 # What --device takes today; the error for anything else lists this.
 DEVICES = (AUTO, "cpu", "sim", "n150")
-VERIFICATIONS = ("exact", "sigmoid")
 # A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
 CHAT_CONTEXT = 8192
-MOST_PROMPTS = 8  # texts side by side in one batch
+MAX_PROMPTS = 8  # texts side by side in one batch
 _NOBODY_SAID: frozenset[str] = frozenset({"what was given"})  # the mark of options made without `given`
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -52,8 +50,7 @@ class DemoOptions:
     attention: str | None = None
     threshold: float = 0.10
     chunk_size: int = 128
-    tail_alignment: int = 32
-    static_layers: str = AUTO
+    static_layers: str | None = None
     max_new_tokens: int = 128
     temperature: float = 0.0
     top_p: float = 1.0
@@ -62,16 +59,13 @@ class DemoOptions:
     stop: tuple[str, ...] = ()
     draft: str | None = None
     draft_length: int | None = None
-    draft_window: int = 256
     adapt: bool = True
     tree: str | None = None
     fuzzy: int | None = None
-    verify: str = "exact"
     device: str = AUTO
     mesh: str | None = None
     precision: str | None = None
-    precision_overrides: str | None = None
-    plan: str | None = None
+    decode_sharding: str | None = None
     sample_on: str | None = None
     json: bool = False
     html: str | None = None
@@ -79,15 +73,14 @@ class DemoOptions:
     given: frozenset[str] = _NOBODY_SAID
 
     def __post_init__(self) -> None:
-        """Raises UserError naming the option and its value."""
+        """Check every value. Raises UserError naming the option and its value."""
         if self.given is _NOBODY_SAID:
             object.__setattr__(self, "given", frozenset(self._differing()))
         if self.attention is not None:
             _one_of("attention", self.attention, ATTENTIONS)
         try:
             self.sampling()
-            self.policy(frozenset() if self.static_layers == AUTO else self.static_layer_set())
-            self.draft_shape()
+            self.policy()
         except UserError:
             raise
         except ValueError as error:
@@ -98,13 +91,17 @@ class DemoOptions:
                 raise UserError(f"{name} must be at least 1, got {value}")
         if self.seed >= 2**63:
             raise UserError(f"seed must be below 2**63, got {self.seed}")
-        if self.prompts_given > MOST_PROMPTS:
-            raise UserError(f"up to {MOST_PROMPTS} prompts are continued side by side, got {self.prompts_given}")
+        if self.prompts_given > MAX_PROMPTS:
+            raise UserError(f"up to {MAX_PROMPTS} prompts are continued side by side, got {self.prompts_given}")
         for number, prompt in enumerate(self.prompt, 1):
+            name = prompt_name(number, len(self.prompt))
+            check_utf8(name, prompt)
             if not prompt.strip():
-                raise UserError(f"{prompt_name(number, len(self.prompt))} is empty")
-        if not all(self.stop):
-            raise UserError("--stop takes a text of at least one character")
+                raise UserError(f"{name} is empty")
+        for text in self.stop:
+            check_utf8("--stop", text)
+            if not text:
+                raise UserError("--stop takes a text of at least one character")
         self._check_drafting()
         self._check_device()
         self._check_page()
@@ -112,9 +109,9 @@ class DemoOptions:
     def _check_device(self) -> None:
         _one_of("device", self.device, DEVICES)
         if self.precision is not None:
-            _one_of("precision", self.precision, PLANS)
-        if self.plan is not None:
-            _one_of("plan", self.plan, DECODE_PLANS)
+            _one_of("precision", self.precision, PRECISIONS)
+        if self.decode_sharding is not None:
+            _one_of("decode sharding", self.decode_sharding, DECODE_SHARDINGS)
         if self.sample_on is not None:
             _one_of("place to sample on", self.sample_on, SAMPLE_ON)
         if self.mesh is not None:
@@ -124,7 +121,7 @@ class DemoOptions:
                 raise UserError(f"--mesh: {error}") from error
 
     def _check_page(self) -> None:
-        """Before any work, that the file of --html can be written."""
+        """Check before any work that the file of --html can be written."""
         if self.html is None:
             return
         path = Path(self.html)
@@ -136,18 +133,21 @@ class DemoOptions:
             raise UserError(f"--html {self.html} cannot be written")
 
     def _differing(self) -> list[str]:
-        """The options that have another value than the default."""
+        """Return the options that do not have their default value."""
         return [
             field.name for field in fields(self) if field.name != "given" and getattr(self, field.name) != field.default
         ]
 
     def flags(self, *names: str) -> list[str]:
-        """The flags of those of these options that were given."""
+        """Return the flags of those of these options that were given."""
         return [flag_of(name) for name in names if name in self.given]
 
     def _check_drafting(self) -> None:
-        if self.verify not in VERIFICATIONS:
-            raise UserError(f"no verification {self.verify!r}; available: {', '.join(VERIFICATIONS)}")
+        try:
+            self.draft_shape()
+        except ValueError as error:
+            option = f"--draft-length {self.draft_length}" if self.tree is None else f"--tree {self.tree}"
+            raise UserError(f"{option}: {error}") from error
         if self.drafter == "none":
             asked = self._drafting_asked()
             if asked:
@@ -159,23 +159,15 @@ class DemoOptions:
             raise UserError("--tree auto grows by a draft model's confidence; --draft ngram has none")
         if self.fuzzy is not None and self.fuzzy < 1:
             raise UserError(f"--fuzzy takes a number of layers, 1 (sequential) or more, got {self.fuzzy}")
-        if "draft_window" in self.given and self.drafter != "self":
-            raise UserError(f"--draft-window is what --draft self reads, got --draft {self.drafter}")
-        if self.draft_window < 1 or self.draft_window % 32:
-            raise UserError(f"--draft-window must be a positive multiple of 32, got {self.draft_window}")
-        if self.verify == "sigmoid" and self.drafter == "ngram":
-            raise UserError("--verify sigmoid needs a draft model's logits; --draft ngram has none")
-        if self.verify == "sigmoid" and self.temperature == 0:
-            raise UserError("--verify sigmoid needs --temperature above 0; at 0 exact needs only arg-maxima")
 
     @property
     def prompts_given(self) -> int:
         """How often --prompt or --prompt-file was given."""
         return len(self.prompt) + len(self.prompt_file)
 
-    def chat_context(self, most: int) -> int:
-        """Tokens of a conversation. most: the model's context, or --max-context."""
-        return most if self.max_context is not None else min(most, CHAT_CONTEXT)
+    def chat_context(self, limit: int) -> int:
+        """Return the tokens that a conversation may have. limit: the model's context, or --max-context."""
+        return limit if self.max_context is not None else min(limit, CHAT_CONTEXT)
 
     def _drafting_asked(self) -> list[str]:
         given = {
@@ -183,8 +175,6 @@ class DemoOptions:
             "--tree": self.tree is not None,
             "--fuzzy": self.fuzzy is not None,
             "--no-adapt": not self.adapt,
-            "--verify sigmoid": self.verify == "sigmoid",
-            "--draft-window": "draft_window" in self.given,
         }
         return [flag for flag, present in given.items() if present]
 
@@ -201,55 +191,54 @@ class DemoOptions:
         return self.drafter if self.drafter in ("none", "ngram", "self") else "model"
 
     def draft_shape(self) -> DraftShape:
-        """The chain or tree that --tree and --draft-length ask for. Raises ValueError."""
+        """Return the chain or tree that --tree and --draft-length ask for. Raises ValueError."""
         from ..spec_decode.draft_shape import DraftShape
 
         return DraftShape.parse(self.tree, self.draft_length)
 
-    def lossy(self) -> SigmoidApproximation | None:
-        """The lossy verification of --verify sigmoid, None for exact."""
-        from ..spec_decode.sigmoid import SigmoidApproximation
-
-        return SigmoidApproximation() if self.verify == "sigmoid" else None
-
     def sampling(self) -> SamplingParams:
-        """The sampling parameters these options ask for."""
+        """Return the sampling parameters that these options ask for."""
         return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
 
-    def policy(self, static_layers: frozenset[int] = frozenset()) -> AttentionPolicy:
-        """A new attention policy, alspec where none was chosen; `static_layers` is used by `static` only."""
+    def policy(self) -> AttentionPolicy:
+        """Return a new attention policy, alspec where none was chosen."""
         from ..reference.alspec import policies
 
         if self.attention == "exact":
-            return policies.ExactAttention(self.chunk_size, self.tail_alignment)
+            return policies.ExactAttention(self.chunk_size)
         if self.attention == "sink":
-            return policies.SinkAttention(self.chunk_size, self.tail_alignment)
+            return policies.SinkAttention(self.chunk_size)
         if self.attention == "static":
-            return policies.StaticAttention(self.chunk_size, static_layers, self.tail_alignment)
-        return policies.ALSpecAttention(self.threshold, self.chunk_size, self.tail_alignment)
+            return policies.StaticAttention(self.chunk_size, self.static_layer_set())
+        return policies.ALSpecAttention(self.threshold, self.chunk_size)
 
     def static_layer_set(self) -> frozenset[int]:
-        """Layers of `--static-layers 0,4,10-12`. Raises UserError for anything else."""
+        """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""
         layers: set[int] = set()
-        for item in self.static_layers.split(","):
+        for item in [] if self.static_layers is None else self.static_layers.split(","):
             match = _LAYER_ITEM.fullmatch(item.strip())
             if not match:
-                raise UserError(f"--static-layers takes 'auto' or layers such as 0,4,10-12; got {self.static_layers!r}")
+                raise UserError(f"--static-layers takes layers such as 0,4,10-12; got {self.static_layers!r}")
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first or last > 9999:
                 raise UserError(f"--static-layers: {item.strip()!r} is not a range of layers")
             layers.update(range(first, last + 1))
         return frozenset(layers)
 
+    def check_static_layers(self, model: str, layers: int) -> None:
+        """Raise UserError where --static-layers names one that `model`, of so many layers, does not have."""
+        if beyond := [layer for layer in sorted(self.static_layer_set()) if layer >= layers]:
+            raise UserError(f"--static-layers names layer {beyond[0]}, but {model} has layers 0 to {layers - 1}")
+
     def prompt_texts(self) -> tuple[str, ...] | None:
-        """The prompts from --prompt, --prompt-file or piped standard input; None means interactive chat.
+        """Return the prompts from --prompt, --prompt-file or piped standard input; None means interactive chat.
 
         Raises UserError for a file that cannot be read as UTF-8 text, and for an empty prompt.
         """
         if self.prompt:
             return self.prompt
         if self.prompt_file:
-            return tuple(_read_prompt(Path(file)) for file in self.prompt_file)
+            return tuple(read_prompt(Path(file)) for file in self.prompt_file)
         if sys.stdin is not None and sys.stdin.isatty():
             if self.json:
                 raise UserError("--json needs a prompt: give --prompt or --prompt-file, or pipe one in")
@@ -258,12 +247,13 @@ class DemoOptions:
             text = sys.stdin.read() if sys.stdin is not None else ""
         except UnicodeDecodeError as error:
             raise UserError(f"standard input is not UTF-8 text: {error}") from error
+        check_utf8("standard input", text)
         if not text.strip():
             raise UserError("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat")
         return (text,)
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json: every option with its value; one prompt or file as itself, several as a list."""
+        """Return what --json shows: every option with its value; one prompt or file as itself, several as a list."""
         values = {**asdict(self), "stop": list(self.stop)}
         for name in ("prompt", "prompt_file"):
             several = list(getattr(self, name))
@@ -273,14 +263,23 @@ class DemoOptions:
 
 
 def flag_of(name: str) -> str:
-    """The command-line flag of an option by its name here."""
+    """Return the command-line flag of an option by its name here."""
     negative = {"chat_template": "--raw", "adapt": "--no-adapt"}
     return negative.get(name, f"--{name.replace('_', '-')}")
 
 
 def prompt_name(number: int, count: int) -> str:
-    """What an error calls the prompt with this number of `count`, from 1."""
+    """Return what an error calls prompt `number` (from 1) of `count`."""
     return "the prompt" if count == 1 else f"prompt {number}"
+
+
+def check_utf8(name: str, text: str) -> None:
+    """Raise UserError for a text whose bytes were not UTF-8: Python keeps each of these as a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(text[error.start]) & 0xFF
+        raise UserError(f"{name} is not UTF-8 text: byte 0x{byte:02x} after {error.start} characters") from error
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -288,13 +287,14 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise UserError(f"no {name} {value!r}; available: {', '.join(allowed)}")
 
 
-def _read_prompt(path: Path) -> str:
+def read_prompt(path: Path) -> str:
+    """Return the text of a file. Raises UserError for one that is empty, cannot be read or is not UTF-8."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # editors on Windows begin a file with a byte order mark
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from error
     except OSError as error:
-        raise UserError(f"cannot read the prompt file {path}: {error.strerror}") from error
+        raise UserError(f"cannot read the file {path}: {error.strerror}") from error
     if not text.strip():
-        raise UserError(f"the prompt file {path} is empty")
+        raise UserError(f"the file {path} is empty")
     return text

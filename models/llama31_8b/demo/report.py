@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run says at its end: speeds, hit rates by layer, and the estimate for Llama 3.1 8B on N150 chips."""
+"""The report of a run: speeds, hit rates by layer, and the estimate for Llama 3.1 8B on N150 chips."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perf.projections.estimator.latency import CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
+from perf.projections.estimator.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
 
 from .text import BY_CALLBACK
 
@@ -33,15 +33,15 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 class RunReport:
     """One run, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
 
-    context: cached tokens at the end. hits, misses, bypassed: (layer, token) pairs whose guess passed, did not, or
-    was not verified; bypassed_positions: the tokens of those last, which had fewer than 2S cached ones.
-    speculates: whether the attention policy verifies guesses at all. speculation: figures of token-level
-    speculation, None without a drafter. first_token_seconds: from the prompt to its first token, weights being
-    loaded; None for a chat. warm_up_tokens: of a run that compiled its programs, the first of decode_tokens, whose
-    steps did that and took warm_up_seconds of decode_seconds; they do not count in the rate. None elsewhere.
-    users: texts side by side; counts and rates are of all, context and first_token_seconds of the last to get there.
-    exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between them,
-    and "failures", calls in which one gave up on the other.
+    context: cached tokens at the end. hits, misses, bypassed: (layer, token) pairs whose guess was accepted, rejected,
+    or not verified; bypassed_positions: tokens that had fewer than 2S cached ones. speculates: whether the attention
+    policy verifies guesses at all. speculation: figures of token-level speculation, None without a drafter.
+    first_token_seconds: from the prompt to its first token, with weights loaded; None for a chat. warm_up_tokens: in a
+    run that compiled its programs, how many of decode_tokens came from the steps that did; those took warm_up_seconds
+    of decode_seconds, and do not count in the rate. None elsewhere. users: texts side by side; counts and rates are of
+    all, context and first_token_seconds of the last to get there. threads: of torch, None where it does not run the
+    model. exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between
+    them, and "failures", calls in which one gave up on the other.
     """
 
     model: str
@@ -65,6 +65,7 @@ class RunReport:
     warm_up_seconds: float = 0.0
     exchange: dict[str, Any] | None = None
     users: int = 1
+    threads: int | None = None
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -76,7 +77,7 @@ class RunReport:
         return tokens / (self.decode_seconds - self.warm_up_seconds) if tokens > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The measured part of the --json object."""
+        """Return the measured part of the --json object."""
         return {
             "prefill_tokens": self.prefill_tokens,
             "prefill_tokens_per_s": self.prefill_tokens_per_s,
@@ -91,9 +92,10 @@ class RunReport:
             "misses": self.misses,
             "bypassed": self.bypassed,
             "bypassed_positions": self.bypassed_positions,
+            "threads": self.threads,
             "exchange": self.exchange,
             "speculation": self.speculation,
-            "estimate": predictions(self),
+            "estimate": predictions(self.hit_rate, self.context, self.chunk_size),
         }
 
 
@@ -104,10 +106,11 @@ def make_report(
     context: int,
     statistics: AttentionStatistics | None,
     warm_up: tuple[int, float] | None = None,
+    threads: int | None = None,
 ) -> RunReport:
-    """Sum up runs. statistics: what the attention policy counted over them, None where nothing is verified.
-
-    warm_up: of a run that compiled its programs, the first decode steps that did, and their seconds.
+    """Sum up runs. statistics: what the attention policy counted over them, None where nothing is verified. warm_up:
+    tokens of the first decode steps, which compiled programs, and their seconds; None where nothing is compiled.
+    threads: of torch.
     """
     return RunReport(
         model=model,
@@ -131,24 +134,23 @@ def make_report(
         warm_up_seconds=0.0 if warm_up is None else warm_up[1],
         exchange=getattr(statistics, "exchange", None),
         users=max((len(result.token_ids) for result in results), default=1),
+        threads=threads,
     )
 
 
 def _token_speculation(options: DemoOptions, results: Sequence[GenerationResult]) -> dict[str, Any] | None:
-    """The figures of token-level speculation over all results; None without a drafter."""
+    """Return the figures of token-level speculation over all results; None without a drafter."""
     drafted = [figures for result in results if (figures := getattr(result, "speculation", None)) is not None]
     if not drafted:
         return None
     return {
         "drafter": options.drafter,
-        "verification": options.verify,
-        "lossless": options.verify == "exact",
         **type(drafted[0]).merged(drafted).to_dict(),
     }
 
 
 def longest(prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> int:
-    """Tokens of the longest of these prompts with its text."""
+    """Return the tokens of the longest of these prompts with its text."""
     return max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
 
 
@@ -181,9 +183,9 @@ def to_json(
     report: RunReport,
     interrupted: Collection[int] = (),
 ) -> dict[str, Any]:
-    """The object --json prints: of one prompt `text`, `token_ids` and `finish_reason`, of several a list of these,
-    `texts`, in the order of the prompts; and the figures of all. `text` leaves out special tokens, `token_ids` holds
-    every generated id.
+    """Return the object that --json prints: for one prompt `text`, `token_ids` and `finish_reason`, for several a list
+    of these, `texts`, in the order of the prompts; and the figures of all. `text` leaves out special tokens,
+    `token_ids` holds every generated id.
 
     An infinite threshold is written as the string "inf": JSON has no number for it.
     """
@@ -206,37 +208,43 @@ def to_json(
 
 
 def _reason(reason: str, interrupted: bool) -> str:
-    """A generator's finish reason for a reader: its callback ends texts for --stop and for Ctrl-C."""
+    """Name a generator's finish reason for a reader: its callback ends texts for --stop and for Ctrl-C."""
     if reason != BY_CALLBACK:
         return reason
     return "interrupted" if interrupted else "stop"
 
 
-def predictions(report: RunReport) -> list[dict[str, Any]]:
-    """The estimator's tokens/s/user of Llama 3.1 8B for this hit rate, at this context and at 128K.
+def predictions(hit_rate: float | None, context: int, chunk_size: int) -> list[dict[str, Any]]:
+    """Return the estimator's tokens/s/user of Llama 3.1 8B at this context and at 128K, by chips.
 
-    One entry for each context and chip count: full tensor parallelism on all chips against speculative
-    parallelism of two halves. A context or chunk size outside the estimator's tables is moved to the nearest
-    inside; the entries say what was used. Empty when nothing was verified.
+    One entry for each context and number of chips: the fastest tensor parallelism on at most as many chips (over eight
+    chips it is slower than over four at short contexts), and speculative parallelism of two halves, with these hits and
+    with none. A context or chunk size outside the estimator's tables is moved to the nearest inside; the entries say
+    what was used. Empty when nothing was verified (hit_rate None).
     """
-    if report.hit_rate is None:
+    if hit_rate is None:
         return []
-    chunk = min(CHUNK_SIZES, key=lambda size: abs(size - report.chunk_size))
-    here = min(max(report.context, MIN_CONTEXT), MAX_CONTEXT)
+    chunk = min(CHUNK_SIZES, key=lambda size: abs(size - chunk_size))
+    here = min(max(context, MIN_CONTEXT), MAX_CONTEXT)
     rows = []
     for context in dict.fromkeys((here, MAX_CONTEXT)):
         for chips in CHIPS:
-            full = estimate(context, None, chips, "tp", chunk_size=chunk).tokens_per_s_per_user
-            both = estimate(context, report.hit_rate, chips, "sp+tp", chunk_size=chunk)
-            speculative = both.tokens_per_s_per_user
+            groups = [estimate(context, None, count, "tp", chunk) for count in CHIP_COUNTS if count <= chips]
+            best = max(groups, key=lambda group: group.tokens_per_s_per_user)
+            without, hitting = (
+                estimate(context, rate, chips, "sp+tp", chunk).tokens_per_s_per_user for rate in (0.0, hit_rate)
+            )
             rows.append(
                 {
                     "context": context,
                     "chunk_size": chunk,
                     "chips": chips,
-                    "tp_tokens_per_s": full,
-                    "sp_tp_tokens_per_s": speculative,
-                    "speedup": speculative / full,
+                    "best_tp_chips": best.chips,
+                    "best_tp_tokens_per_s": best.tokens_per_s_per_user,
+                    "no_hits_tokens_per_s": without,
+                    "sp_tp_tokens_per_s": hitting,
+                    "gain_of_hits": hitting / without,
+                    "speedup": hitting / best.tokens_per_s_per_user,
                 }
             )
     return rows
@@ -261,7 +269,7 @@ def print_report(report: RunReport, console: Console) -> None:
 
 
 def print_hits(report: RunReport, console: Console) -> None:
-    """Hits by layer, and what they would give Llama 3.1 8B; a line where nothing was verified."""
+    """Print hits by layer, and what they would give Llama 3.1 8B; one line where nothing was verified."""
     if report.hit_rate is None:
         console.print("No guess was verified.")
         return
@@ -270,23 +278,37 @@ def print_hits(report: RunReport, console: Console) -> None:
         console.print(f"exchanges: {first} sent by the first row, {second} by the second, {_told(report.exchange)}")
     console.print()
     console.print("[bold]hit rate by layer[/bold]")
-    console.print(_bars(report.hit_rate_per_layer))
+    console.print(layer_bars(report.hit_rate_per_layer))
     console.print()
-    rows = predictions(report)
+    print_estimate(report.hit_rate, report.context, report.chunk_size, console)
+
+
+def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Console) -> None:
+    """Print what this hit rate would give Llama 3.1 8B, with and without the hits beside tensor parallelism."""
+    rows = predictions(hit_rate, context, chunk_size)
     console.print(
-        f"[bold]estimated tokens/s of Llama 3.1 8B on N150[/bold] "
-        f"(hit rate {report.hit_rate:.1%}, S = {rows[0]['chunk_size']})"
+        f"[bold]estimated tokens/s of Llama 3.1 8B on N150[/bold] (hit rate {hit_rate:.1%}, "
+        f"S = {rows[0]['chunk_size']})"
     )
-    console.print(_estimate_table(report, rows))
-    if rows[0]["speedup"] < 1:
-        console.print(
-            "Below 1.00x the hits do not pay for half of the chips: this small model's guesses pass less often than "
-            "those of Llama 3.1 8B, 43 to 90 % in the paper."
-        )
+    console.print(_estimate_table(context, rows))
+    console.print(gains(rows))
     console.print(
-        "[dim]TP: tensor parallel; SP + TP: half of the chips speculate for the other half. Device kernels "
-        "only, by appendix F of the ALSpec paper; python -m perf.projections.estimator prints the assumptions.[/dim]"
+        "[dim]TP: the fastest tensor parallelism on at most as many chips (on how many); SP + TP: half of the chips "
+        "speculate for the other half. Device kernels only, by appendix F of the ALSpec paper; python -m "
+        "perf.projections.estimator prints the assumptions.[/dim]"
     )
+
+
+def gains(rows: Sequence[dict[str, Any]]) -> str:
+    """Return one sentence on what the hits gain, and on where SP + TP with them is faster than tensor parallelism."""
+    low, high = (choose(row["gain_of_hits"] for row in rows) for choose in (min, max))
+    ahead: dict[int, list[str]] = {}
+    for row in rows:
+        if row["speedup"] > 1:
+            ahead.setdefault(row["context"], []).append(str(row["chips"]))
+    places = [f"at {context:,} tokens on {', '.join(chips)} chips" for context, chips in ahead.items()]
+    where = f"faster than TP {'; '.join(places)}" if places else "faster than TP nowhere in this table"
+    return f"These hits make SP + TP {low:.2f}x to {high:.2f}x as fast as without any; with them it is {where}."
 
 
 def _speeds(report: RunReport) -> Table:
@@ -299,6 +321,7 @@ def _speeds(report: RunReport) -> Table:
         table.add_row("first token", f"after {report.first_token_seconds:.2f} s{included}")
     counted = f"{report.decode_tokens - (report.warm_up_tokens or 0)} tokens"
     counted += f" of {report.users} users" if report.users > 1 else ""
+    counted += f", {report.threads} threads" if report.threads is not None else ""
     if compiled:
         counted += f"; the first {report.warm_up_tokens}, which compile, left out: {report.warm_up_seconds:.2f} s"
     table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({counted})")
@@ -318,7 +341,7 @@ def _told(exchange: dict[str, Any]) -> str:
 
 
 def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """Rows on token-level speculation; says so when nothing was drafted."""
+    """Return rows on token-level speculation; they say so when nothing was drafted."""
     rows = [("drafts", "none: nothing was found, or drafting did not pay")]
     if figures["num_drafts"]:
         rate = f"{figures['draft_acceptance_rate']:.1%}"
@@ -327,20 +350,18 @@ def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
         rows = [
             ("drafts", f"{figures['num_drafts']} by {figures['drafter']}"),
             ("accepted", f"[bold]{rate}[/bold]  ({counts})"),
-            ("accepted a draft", lengths),
+            ("accepted per draft", lengths),
             ("mean acceptance length", f"{figures['mean_acceptance_length']:.2f}, the bonus token counted"),
         ]
     if figures["tokens_per_target_step"] is not None:
-        rows.append(("tokens a step", f"{figures['tokens_per_target_step']:.2f}"))
+        rows.append(("tokens per step", f"{figures['tokens_per_target_step']:.2f}"))
     if times := _shares(figures):
-        rows.append(("time of a step", times))
-    if not figures["lossless"]:
-        rows.append(("verification", "[red]sigmoid: LOSSY, not the model's own distribution[/red]"))
+        rows.append(("time per step", times))
     return rows
 
 
 def _shares(figures: dict[str, Any]) -> str | None:
-    """What drafting, calibrating and verifying took of their sum; None where no time passed."""
+    """Return the shares of drafting, calibrating and verifying; None where no time passed."""
     calibrating = figures["calibration_seconds"]
     parts = {
         "drafting": figures["draft_seconds"] - calibrating,
@@ -354,11 +375,12 @@ def _shares(figures: dict[str, Any]) -> str | None:
 
 
 def drafting_line(figures: dict[str, Any]) -> str:
-    """Figures of token-level speculation in one line."""
+    """Return the figures of token-level speculation in one line."""
     return "; ".join(f"{name} {value}" for name, value in _drafting(figures))
 
 
-def _bars(rates: list[float | None]) -> Columns:
+def layer_bars(rates: list[float | None]) -> Columns:
+    """Return a line per layer, in columns."""
     lines = []
     for layer, rate in enumerate(rates):
         line = Text(f"{layer:3d} ")
@@ -372,26 +394,28 @@ def _bars(rates: list[float | None]) -> Columns:
 
 
 def bar(rate: float, width: int = _BAR_WIDTH) -> str:
-    """A bar of `width` characters, filled to `rate` (0..1) in steps of an eighth."""
+    """Return a bar of `width` characters, filled to `rate` (0..1) in steps of an eighth."""
     eighths = round(rate * width * 8)
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
 
 
-def _estimate_table(report: RunReport, rows: list[dict[str, Any]]) -> Table:
+def _estimate_table(context: int, rows: list[dict[str, Any]]) -> Table:
     here = rows[0]["context"]
     table = Table()
-    for heading in ("cached tokens", "chips", "full TP", "SP + TP", "gain"):
+    for heading in ("cached tokens", "chips", "TP", "SP + TP:\nno hits", "\nthese hits", "hits\ngain", "to TP"):
         table.add_column(heading, justify="right")
     for row in rows:
-        context = f"{row['context']:,}"
-        if row["context"] == here and here != report.context:
-            context += f" (for {report.context:,})"
+        cached = f"{row['context']:,}" if row["chips"] == CHIPS[0] else ""
+        if cached and row["context"] == here != context:
+            cached += f" (for {context:,})"
         table.add_row(
-            context,
+            cached,
             str(row["chips"]),
-            f"{row['tp_tokens_per_s']:.2f}",
+            f"{row['best_tp_tokens_per_s']:.2f} ({row['best_tp_chips']})",
+            f"{row['no_hits_tokens_per_s']:.2f}",
             f"{row['sp_tp_tokens_per_s']:.2f}",
+            f"{row['gain_of_hits']:.2f}x",
             f"{row['speedup']:.2f}x",
             end_section=row["chips"] == CHIPS[-1],
         )

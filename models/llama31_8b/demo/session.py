@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model that writes texts, whichever backend runs it, and a run that shows the texts of some prompts."""
+"""A model that writes texts, on any backend, and a run that shows the texts of some prompts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ OnToken = Callable[[int, int], bool]
 class Session(ABC):
     """A loaded model and what it counted over all of its texts.
 
-    checkpoint: whose texts these are. capacity: tokens that a prompt, what is cached before it, and its text may take.
-    warm_up: of texts whose first steps compiled their programs, how many decoded tokens those gave, and the seconds
-    they took; None where nothing is compiled.
+    checkpoint: the model's. capacity: tokens that a prompt, what is cached before it, and its text may take. warm_up:
+    decoded tokens of the steps that compiled programs, and their seconds; None where nothing is compiled. threads: of
+    torch, None where it does not run the model.
     """
 
     checkpoint: Checkpoint
     capacity: int
     warm_up: tuple[int, float] | None = None
+    threads: int | None = None
 
     @abstractmethod
     def generate(
@@ -39,25 +40,25 @@ class Session(ABC):
         on_token: OnToken,
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
-        """A text a prompt. context: ids of each user, the first of those that the cache holds, behind which its prompt
-        goes; what else it holds is forgotten. Texts that KeyboardInterrupt ends count nowhere."""
+        """Generate a text per prompt. context: for each user the first of the ids that the cache holds, after which its
+        prompt goes; the rest of the cache is forgotten. Texts that KeyboardInterrupt ends count nowhere."""
 
     @property
     @abstractmethod
     def cached(self) -> int:
-        """Tokens that the cache holds of the first user."""
+        """Tokens of the first user in the cache."""
 
     @property
     @abstractmethod
     def statistics(self) -> AttentionStatistics | None:
-        """Of all texts; None where nothing speculates."""
+        """Counts over all texts; None where nothing speculates."""
 
 
 def run_prompts(
     session: Session, options: DemoOptions, prompts: Sequence[Sequence[int]]
 ) -> tuple[GenerationResult, int]:
-    """Generate once, a text a prompt, and show texts and report, or the JSON object. With the exit code, 130 where
-    Ctrl-C ended them."""
+    """Generate once, a text per prompt, and show texts and report, or the JSON object. Return the result and the exit
+    code, 130 where Ctrl-C ended the texts."""
     printer = TextsPrinter(session.checkpoint, len(prompts), None if options.json else sys.stdout)
     with EndAtToken(token_callback(session.checkpoint, options, printer.push)) as ending:
         result = session.generate(prompts, ending)
@@ -69,6 +70,7 @@ def run_prompts(
         longest(prompts, result.token_ids),
         session.statistics,
         session.warm_up,
+        session.threads,
     )
     show_result(session.checkpoint, options, result, report, interrupted=ending.ended)
     return result, 130 if ending.asked else 0

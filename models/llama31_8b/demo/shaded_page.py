@@ -22,14 +22,14 @@ details { color: #666; } .scale span { padding: 0 .6rem; } .map { overflow-x: au
 
 
 class ShadedToken(NamedTuple):
-    """A token's text, and which layers took the guess in the step that chose it; None where no layer speculated."""
+    """A token's text, and which layers accepted the guess in the step that chose it; None where no layer speculated."""
 
     text: str
     accepted: Sequence[bool] | None
 
     @property
     def rate(self) -> float | None:
-        """Share of layers that took the guess, 0 to 1."""
+        """Share of layers that accepted the guess, 0 to 1."""
         return None if self.accepted is None else sum(self.accepted) / len(self.accepted)
 
 
@@ -46,10 +46,10 @@ class _Tokenizer(Protocol):
 def shaded_tokens(
     tokenizer: _Tokenizer, token_ids: Sequence[int], decisions: Sequence[Sequence[bool] | None]
 ) -> list[ShadedToken]:
-    """Tokens with the decisions of the steps that chose them.
+    """Return tokens with the decisions of the steps that chose them.
 
-    decisions: by token, and possibly some more behind (drafts beyond the end of a text). A character of several tokens
-    is shown with its last. Raises ValueError when there are fewer decisions than tokens.
+    decisions: by token, possibly followed by more (drafts beyond the end of a text). A character of several tokens is
+    shown with its last. Raises ValueError when there are fewer decisions than tokens.
     """
     if len(decisions) < len(token_ids):
         raise ValueError(f"{len(decisions)} decisions for {len(token_ids)} tokens")
@@ -61,23 +61,23 @@ def shaded_tokens(
 
 
 def colour(rate: float) -> str:
-    """White at rate 1, deep orange at 0: what stands out needed all of the context."""
+    """Return white for rate 1, deep orange for 0: what stands out needed all of the context."""
     return f"rgb(255, {round(140 + 115 * rate)}, {round(40 + 215 * rate)})"
 
 
 def shaded_page(facts: Mapping[str, str], prompt: str, tokens: Sequence[ShadedToken]) -> str:
-    """A page that needs no other file: `facts` as a list, the prompt folded away, the shaded text, and a heat map of
-    tokens and layers. All texts are escaped."""
+    """Return a page that needs no other file: `facts` as a list, the prompt folded away, the shaded text, and a heat
+    map of tokens and layers. All texts are escaped."""
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
     scale = "".join(f'<span style="background:{colour(n / 4)}">{n * 25} %</span>' for n in range(5))
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Text by speculation rate</title><style>{_STYLE}</style></head><body>
 <h1>Text by speculation rate</h1>
-<p>The darker a token, the fewer layers took the guess (attention over the first and the last cached tokens) in the step
-that chose it. Dotted tokens: no layer speculated. Point at a token for its figures.</p>
+<p>The darker a token, the fewer layers accepted the guess (attention over the first and the last cached tokens) in the
+step that chose it. Dotted tokens: no layer speculated. Point at a token for its figures.</p>
 <dl>{listed}</dl>
-<p class="scale">layers that took the guess: {scale}</p>
+<p class="scale">layers that accepted the guess: {scale}</p>
 <details><summary>prompt</summary><p class="text">{escape(prompt)}</p></details>
 <p class="text">{"".join(_span(number, token) for number, token in enumerate(tokens))}</p>
 <h2>Tokens (across) and layers (down): dark where the guess was rejected</h2>

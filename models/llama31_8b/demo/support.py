@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from ..config import LlamaConfig
 from ..tt.parallel.layer_parallel import LayerAssignment
 from ..tt.parallel.mesh import MeshError, MeshShape
-from ..tt.spec_decode.draft_rows import pass_nodes
-from .options import ATTENTIONS, AUTO, DRAFTERS, MOST_PROMPTS, DemoOptions, UserError, flag_of
+from ..tt.spec_decode.draft_limits import check_draft_shape
+from .options import ATTENTIONS, DRAFTERS, MAX_PROMPTS, DemoOptions, UserError, flag_of
 
 # What draws a token; at temperature 0 none is drawn.
 _SAMPLING = ("top_k", "top_p", "seed")
 
-# Of backends on chips.
+# What backends on chips support.
 CHIP_DRAFTING: Mapping[str, str | None] = {
     "ngram": None,
     "self": None,
@@ -32,9 +32,9 @@ CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
 
 
 def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
-    """Nodes of each user that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no token,
-    for trees and layer groups that its drafter on chips does not have, for more rows than a pass of a draft model
-    takes, and for lossy verification of drafts whose logits chips do not keep."""
+    """Return the nodes per user that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no
+    token, for trees and layer groups that drafters on chips do not have, and for more rows than a pass of a draft model
+    takes."""
     if options.drafter == "none":
         return 0
     shape = options.draft_shape()
@@ -49,19 +49,18 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
                 "by exact passes"
             )
         try:
-            pass_nodes(shape, users)
+            check_draft_shape(shape, users)
         except ValueError as error:
             raise UserError(
                 f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"
             ) from error
-    if options.verify == "sigmoid" and (options.draft_kind != "model" or shape.width > 1):
-        raise UserError("--verify sigmoid compares a draft's logits, which chips have of chains by --draft MODEL alone")
     return shape.most_nodes
 
 
 def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) -> LayerAssignment | None:
-    """The plan of --fuzzy for a draft model on chips, None for sequential drafts. Raises UserError for a number of
-    layers that the model does not have and for drafts of one token, MeshError for a model that the mesh cannot hold."""
+    """Return the layer assignment of --fuzzy for a draft model on chips, None for sequential drafts. Raises UserError
+    for a number of layers that the model does not have and for drafts of one token, MeshError for a model that the mesh
+    cannot hold."""
     if options.fuzzy is None or options.fuzzy == 1:
         return None
     if options.draft_shape().length < 2:
@@ -77,18 +76,19 @@ def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) ->
         raise UserError(f"--fuzzy {options.fuzzy}: {error} ({draft.name})") from error
 
 
-PLAN = "simple"  # of decode steps on chips, without --plan
+DECODE_SHARDING = "interleaved"  # without --decode-sharding
 
 
 @dataclass(frozen=True)
 class Support:
-    """One backend. Wherever a reason may stand, None says that it is supported.
+    """What one backend supports. In place of a reason, None means supported.
 
-    what: a few words on where it runs. attention: for each policy why not. drafting: for each kind of drafter why not.
-    chat: conversations. prompts: several prompts; prompts_refuse: for options by name, why they do not go with several.
-    refused: for options by name, why they mean nothing here; drafts_refuse: likewise in a run with a drafter, where
-    "attention" stands for all but exact attention. default_attention: of a run without --attention, or what works it
-    out of the options.
+    what: a few words on where it runs. attention, drafting: why not, by policy and kind of drafter. chat: why there are
+    no conversations. prompts: why there is only one prompt; prompts_refuse: by option, why it does not go with several.
+    refused: by option, why it means nothing here; drafts_refuse: likewise in a run with a drafter, where "attention" is
+    any but exact attention. default_attention: the policy without --attention, or a function of the options that
+    returns it. reads_prompt: whether a prompt, or a terminal to chat in, is needed. seeds_weights: whether --seed
+    matters at --temperature 0.
     """
 
     device: str
@@ -106,7 +106,7 @@ class Support:
     seeds_weights: bool = False
 
     def resolved(self, options: DemoOptions) -> DemoOptions:
-        """The options with this backend's default for the attention policy."""
+        """Return the options with this backend's default for the attention policy."""
         if options.attention is not None:
             return options
         default = self.default_attention
@@ -115,7 +115,7 @@ class Support:
         return replace(options, attention=default if isinstance(default, str) else default(options))
 
     def check(self, options: DemoOptions) -> None:
-        """Raises UserError for what this backend refuses, and for an option that would change nothing."""
+        """Raise UserError for what this backend refuses, and for an option that would change nothing."""
         attention = str(options.attention)
         if (why := self.attention[attention]) is not None:
             raise self._refusal(f"--attention {attention}", why)
@@ -126,12 +126,14 @@ class Support:
         for name, why in self.refused.items():
             if name in options.given:
                 raise self._refusal(flag_of(name), why)
-        if "threshold" in options.given and attention != "alspec" and not _calibrates(options):
+        if "threshold" in options.given and attention != "alspec":
             raise UserError(
                 f"--threshold is what --attention alspec accepts a guess by; this run has {attention} attention"
             )
-        if "static_layers" in options.given and attention != "static":
+        if options.static_layers is not None and attention != "static":
             raise UserError(f"--static-layers needs --attention static, got --attention {attention}")
+        if options.static_layers is None and attention == "static":
+            raise UserError("--attention static needs --static-layers, such as 0,4,10-12")
         if options.html is not None and attention != "alspec":
             raise UserError(f"--html shows what --attention alspec accepts; this run has {attention} attention")
         unused = [name for name in _SAMPLING if not (self.seeds_weights and name == "seed")]
@@ -155,7 +157,7 @@ class Support:
                 raise self._refusal(f"{flag_of(name)} with more than one prompt", why)
 
     def check_page(self, options: DemoOptions, texts: Sequence[str] | None) -> None:
-        """Raises UserError for --html with a conversation."""
+        """Raise UserError for --html with a conversation."""
         if texts is None and self.reads_prompt and options.html is not None:
             raise UserError("--html shows one text: give --prompt or --prompt-file, or pipe one in")
 
@@ -163,16 +165,11 @@ class Support:
         return UserError(f"{what} does not go with --device {self.device}: {why}")
 
     def summary(self) -> str:
-        """One line of --help."""
+        """Return this backend's line of --help."""
         able = [name for name in ATTENTIONS if self.attention[name] is None]
         drafters = [kind for kind in DRAFTERS if self.drafting[kind] is None]
         also = [f"drafting by {', '.join(drafters)}"] if drafters else []
         also += [] if self.chat else ["chat"]
-        also += [] if self.prompts else [f"up to {MOST_PROMPTS} prompts at once"]
+        also += [] if self.prompts else [f"up to {MAX_PROMPTS} prompts at once"]
         without = f"; not: {', '.join(map(flag_of, self.refused))}" if self.refused else ""
         return f"--device {self.device}: {self.what}. Attention {'; '.join([', '.join(able), *also])}{without}"
-
-
-def _calibrates(options: DemoOptions) -> bool:
-    """Whether a calibration run chooses the static layers, by the threshold."""
-    return options.attention == "static" and options.static_layers == AUTO

@@ -12,7 +12,7 @@ from .support import Support
 
 
 def table(supports: Sequence[Support]) -> str:
-    """Markdown: a row for each thing that a backend may refuse, with the reasons below."""
+    """Return Markdown: what every backend does, then a row for each thing that one of them refuses, and the reasons."""
     rows: list[tuple[str, list[str | None]]] = [
         (f"`--attention {name}`", [s.attention[name] for s in supports]) for name in ATTENTIONS
     ]
@@ -32,9 +32,13 @@ def table(supports: Sequence[Support]) -> str:
     ]
     names = list(dict.fromkeys(name for s in supports for name in s.drafts_refuse))
     rows += [(f"drafting with {_with_drafts(name)}", [s.drafts_refuse.get(name) for s in supports]) for name in names]
+    everywhere = [name for name, whys in rows if not any(whys)]
+    rows = [(name, whys) for name, whys in rows if any(whys)]
     reasons = list(dict.fromkeys(why for _, whys in rows for why in whys if why is not None))
     mark = {why: f"no ({number})" for number, why in enumerate(reasons, 1)}
     lines = [
+        f"On every device: {', '.join(everywhere)}.",
+        "",
         "| | " + " | ".join(f"`--device {s.device}`" for s in supports) + " |",
         "|---" * (len(supports) + 1) + "|",
     ]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Between a user's text and token ids: the prompt encoded, tokens shown as they come, and what ends a text."""
+"""Prompts to token ids, tokens shown as they come, and what ends a text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .options import DemoOptions, UserError, prompt_name
 if TYPE_CHECKING:
     from ..checkpoint.load import Checkpoint
 
-# A generator's word for a text that its callback ended: here --stop, or Ctrl-C.
+# A generator's finish reason for a text that its callback ended: here --stop, or Ctrl-C.
 BY_CALLBACK = "callback"
 
 
 def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence[str]) -> list[list[int]]:
-    """The prompts' ids, in the chat template unless there is none or --raw was given.
+    """Return the prompts' ids, in the chat template unless there is none or --raw was given.
 
     Raises UserError for a prompt that has no tokens, or is longer than the context.
     """
@@ -50,7 +50,7 @@ def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence
 def token_callback(
     checkpoint: Checkpoint, options: DemoOptions, on_token: Callable[[int, int], None]
 ) -> Callable[[int, int], bool]:
-    """A generator's callback: `on_token`, and True where a user's text reaches a string of --stop."""
+    """Return a generator's callback: it calls `on_token`, and returns True where a text reaches a string of --stop."""
     stops = StopStrings(options.stop, checkpoint.tokenizer.stream) if options.stop else None
 
     def produced(user: int, token: int) -> bool:
@@ -61,7 +61,7 @@ def token_callback(
 
 
 class TextPrinter:
-    """Writes tokens to a stream as whole characters, as they come. Ends of turn are not shown."""
+    """Writes tokens to a stream as whole characters, as they come; ends of turn are not shown."""
 
     def __init__(self, checkpoint: Checkpoint, stream: TextIO | None) -> None:
         self._decoder = checkpoint.tokenizer.stream()
@@ -90,7 +90,7 @@ class TextPrinter:
 
 
 class TextsPrinter:
-    """What a run shows of its texts: one streams, several are shown whole when all have ended, each under its number.
+    """Shows a run's texts: one as it comes, several whole when all have ended, each under its number.
 
     stream: None shows nothing.
     """
@@ -100,12 +100,12 @@ class TextsPrinter:
         self._stream = stream
 
     def push(self, user: int, token: int) -> None:
-        """A new token of a text, numbered from 0."""
+        """Take a new token of a text, numbered from 0."""
         if len(self._printers) == 1:
             self._printers[0].push(token)
 
     def finish(self, texts: Sequence[Sequence[int]]) -> None:
-        """texts: all tokens of every text."""
+        """Show what is left. texts: all tokens of every text."""
         if len(self._printers) == 1:
             return self._printers[0].finish()
         for number, (printer, tokens) in enumerate(zip(self._printers, texts, strict=True), 1):
@@ -120,7 +120,7 @@ class EndAtToken:
     """While open, Ctrl-C ends the texts at their next tokens, so that what was made is whole: its report, its cache.
 
     A second Ctrl-C, or one before the first token, interrupts at once (KeyboardInterrupt). Wraps a generator's
-    callback; `asked` says whether texts were to be ended so, `ended` which users' were.
+    callback. asked: whether Ctrl-C was pressed; ended: users whose texts it ended.
     """
 
     def __init__(self, callback: Callable[[int, int], bool]) -> None:

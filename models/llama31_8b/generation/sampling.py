@@ -14,7 +14,7 @@ from .sampling_params import SamplingParams
 
 
 def filter_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
-    """Logits [..., vocab] divided by the temperature, with what top-k and top-p leave out set to -inf.
+    """Divide logits [..., vocab] by the temperature, and set what top-k and top-p leave out to -inf.
 
     Returns float32 of the same shape. Needs temperature > 0 (ValueError otherwise).
     """
@@ -40,7 +40,7 @@ def filter_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
 
 def warp_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
-    """The distribution the next token is drawn from.
+    """Return the distribution that the next token is drawn from.
 
     Shape: logits [..., vocab], any float dtype -> probabilities [..., vocab] float32, rows sum to 1. At
     temperature 0 a row is one-hot at its arg-max. Raises ValueError when the logits hold NaN.
@@ -54,19 +54,19 @@ def warp_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
 
 def make_generators(params: SamplingParams, batch: int) -> list[torch.Generator]:
-    """One CPU generator per user; user u is seeded with `params.seed + u`."""
+    """Return one CPU generator per user; user u is seeded with `params.seed + u`."""
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")
     return [torch.Generator().manual_seed(params.seed + user) for user in range(batch)]
 
 
 def draw_uniforms(generators: Sequence[torch.Generator], count: int) -> torch.Tensor:
-    """[len(generators), count] float64 in [0, 1): row u from generator u alone."""
+    """Return [len(generators), count] float64 in [0, 1): row u from generator u alone."""
     return torch.stack([torch.rand(count, generator=g, dtype=torch.float64) for g in generators])
 
 
 def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """The token at which the cumulative mass first exceeds `uniform * total`.
+    """Return the token at which the cumulative mass first exceeds `uniform * total`.
 
     Shape: weights [n, vocab], not negative, need not sum to 1; uniforms [n] in [0, 1) -> int64 [n]. A token
     of weight 0 is never returned. Raises ValueError for a row without mass.
@@ -83,7 +83,7 @@ def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 
 
 def sample(probabilities: torch.Tensor, generators: Sequence[torch.Generator]) -> torch.Tensor:
-    """One token per row, row u drawn with generator u (one float64 uniform each).
+    """Draw one token per row, row u with generator u (one float64 uniform each).
 
     Shape: probabilities [n, vocab], len(generators) == n -> int64 [n].
     """
@@ -96,7 +96,7 @@ def sample(probabilities: torch.Tensor, generators: Sequence[torch.Generator]) -
 
 
 def choose_tokens(logits: torch.Tensor, sampling: SamplingParams, generators: Sequence[torch.Generator]) -> list[int]:
-    """One token for each row of logits [n, vocab]. Raises ValueError when the logits hold NaN."""
+    """Choose one token per row of logits [n, vocab]. Raises ValueError when the logits hold NaN."""
     if not sampling.greedy:
         return sample(warp_logits(logits, sampling), generators).tolist()
     best, tokens = logits.max(dim=-1)
@@ -106,7 +106,7 @@ def choose_tokens(logits: torch.Tensor, sampling: SamplingParams, generators: Se
 
 
 def sample_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Distinct tokens one after another, each from what the earlier ones leave, renormalised.
+    """Draw distinct tokens one after another, each from what the earlier ones leave, renormalised.
 
     Shape: probabilities [n, vocab]; uniforms [n, count] -> int64 [n, count]; -1 where a row has run out of
     tokens with mass. The rule a tree verifier must mirror is the reference's `verify_exact`.

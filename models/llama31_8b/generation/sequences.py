@@ -32,7 +32,7 @@ class SequenceState:
         self.finish_reason: str | None = None
 
     def push(self, token: int) -> bool:
-        """Append a token and call back. True when the text goes on. Raises RuntimeError after the end."""
+        """Append a token and call back. Return True when the text goes on. Raises RuntimeError after the end."""
         if self.finish_reason is not None:
             raise RuntimeError(f"the text of user {self.user} has ended ({self.finish_reason})")
         self.token_ids.append(token)
@@ -50,14 +50,14 @@ class SequenceState:
         return self.finish_reason is None
 
     def push_all(self, tokens: Sequence[int]) -> list[int]:
-        """Push tokens until the text ends; those that were taken."""
+        """Push tokens until the text ends; return those that were taken."""
         for index, token in enumerate(tokens):
             if not self.push(token):
                 return list(tokens[: index + 1])
         return list(tokens)
 
 
-def open_streams(
+def open_sequences(
     config: LlamaConfig,
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
@@ -66,7 +66,7 @@ def open_streams(
     on_token: TokenCallback | None = None,
     context_limit: int | None = None,
 ) -> list[SequenceState]:
-    """One stream a prompt, after checking the request. eos_token_ids None means the config's; () means none.
+    """Check a request and return one sequence per prompt. eos_token_ids None means the config's; () means none.
 
     Raises ValueError for no prompts, an empty one or max_new_tokens < 1, and ContextLengthError for a prompt
     that leaves no room for a new token within context_limit (default: the model's context).
@@ -77,7 +77,7 @@ def open_streams(
     if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be an integer of at least 1, got {max_new_tokens!r}")
     eos = config.eos_token_ids if eos_token_ids is None else eos_token_ids
-    streams = []
+    sequences = []
     for user, prompt in enumerate(prompts):
         if not len(prompt):
             raise ValueError(f"the prompt of user {user} is empty")
@@ -85,5 +85,5 @@ def open_streams(
         room = limit - len(prompt) + 1
         if room < 1:
             raise ContextLengthError(f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}")
-        streams.append(SequenceState(user, max_new_tokens, room, eos, stop_token_ids, on_token))
-    return streams
+        sequences.append(SequenceState(user, max_new_tokens, room, eos, stop_token_ids, on_token))
+    return sequences

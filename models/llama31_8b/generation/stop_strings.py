@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ending a text where it contains one of some strings, wherever token boundaries fall."""
+"""Stop strings: a text ends where it contains one, wherever token boundaries fall."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ class TextDecoder(Protocol):
 
 
 class StopStrings:
-    """A token callback of `generate` and `speculative_generate`: True, which ends the text, once a stop
-    string is complete. Several tokens of an accepted block arrive one by one, so a text ends inside a block
-    as it would in plain decoding. new_decoder: makes one user's decoder. Raises ValueError for no or empty
-    strings.
+    """A token callback of `generate` and `speculative_generate` that returns True, which ends the text, once a stop
+    string is complete. Several tokens of an accepted block arrive one by one, so a text ends inside a block as it would
+    in plain decoding. new_decoder: makes one user's decoder. Raises ValueError for no or empty strings.
     """
 
     def __init__(self, strings: Sequence[str], new_decoder: Callable[[], TextDecoder]) -> None:

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""How far to draft: a fixed length, or the one that pays best by observed acceptance and cost, down to not at
-all."""
+"""How far to draft: a fixed length, or the one that pays best by observed acceptance and cost, down to none."""
 
 from __future__ import annotations
 
@@ -13,14 +12,15 @@ from ..config import LlamaConfig
 
 
 def weights_read(config: LlamaConfig) -> int:
-    """Weights one decode step reads, the embedding row aside."""
+    """Return how many weights one decode step reads, the embedding row aside."""
     attention = config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
     layer = attention + 3 * config.hidden_size * config.intermediate_size
     return config.num_hidden_layers * layer + config.vocab_size * config.hidden_size
 
 
 def self_step_cost(config: LlamaConfig, window: int, cached: int) -> float:
-    """Of a step that reads 2 * window of `cached` positions at most, one that reads all being 1: weights and cache."""
+    """Return the cost of a step that reads at most 2 * window of `cached` positions, in units of one that reads all:
+    weights and cache."""
     weights = weights_read(config)
     entry = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
     return (weights + entry * min(cached, 2 * window)) / (weights + entry * cached)
@@ -40,7 +40,7 @@ class StepCosts:
     verify_row: float = 0.0
 
     def of_step(self, levels: int, rows: int) -> float:
-        """A step with `levels` drafted levels and `rows` rows in the target pass."""
+        """Return the cost of a step with `levels` drafted levels and `rows` rows in the target pass."""
         draft = self.draft_start + levels * self.draft_level if levels else 0.0
         return draft + 1.0 + self.verify_row * (rows - 1)
 
@@ -61,16 +61,15 @@ class FixedDraftLength:
         accepted: list[tuple[int, int]],
         seconds: tuple[float, float] | None,
     ) -> None:
-        """Ignored."""
+        """Do nothing."""
 
 
 class AdaptiveDraftLength:
-    """The length of the best expected tokens per cost; 0, drafting off, when no length beats a plain step.
+    """The length with the most expected tokens per cost; 0, drafting off, when no length beats a plain step.
 
-    Position j has an estimate a_j of P(token j is accepted | those before it are), from decayed counts; a
-    step of k levels is expected to yield 1 + a_1 + a_1 a_2 + ... tokens. While off, one short draft every
-    `probe_every` steps looks whether things have changed, unless drafting could not pay even if all were
-    accepted.
+    Position j has an estimate a_j of P(token j is accepted | those before it are), from decayed counts; a step of k
+    levels is expected to yield 1 + a_1 + a_1 a_2 + ... tokens. While off, one short draft every `probe_every` steps
+    tests whether things have changed, unless drafting could not pay even if all tokens were accepted.
 
     measured: follow the clock instead of the given costs. Lengths then vary from run to run, which changes
     nothing in a greedy text but would change which random draw decides what in a sampled one; so the loop
@@ -103,7 +102,7 @@ class AdaptiveDraftLength:
 
     def next_length(self) -> int:
         if self.measured and self._plain is None:
-            return self.first  # of a plain step: the unit all other times are measured in
+            return self.first  # a plain step: the unit of all other times
         length, gain = self._best()
         if length:
             if self.off_for:
@@ -129,8 +128,8 @@ class AdaptiveDraftLength:
         accepted: list[tuple[int, int]],
         seconds: tuple[float, float] | None,
     ) -> None:
-        """After a step: levels asked for and rows passed, (levels drafted, accepted) of each user, seconds of drafting
-        and of the target; None where they are no step's alone."""
+        """Learn from a step. levels, rows: requested levels and rows of the pass. accepted: (levels drafted, accepted)
+        of each user. seconds: of drafting and of the target; None where they do not belong to this step alone."""
         for depth, taken in accepted:
             for position in range(min(depth, taken + 1, self.maximum)):
                 self.trials[position] = self.DECAY * self.trials[position] + 1.0
@@ -160,7 +159,7 @@ class AdaptiveDraftLength:
         return tokens / self.costs.of_step(length, 1 + round(length * self.rows_per_level))
 
     def _best(self) -> tuple[int, float]:
-        """(length, gain), length 0 when nothing gains; the gain is then the best one below 1."""
+        """Return (length, gain); length 0 when nothing gains, with the best gain below 1."""
         rates = [hit / trial for hit, trial in zip(self.hits, self.trials)]
         gain, length = max((self._gain(rates, k), k) for k in range(1, self.maximum + 1))
         return (length, gain) if gain > 1.0 else (0, gain)

@@ -17,10 +17,10 @@ PAPER_SIZES = (2, 3, 4, 5)
 
 
 def layer_groups(num_layers: int, size: int) -> list[list[int]]:
-    """The strategy of table 6 for `size` layers in parallel, carried over to any number of layers.
+    """Return the strategy of table 6 for `size` layers in parallel, carried over to any number of layers.
 
     Layer 0 and the last layer stay alone. Of the groups between them the first has at most three layers, the
-    others `size`, and the last what is left: the rule behind the table's rows for 32 and 28 layers. size 1 is
+    others `size`, and the last what is left: the rule of the table's rows for 32 and 28 layers. size 1 is
     sequential execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2.
     """
     inner = num_layers - 2
@@ -36,7 +36,7 @@ def layer_groups(num_layers: int, size: int) -> list[list[int]]:
 
 
 def check_groups(num_layers: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """A custom strategy as lists. Raises ValueError unless it names every layer once, in order."""
+    """Return a custom strategy as lists. Raises ValueError unless it names every layer once, in order."""
     listed = [list(group) for group in groups]
     if not all(listed) or [layer for group in listed for layer in group] != list(range(num_layers)):
         raise ValueError(
@@ -47,7 +47,7 @@ def check_groups(num_layers: int, groups: Sequence[Sequence[int]]) -> list[list[
 
 
 def resolve(num_layers: int, fuzzy: int | Sequence[Sequence[int]] | None) -> list[list[int]] | None:
-    """None or size 1 -> None (sequential); a size -> table 6; a list -> itself, checked."""
+    """Return None (sequential) for None or size 1, table 6 for a size, and a list as it is, checked."""
     if fuzzy is None:
         return None
     groups = layer_groups(num_layers, fuzzy) if isinstance(fuzzy, int) else check_groups(num_layers, fuzzy)
@@ -55,5 +55,6 @@ def resolve(num_layers: int, fuzzy: int | Sequence[Sequence[int]] | None) -> lis
 
 
 def attention_stages(groups: Sequence[Sequence[int]]) -> int:
-    """Attention latencies left on the critical path when each group's attentions run at once (equation 5)."""
+    """Return the attention latencies left on the critical path when each group's attentions run at once (equation
+    5)."""
     return len(groups)

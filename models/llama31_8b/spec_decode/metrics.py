@@ -36,7 +36,7 @@ class TokenSpeculationMetrics:
     calibration_seconds: float = 0.0
 
     def record_draft(self, depth: int, nodes: int, accepted: int) -> None:
-        """One draft of `nodes` tokens over `depth` levels, of which `accepted` tokens were taken."""
+        """Count one draft of `nodes` tokens over `depth` levels, of which `accepted` tokens were accepted."""
         if not 0 <= accepted <= depth <= nodes:
             raise ValueError(f"a draft needs 0 <= accepted <= depth <= nodes, got {accepted}, {depth} and {nodes}")
         self.num_drafts += 1
@@ -50,7 +50,7 @@ class TokenSpeculationMetrics:
 
     @classmethod
     def merged(cls, parts: Iterable[TokenSpeculationMetrics]) -> TokenSpeculationMetrics:
-        """The counts of several runs as those of one."""
+        """Return the counts of several runs as those of one."""
         total = cls()
         for part in parts:
             for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_target_steps"):
@@ -67,7 +67,7 @@ class TokenSpeculationMetrics:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """1 + accepted tokens a draft: the bonus token is counted. None without drafts."""
+        """1 + accepted tokens per draft: the bonus token is counted. None without drafts."""
         return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else None
 
     @property
@@ -82,13 +82,13 @@ class TokenSpeculationMetrics:
 
     @property
     def acceptance_histogram(self) -> list[int]:
-        """[j]: drafts of which exactly j tokens were accepted."""
+        """Number of drafts of which exactly j tokens were accepted, by j."""
         total = sum(self.histogram_by_length.values(), Counter())
         return [total[j] for j in range(len(self.num_accepted_tokens_per_pos) + 1)] if self.num_drafts else []
 
     @property
     def acceptance_histogram_by_draft_length(self) -> dict[int, list[int]]:
-        """[k][j]: drafts of k levels of which exactly j tokens were accepted."""
+        """Number of drafts of k levels of which exactly j tokens were accepted, by k and j."""
         return {k: [counts[j] for j in range(k + 1)] for k, counts in sorted(self.histogram_by_length.items())}
 
     @property
@@ -97,7 +97,7 @@ class TokenSpeculationMetrics:
         return self.num_output_tokens / self.num_target_steps if self.num_target_steps else None
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Return what --json shows."""
         return {
             "num_drafts": self.num_drafts,
             "num_draft_tokens": self.num_draft_tokens,

@@ -27,7 +27,7 @@ class NGramIndex:
                     self._ends[tuple(self.tokens[-size:])].append(len(self.tokens))
 
     def continuations(self, count: int, length: int) -> list[list[int]]:
-        """Up to `count` different continuations of the text's end, of up to `length` tokens: longer matches
+        """Return up to `count` different continuations of the text's end, of up to `length` tokens: longer matches
         before shorter ones, later occurrences before earlier ones."""
         found: list[list[int]] = []
         for size in self.sizes:
@@ -43,8 +43,8 @@ class NGramIndex:
 class NGramTrees:
     """Trees of what followed the last tokens of each user's text when they occurred in it before.
 
-    They are a function of the text so far, hence point masses to a verifier. With a shape of several candidates a node
-    the continuations of several occurrences are merged. smallest, largest: sizes of the n-grams looked up, longest
+    They are a function of the text so far, hence point masses to a verifier. With a shape of several candidates per
+    node the continuations of several occurrences are merged. smallest, largest: sizes of the n-grams looked up, longest
     first. Raises ValueError.
     """
 
@@ -56,26 +56,26 @@ class NGramTrees:
 
     @staticmethod
     def check(shape: DraftShape) -> None:
-        """Raises ValueError for a shape that needs the confidence of a model."""
+        """Raise ValueError for a shape that needs the confidence of a model."""
         if shape.grown:
             raise ValueError("an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH")
 
     def start(self, prompts: Sequence[Sequence[int]]) -> None:
-        """New texts, one a user."""
+        """Begin new texts, one per user."""
         self._texts = [NGramIndex(self.smallest, self.largest) for _ in prompts]
         for text, prompt in zip(self._texts, prompts, strict=True):
             text.extend(prompt)
 
     def draft(self, user: int, tokens: Sequence[int], shape: DraftShape) -> tuple[TokenTree, list[int]]:
-        """A tree behind the user's text, and its tokens. tokens: decided since the last draft, at least one; the last
-        is the root, node 0."""
+        """Return a tree that continues the user's text, and its tokens. tokens: decided since the last draft, at least
+        one; the last is the root, node 0."""
         text = self._texts[user]
         text.extend(tokens)
         return _within_budget(tokens[-1], text.continuations(shape.width, shape.length), shape.budget)
 
 
 def _within_budget(root: int, sequences: list[list[int]], budget: int) -> tuple[TokenTree, list[int]]:
-    """As merge_sequences, with what exceeds the budget cut off the last sequences."""
+    """Merge as merge_sequences does, with what exceeds the budget cut off the last sequences."""
     kept: list[list[int]] = []
     for sequence in sequences:
         excess = len(merge_sequences(root, [*kept, sequence])[0]) - budget

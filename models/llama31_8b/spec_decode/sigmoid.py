@@ -34,7 +34,7 @@ class SigmoidApproximation:
             raise ValueError(f"sigmoid scaling needs alpha < 0 < beta, got alpha={self.alpha} and beta={self.beta}")
 
     def announce(self) -> None:
-        """Logs, once per run, that what follows is lossy."""
+        """Log, once per run, that what follows is lossy."""
         logger.warning(
             "verification is the sigmoid approximation (alpha {:g}, beta {:g}): LOSSY, the output does not "
             "have the target model's distribution",
@@ -43,6 +43,6 @@ class SigmoidApproximation:
         )
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """Equation 5, element by element, in float64 (the differences that matter are of size 1 / (beta -
+        """Apply equation 5, element by element, in float64 (the differences that matter are of size 1 / (beta -
         alpha)); a logit of -inf gives 0."""
         return torch.sigmoid((logits.double() - self.alpha) / (self.beta - self.alpha))

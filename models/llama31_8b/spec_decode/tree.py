@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token trees and their causal mask as two integers a node (FlashSpecInfer section 5.1).
+"""Token trees and their causal mask as two integers per node (FlashSpecInfer section 5.1).
 
 A tree is a parent array. One depth-first walk gives every node an interval [enter, leave] of visiting times,
 and node i is an ancestor of node j, or j itself, exactly when enter[i] <= enter[j] and leave[i] >= leave[j].
@@ -21,7 +21,7 @@ import torch
 
 
 class TokenTreeError(ValueError):
-    """A parent array that is no tree, or a tree over its budget; the message names the offending values."""
+    """A parent array that is not a tree, or a tree over its budget; the message names the offending values."""
 
 
 def _checked_parents(parents: Sequence[int] | torch.Tensor, budget: int | None) -> list[int]:
@@ -63,7 +63,7 @@ class TokenTree:
 
     @classmethod
     def from_parents(cls, parents: Sequence[int] | torch.Tensor, budget: int | None = None) -> TokenTree:
-        """Checks the array and walks it once, O(N), without recursion."""
+        """Check the array and walk it once, O(N), without recursion."""
         values = _checked_parents(parents, budget)
         n = len(values)
         subtree = [1] * n
@@ -87,7 +87,7 @@ class TokenTree:
 
     @classmethod
     def chain(cls, length: int) -> TokenTree:
-        """`length` nodes, each the parent of the next: plain causal order."""
+        """Return `length` nodes, each the parent of the next: plain causal order."""
         return cls.from_parents(range(-1, length - 1))
 
     def __len__(self) -> int:
@@ -98,14 +98,14 @@ class TokenTree:
         return int(self.depth.max())
 
     def mask(self, first: int = 0, last: int | None = None) -> torch.Tensor:
-        """Rows [first, last) of the mask: [rows, N] bool, True where the query (row) sees the node (column).
+        """Return rows [first, last) of the mask: [rows, N] bool, True where the query (row) sees the node (column).
 
         Built from the intervals; ask for one block of queries at a time.
         """
         return interval_mask(self.enter, self.leave, first, last)
 
     def path(self, node: int) -> list[int]:
-        """Nodes from the root to `node`, both included."""
+        """Return the nodes from the root to `node`, both included."""
         nodes = []
         while node >= 0:
             nodes.append(node)
@@ -114,8 +114,8 @@ class TokenTree:
 
 
 def interval_mask(enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None) -> torch.Tensor:
-    """Shape: enter, leave [..., N] -> bool [..., last - first, N]; row i sees column j iff j is i or its
-    ancestor."""
+    """Build rows [first, last) of the mask: enter, leave [..., N] -> bool [..., last - first, N]; row i sees column j
+    iff j is i or its ancestor."""
     rows = slice(first, last)
     return (enter.unsqueeze(-2) <= enter[..., rows].unsqueeze(-1)) & (
         leave.unsqueeze(-2) >= leave[..., rows].unsqueeze(-1)
@@ -139,7 +139,7 @@ class TokenTreeBatch:
 
     @classmethod
     def stack(cls, trees: Sequence[TokenTree], width: int | None = None) -> TokenTreeBatch:
-        """One tree per user, padded to `width` nodes, by default to the largest. Raises TokenTreeError."""
+        """Stack one tree per user, padded to `width` nodes, by default to the largest. Raises TokenTreeError."""
         if not trees:
             raise TokenTreeError("a batch of trees needs at least one tree, got none")
         largest = max(len(tree) for tree in trees)
@@ -161,7 +161,7 @@ class TokenTreeBatch:
 
     @classmethod
     def shared(cls, tree: TokenTree, batch: int) -> TokenTreeBatch:
-        """The same shape for every user, stored once."""
+        """Give all users the same shape, stored once."""
         parts = {name: getattr(tree, name).expand(batch, -1) for name in ("parents", "enter", "leave", "depth")}
         return cls(**parts, counts=torch.full((batch,), len(tree)))
 
@@ -213,7 +213,7 @@ class TokenTreeBatch:
 def merge_sequences(
     root_token: int, sequences: Sequence[Sequence[int]], budget: int | None = None
 ) -> tuple[TokenTree, list[int]]:
-    """Several drafted continuations of one root as one tree, common prefixes shared (SpecInfer's merge).
+    """Merge several drafted continuations of one root into one tree, common prefixes shared (SpecInfer's merge).
 
     Siblings are in order of first appearance. Returns the tree, root included as node 0, and its N tokens.
     Raises TokenTreeError when the merged tree has more than `budget` nodes.

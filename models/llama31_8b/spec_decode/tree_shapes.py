@@ -38,22 +38,22 @@ class TreeShape:
         return TokenTree.from_parents(parents) if parents else None
 
 
-def _check_shape(depth: int, branching: int, budget: int, least: int) -> None:
+def _check_shape(depth: int, branching: int, budget: int, min_budget: int) -> None:
     if depth < 1 or branching < 1:
         raise TokenTreeError(f"a tree shape needs depth and branching of at least 1, got {depth} and {branching}")
-    if budget < least:
-        raise TokenTreeError(f"a tree of depth {depth} needs a budget of at least {least} nodes, got {budget}")
+    if budget < min_budget:
+        raise TokenTreeError(f"a tree of depth {depth} needs a budget of at least {min_budget} nodes, got {budget}")
 
 
 @lru_cache(maxsize=256)
 def fixed_shape(depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET) -> TreeShape:
-    """The tree of `depth` levels below the root in which nodes have up to `branching` children.
+    """Return the tree of `depth` levels below the root in which nodes have up to `branching` children.
 
     When the full tree has more than `budget` nodes (root included), the chain of first candidates is kept to
     full depth, and then the nodes of smallest sum of (rank + 1) along their path: the most probable ones when
     each candidate is half as likely as the one before it. Raises TokenTreeError for a budget below depth + 1.
     """
-    _check_shape(depth, branching, budget, least=depth + 1)
+    _check_shape(depth, branching, budget, min_budget=depth + 1)
     spine = [(0,) * d for d in range(1, depth + 1)]
     chosen: set[tuple[int, ...]] = {(), *spine}
     heap: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
@@ -83,7 +83,7 @@ class ConfidenceTree:
     """
 
     def __init__(self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET):
-        _check_shape(depth, branching, budget, least=2)
+        _check_shape(depth, branching, budget, min_budget=2)
         batch = root_tokens.shape[0]
         self.depth, self.branching, self.budget = depth, branching, budget
         self.tokens = root_tokens.reshape(batch, 1).clone()
@@ -93,7 +93,7 @@ class ConfidenceTree:
         self.frontier = torch.zeros(batch, 1, dtype=torch.int64)
 
     def expand(self, log_probabilities: torch.Tensor) -> None:
-        """Adds the children of the frontier and moves it on to the best of them.
+        """Add the children of the frontier and move it on to the best of them.
 
         Shape: log_probabilities [batch, F, vocab], the draft's distribution after each frontier node.
         """
@@ -109,8 +109,7 @@ class ConfidenceTree:
         self.frontier = first + torch.sort(order, dim=1).values
 
     def finish(self) -> tuple[TokenTreeBatch, torch.Tensor, torch.Tensor]:
-        """The kept trees: (trees, tokens [batch, N], kept [batch, N] node numbers during growth,
-        increasing)."""
+        """Return the kept trees: (trees, tokens [batch, N], kept [batch, N] node numbers during growth, increasing)."""
         batch, total = self.tokens.shape
         keep = min(self.budget, total)
         # Stable: on equal scores the earlier node wins, and an ancestor is earlier and never less probable.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether draft and target number their tokens alike."""
+"""The check that draft and target number their tokens alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_vocabularies(
     target_fingerprint: str | None = None,
     draft_fingerprint: str | None = None,
 ) -> None:
-    """Raises VocabularyMismatchError unless sizes, and fingerprints where both are known, are equal."""
+    """Raise VocabularyMismatchError unless sizes, and fingerprints where both are known, are equal."""
     if target.vocab_size != draft.vocab_size:
         raise VocabularyMismatchError(
             f"the draft model {draft.name} has {draft.vocab_size} token ids and the target {target.name} has "

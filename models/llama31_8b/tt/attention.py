@@ -4,16 +4,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
-
 import ttnn
 
-from tt_kernels.tree_attention.op import tree_attention
-
 from ..config import LlamaConfig
-from ..results import AttentionStatistics
+from .decode_attention.base import DecodeAttention, TokenHeads
 from .kv_cache import KVCache
 from .linear import Projection, kernel_config
 from .parallel.mesh import MeshShape
@@ -23,140 +17,66 @@ from .sharding.heads import Heads
 Q_CHUNK = 128
 
 
-class TokenHeads(NamedTuple):
-    """One token a user at its position: bfloat16 [1, users, heads, head_dim], TILE. queries: as attention takes them.
-    keys, values: of the chip's KV heads, in L1, a core a user."""
-
-    queries: ttnn.Tensor
-    keys: ttnn.Tensor
-    values: ttnn.Tensor
-
-
-class DecodeAttention(ABC):
-    """Attention of one token a user over its cache, and what it wants done around it in a decode step.
-
-    Only attention-level speculation wants anything: for the others the hooks do nothing. takes_shards: whether queries
-    may also lie a core a user; the result is then interleaved in L1.
-    """
-
-    takes_shards = False
-
-    def begin_step(self) -> None:
-        """Before the first layer."""
-
-    def before_attention(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
-        """Before each layer's cache is written: the layer's input, bfloat16 [1, 1, users, hidden / tp], and what
-        was made of it; may change them in place."""
-
-    @abstractmethod
-    def __call__(
-        self, layer: int, q: ttnn.Tensor, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor
-    ) -> ttnn.Tensor:
-        """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache
-        with the new token written; positions: int32 [users], -1 for a user to skip -> [1, users, heads / tp,
-        head_dim]."""
-
-    def check_trees(self) -> None:
-        """Errors: ValueError where this attention does not attend to token trees."""
-        raise ValueError(
-            f"{type(self).__name__} guesses one result a user and step; token trees are decoded with exact attention"
-        )
-
-    def attend_tree(
-        self,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        prefix: ttnn.Tensor,
-        intervals: ttnn.Tensor,
-    ) -> ttnn.Tensor:
-        """q: bfloat16 [1, heads / tp, users * nodes, head_dim]; keys, values: the layer's cache with the nodes
-        written; prefix, intervals: as of `tree_attention` -> of q's shape."""
-        self.check_trees()
-        return tree_attention(q, keys, values, prefix, intervals)
-
-    def until_next_attention(self, layer: int) -> AbstractContextManager[None]:
-        """What follows a layer's attention, up to the next layer's queries, keys and values, is launched inside."""
-        return nullcontext()
-
-    def end_step(self, residual: ttnn.Tensor) -> None:
-        """After the last layer, whose output is of its input's shape; may change it in place."""
-
-    def guard(self, tokens: ttnn.Tensor) -> None:
-        """After the choice of tokens, uint32 [1, users]: overwrite them where the step went wrong on a chip."""
-
-    def check(self) -> None:
-        """Raises when a step went wrong on a chip; waits for the device if it has to look there."""
-
-    def reset(self) -> None:
-        """Before a generation: forget what was counted."""
-
-    def statistics(self) -> AttentionStatistics | None:
-        """What was counted since `reset`, None where nothing is verified; waits for the device."""
-        return None
-
-
 class Attention:
-    """A layer's attention up to the output projection's partial sums, which the decoder adds over the chips.
+    """A layer's attention up to the output projection's partial sums, which the decoder adds over the TP group.
 
     qkv: [1, 1, hidden, (heads + 2 kv heads) * head_dim / tp]; wo: [1, 1, heads * head_dim / tp, hidden], see
-    WeightMap. parts: the heads of a decode step.
+    WeightMap. decode_heads: splits and joins the heads of a decode step.
     """
 
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: MeshShape,
+        mesh_shape: MeshShape,
         config: LlamaConfig,
         layer: int,
         qkv: Projection,
         wo: Projection,
         rope: Rope,
-        attend: DecodeAttention,
-        parts: Heads,
+        decode_attention: DecodeAttention,
+        decode_heads: Heads,
     ) -> None:
-        self.mesh, self.layer, self.qkv, self.wo, self.rope, self.attend = mesh, layer, qkv, wo, rope, attend
-        self.parts = parts
-        self.heads = config.num_attention_heads // plan.tp
-        self.kv_heads = config.num_key_value_heads // plan.tp
+        self.mesh, self.layer, self.qkv, self.wo, self.rope = mesh, layer, qkv, wo, rope
+        self.decode_attention, self.decode_heads = decode_attention, decode_heads
+        self.heads = config.num_attention_heads // mesh_shape.tp
+        self.kv_heads = config.num_key_value_heads // mesh_shape.tp
         self.head_dim = config.head_dim
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, users, hidden] -> partial sums of the same shape, in L1. Writes the cache.
 
-        positions: int32 [users], ROW_MAJOR, where the new token of each user stands; -1 skips a user.
+        positions: int32 [users], ROW_MAJOR, each user's new position; -1 skips a user.
         """
-        return self.project(self.attended(self.heads_of(x, angles), cache, positions))
+        return self.project_output(self.attend(self.project_qkv(x, angles), cache, positions))
 
-    def heads_of(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
-        """x: bfloat16 [1, 1, users, hidden] -> its queries, keys and values, rotated."""
+    def project_qkv(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
+        """Project x, bfloat16 [1, 1, users, hidden], to queries, keys and values, rotated."""
         fused = self.qkv.decode(x)
-        q, k, v = self.parts.split(fused)
+        q, k, v = self.decode_heads.split(fused)
         ttnn.deallocate(fused)
-        q, k = self.parts.rotate(self.rope, q, k, angles)
-        return TokenHeads(self.parts.queries(q, self.attend.takes_shards), k, v)
+        q, k = self.decode_heads.rotate(self.rope, q, k, angles)
+        return TokenHeads(self.decode_heads.queries(q, self.decode_attention.takes_shards), k, v)
 
-    def attended(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
-        """What `decode` gives the output projection: bfloat16 [1, users, heads / tp, head_dim], interleaved. Writes the
-        cache."""
-        self.parts.store(cache, self.layer, heads.keys, heads.values, positions)
-        return self.attend(self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions)
+    def attend(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
+        """Write the cache and attend to it: bfloat16 [1, users, heads / tp, head_dim], interleaved."""
+        self.decode_heads.store(cache, self.layer, heads.keys, heads.values, positions)
+        return self.decode_attention(
+            self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions
+        )
 
-    def project(self, out: ttnn.Tensor) -> ttnn.Tensor:
-        """What `attended` returns -> partial sums, bfloat16 [1, 1, users, hidden], in L1."""
-        return self.wo.decode(self.parts.join(out))
+    def project_output(self, out: ttnn.Tensor) -> ttnn.Tensor:
+        """Project `attend`'s result to partial sums, bfloat16 [1, 1, users, hidden], in L1."""
+        return self.wo.decode(self.decode_heads.join(out))
 
     def prefill(self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles):
-        """x: bfloat16 [1, 1, tokens, hidden] of one user from position `start`, behind what is cached.
-
-        begin: int32 [1] on the device, equal to start. Returns partial sums of x's shape, in DRAM.
-        """
+        """x: bfloat16 [1, 1, tokens, hidden], one user's tokens from position `start`, after what is cached. begin:
+        int32 [1] on the device, equal to start. Returns partial sums of x's shape, in DRAM."""
         tokens = x.shape[2]
         q, k, v = self._rotated_heads(x, angles)
         cache.fill(self.layer, k, v, user, start)
-        # The paged op wants one table for all heads; with heads as its batch each has its own, and the
-        # plain cache serves as pages. Scores are scaled by 1 / sqrt(head_dim), the op's default: its
-        # binding refuses numbers that are not exact in float32.
+        # The paged op takes one page table for all heads. With heads as its batch each has a table, and the plain
+        # cache serves as pages. The scale is the op's default, 1 / sqrt(head_dim): its binding refuses numbers that
+        # are not exact in float32.
         group = (self.kv_heads, self.heads // self.kv_heads, tokens, self.head_dim)
         out = ttnn.transformer.chunked_scaled_dot_product_attention(
             ttnn.reshape(q, group),
@@ -172,25 +92,25 @@ class Attention:
     def tree(
         self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
     ) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, users * nodes, hidden], a row a node -> partial sums of x's shape, in DRAM. Writes the
-        nodes' keys and values behind the prefixes.
+        """x: bfloat16 [1, 1, users * nodes, hidden], one row per node -> partial sums of x's shape, in DRAM. Writes the
+        nodes' keys and values after the prefixes.
 
-        prefix: int32 [users], intervals: int32 [users, 2, nodes], as of `tree_attention`; angles: of prefill, a row a
-        node.
+        prefix: int32 [users], intervals: int32 [users, 2, nodes], see `tree_attention`; angles: `Rope.prefill_angles`,
+        one row per node.
         """
         q, k, v = self._rotated_heads(x, angles)
         cache.write_nodes(self.layer, k, v, prefix, intervals.shape[2])
-        out = self.attend.attend_tree(q, cache.keys[self.layer], cache.values[self.layer], prefix, intervals)
+        out = self.decode_attention.attend_tree(q, cache.keys[self.layer], cache.values[self.layer], prefix, intervals)
         out = ttnn.experimental.nlp_concat_heads(out)
         return self.wo.rows(out, ttnn.DRAM_MEMORY_CONFIG)
 
     def keys_and_values(self, x: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
-        """What `prefill` and `tree` write into the cache: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
+        """Compute what `prefill` and `tree` cache: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
         _, k, v = self._heads(x)
         return self.rope.prefill(k, angles), v
 
     def _rotated_heads(self, x: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
-        """Queries, keys and values of each row of x: [1, heads or kv heads, rows, head_dim], in DRAM."""
+        """Return queries, keys and values of each row of x: [1, heads or kv heads, rows, head_dim], in DRAM."""
         q, k, v = self._heads(x)
         return self.rope.prefill(q, angles), self.rope.prefill(k, angles), v
 
@@ -203,7 +123,7 @@ class Attention:
         return q, k, v
 
     def _prefill_program(self, tokens: int, start: int, block: int):
-        """Chunks of up to 128 queries and keys that divide tokens, pages and every start of a chunk."""
+        """Choose chunks of up to 128 queries and keys that divide the tokens, the page and the start."""
         size = Q_CHUNK
         while tokens % size or block % size or start % size:
             size //= 2

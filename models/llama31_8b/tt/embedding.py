@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token embedding, its columns split over the chips: each writes its part of the residual."""
+"""Token embedding, its columns split over the chips: each produces its part of the residual."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ttnn
 
 
 class Embedding:
-    """table: bfloat16 [vocab, hidden / tp] of each chip, ROW_MAJOR."""
+    """table: bfloat16 [vocab, hidden / tp] on each chip, ROW_MAJOR."""
 
     def __init__(self, table: ttnn.Tensor) -> None:
         self.table = table

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products and the collectives around them."""
+"""Matrix products on a chip."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cache
 import ttnn
 
 from .device.precision import FIDELITY
-from .parallel.mesh import TILE, TP_AXIS, MeshShape
+from .parallel.mesh import TILE
 
 
 @cache
 def kernel_config(dtype: str):
-    """The compute configuration for weights of that format: the fewest passes that use all its bits."""
+    """Return the compute configuration for weights of this format: the fewest passes that use all its bits."""
     return ttnn.WormholeComputeKernelConfig(
         math_fidelity=getattr(ttnn.MathFidelity, FIDELITY[dtype]),
         math_approx_mode=False,
@@ -24,40 +24,38 @@ def kernel_config(dtype: str):
 
 
 def dtype_name(tensor: ttnn.Tensor) -> str:
-    """bfloat16, bfloat8_b, ..."""
+    """Return a tensor's dtype as bfloat16, bfloat8_b and so on."""
     return str(tensor.dtype).rpartition(".")[2].lower()
 
 
 def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-    """x [1, 1, rows, inputs] @ weight [1, 1, inputs, outputs] of a chip -> bfloat16, interleaved."""
+    """Multiply x [1, 1, rows, inputs] by a chip's weight [1, 1, inputs, outputs] -> bfloat16, interleaved."""
     config = kernel_config(dtype_name(weight))
     return ttnn.linear(x, weight, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config)
 
 
 class Projection:
-    """A matrix of a chip that rows are multiplied by. weight: [1, 1, inputs, outputs], interleaved in DRAM."""
+    """A chip's matrix. weight: [1, 1, inputs, outputs], interleaved in DRAM."""
 
     def __init__(self, weight: ttnn.Tensor) -> None:
         self.weight = weight
 
     def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """A decode step's rows, [1, 1, users, inputs], where the plan has them -> bfloat16, likewise."""
+        """Multiply a decode step's rows, [1, 1, users, inputs] -> bfloat16; both placed by the decode sharding."""
         return self.rows(x, ttnn.L1_MEMORY_CONFIG)
 
     def decode_into(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """`decode`, its result interleaved."""
+        """Do `decode` with an interleaved result."""
         return self.rows(x, memory)
 
     def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """Any number of rows, interleaved -> bfloat16, interleaved."""
+        """Multiply any number of interleaved rows -> bfloat16, interleaved."""
         return linear(x, self.weight, memory)
 
 
 class BankedProjection(Projection):
-    """A weight whose columns are split over the DRAM banks, for rows a tile high that lie in L1 by columns.
-
-    program: of the product; source, result: where the rows and their product lie.
-    """
+    """A weight whose columns are split over the DRAM banks, for rows one tile high, sharded by columns in L1. program:
+    of the product; source, result: memory of the rows and of their product."""
 
     def __init__(self, weight: ttnn.Tensor, program, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
         super().__init__(weight)
@@ -77,78 +75,11 @@ class BankedProjection(Projection):
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
     def rows(self, x, memory):
-        """A tile of rows as in a decode step. For more, the product of ttnn's own choice, over an interleaved copy of
-        the weight, which it wants."""
+        """Multiply a tile of rows as in a decode step; more rows by ttnn's own choice of product, which needs an
+        interleaved copy of the weight."""
         if x.padded_shape[2] == TILE:
             return self.decode_into(ttnn.interleaved_to_sharded(x, self.source), memory)
         weight = ttnn.to_memory_config(self.weight, ttnn.DRAM_MEMORY_CONFIG)
         out = linear(x, weight, memory)
         ttnn.deallocate(weight)
         return out
-
-
-class Row:
-    """The chips of a row: their collectives of a decode step."""
-
-    def __init__(self, plan: MeshShape) -> None:
-        self.plan = plan
-
-    def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """As the function of this name; the next call may overwrite the result."""
-        return gather(x, self.plan)
-
-    def reduce(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """As the function of this name; the next call may overwrite the result."""
-        return reduce(x, self.plan)
-
-
-class ShardedTpCollectives(Row):
-    """Between activations that lie in L1 by columns, into buffers that all steps share: `whole` of all columns, `part`
-    of a chip's. Gathers and reductions take turns, so that no chip writes a buffer which its peer still reads."""
-
-    def __init__(
-        self,
-        plan: MeshShape,
-        mesh: ttnn.MeshDevice,
-        users: int,
-        hidden: int,
-        whole: ttnn.MemoryConfig,
-        part: ttnn.MemoryConfig,
-    ) -> None:
-        super().__init__(plan)
-        self._gathered, self._reduced = (
-            ttnn.empty([1, 1, users, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, memory)
-            for columns, memory in ((hidden, whole), (hidden // plan.tp, part))
-        )
-
-    def gather(self, x):
-        return ttnn.all_gather(
-            x,
-            dim=3,
-            cluster_axis=TP_AXIS,
-            memory_config=self._gathered.memory_config(),
-            output_tensor=self._gathered,
-        )
-
-    def reduce(self, x):
-        return ttnn.reduce_scatter(
-            x,
-            dim=3,
-            cluster_axis=TP_AXIS,
-            topology=ttnn.Topology.Linear,
-            memory_config=self._reduced.memory_config(),
-            output_tensor=self._reduced,
-        )
-
-
-def gather(x: ttnn.Tensor, plan: MeshShape, dim: int = 3) -> ttnn.Tensor:
-    """The columns of all chips of a row, on each: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]; or what they
-    have one behind the other along another dimension."""
-    return x if plan.tp == 1 else ttnn.all_gather(x, dim=dim, cluster_axis=TP_AXIS)
-
-
-def reduce(x: ttnn.Tensor, plan: MeshShape) -> ttnn.Tensor:
-    """The sum over the chips of a row, a part each: [1, 1, rows, columns] -> [1, 1, rows, columns / tp]."""
-    if plan.tp == 1:
-        return x
-    return ttnn.reduce_scatter(x, dim=3, cluster_axis=TP_AXIS, topology=ttnn.Topology.Linear)

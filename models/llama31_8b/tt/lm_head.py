@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The LM head, its vocabulary split over the chips and on each chip over blocks that fit in L1."""
+"""The LM head, its vocabulary split over the chips, and on each chip into blocks that fit in L1."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from .parallel.mesh import TILE
 BLOCK_TILES = 1024  # columns of a block, in tiles
 
 
-def column_blocks(columns: int, most: int = BLOCK_TILES) -> list[int]:
-    """Widths of the blocks of one chip's columns (a multiple of 32): nearly equal, at most `most` tiles each."""
+def column_blocks(columns: int, max_tiles: int = BLOCK_TILES) -> list[int]:
+    """Return the widths of the blocks of one chip's columns (a multiple of 32): nearly equal, at most `max_tiles`
+    each."""
     tiles = columns // TILE
-    count = -(-tiles // most)
+    count = -(-tiles // max_tiles)
     return [TILE * (tiles // count + (index < tiles % count)) for index in range(count)]
 
 
 class LMHead:
-    """blocks: [1, 1, hidden, columns] of each chip, next to each other its part of the padded vocabulary."""
+    """blocks: [1, 1, hidden, columns] on each chip; side by side they are its part of the padded vocabulary."""
 
     def __init__(self, blocks: Sequence[Projection]) -> None:
         self.blocks = list(blocks)
 
     def __call__(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, rows, hidden], rows up to a tile -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
+        """x: bfloat16 [1, 1, rows, hidden], up to 32 rows -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
         return _joined([block.rows(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
 
     def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """A decode step's rows, where the plan has them -> as of a call."""
+        """x: a decode step's rows, placed by the decode sharding -> as `__call__`."""
         return _joined([block.decode_into(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
 
 

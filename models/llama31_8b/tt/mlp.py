@@ -10,8 +10,8 @@ from .linear import Projection
 
 
 class MLP:
-    """gate (ff1), up (ff3): [1, 1, hidden, intermediate / tp] of each chip; down (ff2): [1, 1, intermediate /
-    tp, hidden]."""
+    """gate (ff1), up (ff3): [1, 1, hidden, intermediate / tp] on each chip; down (ff2): [1, 1, intermediate / tp,
+    hidden]."""
 
     def __init__(self, ff1: Projection, ff3: Projection, ff2: Projection) -> None:
         self.ff1, self.ff3, self.ff2 = ff1, ff3, ff2
@@ -24,7 +24,7 @@ class MLP:
         return out
 
     def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """A decode step's rows, where the plan has them -> partial sums, likewise."""
+        """x: a decode step's rows -> partial sums of the same shape; both placed by the decode sharding."""
         hidden = _gated(self.ff1.decode(x), self.ff3.decode(x))
         out = self.ff2.decode(hidden)
         ttnn.deallocate(hidden)
@@ -32,7 +32,7 @@ class MLP:
 
 
 def _gated(gate: ttnn.Tensor, up: ttnn.Tensor) -> ttnn.Tensor:
-    """silu(gate) * up, in their place; both are given back."""
+    """Return silu(gate) * up in gate's memory; both inputs are freed."""
     out = ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=gate.memory_config())
     ttnn.deallocate(gate)
     ttnn.deallocate(up)

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Llama on a mesh: one decode step, and prefill in chunks."""
+"""Llama on a mesh: decode steps, steps over token trees, and prefill in chunks."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -16,21 +17,24 @@ from tqdm import tqdm
 from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
-from .attention import Attention, DecodeAttention
-from .decode_attention.exact import exact_attention
+from .attention import Attention
+from .decode_attention.base import DecodeAttention
+from .decode_attention.by_name import make_decode_attention
+from .decode_attention.settings import AttentionSettings
 from .decoder import DecoderLayer
-from .device.precision import PrecisionConfig
 from .embedding import Embedding
 from .kv_cache import KVCache
-from .linear import Projection, gather
+from .linear import Projection
 from .lm_head import LMHead
+from .load import HostWeights
 from .mlp import MLP
-from .parallel.layer_parallel import LayerAssignment
+from .parallel.collectives import gather
 from .parallel.mesh import TILE, MeshShape
 from .rms_norm import RMSNorm
 from .rope import Angles, Rope
-from .sharding.config import check_plan_groups, check_plan_rows
-from .sharding.modules import decode_layout
+from .settings import ModelSettings
+from .sharding.config import check_sharding_of_rows
+from .sharding.modules import make_decode_modules
 from .spec_decode.layer_parallel_step import LayerGroups, Refill, Write
 from .spec_decode.tree_inputs import TreeInputs, node_positions
 from .weights.map import WeightMap
@@ -38,11 +42,10 @@ from .weights.store import WeightStore
 
 
 class StepInputs(NamedTuple):
-    """What a decode step reads, as tensors on the device so that a captured trace stays valid.
+    """The inputs of a decode step, as tensors on the device so that a captured trace stays valid.
 
-    tokens: uint32 [1, users]. positions: int32 [users], -1 for a user to skip. angles: uint32 [1, users], the
-    positions with 0 for skipped users, twice in the fast layout, [1, 2 * users]. All ROW_MAJOR, the same on every
-    chip.
+    tokens: uint32 [1, users]. positions: int32 [users], -1 skips a user. angles: uint32 [1, users], the positions with
+    0 for skipped users; repeated once, [1, 2 * users], with the sharded modules. All ROW_MAJOR, the same on every chip.
     """
 
     tokens: ttnn.Tensor
@@ -51,155 +54,181 @@ class StepInputs(NamedTuple):
 
 
 class TtLlama:
-    """All layers of a model on a mesh, with its KV cache.
+    """All layers of a model on a mesh, with its KV cache. Build it by `from_checkpoint` or `from_state_dict`, which
+    check the settings."""
 
-    users: decoded together, 1 to 32, a core each. capacity: cached positions a user, a multiple of 32.
-    attend: the attention of decode steps, by default exact by the op that the layout's plan chooses. zeroed: see
-    KVCache. layout: how decode steps lie on a chip, a name of DECODE_PLANS. fuzzy: as a draft model, run the layers of
-    a decode step in the groups of this plan; prefill and steps over trees stay exact. Errors: ShardingError, also for
-    attention or groups that the layout does not serve; ValueError for a plan of another model.
-    """
-
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        plan: MeshShape,
-        config: LlamaConfig,
-        precision: PrecisionConfig,
-        weights: WeightMap,
-        store: WeightStore,
-        *,
-        users: int = 1,
-        capacity: int = 1024,
-        attend: DecodeAttention | None = None,
-        zeroed: bool = True,
-        layout: str = "simple",
-        fuzzy: LayerAssignment | None = None,
-    ) -> None:
-        plan.check_model(config)
-        if fuzzy is not None:
-            check_plan_groups(layout)
-            if (fuzzy.config, fuzzy.mesh) != (config, plan):
-                raise ValueError(
-                    f"the layer-parallel plan is of {fuzzy.config.name} with {fuzzy.config.num_hidden_layers} layers "
-                    f"on {fuzzy.mesh}, the model is {config.name} with {config.num_hidden_layers} on {plan}"
-                )
-        self.layout = decode_layout(layout, mesh, plan, config, users)
-        self.mesh, self.plan, self.config, self.precision = mesh, plan, config, precision
+    def __init__(self, weights: WeightMap, store: WeightStore, settings: ModelSettings) -> None:
+        mesh, mesh_shape, config = store.mesh, weights.mesh, weights.config
+        users, capacity, precision = settings.users, settings.capacity, settings.formats(config)
+        self.mesh, self.mesh_shape, self.config, self.precision = mesh, mesh_shape, config, precision
         self.users, self.capacity = users, capacity
-        self.cache = KVCache(mesh, plan, config, precision.kv_cache, users, capacity, zeroed)
-        self.rope = Rope(mesh, plan, config, capacity, users, self.layout.heads.angle_rows)
-        self.attend = attend or exact_attention(
-            mesh, plan, config, users=users, capacity=capacity, kv_cache=precision.kv_cache, layout=layout
-        )
+        if isinstance(settings.attention, AttentionSettings):
+            self.decode_attention = make_decode_attention(
+                settings.attention,
+                mesh,
+                mesh_shape,
+                config,
+                users=users,
+                capacity=capacity,
+                kv_cache=precision.kv_cache,
+                decode_sharding=settings.decode_sharding,
+            )
+        else:
+            self.decode_attention = settings.attention
+        self.decode_modules = make_decode_modules(settings.decode_sharding, mesh, mesh_shape, config, users)
+        self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
+        self.rope = Rope(mesh, mesh_shape, config, capacity, users, self.decode_modules.heads.angle_rows)
         self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
         layers = range(config.num_hidden_layers)
         bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
         self.layers = [self._layer(index, weights, store) for index in bar]
         self.groups = None
-        if fuzzy is not None:
+        if settings.layer_assignment is not None:
             self.groups = LayerGroups(
                 mesh,
-                fuzzy,
+                settings.layer_assignment,
                 self.layers,
                 precision,
                 weights,
                 store,
                 self.rope,
-                self.attend,
-                users=users,
-                capacity=capacity,
-                zeroed=zeroed,
+                self.decode_attention,
+                lambda chip, one_layer: self._new_cache(chip, one_layer, settings.zeroed),
             )
         final = store.put("norm", weights.final_norm, "bfloat16", None)
-        self.norm = self.layout.norm(final, config.rms_norm_eps)
-        self.head = LMHead(self.layout.lm_head(store, weights.lm_head, precision.lm_head))
+        self.norm = self.decode_modules.norm(final, config.rms_norm_eps)
+        self.head = LMHead(self.decode_modules.lm_head(store, weights.lm_head, precision.lm_head))
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        source: str | Path | None,
+        mesh: ttnn.MeshDevice,
+        settings: ModelSettings = ModelSettings(),
+        *,
+        layers: int | None = None,
+    ) -> TtLlama:
+        """Load a checkpoint onto an open mesh; converted weights are cached on disk. source, layers, errors: see
+        HostWeights.load."""
+        weights = HostWeights.load(source, MeshShape(*mesh.shape), settings, layers)
+        return cls.from_host_weights(weights, mesh, settings)
+
+    @classmethod
+    def from_host_weights(cls, weights: HostWeights, mesh: ttnn.MeshDevice, settings: ModelSettings) -> TtLlama:
+        """Put weights on an open mesh, of the shape and with the precision that they were read for."""
+        store = WeightStore(mesh, MeshShape(*mesh.shape), weights.entry)
+        return cls.from_state_dict(weights.config, weights.state, mesh, settings, store)
+
+    @classmethod
+    def from_state_dict(
+        cls,
+        config: LlamaConfig,
+        state: Mapping[str, torch.Tensor],
+        mesh: ttnn.MeshDevice,
+        settings: ModelSettings = ModelSettings(),
+        store: WeightStore | None = None,
+    ) -> TtLlama:
+        """Build a model from tensors by Hugging Face name, such as random ones. store: puts them on the mesh, by
+        default without a cache on disk.
+
+        Raises ModelLoadError for a missing, misshapen or unexpected tensor, and what `ModelSettings.check` raises.
+        """
+        mesh_shape = MeshShape(*mesh.shape)
+        settings.check(config, mesh_shape)
+        return cls(WeightMap(config, state, mesh_shape), store or WeightStore(mesh, mesh_shape), settings)
+
+    def _new_cache(self, mesh_shape: MeshShape, config: LlamaConfig, zeroed: bool) -> KVCache:
+        return KVCache(self.mesh, mesh_shape, config, self.precision.kv_cache, self.users, self.capacity, zeroed)
 
     def _layer(self, index: int, weights: WeightMap, store: WeightStore) -> DecoderLayer:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
+        modules = self.decode_modules
 
         def matrix(name: str, split: int) -> Projection:
-            return self.layout.matrix(store, index, name, lambda: getattr(weights, name)(index), formats, split)
+            return modules.matrix(store, index, name, lambda: getattr(weights, name)(index), formats, split)
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
-            return self.layout.norm(weight, epsilon)
+            return modules.norm(weight, epsilon)
 
         attention = Attention(
             self.mesh,
-            self.plan,
+            self.mesh_shape,
             self.config,
             index,
             matrix("qkv", -1),
             matrix("wo", -2),
             self.rope,
-            self.attend,
-            self.layout.heads,
+            self.decode_attention,
+            modules.heads,
         )
         mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
-        return DecoderLayer(self.plan, self.layout.row, norm("attention"), attention, norm("mlp"), mlp)
+        return DecoderLayer(self.mesh_shape, modules.collectives, norm("attention"), attention, norm("mlp"), mlp)
 
-    def attending(self, attend: DecodeAttention) -> TtLlama:
-        """The same weights and the same cache with another attention in decode steps.
+    def with_attention(self, decode_attention: DecodeAttention) -> TtLlama:
+        """Return a model that shares the weights and the cache and has another attention in decode steps.
 
-        Errors: ValueError for a model with layer groups, whose attention is exact.
+        Raises ValueError for a model with layer groups, whose attention is exact.
         """
         if self.groups is not None:
-            raise ValueError("layers in groups have the exact attention that they were made with")
+            raise ValueError("a model with layer groups keeps the exact attention that it was built with")
         other = copy(self)
-        other.attend, other.layers = attend, [layer.attending(attend) for layer in self.layers]
+        other.decode_attention = decode_attention
+        other.layers = [layer.with_attention(decode_attention) for layer in self.layers]
         return other
 
-    def decode(self, inputs: StepInputs, whole: bool = True) -> ttnn.Tensor:
-        """One token a user -> logits, bfloat16 [1, 1, users, vocab], on every chip. Writes the cache.
+    def decode(self, inputs: StepInputs, gather_logits: bool = True) -> ttnn.Tensor:
+        """Decode one token per user -> logits, bfloat16 [1, 1, users, vocab], on every chip. Writes the cache.
 
-        whole: False leaves every chip its own columns, [1, 1, users, padded vocab / tp].
+        gather_logits: False leaves each chip its own columns, [1, 1, users, padded vocab / tp].
 
-        With a plan of layer groups the step is fuzzy (EasySpec, algorithm 2), and the keys and values that it caches
-        are for an exact pass, `decode_tree` over the same positions, to overwrite.
+        With layer groups the step is layer-parallel (EasySpec, algorithm 2), and an exact pass, `decode_tree` over the
+        same positions, must overwrite the keys and values that it caches.
         """
         angles = self.rope.decode_angles(inputs.angles)
-        x = self.layout.residual(self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
+        x = self.decode_modules.residual(self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
         if self.groups is not None:
-            return self._logits(self.groups.decode(x, self.cache, inputs.positions, angles), whole)
-        self.attend.begin_step()
-        heads = self.layers[0].before_attention(x, angles)
+            return self._logits(self.groups.decode(x, self.cache, inputs.positions, angles), gather_logits)
+        attention = self.decode_attention
+        attention.reset_priority()
+        heads = self.layers[0].project_qkv(x, angles)
         for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
-            self.attend.before_attention(x, heads)
-            attended = layer.attended(heads, self.cache, inputs.positions)
-            with self.attend.until_next_attention(layer.attention.layer):
-                x = layer.after_attention(x, attended)
+            attention.exchange_inputs(x, heads)
+            heads_output = layer.attend(heads, self.cache, inputs.positions)
+            with attention.gate(layer.attention.layer):
+                x = layer.after_attention(x, heads_output)
                 if following is not None:
-                    heads = following.before_attention(x, angles)
-        self.attend.end_step(x)
-        return self._whole(self.head.decode(self.norm.decode(self.layout.row.gather(x))), whole)
+                    heads = following.project_qkv(x, angles)
+        attention.exchange_output(x)
+        logits = self.head.decode(self.norm.decode(self.decode_modules.collectives.gather(x)))
+        return self.gathered(logits) if gather_logits else logits
 
-    def decode_tree(self, inputs: TreeInputs, whole: bool = True) -> ttnn.Tensor:
-        """One step over the token trees of all users (FlashSpecInfer, section 5) -> logits of every node, bfloat16
-        [1, 1, users * nodes, vocab], on every chip. Writes node n's keys and values at position prefix + n; the
-        accepted ones are then for `cache.commit`.
+    def decode_tree(self, inputs: TreeInputs, gather_logits: bool = True) -> ttnn.Tensor:
+        """Decode all users' token trees in one step (FlashSpecInfer, section 5) -> logits of every node, bfloat16
+        [1, 1, users * nodes, vocab], on every chip. Writes node n's keys and values at position prefix + n;
+        `cache.commit` then keeps the accepted ones.
 
-        One captured step serves all trees of a width: which node sees which is data. whole: as of `decode`.
-        Errors: ValueError where the attention of this model is not exact.
+        One captured step serves all trees with as many nodes: the tree's structure is data. gather_logits: see
+        `decode`. Raises ValueError if the model's attention is not exact.
         """
-        self.attend.check_trees()
-        check_plan_rows(self.layout.name, inputs.tokens.shape[1])
+        self.decode_attention.check_trees()
+        check_sharding_of_rows(self.decode_modules.name, inputs.tokens.shape[1])
         angles = self.rope.prefill_angles(inputs.angles)
         x = self.embedding(inputs.tokens, ttnn.DRAM_MEMORY_CONFIG)
         nodes = inputs.intervals.shape[2]
         refill = self._refill(angles, lambda cache, k, v: cache.write_nodes(0, k, v, inputs.prefix, nodes))
         for layer in self.layers:
             x = layer.tree(x, self.cache, inputs.prefix, inputs.intervals, angles, refill)
-        return self._logits(x, whole)
+        return self._logits(x, gather_logits)
 
     def prefill(
-        self, tokens: Sequence[int], user: int, start: int, last: bool, whole: bool = True
+        self, tokens: Sequence[int], user: int, start: int, last: bool, gather_logits: bool = True
     ) -> ttnn.Tensor | None:
-        """Cache a chunk of one user's prompt at positions from `start`, behind what is cached.
+        """Cache a chunk of one user's prompt at positions from `start`, after what is cached.
 
-        tokens: padded to a power of two of at least 32; what the padding writes is overwritten by later
-        tokens before any reads it. start: a multiple of 32. last: return logits of the chunk's last token,
-        bfloat16 [1, 1, 32, vocab], in row (len(tokens) - 1) % 32. whole: as of `decode`. Raises ValueError.
+        tokens: padded to a power of two of at least 32; later tokens overwrite what the padding writes before anything
+        reads it. start: a multiple of 32. last: return the logits of the chunk's last token, bfloat16 [1, 1, 32,
+        vocab], in row (len(tokens) - 1) % 32. gather_logits: see `decode`. Raises ValueError.
         """
         if not 0 <= user < self.users:
             raise ValueError(f"user must be 0 to {self.users - 1}, got {user}")
@@ -222,39 +251,37 @@ class TtLlama:
         tile = (len(tokens) - 1) // TILE * TILE
         if rows > TILE:
             x = ttnn.slice(x, [0, 0, tile, 0], [1, 1, tile + TILE, x.shape[3]])
-        return self._logits(x, whole)
+        return self._logits(x, gather_logits)
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
-        """Of an exact pass; None where no chip has layers of its own."""
+        """Make an exact pass's refill of the chips' own layers; None if there are none."""
         stages = [] if self.groups is None else self.groups.parallel_stages
         return Refill(stages, angles, write) if stages else None
 
-    def _logits(self, x: ttnn.Tensor, whole: bool) -> ttnn.Tensor:
-        return self._whole(self.head(self.norm(gather(x, self.plan))), whole)
-
-    def _whole(self, logits: ttnn.Tensor, whole: bool) -> ttnn.Tensor:
-        """Each chip's columns -> all columns of the vocabulary on every chip, if asked for."""
-        return self.gathered(logits) if whole else logits
+    def _logits(self, x: ttnn.Tensor, gather_logits: bool) -> ttnn.Tensor:
+        logits = self.head(self.norm(gather(x, self.mesh_shape)))
+        return self.gathered(logits) if gather_logits else logits
 
     def gathered(self, logits: ttnn.Tensor) -> ttnn.Tensor:
-        """Each chip's columns of `decode` and the others -> all columns of the vocabulary, on every chip."""
-        logits = gather(logits, self.plan)
+        """Gather each chip's columns of logits, [1, 1, rows, padded vocab / tp] -> [1, 1, rows, vocab] on every
+        chip."""
+        logits = gather(logits, self.mesh_shape)
         if logits.shape[3] == self.config.vocab_size:
             return logits
         return ttnn.slice(logits, [0, 0, 0, 0], [1, 1, logits.shape[2], self.config.vocab_size])
 
     def put_integers(self, values: torch.Tensor, dtype: str, on_device: bool = True) -> ttnn.Tensor:
-        """Integers in ROW_MAJOR, the same on every chip."""
+        """Put integers on the mesh, ROW_MAJOR, the same on every chip."""
         values = values.to(torch.int32)
-        return self.plan.put(self.mesh, values, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
+        return self.mesh_shape.put(self.mesh, values, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
 
     def step_inputs(self, tokens: Sequence[int], positions: Sequence[int], on_device: bool = True) -> StepInputs:
-        """Inputs of a decode step; a position of -1 skips the user."""
+        """Make the inputs of a decode step; a position of -1 skips the user."""
         where = torch.tensor(list(positions))
         return StepInputs(
             self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
             self.put_integers(where, "int32", on_device),
-            self.put_integers(where.clamp(min=0).repeat(1, self.layout.heads.angle_rows), "uint32", on_device),
+            self.put_integers(where.clamp(min=0).repeat(1, self.decode_modules.heads.angle_rows), "uint32", on_device),
         )
 
     def tree_inputs(
@@ -265,17 +292,17 @@ class TtLlama:
         leave: torch.Tensor,
         on_device: bool = True,
     ) -> TreeInputs:
-        """Inputs of `decode_tree`. tokens: integers [users, nodes]; enter, leave: visiting times of a walk, likewise,
-        leave inclusive; prefixes: cached tokens of each user, -1 skips it.
+        """Make the inputs of `decode_tree`. tokens: integers [users, nodes]; enter, leave: visiting times of a
+        depth-first walk, same shape, leave inclusive; prefixes: cached tokens of each user, -1 skips the user.
 
-        Errors: ValueError for other shapes, times that no walk of a tree gives, a tree over the cache's capacity, a
-        token outside the vocabulary; ShardingError for more rows than the layout takes.
+        Raises ValueError for other shapes, times that no walk gives, a tree beyond the cache's capacity or a token
+        outside the vocabulary; ShardingError for more rows than the decode sharding takes.
         """
         shape = tuple(tokens.shape)
         for name, values in (("enter", enter), ("leave", leave)):
             if tuple(values.shape) != shape:
                 raise ValueError(f"{name} must be of the tokens' shape {shape}, it is {tuple(values.shape)}")
-        check_plan_rows(self.layout.name, tokens.numel())
+        check_sharding_of_rows(self.decode_modules.name, tokens.numel())
         if len(shape) != 2 or shape[0] != self.users or len(prefixes) != self.users:
             raise ValueError(
                 f"a tree for each of {self.users} users is needed: tokens are {shape}, prefixes {list(prefixes)}"
@@ -295,16 +322,16 @@ class TtLlama:
 
 
 def overwrite(devices: Iterable[ttnn.Tensor], hosts: Iterable[ttnn.Tensor]) -> None:
-    """New contents for a step's inputs, which keep their addresses."""
+    """Replace the contents of a step's inputs, which keep their addresses."""
     for device, host in zip(devices, hosts, strict=True):
         ttnn.copy_host_to_device_tensor(host, device)
 
 
 def read(tensor: ttnn.Tensor) -> torch.Tensor:
-    """A tensor that is the same on every chip, from the first of them."""
+    """Read a tensor that is the same on every chip, from the first of them."""
     return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])
 
 
 def _padded(count: int) -> int:
-    """The next power of two, at least a tile: few different programs for prompts of any length."""
+    """Round up to a power of two, at least a tile, so that prompts of any length need few programs."""
     return max(TILE, 1 << (count - 1).bit_length())

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""RMS norm over the whole hidden dimension, which every chip of a row holds."""
+"""RMS norm over the whole hidden dimension, which every chip of a TP group holds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class RMSNorm:
         return ttnn.rms_norm(x, weight=self.weight, epsilon=self.epsilon, memory_config=x.memory_config())
 
     def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """A decode step's rows, where the plan has them -> likewise."""
+        """x: a decode step's rows -> the same; both placed by the decode sharding."""
         return self(x)
 
 
 class ShardedRMSNorm(RMSNorm):
-    """Of rows that lie in L1 by columns, whose cores add up their squares by multicast. program: of that."""
+    """RMS norm of rows sharded by columns in L1, whose cores add up their squares by multicast. program: of that
+    norm."""
 
     def __init__(self, weight: ttnn.Tensor, epsilon: float, program) -> None:
         super().__init__(weight, epsilon)

@@ -15,9 +15,9 @@ Result = TypeVar("Result")
 
 
 class TracedStep(Generic[Result]):
-    """Calls `step`: first eagerly, which compiles its programs, from the second time on by a captured trace, unless
-    eager. step: reads and writes tensors at fixed addresses and returns tensors, which every replay writes anew: read
-    them before another step runs. runs: calls since it was made or released; replays: how often the trace ran."""
+    """Call `step`: eagerly the first time, which compiles its programs, then by a captured trace, unless eager. step:
+    reads and writes tensors at fixed addresses and returns tensors that every replay overwrites: read them before
+    another step runs. runs: calls since creation or release; replays: runs of the trace."""
 
     def __init__(self, mesh: ttnn.MeshDevice, step: Callable[[], Result], eager: bool) -> None:
         self.mesh, self.step, self.eager = mesh, step, eager
@@ -37,23 +37,23 @@ class TracedStep(Generic[Result]):
 
     @property
     def warm(self) -> bool:
-        """Whether the last call ran what was compiled, and captured where it is, before."""
+        """Return whether the last call compiled and captured nothing."""
         return self.runs > (1 if self.eager else 2)
 
     @property
     def recorded(self) -> bool:
-        """Whether a trace is held, which writes where no tensor may lie that lives on."""
+        """Return whether a trace is held; lasting tensors must not be where it writes."""
         return self._recorded is not None
 
     def release(self) -> None:
-        """Give the trace back; the step can be called again, from its first eager run on."""
+        """Release the trace; the step can be called again, starting with its first eager run."""
         if self._recorded is not None:
             ttnn.release_trace(self.mesh, self._recorded[0])
         self._recorded, self.runs = None, 0
 
 
 def _capture(mesh: ttnn.MeshDevice, step: Callable[[], Result]) -> tuple[int, Result]:
-    """A trace of `step` and what it returned. Runs nothing."""
+    """Capture `step` and return the trace and step's result. Runs nothing."""
     trace = ttnn.begin_trace_capture(mesh, cq_id=0)
     try:
         output = step()
@@ -74,7 +74,7 @@ class Mark:
         self._made = time.perf_counter()
 
     def passed(self) -> float:
-        """time.perf_counter() there, in seconds."""
+        """Return time.perf_counter() at that point, in seconds."""
         if self._event is None:
             return self._made
         ttnn.event_synchronize(self._event)
@@ -86,7 +86,7 @@ def _slow_dispatch() -> bool:
 
 
 def why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
-    """Why steps on this mesh run eagerly; None where traces can be captured."""
+    """Return why steps on this mesh run eagerly, None if traces can be captured."""
     if _slow_dispatch():
         return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
     if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.projections.decode_model`."""
+"""Predict a decode step op by op from one of the ALSpec paper's tables, and check it against the others."""
 
 from perf.projections.decode_model.cli import main
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Command line of the decode model: time by op for each mesh, errors against the tables, the way to the roofline."""
+"""Command line of the decode model: time by op for each mesh, errors against the tables, share of the roofline."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
-from models.llama31_8b.tt.device.precision import PLANS as PRECISIONS
+from models.llama31_8b.tt.device.precision import PRECISIONS
 from models.llama31_8b.tt.parallel.mesh import MeshShape
-from perf.projections.decode_model.costs import ATTENTION, COLLECTIVE, NotIdentified, Parameters
+from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
+from perf.lib.data_file import add_write_option, write
+from perf.projections.decode_model.costs import NotIdentified, Parameters
 from perf.projections.decode_model.fit import (
     DEFAULT_CHIPS,
     Row,
     check_table,
-    compare,
     fit,
     token_error,
     weighted_error,
@@ -28,22 +29,20 @@ from perf.projections.decode_model.prediction import (
     Prediction,
     PublishedRow,
     Timed,
-    bound_by,
     predict,
     published_rows,
-    what_if,
 )
 from perf.projections.estimator.tables import CHIP_COUNTS
 
 MESHES = ("1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4")
-TARGET, FAR_TARGET = 0.70, 0.85
-MATMULS = ("qkv", "wo", "ff1", "ff3", "ff2", "lm_head")
+TARGET = 0.70
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m perf.projections.decode_model", description=__doc__, allow_abbrev=False)
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
-    parser.add_argument("--plan", choices=PLANS, default="fast")
+    parser.add_argument("--decode-sharding", choices=PLANS, default="sharded")
+    add_plan_option(parser, choices=[*RENAMED, *PLANS])
     parser.add_argument("--precision", choices=PRECISIONS, default="performance")
     parser.add_argument("--context", type=int, default=1024, metavar="N", help="cached positions (default 1024)")
     parser.add_argument("--users", type=int, default=1)
@@ -59,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         "--hit-rate", type=float, default=0.5, help="of attention-level speculation, for meshes of two rows"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     return parser
 
 
@@ -67,12 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if not 0 <= options.hit_rate <= 1:
-        parser.error(f"--hit-rate must lie in 0..1, got {options.hit_rate:g}")
+        parser.error(f"--hit-rate must be 0 to 1, got {options.hit_rate:g}")
     parameters, told, unknown = fit(options.fit), [], {}
     try:
         for name in options.mesh:
             mesh = MeshShape.parse(name)
-            step = Step(mesh, options.context, options.users, options.plan, options.precision)
+            step = Step(mesh, options.context, options.users, options.decode_sharding, options.precision)
             try:
                 told.append(predict(step, parameters, options.gap_ns, options.hit_rate if mesh.sp == 2 else None))
             except NotIdentified as error:
@@ -82,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not told:
         parser.error(next(iter(unknown.values())))
     tables = {chips: check_table(parameters, chips) for chips in CHIP_COUNTS}
+    if options.write:
+        write(options.write, parser, argv, table_rows(parameters, told, tables))
     try:
         if options.json:
             print(json.dumps(as_json(parameters, told, tables, unknown), indent=1, allow_nan=False), flush=True)
@@ -92,10 +94,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def table_rows(
+    parameters: Parameters, told: Sequence[Prediction], tables: dict[int, list[Row]]
+) -> list[dict[str, Any]]:
+    """Return the rows of a data file; `part` says what a row is: a predicted `step`, a paper's `table` against the
+    model, or a `published` speed against it."""
+    steps = [
+        {"part": "step", "mesh": str(p.step.mesh), "plan": p.step.plan, "precision": p.step.precision}
+        | {"context": p.step.context, "tokens_per_s": p.tokens_per_s, "roofline_share": p.roofline_share}
+        for p in told
+    ]
+    errors = [
+        {"part": "table", "chips": chips, "fitted": chips == parameters.chips}
+        | {"token_error": token_error(rows), "error_by_time": weighted_error(rows)}
+        for chips, rows in tables.items()
+    ]
+    speeds = [{"part": "published"} | vars(row) | {"error": row.error} for row in _published(parameters)]
+    return [*steps, *errors, *speeds]
+
+
 def as_json(
     parameters: Parameters, told: Sequence[Prediction], tables: dict[int, list[Row]], unknown: dict[str, str]
 ) -> dict[str, Any]:
-    """Everything the report shows, for machines. Times in nanoseconds."""
+    """Return everything the report shows, for machines. Times in nanoseconds."""
 
     def ops(timed: Sequence[Timed]) -> list[dict[str, Any]]:
         return [{"op": t.op.name, "role": t.op.role, "ns": t.ns, "dram_bytes": t.op.dram_bytes} for t in timed]
@@ -114,7 +135,6 @@ def as_json(
                 "token_ns": p.token_ns,
                 "tokens_per_s_per_user": p.tokens_per_s,
                 "roofline_share": p.roofline_share,
-                "losses": dict(p.losses()),
             }
             for p in told
         ],
@@ -141,7 +161,7 @@ def _published(parameters: Parameters) -> list[PublishedRow]:
 def report(
     parameters: Parameters, told: Sequence[Prediction], tables: dict[int, list[Row]], unknown: dict[str, str]
 ) -> str:
-    """The tables for people."""
+    """Return the tables for people."""
     lines = _sources(parameters)
     lines += _held_out(parameters, tables)
     for mesh, why in unknown.items():
@@ -149,7 +169,7 @@ def report(
     lines += _layers(told)
     for prediction in told:
         if prediction.step.mesh.chips == 1:
-            lines += _way_up(prediction)
+            lines += _roofline(prediction)
     lines += _speeds(parameters)
     return "\n".join(lines)
 
@@ -164,7 +184,7 @@ def _sources(p: Parameters) -> list[str]:
         f"{p.dram_bytes_per_s / 1e9:.1f} GB/s,",
         f"  launch {known(p.launch)}, matmul start {known(p.matmul_start)}, block of activation {known(p.hop)}, flash "
         f"decode start {known(p.attention_start)},",
-        f"  collective start {known(p.collective_start)}; us of a unit of work:",
+        "  collectives as measured in September 2026 (perf/data/ethernet_2026_09.csv); us per unit of work:",
         *textwrap.wrap(
             ", ".join(f"{kind} {ns / 1000:.2f}" for kind, ns in sorted(p.units.items())),
             110,
@@ -172,8 +192,8 @@ def _sources(p: Parameters) -> list[str]:
             subsequent_indent="  ",
             break_long_words=False,
         ),
-        "specified: 16, 32, 64 cycles a tile product at LoFi, HiFi2, HiFi4 on 12 cores, links 25 GB/s; flash decode "
-        "beyond its start: perf.projections.estimator",
+        "specified: 16, 32, 64 cycles per tile product at LoFi, HiFi2, HiFi4 on 12 cores; flash decode beyond its "
+        "start: perf.projections.estimator",
     ]
 
 
@@ -183,7 +203,7 @@ def _held_out(parameters: Parameters, tables: dict[int, list[Row]]) -> list[str]
         "modelled against measured, tables 4 to 7; * is the fit's own table, all others were not seen",
     ]
     title = "".join(f"{_chips(chips) + ('*' if chips == parameters.chips else ''):>22}" for chips in tables)
-    lines.append(f"{'us a launch':32}{title}")
+    lines.append(f"{'us per launch':32}{title}")
     places: dict[tuple[str, str, str, int], dict[int, Row]] = {}
     for chips, rows in tables.items():
         seen: dict[tuple[str, str, str], int] = {}
@@ -200,13 +220,6 @@ def _held_out(parameters: Parameters, tables: dict[int, list[Row]]) -> list[str]
     for what, of_rows in (("mean error by time", weighted_error), ("a whole token", token_error)):
         figures = [of_rows(rows) for rows in tables.values()]
         lines.append(f"{what:32}" + "".join(f"{'-' if f is None else f'{f:+.1%}':>22}" for f in figures))
-    lines += ["", "every choice of the fit: mean error by time (a whole token's)"]
-    for fitted, of_tested in compare().items():
-        others = [
-            f"{tested}: {mean:.1%}" + ("" if whole is None else f" ({whole:+.1%})")
-            for tested, (mean, whole) in of_tested.items()
-        ]
-        lines.append(f"  fitted to {_chips(fitted)}, tested on " + ", ".join(others))
     return lines
 
 
@@ -226,7 +239,7 @@ def _layers(told: Sequence[Prediction]) -> list[str]:
     step = told[0].step
     lines = [
         "",
-        f"plan {step.plan}, {step.precision}, context {step.context}, users {step.users}: us a launch of layer 0",
+        f"plan {step.plan}, {step.precision}, context {step.context}, users {step.users}: us per launch of layer 0",
         f"{'':32}" + "".join(f"{str(p.step.mesh):>9}" for p in told),
     ]
     keys: list[tuple[str, str]] = []
@@ -248,8 +261,8 @@ def _layers(told: Sequence[Prediction]) -> list[str]:
     lines += [
         row("a layer", [f"{sum(t.ns for t in p.layers[0]) / 1000:.1f}" for p in told]),
         row("outside the layers", [f"{p.fixed_ns / 1000:.0f}" for p in told]),
-        row("launches a token", [str(p.launches) for p in told]),
-        row("a token, ms", [f"{p.token_ns / 1e6:.2f}" for p in told]),
+        row("launches per token", [str(p.launches) for p in told]),
+        row("ms per token", [f"{p.token_ns / 1e6:.2f}" for p in told]),
         row("tokens/s/user", [f"{p.tokens_per_s:.1f}" for p in told]),
         row("of the 288 GB/s roofline", [f"{p.roofline_share:.0%}" for p in told]),
     ]
@@ -261,41 +274,18 @@ def _layers(told: Sequence[Prediction]) -> list[str]:
     return lines
 
 
-def _way_up(told: Prediction) -> list[str]:
+def _roofline(told: Prediction) -> list[str]:
     share, step = told.roofline_share, told.step
     verdict = "exceeds" if share > TARGET else "does not exceed"
     floor = f"{told.floor_ns / 1e6:.2f} of {told.token_ns / 1e6:.2f} ms"
-    lines = [
+    return [
         "",
         f"{step.mesh}, plan {step.plan}: {share:.1%} of the roofline ({floor}), which {verdict} the target of "
         f"{TARGET:.0%}. This assumes that the host costs nothing",
         f"  and that programs follow each other {_gap(told)};"
         f" {max(0.0, (told.floor_ns / TARGET - told.token_ns) / told.launches / 1000):.2f} us more between its "
         f"{told.launches} programs take it down to {TARGET:.0%}",
-        "what stands between, us a token beyond reading its bytes at 288 GB/s:",
-        *textwrap.wrap(
-            ", ".join(f"{role} {ns / 1000:.0f}" for role, ns in told.losses() if ns > 20000),
-            110,
-            initial_indent="  ",
-            subsequent_indent="  ",
-        ),
-        "  matmuls are bound by: " + ", ".join(f"{r} {bound_by(told, r)}" for r in MATMULS),
-        "  collectives and attention are not in the roofline's bytes but for the KV cache: "
-        + ", ".join(
-            f"{kind} {sum(t.ns for layer in told.layers for t in layer if t.op.kind == kind) / 1e6:.2f} ms"
-            for kind in (ATTENTION, COLLECTIVE)
-        ),
-        f"towards {FAR_TARGET:.0%} (alone; with all above it):",
     ]
-    changes = what_if(told)
-    lines += [f"  {change.alone:6.1%} {change.together:6.1%}  {change.change}" for change in changes]
-    reached = next((c for c in changes if c.together >= FAR_TARGET), None)
-    needed = (told.token_ns - told.floor_ns / FAR_TARGET) / 1000
-    lines.append(
-        f"  {FAR_TARGET:.0%} needs {max(0.0, needed):.0f} us a token less: "
-        + (f'reached with "{reached.change}"' if reached else "not reached by all of these together")
-    )
-    return lines
 
 
 def _gap(told: Prediction) -> str:
@@ -309,7 +299,7 @@ def _speeds(parameters: Parameters) -> list[str]:
             "",
             "published speeds: the fit's table has no collectives, so chips in a row are not modelled",
         ]
-    lines = ["", "published tokens/s/user (tt-metal PERF.md) beside the plan fast; not seen by the fit"]
+    lines = ["", "published tokens/s/user (tt-metal PERF.md) beside the plan sharded; not seen by the fit"]
     for row in rows:
         note = "; its context's cost is fitted to such runs" if row.fitted else ""
         gap = f"{row.gap_ns / 1000:+.2f} us a program explain it"

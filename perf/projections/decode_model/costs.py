@@ -3,7 +3,8 @@
 """What one device op of a decode step costs: bytes over a rate, tiles over the matrix unit's, a launch, a link.
 
 An op is described by what it moves and computes on one chip (`Op`); `Parameters.ns` turns that into nanoseconds of its
-kernels. Specifications (Wormhole) are constants here, everything else is fitted (fit.py).
+kernels. Specifications (Wormhole) are constants here, collectives take what was measured of them in September 2026
+(perf.projections.ethernet), everything else is fitted (fit.py).
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ from typing import Any
 
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
 from perf.projections.estimator.attention_latency import CORES_PER_HEAD, KV_HEADS, fitted_head_rate
+from perf.projections.ethernet import ALL_GATHER, REDUCE_SCATTER, collective_ns
 
 CLOCK_HZ = 1e9
-# Cycles of a 32 x 32 x 32 product on one core: 32768 multiply-adds at 2048 a cycle and pass (4 TFLOPs a core at LoFi).
+# Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds, 2048 per cycle and pass (4 TFLOPs per core at LoFi).
 TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
-# Cores that read a DRAM-sharded weight and multiply by it: one a bank.
+# Cores that read a DRAM-sharded weight and multiply by it: one per bank.
 DRAM_READERS = 12
 WORKERS = 64
-# Two links of 100 Gbit/s between neighbours (the descriptors of runtime_patches/simulated_n150/clusters.py).
-LINK_BYTES_PER_S = 2 * 12.5e9
+# What the fused op of eight chips sends is gathered.
+MEASURED_COLLECTIVES = {"AllGather": ALL_GATHER, "ReduceScatter": REDUCE_SCATTER, "AllGatherMatmul": ALL_GATHER}
 MATMUL, ATTENTION, COLLECTIVE, STREAM = "matmul", "attention", "collective", "stream"
 
 
 class NotIdentified(ValueError):
-    """A parameter that the table of the fit says nothing about; the message names both."""
+    """Raised for a parameter that the table of the fit says nothing about; the message names both."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Op:
 
     kind: MATMUL, ATTENTION, COLLECTIVE, STREAM (bytes alone), or a name of its own: launch + `work` times a fitted
     unit. dram_bytes: read from DRAM. products: 32 x 32 x 32 tile products over `cores`. hops: blocks of the activation
-    that a matmul multicasts one after another. link_bytes: over one chip's links. heads, positions, users: of
-    attention. dram_share: of the fitted DRAM rate, where a layout is known not to reach it.
+    that a matmul multicasts one after another. chips, link_bytes: of a collective, and the bytes of its whole tensor.
+    heads, positions, users: of attention. dram_share: of the fitted DRAM rate, where a layout is known not to reach it.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Op:
     fidelity: str = "HiFi2"
     cores: int = DRAM_READERS
     hops: int = 0
+    chips: int = 1
     link_bytes: int = 0
     heads: int = 0
     positions: int = 0
@@ -69,7 +72,7 @@ class Parameters:
 
     dram_bytes_per_s: what a DRAM-sharded matmul reads at. launch: of any op. matmul_start: of a matmul, until its
     readers stream. hop: one block of a matmul's activation. attention_start: of flash decode, beside its reading.
-    collective_start: of a collective, beside its bytes. units: by kind, a unit of work.
+    units: by kind, a unit of work.
     """
 
     chips: int
@@ -78,7 +81,6 @@ class Parameters:
     matmul_start: float
     hop: float | None
     attention_start: float
-    collective_start: float | None
     units: Mapping[str, float]
 
     def ns(self, op: Op) -> float:
@@ -88,19 +90,18 @@ class Parameters:
         if op.kind == ATTENTION:
             return self.attention_start + reading_ns(op)
         if op.kind == COLLECTIVE:
-            start = self._known("collective_start", self.collective_start)
             fused = self.matmul_ns(op) if op.products else 0.0
-            return start + op.link_bytes / LINK_BYTES_PER_S * 1e9 + fused
+            return collective_ns(MEASURED_COLLECTIVES[op.name], op.chips, op.link_bytes) + fused
         if op.kind == STREAM:
             return self.launch + op.dram_bytes / self.dram_bytes_per_s * 1e9
         return self.launch + op.work * self._known(op.kind, self.units.get(op.kind))
 
     def matmul_ns(self, op: Op) -> float:
-        """Start, and then the longest of reading weights, multiplying, and multicasting the activation."""
+        """Return the start, and then the longest of reading weights, multiplying, and multicasting the activation."""
         return self.matmul_start + max(self.bounds(op).values())
 
     def bounds(self, op: Op) -> dict[str, float]:
-        """What may hold a matmul up, in nanoseconds."""
+        """Return what may hold a matmul up, in nanoseconds."""
         return {
             "DRAM": op.dram_bytes / (self.dram_bytes_per_s * op.dram_share) * 1e9,
             "math": op.compute_ns,
@@ -114,8 +115,9 @@ class Parameters:
 
 
 def reading_ns(op: Op) -> float:
-    """What flash decode takes to read its keys and values, by the estimator's model beyond 1K (fitted to published
-    runs, not to the paper): a chip's heads at the DRAM rate, and what each head costs however few share the chip.
+    """Return what flash decode takes to read its keys and values, by the estimator's model beyond 1K (fitted to
+    published runs, not to the paper): a chip's heads at the DRAM rate, and what each head costs however few share the
+    chip.
 
     With so many heads and users that a head has fewer than its 16 cores, its own share takes longer by as much.
     """

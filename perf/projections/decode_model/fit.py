@@ -3,7 +3,7 @@
 """The parameters of the cost model, from one of the ALSpec paper's tables 4 to 7, and their errors on all four.
 
 Default is the table of four chips, chosen by what it contains and not by how it fits: it alone has matmuls bound by
-DRAM and by their activation's blocks, and collectives that are not fused. `compare` shows every choice.
+DRAM and by their activation's blocks. Collectives are never fitted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from models.llama31_8b.tt.parallel.mesh import MeshShape
 from perf.projections.decode_model.costs import (
     ATTENTION,
     COLLECTIVE,
-    LINK_BYTES_PER_S,
     MATMUL,
     STREAM,
     NotIdentified,
@@ -27,7 +26,7 @@ from perf.projections.decode_model.costs import (
     reading_ns,
 )
 from perf.projections.decode_model.plans import Step
-from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, chip_table
+from perf.projections.estimator.tables import LAYERS, chip_table
 
 DEFAULT_CHIPS = 4
 TABLE_CONTEXT = 1024
@@ -48,7 +47,7 @@ class Row:
 
     @property
     def error(self) -> float | None:
-        """Relative to the measured."""
+        """The error, relative to the measured time."""
         return None if self.modelled_ns is None else self.modelled_ns / self.measured_ns - 1
 
     @property
@@ -57,7 +56,8 @@ class Row:
 
 
 def table_ops(chips: int) -> list[tuple[str, Op, int]]:
-    """(section, op, measured ns) of the paper's table of `chips`, an op of the plan "paper" for each of its rows.
+    """Return (section, op, measured ns) of the paper's table of `chips`, an op of the plan "paper" for each of its
+    rows.
 
     Errors: ValueError where there is no such table; RuntimeError if plan and table name other ops.
     """
@@ -77,7 +77,8 @@ def table_ops(chips: int) -> list[tuple[str, Op, int]]:
 
 @cache
 def fit(chips: int = DEFAULT_CHIPS) -> Parameters:
-    """From the table of `chips` alone (least squares of relative errors). Errors: ValueError without such a table."""
+    """Fit the parameters to the table of `chips` alone (least squares of relative errors). Errors: ValueError without
+    such a table."""
     rows = [(op, ns) for _, op, ns in table_ops(chips)]
     launch = float(min(ns for _, ns in rows))
     rate, start, hop = _matmuls([(op, ns) for op, ns in rows if op.kind == MATMUL])
@@ -88,20 +89,11 @@ def fit(chips: int = DEFAULT_CHIPS) -> Parameters:
         rest = np.array([(ns - launch) / ns for op, ns in rows if op.kind == kind])
         units[kind] = max(0.0, float(np.linalg.lstsq(works, rest, rcond=None)[0][0]))
     waits = [ns - reading_ns(op) for op, ns in rows if op.kind == ATTENTION]
-    # One that is fused with a matmul is tested, never fitted.
-    starts = [
-        (ns, op.link_bytes / LINK_BYTES_PER_S * 1e9) for op, ns in rows if op.kind == COLLECTIVE and not op.products
-    ]
-    collective = None
-    if starts:
-        weights = np.array([[1 / ns] for ns, _ in starts])
-        rest = np.array([(ns - sent) / ns for ns, sent in starts])
-        collective = float(np.linalg.lstsq(weights, rest, rcond=None)[0][0])
-    return Parameters(chips, rate, launch, start, hop, sum(waits) / len(waits), collective, units)
+    return Parameters(chips, rate, launch, start, hop, sum(waits) / len(waits), units)
 
 
 def _matmuls(rows: Sequence[tuple[Op, int]]) -> tuple[float, float, float | None]:
-    """DRAM rate, start, and time of a block of activation (None where no matmul is bound by it).
+    """Return DRAM rate, start, and time of a block of activation (None where no matmul is bound by it).
 
     Which matmuls wait for their blocks is not known beforehand: those with the most blocks a byte, so every number of
     them is tried, and the best fit that agrees with itself is taken.
@@ -133,7 +125,7 @@ def _matmuls(rows: Sequence[tuple[Op, int]]) -> tuple[float, float, float | None
 
 
 def check_table(parameters: Parameters, chips: int) -> list[Row]:
-    """Every op of the paper's table of `chips` beside the model's time."""
+    """Return every op of the paper's table of `chips` beside the model's time."""
     found = []
     for section, op, measured in table_ops(chips):
         try:
@@ -145,27 +137,15 @@ def check_table(parameters: Parameters, chips: int) -> list[Row]:
 
 
 def weighted_error(rows: Sequence[Row]) -> float:
-    """Sum of absolute errors over the time of a token, of what is modelled."""
+    """Return the sum of absolute errors over the time of a token, of what is modelled."""
     known = [row for row in rows if row.modelled_ns is not None]
     apart = sum(abs(row.error or 0.0) * row.per_token_ns for row in known)
     return apart / sum(row.per_token_ns for row in known)
 
 
 def token_error(rows: Sequence[Row]) -> float | None:
-    """Relative error of a whole token; None when an op of it is not modelled."""
+    """Return the relative error of a whole token; None when an op of it is not modelled."""
     if any(row.error is None for row in rows):
         return None
     whole = sum(row.per_token_ns for row in rows)
     return sum((row.error or 0.0) * row.per_token_ns for row in rows) / whole
-
-
-def compare() -> dict[int, dict[int, tuple[float, float | None]]]:
-    """(weighted error by op, error of a token) by the chips of the fit's table and of the tested one."""
-    return {
-        fitted: {
-            tested: (weighted_error(rows), token_error(rows))
-            for tested in CHIP_COUNTS
-            for rows in [check_table(fit(fitted), tested)]
-        }
-        for fitted in CHIP_COUNTS
-    }

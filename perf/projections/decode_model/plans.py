@@ -3,9 +3,9 @@
 """The ops of a decode step of Llama 3.1 8B on one chip of a mesh, by plan.
 
 paper: the programs of the ALSpec paper's tables 4 to 7 (TT-Metalium v0.55), the plan that is fitted and tested.
-fast: the same weights DRAM-sharded, with rotation and cache update fused, nothing between matmul and heads, the gated
-product on as many cores as its matmuls, and a greedy choice by argmax (tt_transformers of 2026). simple: interleaved
-weights through plain matmuls.
+sharded: the same weights DRAM-sharded, with rotation and cache update fused, nothing between matmul and heads, the
+gated product on as many cores as its matmuls, and a greedy choice by argmax (tt_transformers of 2026). interleaved:
+interleaved weights through plain matmuls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
-from models.llama31_8b.tt.device.precision import FIDELITY, PrecisionConfig, bytes_of, precision_plan
+from models.llama31_8b.tt.device.precision import FIDELITY, PrecisionConfig, bytes_of, precision_config
 from models.llama31_8b.tt.parallel.mesh import TILE, MeshShape
 from perf.projections.decode_model.costs import (
     ATTENTION,
@@ -30,13 +30,13 @@ from perf.projections.decode_model.costs import (
 )
 
 MODEL = "llama-3.1-8b"
-PLANS = ("paper", "fast", "simple")
+PLANS = ("paper", "sharded", "interleaved")
 # An interleaved LM head reads at about 160 GB/s (tt-metal PR #13340), of the 288 of the specification.
 INTERLEAVED_BYTES_PER_S = 160e9
 # The most columns of the LM head in one matmul: of the paper's plan (four of 32064 on one chip), of today's.
-LM_HEAD_COLUMNS = {"paper": 32064, "fast": 42752, "simple": 42752}
+LM_HEAD_COLUMNS = {"paper": 32064, "sharded": 42752, "interleaved": 42752}
 # Cores of the residual stream, at most. In table 4 the gated product takes twice the time of tables 5 to 7, where a
-# core has 7 tiles: 14 a core, so 32 cores there. That one number comes from a table that the fit may not see.
+# core has 7 tiles: 14 per core, so 32 cores there. That one number comes from a table that the fit may not see.
 PAPER_CORES = 32
 
 
@@ -50,7 +50,7 @@ class Step:
     mesh: MeshShape = MeshShape()
     context: int = 1024
     users: int = 1
-    plan: str = "fast"
+    plan: str = "sharded"
     precision: str = "performance"
     config: LlamaConfig = preset(MODEL)
 
@@ -65,21 +65,21 @@ class Step:
 
     @property
     def formats(self) -> PrecisionConfig:
-        return precision_plan(self.precision, self.config.num_hidden_layers)
+        return precision_config(self.precision, self.config.num_hidden_layers)
 
     def layer(self, index: int) -> list[Op]:
-        """The ops of decoder layer `index` in their order."""
+        """Return the ops of decoder layer `index` in their order."""
         return list(_layer(self, index))
 
     def layers(self) -> list[list[Op]]:
         return [self.layer(index) for index in range(self.config.num_hidden_layers)]
 
     def before(self) -> list[Op]:
-        """What a step does once, ahead of its layers."""
+        """Return what a step does once, ahead of its layers."""
         return list(_before(self))
 
     def after(self) -> list[Op]:
-        """What a step does once, behind its layers."""
+        """What a step does once, after its layers."""
         return list(_after(self))
 
     def fixed(self) -> list[Op]:
@@ -87,8 +87,8 @@ class Step:
 
 
 def matmul(role: str, k: int, n: int, dtype: str, *, cores: int, dram_sharded: bool = True, m: int = 1) -> Op:
-    """[m, k] x [k, n] of weights in `dtype`. cores: of the activation's shards. dram_sharded: the weight's width over
-    the 12 banks, in whole tiles of each; else interleaved, which reads at a known lower rate."""
+    """Return the product [m, k] x [k, n] with weights in `dtype`. cores: of the activation's shards. dram_sharded: the
+    weight's width over the 12 banks, in whole tiles of each; else interleaved, which reads at a known lower rate."""
     if min(k, n, m, cores) < 1 or k % TILE:
         raise ValueError(f"a matmul needs sizes of at least 1 and k in tiles of {TILE}, got m {m}, k {k}, n {n}")
     step = TILE * DRAM_READERS
@@ -119,7 +119,7 @@ def matmul(role: str, k: int, n: int, dtype: str, *, cores: int, dram_sharded: b
 
 
 def attention(kv_heads: int, head_dim: int, context: int, users: int, dtype: str) -> Op:
-    """Flash decode of `kv_heads` on a chip over `context` positions of each user."""
+    """Return flash decode of `kv_heads` on a chip over `context` positions of each user."""
     if min(kv_heads, head_dim, context, users) < 1:
         raise ValueError(
             f"attention needs sizes of at least 1, got heads {kv_heads}, head_dim {head_dim}, context {context}, "
@@ -138,16 +138,14 @@ def attention(kv_heads: int, head_dim: int, context: int, users: int, dtype: str
 
 
 def collective(name: str, role: str, rows: int, columns: int, chips: int, size: int = 2) -> Op:
-    """AllGather or ReduceScatter of [rows, columns] in all, of `size` bytes, along a line of `chips`: each link
-    carries all parts but one."""
+    """Return an AllGather or ReduceScatter of [rows, columns] in all, of `size` bytes each, over `chips`."""
     if chips < 2:
         raise ValueError(f"a collective needs at least 2 chips, got {chips}")
-    moved = -(-rows // TILE) * TILE * columns * size * (chips - 1) // chips
-    return Op(name, role, COLLECTIVE, link_bytes=moved)
+    return Op(name, role, COLLECTIVE, chips=chips, link_bytes=-(-rows // TILE) * TILE * columns * size)
 
 
 def grid_cores(k: int, n: int, most: int) -> int:
-    """The most cores, up to `most`, that share the tiles of both k and n alike."""
+    """Return the most cores, up to `most`, that share the tiles of both k and n alike."""
     return max(c for c in range(1, most + 1) if (k // TILE) % c == 0 and (n // TILE) % c == 0)
 
 
@@ -159,7 +157,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
     config, tp, plan = step.config, step.mesh.tp, step.plan
     hidden, ffn, dim = config.hidden_size, config.intermediate_size // tp, config.head_dim
     heads, kv_heads = config.num_attention_heads // tp, config.num_key_value_heads // tp
-    of, sharded = step.formats.of_layer(index), plan != "simple"
+    of, sharded = step.formats.of_layer(index), plan != "interleaved"
     qkv = (heads + 2 * kv_heads) * dim
     residual = PAPER_CORES
     mlp = grid_cores(hidden, ffn, PAPER_CORES if plan == "paper" else WORKERS)
@@ -175,7 +173,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
     if plan == "paper":
         yield _simple("ShardedToInterleaved", "unshard", qkv / TILE)
     yield _simple("NLPCreateHeadsDecode", "create heads", heads + 2 * kv_heads)
-    if plan == "fast":
+    if plan == "sharded":
         yield _simple("RotaryEmbeddingLlamaFusedQK", "rotate")
         yield _simple("PagedFusedUpdateCache", "update cache", kv_heads)
     else:
@@ -191,10 +189,10 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
         yield _simple("Reshard", "reshard")
         whole = matmul("wo", rows * tp, hidden // tp, of.wo, cores=tp)
         moved = collective("AllGatherMatmul", "wo", step.users, rows * tp, tp)
-        yield replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, link_bytes=moved.link_bytes)
+        yield replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, chips=tp, link_bytes=moved.link_bytes)
         yield _simple("Reshard", "reshard")
     else:
-        yield weights("wo", rows, hidden, heads)  # a head a core, as concat heads leaves them
+        yield weights("wo", rows, hidden, heads)  # one head per core, as concat heads leaves them
         if tp > 1:
             yield collective("ReduceScatter", "scatter", step.users, hidden, tp)
     yield _simple("Binary", "add", role="attention add")
@@ -212,7 +210,7 @@ def _layer(step: Step, index: int) -> Iterator[Op]:
 
 
 def _before(step: Step) -> Iterator[Op]:
-    """The tables' cosines and sines of the position; the token's own embedding is not in the tables."""
+    """Return the tables' cosines and sines of the position; the token's own embedding is not in the tables."""
     yield from [_simple("Embeddings", "embed")] * 2
     yield from [_simple("Transpose", "transpose")] * 2
     if step.plan == "paper":
@@ -224,7 +222,7 @@ def _before(step: Step) -> Iterator[Op]:
 
 def _after(step: Step) -> Iterator[Op]:
     config, tp = step.config, step.mesh.tp
-    hidden, sharded = config.hidden_size, step.plan != "simple"
+    hidden, sharded = config.hidden_size, step.plan != "interleaved"
     if tp == 1 and step.plan == "paper":
         yield _simple("Reshard", "reshard")
     if tp > 1:

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, budget
-from perf.projections.decode_model.costs import ATTENTION, MATMUL, Op, Parameters
+from perf.projections.decode_model.costs import ATTENTION, Op, Parameters
 from perf.projections.decode_model.fit import fit
 from perf.projections.decode_model.plans import Step, attention
 from perf.projections.estimator.attention_latency import AttentionLatency
@@ -50,12 +50,13 @@ class Prediction:
 
     @property
     def attention_ns(self) -> float:
-        """Of one layer."""
+        """Attention of one layer."""
         return sum(timed.ns for timed in self.layers[0] if timed.op.kind == ATTENTION)
 
     @property
     def token_ns(self) -> float:
-        """Of one step: with two rows by appendix F at `hit_rate`, its exchange and gate left out as there."""
+        """The time of one step: with two TP groups by appendix F at `hit_rate`, its exchange and gate left out as
+        there."""
         inside = sum(timed.ns + self.gap_ns for layer in self.layers for timed in layer)
         if self.hit_rate is None:
             return self.fixed_ns + inside
@@ -67,12 +68,12 @@ class Prediction:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of one user."""
+        """Tokens per second of one user."""
         return 1e9 / self.token_ns
 
     @property
     def floor_ns(self) -> float:
-        """Reading what a step must read at the DRAM's specified rate, on one of the row's chips."""
+        """The time of reading what a step must read at the DRAM's specified rate, on one of the row's chips."""
         step = self.step
         needed = budget(step.config, step.mesh, step.formats, step.context, step.users)
         return needed.read_per_step / DRAM_BYTES_PER_S * 1e9
@@ -81,19 +82,10 @@ class Prediction:
     def roofline_share(self) -> float:
         return self.floor_ns / self.token_ns
 
-    def losses(self) -> list[tuple[str, float]]:
-        """(role, ns of a token beyond reading its bytes at the specified rate), largest first."""
-        found: dict[str, float] = {}
-        for timed in (*self.before, *(t for layer in self.layers for t in layer), *self.after):
-            at_least = timed.op.dram_bytes / DRAM_BYTES_PER_S * 1e9
-            found[timed.op.role] = found.get(timed.op.role, 0.0) + timed.ns - at_least
-        if self.gap_ns:
-            found["gaps between programs"] = self.gap_ns * self.launches
-        return sorted(found.items(), key=lambda item: -item[1])
-
 
 def guess_ns(told: Prediction, chunk_size: int, sender: float) -> float:
-    """Until a receiver has its guess: flash decode of two chunks and a hop, never more than the `sender` takes."""
+    """Return the time until a receiver has its guess: flash decode of two chunks and a hop, never more than the
+    `sender` takes."""
     step = told.step
     guess = attention(
         step.config.num_key_value_heads // step.mesh.tp,
@@ -108,7 +100,7 @@ def guess_ns(told: Prediction, chunk_size: int, sender: float) -> float:
 def predict(
     step: Step, parameters: Parameters | None = None, gap_ns: float = 0.0, hit_rate: float | None = None
 ) -> Prediction:
-    """A step by the model. hit_rate: 0 to 1, for meshes of two rows and no other.
+    """Predict a step by the model. hit_rate: 0 to 1, for meshes of two rows and no other.
 
     Errors: ValueError for values out of range, NotIdentified where the fit's table says nothing about an op.
     """
@@ -143,8 +135,9 @@ class PublishedRow:
         return self.modelled / self.published - 1
 
 
-def published_rows(parameters: Parameters, plan: str = "fast") -> list[PublishedRow]:
-    """tt-metal's published speeds of Llama 3.1 8B (perf/data/published_decode.csv), none of which the fit has seen."""
+def published_rows(parameters: Parameters, plan: str = "sharded") -> list[PublishedRow]:
+    """Compare tt-metal's published speeds of Llama 3.1 8B (perf/data/published_decode.csv), none of which the fit has
+    seen."""
     from models.llama31_8b.tt.parallel.mesh import MeshShape
 
     found = []
@@ -155,57 +148,3 @@ def published_rows(parameters: Parameters, plan: str = "fast") -> list[Published
         gap = (1e9 / known - told.token_ns) / told.launches
         found.append(PublishedRow(chips, context, row["plan"], known, told.tokens_per_s, gap, fitted=context > 1024))
     return found
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """A change, alone and with all before it: tokens/s and share of the roofline."""
-
-    change: str
-    alone: float
-    together: float
-
-
-def what_if(told: Prediction) -> list[WhatIf]:
-    """Steps on the way up from `told`, each by the model with one thing changed."""
-
-    def streamed(p: Parameters) -> Parameters:
-        return replace(p, matmul_start=p.launch)
-
-    def attended(p: Parameters) -> Parameters:
-        return replace(p, attention_start=p.attention_start / 2)
-
-    def normed(p: Parameters) -> Parameters:
-        return replace(p, units={**p.units, "norm": 0.0, "create heads": p.units["create heads"] / 2})
-
-    def hidden(p: Parameters) -> Parameters:
-        return replace(p, units={**p.units, "gated product": 0.0, "update cache": 0.0})
-
-    def faster(p: Parameters) -> Parameters:
-        return replace(p, dram_bytes_per_s=max(p.dram_bytes_per_s, 0.95 * DRAM_BYTES_PER_S))
-
-    changes: list[tuple[str, Callable[[Parameters], Parameters]]] = [
-        ("weights stream on from one matmul to the next: no start but a launch", streamed),
-        ("flash decode starts in half the time", attended),
-        ("a norm costs a launch, heads are made in half the time", normed),
-        ("the gated product and the cache update cost a launch each", hidden),
-        ("matmuls read at 95 % of the specified DRAM rate", faster),
-    ]
-    found, together = [], told.parameters
-    for change, apply in changes:
-        together = apply(together)
-        shares = [
-            predict(told.step, changed, told.gap_ns, told.hit_rate).roofline_share
-            for changed in (apply(told.parameters), together)
-        ]
-        found.append(WhatIf(change, *shares))
-    return found
-
-
-def bound_by(told: Prediction, role: str) -> str:
-    """What holds the matmul `role` of the first layer up: DRAM, math or hops."""
-    for timed in told.layers[0] + told.after:
-        if timed.op.role == role and timed.op.kind == MATMUL:
-            bounds = told.parameters.bounds(timed.op)
-            return max(bounds, key=lambda name: bounds[name])
-    raise ValueError(f"no matmul {role!r} in the plan {told.step.plan}")

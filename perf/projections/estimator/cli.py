@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
+from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.projections.estimator.attention_latency import (
     DRAM_BYTES_PER_S,
@@ -24,21 +25,17 @@ from perf.projections.estimator.latency import (
     BEST_HIT_RATE,
     BEST_SPEEDUP,
     CHUNK_SIZES,
-    H100_HIT_RATE,
     MAX_CONTEXT,
     MIN_CONTEXT,
     Estimate,
     check_hit_rate,
     context_label,
     estimate,
-    project_h100,
 )
 from perf.projections.estimator.tables import (
     CHIP_COUNTS,
-    LAYERS,
     ChipTable,
     chip_table,
-    h100_table,
     measured_hit_rate,
 )
 
@@ -46,13 +43,6 @@ FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 THRESHOLD = 0.10
-# Of `project_h100`; printed with what it gives.
-H100_ASSUMPTIONS = (
-    "TP4, TP8 and the layer times behind them: measured, the paper's table 3; ALSpec: projected, by the paper and here",
-    "assumed: a hit layer hides the shorter of attention and the rest, "
-    f"{LAYERS * H100_HIT_RATE:g} of {LAYERS} layers hit (not rounded)",
-    "assumed: the receiver's flash decode, the exchange and the verification cost nothing",
-)
 
 
 def _context(text: str) -> int:
@@ -107,12 +97,13 @@ def _parser() -> argparse.ArgumentParser:
         help="of --measured: plan=, precision=, source=",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
     parser.add_argument("--plot", type=_plot_path, metavar="FILE", help="save the scaling plot (figure 7)")
     return parser
 
 
 def paper_claims(attention: AttentionLatency, chunk_size: int = 256) -> list[dict[str, object]]:
-    """What the paper states about long contexts, beside the model, which is not fitted to it."""
+    """Return what the paper states about long contexts, beside the model, which is not fitted to it."""
 
     def pair(context: int, hit_rate: float = BEST_HIT_RATE) -> tuple[Estimate, Estimate]:
         tp = estimate(context, None, 8, "tp", chunk_size, attention)
@@ -164,21 +155,6 @@ def paper_claims(attention: AttentionLatency, chunk_size: int = 256) -> list[dic
     ]
 
 
-def h100_projections() -> list[dict[str, float]]:
-    """Table 3's projected tokens/s beside section 5.3's arithmetic."""
-    return [
-        {
-            "context": row.context,
-            "hit_rate": H100_HIT_RATE,
-            "tp4_tokens_per_s": row.tp4_tokens_per_s,
-            "tp8_tokens_per_s": row.tp8_tokens_per_s,
-            "paper_alspec_tokens_per_s": row.alspec_tokens_per_s,
-            "alspec_tokens_per_s": project_h100(row),
-        }
-        for row in h100_table()
-    ]
-
-
 Tables = Callable[[int], ChipTable]
 
 
@@ -193,9 +169,11 @@ def _estimates(args: argparse.Namespace, attention: AttentionLatency, tables: Ta
 
 
 def _sources(args: argparse.Namespace) -> tuple[AttentionLatency, Tables, tuple[int, ...], tuple[int, ...]]:
-    """The attention's model, the op tables, and the contexts and chips that are shown unless others are asked for.
+    """Return the attention's model, the op tables, and the contexts and chips that are shown unless others are asked
+    for.
 
-    Errors: ValueError (NotMeasured, TableError) for a sweep that holds too little, or options that change nothing."""
+    Errors: ValueError (NotMeasured, TableError) for a sweep that holds too little, or options that change nothing.
+    """
     dram, head = args.dram_gb_per_s, args.head_gb_per_s
     if args.measured is None:
         if args.measured_only:
@@ -249,17 +227,13 @@ def _report(args: argparse.Namespace, attention: AttentionLatency, points: list[
         f"({check.relative_error:+.1%})"
         for check in published_checks(attention)
     ]
-    lines += [
-        "",
-        "8 x H100, SP@65% + TP4 (section 5.3, table 3), tokens/s",
-        *(f"  - {line}" for line in H100_ASSUMPTIONS),
-    ]
-    lines += [
-        f"  {context_label(int(row['context'])):>5}: TP4 {row['tp4_tokens_per_s']}, TP8 {row['tp8_tokens_per_s']} "
-        f"-> ALSpec {row['alspec_tokens_per_s']:.1f} (paper {row['paper_alspec_tokens_per_s']})"
-        for row in h100_projections()
-    ]
     return "\n".join(lines)
+
+
+def table_rows(points: list[Estimate]) -> list[dict[str, object]]:
+    """Return the rows of a data file: each estimate, with its speed-up over full TP on as many chips."""
+    full = {(point.context, point.chips): point.token_latency_ns for point in points if point.mode == "tp"}
+    return [p.to_dict() | {"over_tp": full[p.context, p.chips] / p.token_latency_ns} for p in points]
 
 
 def _cell(point: Estimate, tp: Estimate) -> str:
@@ -304,6 +278,8 @@ def main(argv: list[str] | None = None) -> int:
         except OSError as error:
             print(f"cannot write the plot to {args.plot}: {error}", file=sys.stderr)
             return 1
+    if args.write:
+        write(args.write, parser, argv, table_rows(points), claims=paper_claims(attention, args.chunk_size))
     if args.json:
         report: dict[str, object] = {
             "model": "Llama 3.1 8B",
@@ -316,8 +292,6 @@ def main(argv: list[str] | None = None) -> int:
             report |= {
                 "paper_claims": paper_claims(attention, args.chunk_size),
                 "published_64k": [asdict(check) for check in published_checks(attention)],
-                "h100_projection": h100_projections(),
-                "h100_assumptions": H100_ASSUMPTIONS,
             }
         return _print(json.dumps(report, indent=2))
     text = _report(args, attention, points)

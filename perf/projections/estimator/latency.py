@@ -14,24 +14,23 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from perf.projections.estimator.attention_latency import AttentionLatency
-from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, ChipTable, H100Row, chip_table
+from perf.projections.estimator.tables import CHIP_COUNTS, LAYERS, ChipTable, chip_table
 
 MIN_CONTEXT = 1024
 MAX_CONTEXT = 131072
 CHUNK_SIZES = (128, 256, 512)
 MODES = ("tp", "sp+tp")
-H100_HIT_RATE = 0.65
 # The best case the paper states (section 5.2).
 BEST_CONTEXT, BEST_HIT_RATE, BEST_SPEEDUP = 98304, 0.875, 1.65
 
 
 def context_label(context: int) -> str:
-    """98304 as 96K; a number that is no multiple of 1024 as it is."""
+    """Return 98304 as 96K; a number that is no multiple of 1024 as it is."""
     return f"{context // 1024}K" if context % 1024 == 0 else str(context)
 
 
 def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
-    """(hits, misses): floor(layers * r) and ceil(layers * (1 - r)), appendix F; they add up to `layers`.
+    """Return (hits, misses): floor(layers * r) and ceil(layers * (1 - r)), appendix F; they add up to `layers`.
 
     A product within 1e-9 of a whole number counts as that number, so that 30 layers at 0.7 give 21 hits.
     """
@@ -43,9 +42,9 @@ def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
 
 
 def check_hit_rate(hit_rate: object) -> None:
-    """ValueError unless 0 <= hit_rate <= 1."""
+    """Raise ValueError unless 0 <= hit_rate <= 1."""
     if not isinstance(hit_rate, (int, float)) or not 0 <= hit_rate <= 1:
-        raise ValueError(f"hit_rate must lie in 0..1, got {hit_rate!r}")
+        raise ValueError(f"hit_rate must be 0 to 1, got {hit_rate!r}")
 
 
 def token_latency(
@@ -57,13 +56,12 @@ def token_latency(
     layers: int = LAYERS,
     hit_rate: float | None = None,
 ) -> float:
-    """Latency of one decoded token by appendix F, in the unit of its arguments (ns, cycles, ...).
+    """Return the latency of one decoded token by appendix F, in the unit of its arguments (ns, cycles, ...).
 
-    fixed: outside the layers; per_layer: a layer without attention; fd: flash decode; sfd_s, sfd_r:
-    speculative flash decode at the sender and at the receiver. Without a hit rate it is full tensor
-    parallelism, which needs fd; with one it is SP+TP, which needs sfd_s and sfd_r. A hit costs the receiver's
-    wait and then the longer of the sender's rest and the layer; a miss costs the sender and the layer one
-    after the other.
+    fixed: outside the layers; per_layer: a layer without attention; fd: flash decode; sfd_s, sfd_r: speculative flash
+    decode at the sender and at the receiver. Without a hit rate it is full tensor parallelism, which needs fd; with one
+    it is SP+TP, which needs sfd_s and sfd_r. A hit costs the receiver's wait and then the longer of the sender's rest
+    and the layer; a miss costs the sender and the layer one after the other.
 
     ValueError for a missing or negative time, a hit rate outside 0..1, or a receiver slower than its sender.
     """
@@ -122,7 +120,7 @@ class Estimate:
         return self.token_latency_ns - self.fixed_ns - self.layers * self.per_layer_ns
 
     def to_dict(self) -> dict[str, object]:
-        """Fields and derived figures, for machines."""
+        """Return fields and derived figures, for machines."""
         return {
             **asdict(self),
             "tokens_per_s_per_user": self.tokens_per_s_per_user,
@@ -184,20 +182,3 @@ def estimate(
         receiver_ns=receiver,
         token_latency_ns=token_latency(table.fixed_ns, table.per_layer_ns, fd, sender, receiver, LAYERS, rate),
     )
-
-
-def project_h100(row: H100Row, hit_rate: float = H100_HIT_RATE, layers: int = LAYERS) -> float:
-    """Projected ALSpec tokens/s on 8 H100 as SP + TP4, section 5.3 and table 3.
-
-    Table 3 gives what SGLang measured on 4 GPUs: whole-token tokens/s, and attention and the rest per layer.
-    In a hit layer ALSpec hides the shorter of the two behind the longer, so a token takes
-
-        1 / tp4_tokens_per_s - layers * hit_rate * min(attention, non_attention).
-
-    The paper does not print its formula; this one gives all five of its numbers to 0.032 % with r * layers kept
-    as 20.8 expected hit layers (not rounded down as in appendix F), SFD_R taken as 0, and no verification
-    cost.
-    """
-    check_hit_rate(hit_rate)
-    hidden_us = layers * hit_rate * min(row.attention_us, row.non_attention_us)
-    return 1e6 / (1e6 / row.tp4_tokens_per_s - hidden_us)

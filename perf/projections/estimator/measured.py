@@ -26,7 +26,7 @@ Row = dict[str, str]
 
 
 class NotMeasured(ValueError):
-    """The sweep does not hold what an estimate needs; the message says what to sweep."""
+    """Raised when the sweep does not hold what an estimate needs; the message says what to sweep."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Sweep:
     pairs: dict[tuple[int, int], list[tuple[int, float, float]]] = field(default_factory=dict)
 
     def table(self, chips: int) -> ChipTable:
-        """Errors: NotMeasured."""
+        """Return the op table. Errors: NotMeasured."""
         if chips not in self.tables:
             raise NotMeasured(
                 f"{self.name} has no decode step on 1x{chips}; meshes: "
@@ -50,13 +50,13 @@ class Sweep:
 
 
 def load(path: Path, filters: Sequence[str] = ()) -> Sweep:
-    """From a sweep's CSV. filters: option=value, where the file holds several plans, precisions or sources.
+    """Load a sweep's CSV. filters: option=value, where the file holds several plans, precisions or sources.
 
     Errors: TableError for another file, NotMeasured without a decode step of the model or with several kinds.
     """
     wanted = [text.partition("=") for text in filters]
     if bad := [text for text, (_, sign, _) in zip(filters, wanted, strict=True) if not sign]:
-        raise NotMeasured(f"cannot read the filter {bad[0]!r}: option=value, e.g. plan=fast or source=n150")
+        raise NotMeasured(f"cannot read the filter {bad[0]!r}: option=value, e.g. plan=sharded or source=n150")
     steps = []
     for block in read(path):
         options = block.options() | {"source": block.source}
@@ -101,8 +101,8 @@ def _is_attention(row: Row) -> bool:
 
 
 def table_of(block: Block, chips: int) -> ChipTable:
-    """A decode step as a table of the paper's form: a layer's programs (mean over decoder-mid, else layer 0), and
-    those outside the layers. Errors: NotMeasured for a step without attention in its layers."""
+    """Return a decode step as a table of the paper's form: a layer's programs (mean over decoder-mid, else layer 0),
+    and those outside the layers. Errors: NotMeasured for a step without attention in its layers."""
     rows = merged(block)
     group = MID if any(row[GROUP] == MID for row in rows) else FIRST
     layers: dict[str, list[Row]] = {}
@@ -124,7 +124,8 @@ def table_of(block: Block, chips: int) -> ChipTable:
 
 
 def pair_of(block: Block) -> tuple[float, float]:
-    """Mean (sender's, receiver's) time of attention over the layers (of `table_of`) of a step of two rows, in ns."""
+    """Return the mean (sender's, receiver's) time of attention over the layers (of `table_of`) of a step of two rows,
+    in ns."""
     layers: dict[str, list[float]] = {}
     group = MID if any(row[GROUP] == MID for row in block.rows) else FIRST
     for row in block.rows:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The estimator's scaling plot, after the ALSpec paper's figure 7: a panel a context, a line a strategy."""
+"""Draw the scaling plot after the ALSpec paper's figure 7: a panel per context, a line per strategy."""
 
 from __future__ import annotations
 

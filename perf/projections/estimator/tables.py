@@ -22,7 +22,7 @@ CHIP_COUNTS = tuple(_OP_TABLES)
 
 
 def read_rows(name: str) -> list[dict[str, str]]:
-    """Rows of perf/data/`name`, its # comments left out. A row of another width raises ValueError."""
+    """Return the rows of perf/data/`name`, its # comments left out. A row of another width raises ValueError."""
     with open(DATA / name, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     for number, row in enumerate(rows, 1):
@@ -68,35 +68,13 @@ class ChipTable:
 
 @cache
 def chip_table(chips: int) -> ChipTable:
-    """The op table of `chips` N150 with full tensor parallelism; ValueError when the paper has none."""
+    """Return the op table of `chips` N150 with full tensor parallelism; ValueError when the paper has none."""
     if chips not in _OP_TABLES:
         raise ValueError(f"no table for {chips} chips: the paper measured {', '.join(map(str, CHIP_COUNTS))}")
     sections: dict[str, list[Op]] = {"per_layer": [], "fixed": []}
     for row in read_rows(_OP_TABLES[chips]):
         sections[row["section"]].append(Op(row["op"], int(row["ns"])))
     return ChipTable(chips, tuple(sections["per_layer"]), tuple(sections["fixed"]))
-
-
-@dataclass(frozen=True)
-class H100Row:
-    """A row of table 3: Llama 3 8B on H100s. Latencies in us per layer on 4 GPUs, rates in tokens/s."""
-
-    context: int
-    attention_us: float
-    non_attention_us: float
-    tp4_tokens_per_s: float
-    tp8_tokens_per_s: float
-    alspec_tokens_per_s: float
-
-
-@cache
-def h100_table() -> tuple[H100Row, ...]:
-    """Table 3, shortest context first."""
-    names = [name for name in H100Row.__dataclass_fields__ if name != "context"]
-    return tuple(
-        H100Row(int(row["context"]), **{name: float(row[name]) for name in names})
-        for row in read_rows("table3_h100.csv")
-    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +91,7 @@ class LongContextRun:
 
 @cache
 def long_context_runs() -> tuple[LongContextRun, ...]:
-    """tt-metal's published 64K-context runs beside the same boards' short-context runs."""
+    """Return tt-metal's published 64K-context runs beside the same boards' short-context runs."""
     return tuple(
         LongContextRun(
             row["model"],
@@ -128,7 +106,7 @@ def long_context_runs() -> tuple[LongContextRun, ...]:
 
 
 def measured_hit_rate(task: str, threshold: float, model: str = "llama-3.1-8b") -> float:
-    """Speculation hit rate (0 to 1) that tables 1 and 2 give for a task and acceptance threshold lambda.
+    """Return the speculation hit rate (0 to 1) that tables 1 and 2 give for a task and acceptance threshold lambda.
 
     `model` is llama-3.1-8b or llama-3.1-70b. ValueError lists what exists when the tables have no such entry.
     """

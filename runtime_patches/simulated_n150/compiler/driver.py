@@ -1,24 +1,20 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `riscv-tt-elf-g++` does in a simulated runtime: rewrites the command line for Debian's GCC 12.
+"""Do what `riscv-tt-elf-g++` does in a simulated runtime: rewrite the command line for Debian's GCC 12 and run it.
 
-The runtime starts this once for every kernel unit, thousands of times in a cold test suite, so it runs under
-`python -I -S` and imports only what the call at hand needs, and nothing that is slow to start. It stands in the
-toolchain folder as
+The runtime starts this once for every kernel unit, thousands of times in a cold test suite, so it runs under `python -I
+-S` and imports only what the call at hand needs, and nothing that is slow to start. It is part of the toolchain folder:
 
-    <toolchain>/compiler/driver.py      this file, with vector.py and what that imports
+    <toolchain>/compiler/               a package: this file, cache and sfpu
     <toolchain>/include/                sfpi.h, lltt.h
     <toolchain>/lib/tensix.s            assembler macros read before every TRISC unit
-    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes (stock.sh)
-    <toolchain>/objects/                units and kernels of all roots (objects.py)
-    <toolchain>/headers/                precompiled headers (precompiled.py)
-    <toolchain>/texts/known             what was found in sources of roots (texts.py)
+    <toolchain>/lib/empty_kernel.o      what stands for a stock kernel that nothing executes
+    <toolchain>/objects/                units and kernels of all roots (cache/objects.py)
 
-Three kinds of call exist. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled
-for rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the
-soft-float ABI and without LTO: its float registers stand for the vector unit's LREGs (see sfpi/registers.h).
-A link gains picolibc and libgcc; the support objects it names are LTO bytecode of a newer GCC in the wheel,
-and rebuilt in the root.
+There are three kinds of call. A unit of a data-movement core (or of any firmware core but the TRISCs) is compiled for
+rv32im with LTO. A TRISC unit, which may hold Tensix instructions, is compiled for rv32imf with the soft-float ABI and
+without LTO: its float registers stand for the vector unit's LREGs (see sfpi/registers.h). A link gains picolibc and
+libgcc; the support objects it names are LTO bytecode of a newer GCC in the wheel, and rebuilt in the root.
 """
 
 import os
@@ -33,11 +29,10 @@ CXX_ROOT = "/usr/include/newlib/c++"
 PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf"
 LIBGCC = "rv32im/ilp32/libgcc.a"  # in a folder of GCC_LIBRARIES
 LIBC = f"{PICOLIBC}/lib/rv32im/ilp32/libc.a"
-# Names a file that gets a line for every unit and link: from the cache, with a precompiled header, plain, or empty.
+# Names a file that gets a line for every unit and link: a hit of the cache, plain, or empty.
 LOG = "LLAMA_ALSPEC_COMPILE_LOG"
-# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled (stock.sh).
+# Set to "1" where nothing is going to be executed: kernels that come with ttnn are not compiled.
 EMPTY_STOCK_KERNELS = "LLAMA_ALSPEC_EMPTY_STOCK_KERNELS"
-precompiled_used = False
 VERSION = "riscv-tt-elf-g++ (llama-alspec stand-in over Debian GCC) 12.2.0"
 
 INTEGER_CORE = ["-march=rv32im", "-mabi=ilp32"]
@@ -63,7 +58,7 @@ COMMON = [
 
 
 def drop(argument):
-    """True for options that only the SFPI compiler knows, and for those that are set anew here."""
+    """Return whether an option is one that only the SFPI compiler knows, or one that is set anew here."""
     return (
         argument.startswith(("-ftt-", "-mtt-", "-Werror", "-Wno-error", "-std=", "-mcpu=", "-flto", "-W"))
         and not argument.startswith("-Wl,")
@@ -71,13 +66,13 @@ def drop(argument):
 
 
 def newest(folder):
-    """The folder of the newest version in a folder of versions, such as 12.2.0."""
+    """Return the folder of the newest version in a folder of versions, such as 12.2.0."""
     versions = os.listdir(folder)
     return f"{folder}/{max(versions, key=lambda name: [int(n) for n in name.split('.') if n.isdigit()])}"
 
 
 def system_includes():
-    """Options for the C++ headers of the ARM bare-metal libstdc++ (header-only) and picolibc's C headers."""
+    """Return options for the C++ headers of the ARM bare-metal libstdc++ (header-only) and picolibc's C headers."""
     cxx = newest(CXX_ROOT)
     return ["-isystem", cxx, "-isystem", f"{cxx}/arm-none-eabi", "-isystem", f"{PICOLIBC}/include"]
 
@@ -87,7 +82,7 @@ def is_tensix(arguments):
 
 
 def compile_command(arguments):
-    """Command for one call that compiles, but for the vector instructions of a TRISC unit."""
+    """Return the command for one call that compiles, but for the vector instructions of a TRISC unit."""
     kept = [a for a in arguments if not drop(a)]
     command = [COMPILER] + COMMON
     if is_tensix(arguments):
@@ -100,14 +95,14 @@ def compile_command(arguments):
 
 
 def run(command, errors=2):
-    """Runs a command; its exit status, and what it says to the file descriptor `errors`."""
+    """Run a command; return its exit status. What it says goes to the file descriptor `errors`."""
     redirected = [(os.POSIX_SPAWN_DUP2, errors, 2)] if errors != 2 else []
     process = os.posix_spawn(command[0], command, os.environ, file_actions=redirected)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def run_quietly(command, log):
-    """(exit status, what it said) of a command; `log` is a file that may be used for that."""
+    """Run a command; return (exit status, what it said). `log` is a file that may be used for that."""
     errors = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         status = run(command, errors)
@@ -118,67 +113,20 @@ def run_quietly(command, log):
         os.unlink(log)
 
 
-def say(text):
-    sys.stderr.buffer.write(text)
-    sys.stderr.flush()
-
-
-def compile_source(command, arguments, root):
-    """Runs a compile command, with a precompiled header where there is one that changes nothing."""
-    output = command[command.index("-o") + 1]
-    log = f"{output}.{os.getpid()}.log"
-    if root is not None:
-        import precompiled
-        import store
-
-        header = precompiled.prepared(
-            command, root, f"{HERE}/headers", base(), lambda making: run_quietly(making, log)[0]
-        )
-        if header is not None and header.disturbed_from_the_start(command) is None:
-            status, said = run_quietly(with_header(command, header.path), log)
-            if not status:
-                import objects
-
-                path = arguments[arguments.index("-MF") + 1]
-                text = store.read(path).decode("utf-8", "surrogateescape")
-                precompiled_files = [name.replace("%ROOT%", root.path) for name in header.files]
-                own = set(objects.dependencies(text)) - {*precompiled_files, header.path}
-                known = known_texts(root)
-                if header.changes_nothing_for([known.facts(root.portable(name)) for name in own]):
-                    # GCC names none of the files in a precompiled header.
-                    text = objects.with_dependencies(text, precompiled_files)
-                    store.write_whole(path, text.encode("utf-8", "surrogateescape"))
-                    say(said)
-                    global precompiled_used
-                    precompiled_used = True
-                    return 0
+def compile_source(command):
+    """Run a compile command; return the exit status."""
+    log = f"{command[command.index('-o') + 1]}.{os.getpid()}.log"
     status, said = run_quietly(command, log)
     if status and b"impossible constraint" in said:
         # An instruction word computed in a loop that only -O3 unrolls.
         status, said = run_quietly(["-O3" if a == "-O2" else a for a in command], log)
-    say(said)
+    sys.stderr.buffer.write(said)
+    sys.stderr.flush()
     return status
 
 
-def known_texts(root):
-    """What is remembered of the sources of a runtime root (texts.py)."""
-    import texts
-
-    return texts.of(root, f"{HERE}/texts/known")
-
-
-def with_header(command, path):
-    """`command` with another header in the place of the first one it includes by an absolute path."""
-    changed = list(command)
-    for i, argument in enumerate(changed):
-        if argument == "-include" and os.path.isabs(changed[i + 1]):
-            changed[i + 1] = path
-            break
-    return changed
-
-
-def compile_tensix(arguments, root):
-    """Compiles a TRISC unit to assembly, translates its vector instructions and assembles it."""
+def compile_tensix(arguments):
+    """Compile a TRISC unit to assembly, translate its vector instructions and assemble it; return the exit status."""
     output = arguments[arguments.index("-o") + 1]
     command = compile_command(arguments)
     command[command.index("-c")] = "-S"
@@ -186,13 +134,13 @@ def compile_tensix(arguments, root):
     command[command.index("-o") + 1] = assembly
     # The rule in the dependency file is for the object, whose name GCC does not see.
     command += ["-MT", output] * any(a in ("-MMD", "-MD") for a in arguments)
-    status = compile_source(command, arguments, root)
+    status = compile_source(command)
     if status:
         return status
     with open(assembly, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
     if any(mark in text for mark in VECTOR_MARKS):
-        import vector
+        from .sfpu import vector
 
         try:
             text = vector.translate(text)
@@ -209,8 +157,8 @@ def compile_tensix(arguments, root):
 
 
 def base():
-    """What every result depends on besides its command line: the compiler and its libraries."""
-    import store
+    """Return what every result depends on besides its command line: the compiler and its libraries."""
+    from .cache import store
 
     parts = [COMPILER, ASSEMBLER, LINKER, LIBC, CXX_ROOT, *system_includes()[1::2]]
     return [f"{part}={store.stamp(part)}" for part in parts] + [
@@ -219,7 +167,7 @@ def base():
 
 
 def link_command(arguments):
-    """Command for a link. The support objects it names are the rebuilt ones of the runtime root."""
+    """Return the command for a link. The support objects it names are the rebuilt ones of the runtime root."""
     if is_tensix(arguments):
         return machine_code_link(arguments)
     linked = [a for a in arguments if not drop(a)]
@@ -230,10 +178,10 @@ def link_command(arguments):
 
 
 def machine_code_link(arguments):
-    """The linker's own command where nothing is left to compile: g++ starts its link-time optimiser even then, for the
-    bytecode in the support objects, which takes ten times as long as the link.
+    """Return the linker's own command, for a link with nothing left to compile: g++ starts its link-time optimiser even
+    then, for the bytecode in the support objects, which takes ten times as long as the link.
 
-    A TRISC unit may name f registers, but nothing of it is float code: everything links as rv32im.
+    A TRISC unit may name f registers, but none of it is float code: everything links as rv32im.
     """
     command, passed = [LINKER, "-melf32lriscv"], False
     for argument in arguments:
@@ -246,8 +194,36 @@ def machine_code_link(arguments):
     return [*command, "--start-group", LIBC, libgcc, "--end-group"]
 
 
+def is_stock(root):
+    """Return whether the kernel in whose unit's folder this is called comes with ttnn: all its sources are in the root.
+
+    False for firmware and for a kernel given as text.
+    """
+    from .cache import store
+
+    sources = store.kernel_sources("..")
+    return bool(sources) and all(source.startswith(f"{root.path}/") for source in sources)
+
+
+def make_empty(arguments):
+    """Let an empty kernel (empty_kernel.s) stand for a stock kernel, or link one; return the exit status.
+
+    On a mock mesh programs are validated, allocated and compiled for, and that is all. Compiling ttnn's own kernels
+    there says nothing about this project, nor about boards, whose compiler is another, and takes most of the time.
+    """
+    from .cache import store
+
+    record(arguments, "empty")
+    if "-c" not in arguments:
+        return run(machine_code_link(arguments))
+    kernel, output = f"{HERE}/lib/empty_kernel.o", arguments[arguments.index("-o") + 1]
+    store.write_whole(output, store.read(kernel))
+    store.write_whole(arguments[arguments.index("-MF") + 1], f"{output}: {kernel}\n".encode())
+    return 0
+
+
 def record(arguments, how):
-    """Adds a line to the file of LOG: what kind of call this was, and where its result came from."""
+    """Add a line to the file that LOG names: what kind of call this was, and where its result came from."""
     if path := os.environ.get(LOG):
         kind = "compile" if "-c" in arguments else "header" if "c++-header" in arguments else "link"
         with open(path, "a") as log:
@@ -264,10 +240,9 @@ def main(arguments):
             file=sys.stderr,
         )
         return 1
-    sys.path.insert(0, f"{HERE}/compiler")
     if "-E" in arguments or "-S" in arguments or "-o" not in arguments:
         return run(compile_command(arguments))
-    import store
+    from .cache import store
 
     compiles, header = "-c" in arguments, "c++-header" in arguments
     found = False
@@ -275,37 +250,35 @@ def main(arguments):
         root = store.find_root(arguments, f"{HERE}/objects/roots")
         # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
         if root is None and not header or compiles and "-MF" not in arguments:
-            return produce(arguments, None)
-        import objects
+            return produce(arguments)
+        if root is not None and os.environ.get(EMPTY_STOCK_KERNELS) and is_stock(root):
+            return make_empty(arguments)
+        from .cache import objects
 
         unit = objects.Unit(arguments, root, f"{HERE}/objects", base())
         found = unit.fetch()
     except OSError as error:  # a full disk, or a cache that is not ours to write: said, and done without it
         print(f"warning: compiled without the cache of objects: {error}", file=sys.stderr)
-        return produce(arguments, None)
+        return produce(arguments)
     if found:
         status = 0
     else:
-        status = produce(arguments, root)
+        status = produce(arguments)
         if not status:
             try:
-                unit.keep(known_texts(root) if compiles else None)
+                unit.keep()
             except OSError as error:
                 print(f"warning: not kept in the cache of objects: {error}", file=sys.stderr)
-    record(arguments, "hit" if found else "precompiled" if precompiled_used else "plain")
+    record(arguments, "hit" if found else "plain")
     return status
 
 
-def produce(arguments, root):
-    """Compiles or links; the exit status."""
+def produce(arguments):
+    """Compile or link; return the exit status."""
     if "c++-header" in arguments:
         return run(compile_command(arguments))
     if "-c" not in arguments:
         return run(link_command(arguments))
     if is_tensix(arguments):
-        return compile_tensix(arguments, root)
-    return compile_source(compile_command(arguments), arguments, root)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        return compile_tensix(arguments)
+    return compile_source(compile_command(arguments))

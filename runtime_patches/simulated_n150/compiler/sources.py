@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites, for GCC 12, the few constructs in the wheel's device sources that only newer compilers accept.
+"""Rewrite, for GCC 12, the few constructs in the wheel's device sources that only newer compilers accept.
 
 Two rules, each applied line by line so that line numbers stay true:
 
@@ -32,13 +32,13 @@ _UNROLL = re.compile(r"^[ \t]*#pragma GCC unroll[ \t]*(?!\s*\d+\s*(?://.*)?$).*$
 
 
 def rewrite(text: str) -> str:
-    """`text` of one source file with both rules applied; the number of lines is unchanged."""
+    """Return `text` of one source file with both rules applied; the number of lines is unchanged."""
     text = _FALSE_ASSERT.sub(r"\1[](auto never) { static_assert(sizeof(never) == 0, \2); }(0);", text)
     return _UNROLL.sub("", text)
 
 
 def rewritten_sources(ttnn_dir: Path) -> dict[str, str]:
-    """Path relative to `ttnn_dir` -> new text, for every device source that a rule changes."""
+    """Return {path relative to `ttnn_dir`: new text} of every device source that a rule changes."""
     changed = {}
     for folder in SOURCE_FOLDERS:
         for path in sorted((ttnn_dir / folder).rglob("*")):

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the wheel's compute functions compile: `python -m runtime_patches.simulated_n150.compiler.survey`.
+"""Tell which of the wheel's compute functions compile: `python -m runtime_patches.simulated_n150.compiler.survey`.
 
-For every `ALWI void <name>(...)` in the wheel's api/compute headers, a math-core unit with one call of it is
-compiled with the stand-in compiler; functions of a header share a unit, and are compiled apart when that
-fails. The outcome is printed as a Markdown table with the exact cause of each failure.
+For every `ALWI void <name>(...)` in the wheel's api/compute headers, a math-core unit with one call of it is compiled
+with the stand-in compiler; functions of a header share a unit, and are compiled apart when that fails. The outcome is
+printed as a Markdown table with the exact cause of each failure.
 """
 
 import argparse
@@ -95,7 +95,7 @@ DEFINES = (
 
 
 def _split(text):
-    """`text` at its top-level commas."""
+    """Split `text` at its top-level commas."""
     parts, depth, current = [], 0, ""
     for character in text:
         depth += character in "<({"
@@ -109,7 +109,7 @@ def _split(text):
 
 
 def _calls(name, template, parameters):
-    """C++ calls of one function, or a reason why no call can be written."""
+    """Return C++ calls of one function, or the reason why no call can be written."""
     arguments = []
     for index, parameter in enumerate(_split(parameters)):
         if "=" in parameter:
@@ -141,7 +141,7 @@ def _calls(name, template, parameters):
 
 
 def functions(header):
-    """(name, calls or reason) for every function of a header that a math core may call."""
+    """Return (name, calls or reason) for every function of a header that a math core may call."""
     found = {}
     for match in _FUNCTION.finditer(_COMMENT.sub("", header.read_text())):
         name = match["name"]
@@ -152,7 +152,7 @@ def functions(header):
 
 
 class Survey:
-    """Compiles probes against one runtime root."""
+    """Compile probes against one runtime root."""
 
     def __init__(self, root, scratch, fp32):
         self.root, self.scratch = Path(root), Path(scratch)
@@ -169,7 +169,7 @@ class Survey:
         ]  # fmt: skip
 
     def compile(self, name, include, calls):
-        """None if it compiles, else the first error."""
+        """Compile calls in one unit; return None if they compile, else the first error."""
         bodies = "".join(f"__attribute__((noinline)) void probe_{i}() {{ {call} }}\n" for i, call in enumerate(calls))
         unit = self.scratch / f"{name}.cc"
         unit.write_text(
@@ -190,7 +190,7 @@ class Survey:
 
 
 def run(root, names=(), fp32=False, jobs=2):
-    """Yields (header, function, cause); cause is "" for a function that compiles."""
+    """Yield (header, function, cause); cause is "" for a function that compiles."""
     folder = Path(root) / "tt_metal/hw/inc/api/compute"
     headers = sorted([*folder.glob("eltwise_unary/*.h"), *folder.glob("*.h")])
     headers = [h for h in headers if not names or h.stem in names]

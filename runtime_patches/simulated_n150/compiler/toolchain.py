@@ -1,16 +1,15 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the folder that takes the place of the SFPI compiler in a simulated runtime root.
+"""Build the folder that takes the place of the SFPI compiler in a simulated runtime root.
 
-    <toolchain>/compiler/bin/riscv-tt-elf-g++   makes empty kernels (stock.sh), or starts compiler/driver.py
+    <toolchain>/compiler/bin/riscv-tt-elf-g++   starts compiler/driver.py
     <toolchain>/include/                        sfpi.h, lltt.h and what they include
     <toolchain>/lib/*.o                         the runtime's support objects, rebuilt from source
     <toolchain>/lib/tensix.s                    assembler macros
     <toolchain>/lib/empty_kernel.o              stands for stock kernels that nothing executes
     <toolchain>/sources/                        the wheel's device sources that GCC 12 needs rewritten
 
-It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any
-time.
+It is keyed by everything it is made from, so a stale one is never used and an old one can be deleted at any time.
 """
 
 import hashlib
@@ -22,26 +21,18 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from runtime_patches.simulated_n150.compiler import driver, sources, store
+from runtime_patches.simulated_n150.compiler import driver, sources
 
 HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parent / "sfpi"
 
-# The driver and what it imports.
+# The driver and what it imports: a package of the toolchain, whose imports are relative.
 DRIVER_MODULES = (
+    "__init__.py",
     "driver.py",
-    "vector.py",
-    "literals.py",
-    "allocator.py",
-    "instructions.py",
-    "lane_flags.py",
-    "passes.py",
-    "webs.py",
-    "store.py",
-    "objects.py",
-    "precompiled.py",
-    "kernel_headers.py",
-    "texts.py",
+    *(f"cache/{name}.py" for name in ("__init__", "macros", "objects", "store")),
+    *(f"sfpu/{name}.py" for name in ("__init__", "allocator", "instructions", "lane_flags", "literals", "passes")),
+    *(f"sfpu/{name}.py" for name in ("vector", "webs")),
 )
 
 # Debian package -> a file it must have put on this machine.
@@ -95,16 +86,13 @@ class ToolchainError(RuntimeError):
 
 
 def missing_packages() -> list[str]:
-    """Names of the Debian packages that the simulated toolchain needs and this machine lacks."""
+    """Return the names of the Debian packages that the simulated toolchain needs and this machine lacks."""
     return [name for name, proof in PACKAGES.items() if not os.path.exists(proof)]
 
 
 def _key(ttnn_dir: Path, python: str) -> str:
     digest = hashlib.sha256()
-    made_from = [
-        HERE / name
-        for name in (*DRIVER_MODULES, "tensix.s", "empty_kernel.s", "stock.sh", "sources.py", "toolchain.py")
-    ]
+    made_from = [HERE / name for name in (*DRIVER_MODULES, "tensix.s", "empty_kernel.s", "sources.py", "toolchain.py")]
     for path in (*made_from, *sorted(HEADERS.rglob("*.h"))):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
@@ -116,7 +104,7 @@ def _key(ttnn_dir: Path, python: str) -> str:
 
 def _build_support_objects(folder: Path, ttnn_dir: Path, python: str) -> None:
     # As the launcher starts it: this leaves the bytecode of the driver and of what every call imports.
-    compiler = [python, "-I", "-S", "-c", _start(folder / "compiler")]
+    compiler = [python, "-I", "-S", "-c", _start(folder)]
     includes = [f"-I{ttnn_dir / name}" for name in SUPPORT_INCLUDES]
     for name, source in SUPPORT_SOURCES.items():
         command = [*compiler, *SUPPORT_FLAGS, *includes, "-c", "-o", str(folder / "lib" / f"{name}.o")]
@@ -127,44 +115,36 @@ def _build_support_objects(folder: Path, ttnn_dir: Path, python: str) -> None:
 
 def assemble_empty_kernel(folder: Path) -> None:
     """Make empty_kernel.o in `folder`."""
-    empty = [HERE / "empty_kernel.s", "-o", folder / "empty_kernel.o"]
+    empty = [str(HERE / "empty_kernel.s"), "-o", str(folder / "empty_kernel.o")]
     subprocess.run([driver.ASSEMBLER, *driver.INTEGER_CORE, *empty], check=True)
 
 
-def _start(modules: Path) -> str:
-    """Python that runs the driver in the folder `modules`: as a module, whose bytecode is kept, unlike a script's."""
-    return f"import sys; sys.path.insert(0, {str(modules)!r}); import driver; sys.exit(driver.main(sys.argv[1:]))"
+def _start(folder: Path) -> str:
+    """Return Python that runs the driver of the toolchain in `folder` as a module: a script's bytecode is not kept."""
+    path = f"sys.path.insert(0, {str(folder)!r})"
+    return f"import sys; {path}; from compiler import driver; sys.exit(driver.main(sys.argv[1:]))"
+
+
+def copy_driver(folder: Path) -> None:
+    """Put the driver's modules into the toolchain in `folder`, as the package `compiler`."""
+    for module in DRIVER_MODULES:
+        copied = folder / "compiler" / module
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(HERE / module, copied)
 
 
 def launcher(python: str, folder: Path) -> str:
-    """The program that stands for the compiler of the toolchain in `folder`.
+    """Return the program that stands for the compiler of the toolchain in `folder`.
 
-    A shell comes first, since it tells what becomes an empty kernel, and makes it, in less time than Python starts in.
     It names the driver by an absolute path, since it is itself reached through links.
     """
-    start = shlex.join([python, "-I", "-S", "-c", _start(folder / "compiler")])
-    libgcc = f"{driver.newest(driver.GCC_LIBRARIES)}/{driver.LIBGCC}"
-    values = {
-        "empty_kernel": str(folder / "lib" / "empty_kernel.o"),
-        "linker": driver.LINKER,
-        "libc": driver.LIBC,
-        "libgcc": libgcc,
-        "manifest": store.MANIFEST,
-        "generated": " ".join(store.GENERATED),
-    }
-    lines = [f"{name}={shlex.quote(value)}\n" for name, value in values.items()]
-    return (
-        f'#!/bin/sh\n[ -n "${{{driver.EMPTY_STOCK_KERNELS}-}}" ] || exec {start} "$@"\n'
-        + f"log=${{{driver.LOG}-}}\n{''.join(lines)}{(HERE / 'stock.sh').read_text()}"
-        + f'exec {start} "$@"\n'
-    )
+    return f'#!/bin/sh\nexec {shlex.join([python, "-I", "-S", "-c", _start(folder)])} "$@"\n'
 
 
 def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
     for name in ("compiler/bin", "lib", "include", "sources"):
         (folder / name).mkdir(parents=True)
-    for module in DRIVER_MODULES:
-        shutil.copy(HERE / module, folder / "compiler" / module)
+    copy_driver(folder)
     shutil.copy(HERE / "tensix.s", folder / "lib" / "tensix.s")
     assemble_empty_kernel(folder / "lib")
     for header in HEADERS.rglob("*.h"):
@@ -182,18 +162,13 @@ def _fill(folder: Path, target: Path, ttnn_dir: Path, python: str) -> None:
 
 
 def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
-    """Folder of the stand-in toolchain for the ttnn package at `ttnn_dir`, built on first use.
+    """Return the folder of the stand-in toolchain for the ttnn package at `ttnn_dir`; build it on first use.
 
-    Safe under concurrent use: it is built under a temporary name and renamed; who comes second uses the
-    first's.
+    Safe under concurrent use: it is built under a temporary name and renamed; who comes second uses the first's.
 
-    Args:
-        cache_dir: the project's cache folder; the toolchain goes to `<cache_dir>/toolchain/<key>`.
-        ttnn_dir: the installed ttnn package (the folder that holds tt_metal/).
-        python: interpreter that runs the driver.
-
-    Raises:
-        ToolchainError: Debian packages are missing, or a support object does not compile.
+    cache_dir: the project's cache folder; the toolchain goes to `<cache_dir>/toolchain/<key>`. ttnn_dir: the installed
+    ttnn package (the folder that holds tt_metal/). python: interpreter that runs the driver. Errors: ToolchainError
+    when Debian packages are missing, or a support object does not compile.
     """
     missing = missing_packages()
     if missing:
@@ -225,7 +200,7 @@ def build_toolchain(cache_dir: Path, ttnn_dir: Path, python: str) -> Path:
 
 
 def overlay_files(toolchain_dir: Path) -> dict[str, Path]:
-    """Path relative to the runtime root -> the file of the toolchain that belongs there."""
+    """Return {path relative to the runtime root: the file of the toolchain that belongs there}."""
     toolchain_dir = Path(toolchain_dir)
     files = {"runtime/sfpi/compiler/bin/riscv-tt-elf-g++": toolchain_dir / "compiler" / "bin" / "riscv-tt-elf-g++"}
     for name in SUPPORT_SOURCES:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The replay buffer of the Tensix front end: 32 slots a thread, recorded once and played back by one
+// The replay buffer of the Tensix front end: 32 slots per thread, recorded once and played back by one
 // instruction. Fields of REPLAY: start [23:14], length [13:4], execute while recording [1], record [0].
 
 #pragma once

@@ -3,8 +3,8 @@
 
 // The vector layer that the wheel's Wormhole kernels include, over stock GCC: vector types, operators,
 // predication. Written from the encodings in the wheel's ckernel_ops.h and Tenstorrent's public ISA
-// documentation. How a vector value travels through GCC, and what becomes of it afterwards, is told in
-// sfpi_layer/registers.h.
+// documentation. sfpi_layer/registers.h says how a vector value travels through GCC
+// and what becomes of it.
 
 #pragma once
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulator leaves behind when a program fails or hangs on it.
+"""Record what the simulator knows when a program fails or hangs on it.
 
-The file named by SIMULATED_N150_DIAGNOSIS holds, newest last: the reports of the deadlock watch, an uncaught
-exception of the simulator with its traceback, and for each core where it stood. The test fixture prints it.
-SIGUSR1 asks for a report while the program runs, or hangs: kernels that poll for ever are no deadlock to the watch.
+The file named by SIMULATED_N150_DIAGNOSIS holds, newest last: the reports of the deadlock watch, an uncaught exception
+of the simulator with its traceback, and for each core where it stood. The test fixture prints it. SIGUSR1 asks for a
+report while the program runs, or hangs: kernels that poll for ever are no deadlock to the watch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CORES = (
 
 
 class Diagnosis:
-    """Collects reports and writes them to the file; without a file every call does nothing."""
+    """Collect reports and write them to the file; without a file every call does nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -75,7 +75,7 @@ class Diagnosis:
         signal.signal(signal.SIGUSR1, asked)
 
     def cores(self) -> str:
-        """One line for each core out of reset: chip in a mesh, tile, core, program counter, parked or not."""
+        """Return one line for each core out of reset: chip in a mesh, tile, core, program counter, parked or not."""
         return "\n".join(f"  {line}" for _, line in self._standing())
 
     def _standing(self) -> Iterator[tuple[object, str]]:
@@ -104,7 +104,8 @@ class Diagnosis:
             raise
 
     def core_at(self, error: BaseException) -> str:
-        """The core that was executing when `error` was raised: chip in a mesh, tile, core, program counter; or ""."""
+        """Return the core that was executing when `error` was raised: chip in a mesh, tile, core, program counter; or
+        ""."""
         running = None
         for frame, _ in traceback.walk_tb(error.__traceback__):
             candidate = frame.f_locals.get("self")

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that TT_METAL_SIMULATOR names: a run.sh that starts the patched simulator, and the chip's
-descriptor.
-"""
+"""Make the folder that TT_METAL_SIMULATOR names: a run.sh that starts the patched simulator, and the
+chip's descriptor."""
 
 from __future__ import annotations
 
@@ -29,19 +28,19 @@ def _chip_files() -> Path:
 
 
 def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
-    """Folder to export as TT_METAL_SIMULATOR; made once for each content and then found again.
+    """Return the folder to export as TT_METAL_SIMULATOR; it is made once for each content and then found again.
 
     cache_dir: where the folder (and numba's compiled kernels) are kept.
     grid: (width, height) of the chip's compute grid, 1x1 to 8x9; run.sh tells it to the server. The size tt-metal
         sees is set by the core descriptor of the runtime root.
     python: the interpreter that has wolfpine; absolute.
 
-    Holds run.sh, soc_descriptor.yaml and cluster_descriptor.yaml. Safe under concurrent calls: the folder is
+    The folder holds run.sh, soc_descriptor.yaml and cluster_descriptor.yaml. Safe under concurrent calls: the folder is
     filled beside its place and renamed.
     """
     width, height = grid
     if not (1 <= width <= _LARGEST_GRID[0] and 1 <= height <= _LARGEST_GRID[1]):
-        raise ValueError(f"grid must lie between 1x1 and {_LARGEST_GRID[0]}x{_LARGEST_GRID[1]}, got {width}x{height}")
+        raise ValueError(f"grid must be between 1x1 and {_LARGEST_GRID[0]}x{_LARGEST_GRID[1]}, got {width}x{height}")
     python = Path(python)
     if not python.is_absolute():
         raise ValueError(f"python must be an absolute path, got {str(python)!r}")

@@ -1,22 +1,20 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a patch of the simulator is, and how a list of them is applied.
+"""Define what a patch of the simulator is, and how a list of them is applied.
 
-A patch replaces parts of the installed simulator in the memory of the running server; no installed file is
-written. Each names the code it replaces and the SHA-256 of that code's source. When the installed code is not
-the code the patch was written for, nothing is replaced and the server does not start.
+A patch replaces parts of the installed simulator in the memory of the running server; no installed file is written.
+Each names the code it replaces and the SHA-256 of that code's source. When the installed code is not the code the patch
+was written for, nothing is replaced and the server does not start.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 SIMULATOR_PACKAGE = "wolfpine"
 SIMULATOR_VERSION = "2.2"
@@ -31,8 +29,9 @@ class Patch:
     """One patch.
 
     name: short, shown in the server's log.
-    rule: the rule of the hardware that the simulator breaks, in one sentence.
-    source: the public document that states the rule.
+    rule: one sentence. In `behaviour`: the rule of the hardware that the simulator breaks. In `speed`: what is computed
+        less often; results and cycles stay those of the installed code.
+    source: the public document that states the rule; in `speed`, what the results are equal to.
     targets: dotted path of each class, function or module that is replaced -> the first 16 hex digits of the
         SHA-256 of its source text.
     apply: performs the replacement; called once, before the simulated device is built.
@@ -46,7 +45,7 @@ class Patch:
 
 
 def resolve(path: str):
-    """The object a dotted path names: a module, or a class or function (also of a class) inside one."""
+    """Return the object a dotted path names: a module, or a class or function (also of a class) inside one."""
     parts = path.split(".")
     for split in range(len(parts), 0, -1):
         try:
@@ -60,7 +59,7 @@ def resolve(path: str):
 
 
 def fingerprint(path: str) -> str:
-    """First 16 hex digits of the SHA-256 of the source text of what `path` names."""
+    """Return the first 16 hex digits of the SHA-256 of the source text of what `path` names."""
     target = resolve(path)
     if isinstance(target, (classmethod, staticmethod)):
         target = target.__func__
@@ -94,36 +93,10 @@ def check(patches: Iterable[Patch]) -> None:
         raise PatchRefused("the installed simulator differs from the one patched:\n  " + "\n  ".join(differences))
 
 
-def _seal(patches: Iterable[Patch]) -> str:
-    """Digest of all that check() looks at: what the patches expect, and the whole files that their targets are in."""
-    digest, files = hashlib.sha256(importlib.metadata.version(SIMULATOR_PACKAGE).encode()), set()
-    for patch in patches:
-        for path, expected in patch.targets.items():
-            digest.update(f"{path} {expected}\n".encode())
-            target = resolve(path)
-            files.add(inspect.getfile(getattr(target, "__func__", target)))
-    for file in sorted(files):
-        digest.update(Path(file).read_bytes())
-    return digest.hexdigest()[:32]
-
-
-def apply_all(patches: Iterable[Patch], checked: Path | None = None) -> list[str]:
-    """Check all patches first, then apply them in order; returns their names.
-
-    checked: a folder in which a check that has passed is noted by the content of all files it read, since it takes half
-    of a simulator's start; None checks each time.
-    """
+def apply_all(patches: Iterable[Patch]) -> list[str]:
+    """Check all patches first, then apply them in order; return their names."""
     patches = list(patches)
-    note = None
-    if checked is not None:
-        with contextlib.suppress(AttributeError, OSError, PatchRefused, importlib.metadata.PackageNotFoundError):
-            note = checked / f"checked-{_seal(patches)}"
-    if note is None or not note.is_file():
-        check(patches)
-        if note is not None:
-            with contextlib.suppress(OSError):  # a cache that is not ours to write
-                note.parent.mkdir(parents=True, exist_ok=True)
-                note.touch()
+    check(patches)
     for patch in patches:
         patch.apply()
     return [patch.name for patch in patches]

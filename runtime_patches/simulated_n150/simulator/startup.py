@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starts wolfpine's Wormhole server in this process, after patching it.
+"""Start wolfpine's Wormhole server in this process, after patching it.
 
-tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-patches`
-only checks the patches against the installed simulator and lists them.
+tt-metal runs it through run.sh; `python -m runtime_patches.simulated_n150.simulator.startup --list-patches` only checks
+the patches against the installed simulator and lists them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
-from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
 from runtime_patches.simulated_n150.simulator.diagnosis import Diagnosis
 from runtime_patches.simulated_n150.simulator.host import rendezvous
+from runtime_patches.simulated_n150.simulator.speed.burst import BURST_VARIABLE
 
 # Set where the chips of a mesh are hosted by one process; its value, "1x2", is for people.
 MESH_VARIABLE = "SIMULATED_N150_MESH"
 
 
 def _watch_device(diagnosis: Diagnosis) -> None:
-    """Let the diagnosis know the device the server builds, and compile what its cores do where that is asked for."""
+    """Let the diagnosis know the device that the server builds, and compile what its cores do where
+    that is asked for."""
     from framework.sim.wormhole import wh_device
 
     make_device = wh_device.make_device
@@ -35,7 +35,7 @@ def _watch_device(diagnosis: Diagnosis) -> None:
         device = make_device(*arguments, **named)
         diagnosis.watch(device.tt_device)
         if os.environ.get(BURST_VARIABLE) == "1":
-            from runtime_patches.simulated_n150.simulator.burst.engine import Burst
+            from runtime_patches.simulated_n150.simulator.speed.burst.engine import Burst
 
             device.tt_device.run = Burst(device.tt_device).run
         return device
@@ -44,7 +44,7 @@ def _watch_device(diagnosis: Diagnosis) -> None:
 
 
 def _end_with_host() -> None:
-    """End this server soon after the program that started it: a killed one says no goodbye."""
+    """End this server soon after the program that started it: a killed program says no goodbye."""
     host = os.getppid()
 
     def watch() -> None:
@@ -56,7 +56,7 @@ def _end_with_host() -> None:
 
 
 def _collect_seldom() -> None:
-    """Look for garbage in circles a hundredth as often, and never among what is there from the start: a chip's parts
+    """Look for garbage in circles a hundredth as often, and never among what exists from the start: a chip's parts
     point to each other and live as long as it does, and looking through them took a fifteenth of all time."""
     gc.freeze()
     gc.set_threshold(100_000, 10, 100)
@@ -80,18 +80,18 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
     from loguru import logger
 
     from runtime_patches.simulated_n150.simulator.patch import PatchRefused, apply_all
-    from runtime_patches.simulated_n150.simulator.patches.registry import all_patches
+    from runtime_patches.simulated_n150.simulator.registry import all_patches, behaviour_patches, speed_patches
 
     diagnosis = Diagnosis.from_environment()
     try:
         with diagnosis.catch():
-            cache = os.environ.get("NUMBA_CACHE_DIR")  # run.sh sets it
-            names = apply_all(all_patches(), Path(cache) / "patches" if cache else None)
+            names = apply_all(all_patches())
     except PatchRefused as refusal:
         logger.error("{}", refusal)
         return 3
     if "--list-patches" in arguments:
-        print("\n".join(f"{patch.name}: {patch.rule} ({patch.source})" for patch in all_patches()))
+        for title, patches in (("change results", behaviour_patches()), ("change speed alone", speed_patches())):
+            print(title, *(f"  {patch.name}: {patch.rule} ({patch.source})" for patch in patches), sep="\n")
         return 0
     print(f"[server] patched: {', '.join(names)}", file=sys.stderr, flush=True)
 

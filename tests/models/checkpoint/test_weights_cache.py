@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.errors import ModelLoadError
 from models.llama31_8b.checkpoint.gguf import conversion_cache
+from runtime_patches.runtime_root import project_cache_dir
 from tests.support.gguf_files import write_gguf
 
 
@@ -141,15 +144,42 @@ def test_a_full_disk_is_noticed_before_writing(tmp_path, conversions, monkeypatc
         conversion_cache.converted_folder(tmp_path / "m.gguf")
 
 
+def test_no_lock_file_is_left_whether_or_not_a_conversion_succeeds(tmp_path, conversions, monkeypatch):
+    write_gguf(tmp_path / "m.gguf")
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "m.gguf").read_bytes()[:-1000])
+    with pytest.raises(ModelLoadError):
+        conversion_cache.converted_folder(tmp_path / "cut.gguf")
+    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    assert list(folder.parent.iterdir()) == [folder] and conversions == ["m.gguf"]
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path):
+    """Each holder removes the file, so that one who waited locks it anew: counts that are read, then written."""
+    count, path = tmp_path / "count", tmp_path / "x.lock"
+    count.write_text("0")
+
+    def work() -> None:
+        for _ in range(20):
+            with conversion_cache._locked(path):
+                before = int(count.read_text())
+                time.sleep(0.001)
+                count.write_text(str(before + 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work) for _ in range(4)]:
+            done.result()
+    assert count.read_text() == "80" and not path.exists()
+
+
 def test_where_the_cache_lies(tmp_path, monkeypatch):
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert conversion_cache.cache_folder() == tmp_path / "own"
+    assert project_cache_dir() == tmp_path / "own"
     monkeypatch.delenv("LLAMA_ALSPEC_CACHE")
-    assert conversion_cache.cache_folder() == tmp_path / "xdg" / "llama-alspec"
+    assert project_cache_dir() == tmp_path / "xdg" / "llama-alspec"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert conversion_cache.cache_folder() == tmp_path / "home" / ".cache" / "llama-alspec"
+    assert project_cache_dir() == tmp_path / "home" / ".cache" / "llama-alspec"
 
 
 def test_the_converted_folder_is_a_transformers_folder(tmp_path, conversions):

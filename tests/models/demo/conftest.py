@@ -10,8 +10,8 @@ import pytest
 
 @pytest.fixture
 def boards(monkeypatch, tmp_path):
-    """As if this machine had two N150 and all they need; opening them would fail. A machines.Boards."""
-    from models.llama31_8b.tt.device import boards as cards
+    """Pretend that this machine has two N150 and all they need; opening them would fail. A machines.Boards."""
+    from models.llama31_8b.tt.device import boards
     from models.llama31_8b.tt.parallel.mesh import MeshShape
     from runtime_patches import boards as driver
     from runtime_patches.simulated_n150 import doctor
@@ -20,7 +20,7 @@ def boards(monkeypatch, tmp_path):
     found = Boards(tmp_path)
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
     monkeypatch.setattr(driver, "BOARDS", found.devices)
-    monkeypatch.setattr(cards, "SYSFS", found.sysfs)
+    monkeypatch.setattr(boards, "SYSFS", found.sysfs)
     monkeypatch.setattr(MeshShape, "open", lambda *_, **__: pytest.fail("a board was opened"))
     monkeypatch.delenv("TT_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))

@@ -14,10 +14,10 @@ import pytest
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.errors import ContextLengthError
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from tests.support.gguf_files import untied, write_hf_folder
@@ -43,13 +43,15 @@ def chips(monkeypatch, boards, folder) -> list[ReferenceChips]:
     monkeypatch.setattr(MeshShape, "close", lambda *_: None)
     made: list[ReferenceChips] = []
 
-    def load(device, plan, loaded, options):
-        policy = options.policy() if options.attention == "alspec" else None
-        model = weights.load_model(folder).model
-        made.append(ReferenceChips(model, plan.users, plan.capacity, BLOCK, policy))
+    from models.llama31_8b.tt.model import TtLlama
+
+    def load(loaded, device, settings):
+        asked, model = settings.attention, weights.load_model(folder).model
+        policy = ALSpecAttention(asked.threshold, asked.chunk_size) if asked.policy == "alspec" else None
+        made.append(ReferenceChips(model, settings.users, settings.capacity, BLOCK, policy))
         return made[-1]
 
-    monkeypatch.setattr(n150, "_load_model", load)
+    monkeypatch.setattr(TtLlama, "from_host_weights", load)
     return made
 
 
@@ -210,7 +212,7 @@ def conversation(folder, chips_of=1024, **options) -> Conversation:
     loaded = weights.load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
-    generator = Generator(model, choose="host", keep_trace=True)
+    generator = Generator(model, sample_on="host", keep_trace=True)
     return Conversation(BoardSession(loaded, chosen, generator, limit=1000), chosen)
 
 
@@ -291,7 +293,7 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
 
 def test_readings_of_a_pair_add_up():
     pytest.importorskip("ttnn")
-    from models.llama31_8b.tt.decode_attention.alspec import LayerCounters, SpeculationCounters
+    from models.llama31_8b.tt.decode_attention.alspec_counters import LayerCounters, SpeculationCounters
 
     first = SpeculationCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
     second = SpeculationCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))

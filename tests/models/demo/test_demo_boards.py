@@ -14,6 +14,7 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.backends.n150 import session as board_session
 from models.llama31_8b.demo.options import DemoOptions, UserError
+from models.llama31_8b.demo.support import chip_tree_nodes
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import refused
@@ -30,12 +31,33 @@ def checkpoint(tmp_path) -> list[str]:
 
 
 def test_a_model_too_large_names_the_bytes():
-    with pytest.raises(UserError, match=r"needs \d{11} bytes a chip.*an N150 has 12884901888"):
+    with pytest.raises(UserError, match=r"needs \d{11} bytes per chip.*an N150 has 12884901888"):
         n150.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshShape(1, 2), 10)
     options = DemoOptions(max_new_tokens=100000)
-    with pytest.raises(UserError, match="with a cache of 100096 positions for 100010 needs"):
-        n150.plan_run(LLAMA, options, MeshShape(), 10)
-    assert n150.plan_run(LLAMA, options, MeshShape(1, 2), 10).capacity == 100096
+    with pytest.raises(
+        UserError, match=r"a cache of 100096 positions for 100010 needs .* that fits has \d{5} positions"
+    ):
+        n150.plan_run(LLAMA, replace(options, max_context=131072), MeshShape(), 10)
+    run = n150.plan_run(LLAMA, options, MeshShape(1, 2), 10)
+    assert (run.capacity, run.limit, run.notice) == (100096, 131072, None)
+
+
+@pytest.mark.parametrize("users, most", [(1, 73088), (8, 9088)])
+def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most):
+    """For texts and conversations; one block more would not fit, and neither does a longer prompt."""
+    options = DemoOptions(max_new_tokens=100000)
+    run = n150.plan_run(LLAMA, options, MeshShape(), 10, users=users)
+    whose = "" if users == 1 else " for each of 8 users"
+    said = f"a context of {most} positions{whose} is the longest that fits; llama-3.1-8b has 131072"
+    assert (run.capacity, run.limit, run.notice) == (most, most, said)
+    needs = r"needs \d{11} bytes per chip.*; the longest context that fits has " + str(most)
+    with pytest.raises(UserError, match=needs):
+        n150.plan_run(LLAMA, replace(options, max_context=most + 1), MeshShape(), 10, users=users)
+    assert n150.plan_run(LLAMA, options, MeshShape(), most - 1, users=users).limit == most
+    with pytest.raises(UserError, match=needs):
+        n150.plan_run(LLAMA, options, MeshShape(), most, users=users)
+    short = n150.plan_run(LLAMA, DemoOptions(max_new_tokens=20), MeshShape(), 10, users=users)
+    assert (short.capacity, short.limit, short.notice) == (128, LLAMA.max_position_embeddings, None)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +74,8 @@ def test_a_model_too_large_names_the_bytes():
 )
 def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capacity, limit):
     config = replace(LLAMA, max_position_embeddings=context)
-    plan = n150.plan_run(config, DemoOptions(max_context=asked), MeshShape(1, 2), prompt)
-    assert (plan.capacity, plan.limit) == (capacity, limit)
+    run = n150.plan_run(config, DemoOptions(max_context=asked), MeshShape(1, 2), prompt)
+    assert (run.capacity, run.limit) == (capacity, limit)
 
 
 def test_a_context_the_model_does_not_have_is_refused_as_on_the_cpu(capsys, boards, checkpoint):
@@ -65,17 +87,18 @@ class ZerosLlama:
     """A TtLlama as far as the length of a text goes: every logit is 0."""
 
     users, mesh, cache = 1, None, SimpleNamespace(block=32)
-    attend = SimpleNamespace(check=lambda: None, guard=lambda tokens: None, reset=lambda: None, statistics=lambda: None)
+    decode_modules = None
+    decode_attention = SimpleNamespace(check=lambda: None, reset=lambda: None, statistics=lambda: None)
 
     def __init__(self, config, capacity):
         self.config, self.capacity = config, capacity
 
-    def prefill(self, tokens, user, start, last, whole):
+    def prefill(self, tokens, user, start, last, gather_logits):
         import torch
 
         return torch.zeros(1, 1, 32, self.config.vocab_size) if last else None
 
-    def decode(self, inputs, whole):
+    def decode(self, inputs, gather_logits):
         import torch
 
         return torch.zeros(1, 1, 1, self.config.vocab_size)
@@ -99,25 +122,28 @@ def host_ttnn(monkeypatch):
 @pytest.mark.parametrize("asked, tokens", [(50, 11), (64, 25), (None, 25), (1000, 25)])
 def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, tokens):
     """A prompt of 40 tokens in a context of 50 leaves room for 11, whatever the cache of 64 holds."""
-    from models.llama31_8b.generation.sequences import open_streams
+    from models.llama31_8b.generation.sequences import open_sequences
     from models.llama31_8b.tt.generator import Generator
 
     model = ZerosLlama(replace(LLAMA, vocab_size=8, eos_token_ids=()), capacity=64)
-    result = Generator(model, choose="host", prefill_chunk=32).generate(
+    result = Generator(model, sample_on="host", prefill_chunk=32).generate(
         [[1] * 40], max_new_tokens=100, context_limit=asked
     )
     assert len(result.token_ids[0]) == tokens and result.finish_reason == ["context"]
     if asked in (50, 64):
-        assert open_streams(model.config, [[1] * 40], 100, context_limit=asked)[0].room == tokens
+        assert open_sequences(model.config, [[1] * 40], 100, context_limit=asked)[0].room == tokens
 
 
 def test_max_context_and_the_steps_that_compile_reach_the_report(capsys, monkeypatch, boards, checkpoint, host_ttnn):
     """The whole run but for the model: a context of 20 tokens, as on the CPU, and the first step left out."""
     monkeypatch.setattr(MeshShape, "open", lambda *_, **__: None)
     monkeypatch.setattr(MeshShape, "close", lambda *_: None)
-    monkeypatch.setattr(
-        n150, "_load_model", lambda device, plan, weights, *_: ZerosLlama(weights.config, plan.capacity)
-    )
+    from models.llama31_8b.tt.model import TtLlama
+
+    def stand_in(weights, device, settings):
+        return ZerosLlama(weights.config, settings.capacity)
+
+    monkeypatch.setattr(TtLlama, "from_host_weights", stand_in)
     asked = [
         *checkpoint,
         "--prompt",
@@ -145,21 +171,26 @@ def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
     assert (plain, n150.plan_run(LLAMA, drafted, MeshShape(), 28).capacity) == (128, 256)
     small = preset("llama-3.2-1b")
     options = DemoOptions(draft="a-model", precision="accuracy")
-    plan = n150.plan_run(LLAMA, options, MeshShape(), 10, small)
-    assert plan.draft_precision is not None and plan.draft_precision.of_layer(15).ff1 == "bfloat8_b"
+    run = n150.plan_run(LLAMA, options, MeshShape(), 10, small)
+    assert run.draft_precision is not None and run.draft_precision.of_layer(15).ff1 == "bfloat8_b"
+    longer = replace(options, max_new_tokens=40000)
     with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
-        n150.plan_run(LLAMA, replace(options, max_new_tokens=40000), MeshShape(), 10, small)
-    n150.plan_run(LLAMA, replace(options, max_new_tokens=40000, draft=None), MeshShape(), 10)
+        n150.plan_run(LLAMA, replace(longer, max_context=131072), MeshShape(), 10, small)
+    beside = n150.plan_run(LLAMA, longer, MeshShape(), 10, small)
+    assert beside.notice and beside.limit + beside.capacity % 128 < 40000
+    assert not n150.plan_run(LLAMA, replace(longer, draft=None), MeshShape(), 10).notice
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):
         context = replace(LLAMA, max_position_embeddings=140000)
-        n150.plan_run(context, replace(options, max_new_tokens=131090), MeshShape(1, 8), 5, small)
+        more = replace(options, max_new_tokens=131090)
+        n150.plan_run(context, replace(more, max_context=140000), MeshShape(1, 8), 5, small)
+    assert n150.plan_run(context, more, MeshShape(1, 8), 5, small).capacity == small.max_position_embeddings
 
 
 def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
     small, mesh = preset("llama-3.2-1b"), MeshShape(1, 4)
     options = DemoOptions(draft="a-model", fuzzy=4, max_new_tokens=4000)
-    plan = n150.plan_run(LLAMA, options, mesh, 10, small)
-    assert plan.draft_layers is not None and len(plan.draft_layers.parallel_stages) == 4
+    run = n150.plan_run(LLAMA, options, mesh, 10, small)
+    assert run.draft_layers is not None and len(run.draft_layers.parallel_stages) == 4
     for sequential in (None, 1):
         assert n150.plan_run(LLAMA, replace(options, fuzzy=sequential), mesh, 10, small).draft_layers is None
     with pytest.raises(UserError, match="--fuzzy 15: .* from 1 to 14 for a model of 16 layers"):
@@ -172,7 +203,7 @@ def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
     tight = replace(options, max_new_tokens=160000)
     assert n150.plan_run(longer, replace(tight, fuzzy=None), mesh, 10, small).capacity > 160000
     with pytest.raises(UserError, match="llama-3.2-1b as its draft, 4 of its layers in parallel, on 1x2 .* needs"):
-        n150.plan_run(longer, tight, mesh, 10, small)
+        n150.plan_run(longer, replace(tight, max_context=200000), mesh, 10, small)
 
 
 def test_a_draft_model_with_another_vocabulary_is_refused(capsys, boards, checkpoint, tmp_path):
@@ -249,9 +280,9 @@ def test_the_clock_of_three_texts_begins_when_each_has_its_first_token(monkeypat
 
 
 def test_users_take_memory_and_rows():
-    """Eight caches of a long context need a mesh; the fast plan lays out so many users, and a draft model's chains of
-    all of them are calibrated in one tile of rows."""
-    options = DemoOptions(max_new_tokens=20000)
+    """Eight caches of a long context need a mesh; sharded decode steps take so many users, and a draft model's chains
+    of all of them are calibrated in one tile of rows."""
+    options = DemoOptions(max_new_tokens=20000, max_context=131072)
     assert n150.plan_run(LLAMA, options, MeshShape(1, 2), 10, users=8).users == 8
     assert n150.plan_run(LLAMA, options, MeshShape(), 10).users == 1
     with pytest.raises(UserError, match=r"a cache of 20096 positions for 20010 for each of 8 users needs \d{11} b"):
@@ -260,22 +291,27 @@ def test_users_take_memory_and_rows():
     assert n150.plan_run(LLAMA, rows, MeshShape(2, 4), 10, users=8).capacity == 384
     small, drafted = preset("llama-3.2-1b"), DemoOptions(draft="a-model", draft_length=3)
     assert n150.plan_run(LLAMA, drafted, MeshShape(1, 2), 10, small, users=8).draft_precision is not None
-    with pytest.raises(UserError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows a pass"):
+    with pytest.raises(
+        UserError, match="8 users and drafts of 4 tokens with 1 candidates per node need 40 rows per pass"
+    ):
         n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshShape(1, 2), 10, small, users=8)
-    fast = DemoOptions(plan="fast", attention="exact", draft="ngram", tree="4x2")
+    fast = DemoOptions(decode_sharding="sharded", attention="exact", draft="ngram", tree="4x2")
     assert n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=3).users == 3
-    with pytest.raises(UserError, match="the fast plan does not go with trees of 36 nodes in all"):
+    with pytest.raises(UserError, match="sharded decode steps do not support trees of 36 nodes in all"):
         n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=4)
 
 
-def test_a_conversation_takes_its_default_context_or_the_one_asked_for():
-    asked = {None: 8192, 300: 300, 20000: 20000}
+def test_a_conversation_takes_the_context_that_fits_or_the_one_asked_for():
+    asked = {None: 73088, 300: 300, 20000: 20000}
     plans = {n: n150.plan_run(LLAMA, DemoOptions(max_context=n), MeshShape(), None) for n in asked}
     assert {n: plan.limit for n, plan in plans.items()} == asked
-    assert [plan.capacity for plan in plans.values()] == [8192, 384, 20096]
-    drafted = n150.plan_run(LLAMA, DemoOptions(draft="ngram"), MeshShape(), None)
-    assert (drafted.limit, drafted.capacity) == (8192, 8320), "a tree's nodes go behind a full conversation"
-    with pytest.raises(UserError, match="needs .* GB\\); --max-context takes a shorter conversation"):
+    assert [plan.capacity for plan in plans.values()] == [73088, 384, 20096]
+    assert [plan.notice is None for plan in plans.values()] == [False, True, True]
+    options = DemoOptions(draft="ngram")
+    drafted, nodes = n150.plan_run(LLAMA, options, MeshShape(), None), chip_tree_nodes(options, 1)
+    assert (drafted.limit, drafted.capacity) == (73088 - nodes, 73088), "a tree's nodes go behind a full conversation"
+    assert n150.plan_run(LLAMA, DemoOptions(), MeshShape(1, 8), None).limit == LLAMA.max_position_embeddings
+    with pytest.raises(UserError, match="needs .* GB\\); the longest context that fits has 73088 positions"):
         n150.plan_run(LLAMA, DemoOptions(max_context=131072), MeshShape(), None)
 
 
@@ -286,7 +322,6 @@ def test_a_conversation_takes_its_default_context_or_the_one_asked_for():
         ((2, 1), {"attention": "alspec", "threshold": 2e6}, r"threshold must be from 0 to 1e\+06"),
         ((2, 1), {"attention": "alspec", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
         ((1, 1), {"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
-        ((1, 1), {"attention": "static"}, "needs --static-layers"),
         ((1, 1), {"attention": "static", "static_layers": "31,32"}, "names layer 32"),
     ],
 )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import signal
 
@@ -122,7 +123,7 @@ def test_the_whole_session(folder, terminal, capsys):
     assert "with alspec attention" in out and "forgotten" in out
     assert out.count("/exit ends") == 2, "greeting and /help"
     assert out.count("report ──") == 2, "one asked for, one at the end"
-    assert f"({3 * 5} tokens)" in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
+    assert f"({3 * 5} tokens, " in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
 
 
 def test_the_greeting_is_one_line_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):
@@ -134,6 +135,25 @@ def test_the_greeting_is_one_line_whatever_the_width_and_the_name(tmp_path, term
     assert cli.main(["--model", str(source)]) == 0
     greeting = next(line for line in capsys.readouterr().out.splitlines() if "with alspec attention" in line)
     assert str(source) in greeting and "/exit ends" in greeting and "Ctrl-C stops a reply" in greeting
+
+
+def test_lines_that_are_not_utf8_are_named_and_the_session_goes_on(folder, terminal, capsys, monkeypatch):
+    """By the C locale such bytes arrive as surrogates; by a UTF-8 one reading them fails."""
+    terminal("caf\udce9", "the end", "/exit")
+    real, failed = builtins.input, []
+
+    def reading(prompt):
+        if not failed:
+            failed.append(True)
+            b"\xff".decode("utf-8")
+        return real(prompt)
+
+    monkeypatch.setattr(builtins, "input", reading)
+    assert cli.main(["--model", str(folder), "--max-new-tokens", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "that line is not text: 'utf-8' codec can't decode byte 0xff" in shown.err
+    assert "that line is not UTF-8 text: byte 0xe9 after 3 characters" in shown.err
+    assert shown.out.count("report ──") == 1 and "Traceback" not in shown.err
 
 
 def test_end_of_input_ends_the_session(folder, terminal, capsys):

@@ -42,7 +42,7 @@ def test_a_cache_that_is_a_file_is_one_line(capsys, monkeypatch, boards, tmp_pat
 def test_cards_of_another_type_are_refused_by_what_they_are(capsys, boards, kind):
     boards.set(1, kind)
     error = refused(capsys, "--device", "n150")
-    assert f"--device n150: N150 cards are needed, in /dev/tenstorrent is 1: {kind} (" in error
+    assert f"--device n150: N150 boards are needed, /dev/tenstorrent has 1: {kind} (" in error
     device, why = n150.choose_device()
     assert device == "cpu" and f"1: {kind}" in why
 
@@ -51,7 +51,7 @@ def test_cards_the_driver_does_not_name_are_taken_and_it_is_said(capsys, boards)
     boards.set(0, "unknown")
     assert cli.main(["--prompt", "hello", "--device", "n150", "--model", "absent"]) == 2
     err = capsys.readouterr().err
-    assert "taken for N150, since the driver does not tell their type: card 0: a card of unknown type" in err
+    assert "taken for N150, since the driver does not tell their type: board 0: a board of unknown type" in err
     assert "no model absent" in err
 
 
@@ -92,7 +92,7 @@ def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, wo
 
 @pytest.mark.parametrize(
     "flag, value",
-    [("--mesh", "1x2"), ("--precision", "accuracy"), ("--precision-overrides", "x"), ("--sample-on", "host")],
+    [("--mesh", "1x2"), ("--precision", "accuracy"), ("--sample-on", "host")],
 )
 def test_options_of_chips_are_refused_on_the_cpu(capsys, flag, value):
     words = f"{flag} does not go with --device cpu: it is for chips, on --device n150 or sim"
@@ -109,10 +109,10 @@ def test_unknown_values_are_refused(capsys):
     "change, words",
     [
         ({"num_key_value_heads": 1}, r"num_key_value_heads = 1, which 2 chips \(TP of 1x2\) cannot share"),
-        ({"num_attention_heads": 128, "num_key_value_heads": 8}, "leaves 64 query heads a chip"),
+        ({"num_attention_heads": 128, "num_key_value_heads": 8}, "leaves 64 query heads per chip"),
         (
             {"intermediate_size": 2**20, "num_hidden_layers": 80},
-            r"needs \d{11} bytes a chip .* an N150 has 12884901888",
+            r"needs \d{11} bytes per chip .* an N150 has 12884901888",
         ),
     ],
 )
@@ -126,21 +126,11 @@ def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
     assert re.search(words, refused(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw"))
 
 
-def test_overrides_that_do_not_fit_the_model_are_refused(capsys, boards, tmp_path):
-    write_hf_folder(tmp_path)
-    (tmp_path / "plan.json").write_text('{"layers": {"7": {}}}')
-    arguments = ["--model", str(tmp_path), "--raw", "--precision-overrides", str(tmp_path / "plan.json")]
-    assert "names '7'; the model has layers 0 to 1" in refused(capsys, "--device", "n150", *arguments)
-
-
-def test_precision_of_a_run(tmp_path):
-    path = tmp_path / "plan.json"
-    path.write_text('{"layers": {"3": {"ff1": "bfloat16"}}}')
+def test_precision_of_a_run():
     plain = n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).precision
     assert plain.name == "performance" and plain.of_layer(3).ff1 == "bfloat4_b"
-    options = DemoOptions(precision="accuracy", precision_overrides=str(path))
-    chosen = n150.plan_run(LLAMA, options, MeshShape(), 10).precision
-    assert chosen.of_layer(3).ff1 == "bfloat16" and chosen.of_layer(4).ff1 == "bfloat8_b"
+    chosen = n150.plan_run(LLAMA, DemoOptions(precision="accuracy"), MeshShape(), 10).precision
+    assert chosen.name == "accuracy" and chosen.of_layer(3).ff1 == "bfloat8_b"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +140,6 @@ def test_precision_of_a_run(tmp_path):
         (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec"),
         (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
         (["--draft", "ngram", "--sample-on", "host"], "--draft ngram with --sample-on"),
-        (["--tail-alignment", "1"], "--tail-alignment"),
     ],
 )
 def test_what_boards_do_not_do_is_refused(capsys, boards, arguments, words):
@@ -162,24 +151,29 @@ def test_heads_the_mesh_cannot_share():
         n150.plan_run(replace(LLAMA, num_attention_heads=6, num_key_value_heads=3), DemoOptions(), MeshShape(1, 2), 10)
 
 
-def test_the_fast_decode_plan_is_chosen_and_refused_before_a_board_is_opened():
-    plan = n150.plan_run(LLAMA, DemoOptions(attention="exact", plan="fast"), MeshShape(1, 8), 10)
-    assert plan.layout == "fast" and n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).layout == "simple"
-    pair = DemoOptions(attention="alspec", plan="fast")
-    assert n150.plan_run(LLAMA, pair, MeshShape(2, 1), 10).layout == "fast"
-    with pytest.raises(UserError, match="no plan 'quick'; available: simple, fast"):
-        DemoOptions(plan="quick")
-    drafted = DemoOptions(draft="ngram", tree="8x8", attention="exact", plan="fast")
-    assert n150.plan_run(LLAMA, drafted, MeshShape(), 10).layout == "fast", "a tree of the demo is a tile at most"
-    assert sim.plan_request(DemoOptions(attention="exact", plan="fast", device="sim"))["grid"] == "8x8"
+def test_the_decode_sharding_is_chosen_and_refused_before_a_board_is_opened():
+    plan = n150.plan_run(LLAMA, DemoOptions(attention="exact", decode_sharding="sharded"), MeshShape(1, 8), 10)
+    assert (
+        plan.decode_sharding == "sharded"
+        and n150.plan_run(LLAMA, DemoOptions(), MeshShape(), 10).decode_sharding == "interleaved"
+    )
+    pair = DemoOptions(attention="alspec", decode_sharding="sharded")
+    assert n150.plan_run(LLAMA, pair, MeshShape(2, 1), 10).decode_sharding == "sharded"
+    with pytest.raises(UserError, match="no decode sharding 'quick'; available: interleaved, sharded"):
+        DemoOptions(decode_sharding="quick")
+    drafted = DemoOptions(draft="ngram", tree="8x8", attention="exact", decode_sharding="sharded")
+    assert n150.plan_run(LLAMA, drafted, MeshShape(), 10).decode_sharding == "sharded", (
+        "a tree of the demo is a tile at most"
+    )
+    assert sim.plan_request(DemoOptions(attention="exact", decode_sharding="sharded", device="sim"))["grid"] == "8x8"
 
 
 def test_padding_of_the_banks_counts_where_it_no_longer_fits():
-    """A context that one chip holds beside the simple plan's weights, but not beside the fast one's."""
-    options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy")
+    """A context that one chip holds beside interleaved weights, but not beside sharded ones."""
+    options = DemoOptions(attention="exact", max_new_tokens=40000, precision="accuracy", max_context=131072)
     fits = next(n for n in range(60000, 0, -128) if _fits(replace(options, max_new_tokens=n)))
-    with pytest.raises(UserError, match="needs .* bytes a chip"):
-        n150.plan_run(LLAMA, replace(options, max_new_tokens=fits, plan="fast"), MeshShape(), 10)
+    with pytest.raises(UserError, match="needs .* bytes per chip"):
+        n150.plan_run(LLAMA, replace(options, max_new_tokens=fits, decode_sharding="sharded"), MeshShape(), 10)
 
 
 def _fits(options: DemoOptions) -> bool:

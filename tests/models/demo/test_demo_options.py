@@ -52,12 +52,16 @@ NONSENSE = {
     "--threshold nan": "threshold must be a number >= 0 (inf accepts every guess), got nan",
     "--chunk-size 0": "chunk_size must be a positive integer, got 0",
     "--chunk-size 100": "chunk_size 100 is not a multiple of tail_alignment 32",
-    "--tail-alignment 0": "tail_alignment must be a positive integer, got 0",
     "--attention fast": "no attention 'fast'; available: exact, sink, static, alspec",
     "--device n300": "no device 'n300'; available: ",
     "--attention static --static-layers 3-1": "--static-layers: '3-1' is not a range of layers",
-    "--attention static --static-layers 1,,2": "--static-layers takes 'auto' or layers such as 0,4,10-12; got '1,,2'",
-    "--attention static --static-layers all": "--static-layers takes 'auto' or layers such as 0,4,10-12; got 'all'",
+    "--attention static --static-layers 1,,2": "--static-layers takes layers such as 0,4,10-12; got '1,,2'",
+    "--attention static --static-layers all": "--static-layers takes layers such as 0,4,10-12; got 'all'",
+    "--attention static --static-layers auto": "--static-layers takes layers such as 0,4,10-12; got 'auto'",
+    "--attention static --device cpu": "--attention static needs --static-layers, such as 0,4,10-12",
+    "--tree 99x99": "--tree 99x99: a draft of 99 tokens needs 100 rows with its root, a verification pass has 32",
+    "--draft-length 32": "--draft-length 32: a draft of 32 tokens needs 33 rows with its root",
+    "--stop \udcff": "--stop is not UTF-8 text: byte 0xff after 0 characters",
     "--static-layers 1 --device cpu": "--static-layers needs --attention static, got --attention alspec",
     "--prompt-file x": "argument --prompt-file: not allowed with argument --prompt",
     "--speed 9": "unrecognized arguments: --speed 9",
@@ -71,9 +75,7 @@ def test_nonsense_values(arguments, capsys, no_model):
 
 
 CHANGES_NOTHING = {
-    "--draft none --draft-window 64": "--draft-window needs a drafter, got --draft none",
-    "--draft ngram --draft-window 64": "--draft-window is what --draft self reads, got --draft ngram",
-    "--draft ngram --draft-window 100": "--draft-window is what --draft self reads, got --draft ngram",
+    "--draft none --no-adapt": "--no-adapt needs a drafter, got --draft none",
     "--attention exact --threshold 0.3": "--threshold is what --attention alspec accepts a guess by; this run has "
     "exact attention",
     "--attention exact --threshold 0.10": "--threshold is what --attention alspec accepts a guess by",
@@ -91,7 +93,7 @@ def test_options_that_would_change_nothing(arguments, capsys, no_model):
 
 
 def test_an_option_of_drafting_alone_means_self(no_model):
-    assert parse(["--draft-window", "64"]).drafter == "self"
+    assert parse(["--draft-length", "3"]).drafter == "self"
 
 
 def test_a_byte_order_mark_is_no_part_of_the_prompt(tmp_path):
@@ -103,20 +105,26 @@ def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):
     assert fails(capsys, "--prompt", "  \n ") == "the prompt is empty"
     file = tmp_path / "prompt.txt"
     file.write_text("\n")
-    assert fails(capsys, "--prompt-file", str(file)) == f"the prompt file {file} is empty"
+    assert fails(capsys, "--prompt-file", str(file)) == f"the file {file} is empty"
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert fails(capsys).startswith("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal")
 
 
 def test_prompt_files_that_cannot_be_read(tmp_path, capsys, no_model):
     absent = tmp_path / "absent.txt"
-    assert (
-        fails(capsys, "--prompt-file", str(absent))
-        == f"cannot read the prompt file {absent}: No such file or directory"
-    )
+    assert fails(capsys, "--prompt-file", str(absent)) == f"cannot read the file {absent}: No such file or directory"
     assert "Is a directory" in fails(capsys, "--prompt-file", str(tmp_path))
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
     assert "latin.txt is not UTF-8 text" in fails(capsys, "--prompt-file", str(tmp_path / "latin.txt"))
+
+
+def test_prompts_that_are_not_utf8(capsys, no_model, monkeypatch):
+    """Python hands over what it cannot decode, of an argument and of standard input by the C locale, as surrogates."""
+    assert fails(capsys, "--prompt", "caf\udce9") == "the prompt is not UTF-8 text: byte 0xe9 after 3 characters"
+    second = fails(capsys, "--prompt", "x", "--prompt", "\udcff")
+    assert second == "prompt 2 is not UTF-8 text: byte 0xff after 0 characters"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\udcff"))
+    assert fails(capsys) == "standard input is not UTF-8 text: byte 0xff after 1 characters"
 
 
 def test_json_needs_a_prompt(capsys, no_model, monkeypatch):
@@ -144,7 +152,7 @@ def test_models_that_cannot_be_loaded(tmp_path, capsys, monkeypatch):
         "cut.gguf": "{} is a truncated or damaged GGUF file",
         "qwen.gguf": "{}: GGUF architecture 'qwen2' is not supported",
         "cut": "{}/model.safetensors is a truncated or damaged safetensors file",
-        "foreign": "architecture 'GemmaForCausalLM' is not supported",
+        "foreign": "{}/config.json: architecture 'GemmaForCausalLM' is not supported",
     }.items():
         path = str(tmp_path / model)
         assert fails(capsys, "--prompt", "hello", "--model", path).startswith(message.format(path)), model
@@ -161,8 +169,6 @@ def test_requests_the_model_cannot_meet(tmp_path, capsys):
     assert above == f"max_context must be between 1 and 1024 for {tmp_path}, got 4000"
     layers = fails(capsys, *model, "--prompt", "y", "--attention", "static", "--static-layers", "0,2")
     assert layers == f"--static-layers names layer 2, but {tmp_path} has layers 0 to 1"
-    short = fails(capsys, *model, "--prompt", "y", "--attention", "static", "--chunk-size", "512")
-    assert short.startswith("choosing static layers needs 1056 tokens of context for chunk size 512, the limit is 1024")
 
 
 def test_the_commands_themselves(tmp_path):
@@ -187,3 +193,13 @@ def test_the_commands_themselves(tmp_path):
     assert help_text.returncode == 0
     for word in ("--prompt-file", "--static-layers", "HF_MODEL", "--json", "attention of decode steps"):
         assert word in help_text.stdout
+
+
+@pytest.mark.parametrize("old, new", [("simple", "interleaved"), ("fast", "sharded")])
+def test_the_former_name_of_the_decode_sharding_works_and_says_so(capsys, old, new):
+    options = parse(["--plan", old, "--prompt", "x"])
+    assert options.decode_sharding == new and "decode_sharding" in options.given
+    assert capsys.readouterr().err.splitlines() == [
+        f"--plan {old} is now --decode-sharding {new}; the old name and values go away after this release"
+    ]
+    assert parse(["--decode-sharding", new]).decode_sharding == new and not capsys.readouterr().err

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from models.llama31_8b.demo.report import RunReport, bar, predictions, print_report
+from models.llama31_8b.demo.report import RunReport, bar, gains, predictions, print_report
 from perf.projections.estimator.latency import estimate
 
 REPORT = RunReport(
@@ -51,23 +51,59 @@ def test_bars(rate, text):
     assert bar(rate, 4) == text
 
 
+def predicted(report: RunReport) -> list[dict]:
+    return predictions(report.hit_rate, report.context, report.chunk_size)
+
+
 def test_predictions_are_the_estimators():
-    rows = predictions(REPORT)
+    rows = predicted(REPORT)
     assert [(row["context"], row["chips"]) for row in rows] == [(c, n) for c in (40000, 131072) for n in (2, 4, 8)]
     for row in rows:
-        full = estimate(row["context"], None, row["chips"], "tp", chunk_size=256)
-        half = estimate(row["context"], 0.75, row["chips"], "sp+tp", chunk_size=256)
-        assert row["tp_tokens_per_s"] == full.tokens_per_s_per_user
-        assert row["sp_tp_tokens_per_s"] == half.tokens_per_s_per_user
-        assert row["speedup"] == pytest.approx(full.token_latency_ns / half.token_latency_ns)
+        best, without, hits = (
+            estimate(row["context"], rate, chips, mode, chunk_size=256)
+            for rate, chips, mode in (
+                (None, row["best_tp_chips"], "tp"),
+                (0.0, row["chips"], "sp+tp"),
+                (0.75, row["chips"], "sp+tp"),
+            )
+        )
+        assert row["best_tp_tokens_per_s"] == best.tokens_per_s_per_user
+        assert row["no_hits_tokens_per_s"] == without.tokens_per_s_per_user
+        assert row["sp_tp_tokens_per_s"] == hits.tokens_per_s_per_user
+        assert row["gain_of_hits"] == pytest.approx(without.token_latency_ns / hits.token_latency_ns)
+        assert row["speedup"] == pytest.approx(best.token_latency_ns / hits.token_latency_ns)
+
+
+def test_tensor_parallelism_is_the_fastest_on_at_most_as_many_chips():
+    """At 1K tokens it is slower over eight chips than over four (tables 6 and 7): no gain is made of that."""
+    *_, eight = predicted(replace(REPORT, context=1024, hit_rate=0.0))[:3]
+    whole = estimate(1024, None, 8, "tp", chunk_size=256).tokens_per_s_per_user
+    assert (eight["chips"], eight["best_tp_chips"]) == (8, 4) and eight["best_tp_tokens_per_s"] > whole
+    assert eight["no_hits_tokens_per_s"] == eight["sp_tp_tokens_per_s"] > whole and eight["speedup"] < 1
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_the_closing_sentence_says_what_the_hits_gain(rate):
+    """At 1K tokens half of the chips is too high a price at every hit rate: the sentence blames no hits for it."""
+    rows = predicted(replace(REPORT, context=1024, hit_rate=rate))
+    said = gains(rows)
+    assert "do not pay" not in said and "1.00x" in said
+    assert f"to {max(row['gain_of_hits'] for row in rows):.2f}x as fast as without any" in said
+    chips = {
+        0.0: "nowhere in this table.",
+        0.5: "at 131,072 tokens on 8 chips.",
+        1.0: "at 131,072 tokens on 2, 4, 8 chips.",
+    }
+    assert said.endswith(f"faster than TP {chips[rate]}")
+    assert said in " ".join(shown(replace(REPORT, context=1024, hit_rate=rate), width=300).split())
 
 
 def test_what_the_tables_lack_is_moved_and_said():
     short = replace(REPORT, context=300, chunk_size=32)
-    rows = predictions(short)
+    rows = predicted(short)
     assert rows[0]["context"] == 1024 and rows[0]["chunk_size"] == 128
     assert "1,024 (for 300)" in shown(short) and "S = 128" in shown(short)
-    long = predictions(replace(REPORT, context=131072))
+    long = predicted(replace(REPORT, context=131072))
     assert len(long) == 3
 
 
@@ -82,7 +118,7 @@ def test_report_text():
         "  3 ····················   0%",
     ):
         assert line in text
-    assert f"{predictions(REPORT)[2]['sp_tp_tokens_per_s']:.2f}" in text
+    assert f"{predicted(REPORT)[2]['sp_tp_tokens_per_s']:.2f}" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -109,10 +145,15 @@ def test_a_run_that_compiles_nothing_leaves_nothing_out():
     assert (told["warm_up_tokens"], told["warm_up_s"], told["time_to_first_token_s"]) == (0, 0.0, None)
 
 
+def test_threads_of_torch_are_said():
+    assert "(30 tokens, 2 threads)" in shown(replace(REPORT, threads=2)) and "threads" not in shown(REPORT)
+    assert replace(REPORT, threads=2).to_dict()["threads"] == 2
+
+
 def test_without_speculation_or_verification():
     assert "exact attention verifies nothing" in shown(
         replace(REPORT, attention="exact", speculates=False, hit_rate=None)
     )
     bypassed = shown(replace(REPORT, hit_rate=None, hits=0, misses=0, hit_rate_per_layer=[None] * 4))
     assert "speculation starts at 512 cached tokens" in bypassed and "none verified" in bypassed
-    assert predictions(replace(REPORT, hit_rate=None)) == []
+    assert predicted(replace(REPORT, hit_rate=None)) == []

@@ -26,7 +26,6 @@ from tests.support.machines import refused
         (["--max-new-tokens", "217"], "--max-new-tokens 217 need 257"),
         (["--mesh", "1x2"], "--mesh 1x2 does not go with"),
         (["--attention", "alspec", "--mesh", "1x1"], "needs a mesh of two rows, such as 2x1; 1x1 has 1"),
-        (["--attention", "alspec", "--chunk-size", "48", "--tail-alignment", "1"], "--tail-alignment does"),
         (["--attention", "alspec", "--chunk-size", "160"], "a prompt of 351 tokens"),
         (["--attention", "static"], "needs --static-layers"),
         (["--attention", "static", "--static-layers", "2"], "names layer 2, but tiny has layers 0 to 1"),
@@ -40,8 +39,6 @@ from tests.support.machines import refused
         (["--sample-on", "host"], "--sample-on does"),
         (["--threshold", "0.2"], "--threshold is what --attention alspec accepts a guess by"),
         (["--chunk-size", "256"], "--chunk-size is how many tokens a guess reads"),
-        (["--tail-alignment", "1"], "--tail-alignment does"),
-        (["--draft-window", "160"], "a prompt of 351 tokens"),
         (["--prompt", "x"], "--prompt needs --model"),
         (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
         (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
@@ -52,8 +49,6 @@ from tests.support.machines import refused
         (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),
         (["--draft", "self", "--fuzzy", "2"], "--fuzzy: on chips a model drafts chains for itself"),
         (["--draft", "tiny", "--tree", "auto"], "none grown by confidence"),
-        (["--draft", "tiny", "--tree", "2x2", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
-        (["--draft", "self", "--verify", "sigmoid", "--temperature", "1"], "by --draft MODEL alone"),
         (["--draft", "tiny", "--tree", "2x2", "--fuzzy", "2"], "--fuzzy 2 with --tree 2x2 would change nothing"),
         (["--draft", "ngram", "--draft-length", "0"], "--draft-length 0 drafts nothing"),
         (["--draft", "ngram", "--max-new-tokens", "213"], "--max-new-tokens 213 with trees of 5 nodes need 258"),
@@ -68,21 +63,12 @@ def test_what_the_simulated_chip_does_not_do_is_refused(capsys, arguments, words
     [
         ("banana", "MESH_DEVICE: cannot read the mesh 'banana'"),
         ("N150x2", "MESH_DEVICE=N150x2 does not go with"),
-        ("T3K", "MESH_DEVICE: the mesh 'T3K' is of other cards"),
+        ("T3K", "MESH_DEVICE: the mesh 'T3K' is of other boards"),
     ],
 )
 def test_a_mesh_of_the_environment_counts_for_the_simulated_chip_too(capsys, monkeypatch, value, words):
     monkeypatch.setenv("MESH_DEVICE", value)
     assert words in refused(capsys, "--device", "sim", prompt=None)
-
-
-def test_overrides_that_do_not_fit_the_tiny_model_are_refused(capsys, tmp_path):
-    (tmp_path / "plan.json").write_text('{"layers": {"7": {}}}')
-    line = refused(capsys, "--device", "sim", "--precision-overrides", str(tmp_path / "plan.json"), prompt=None)
-    assert "names '7'; the model has layers 0 to 1" in line
-    assert f"precision overrides {tmp_path}: Is a directory" in refused(
-        capsys, "--device", "sim", "--precision-overrides", str(tmp_path), prompt=None
-    )
 
 
 @pytest.mark.parametrize("asked, tokens", [([], "3"), (["--max-new-tokens", "5"], "5"), (["--draft", "ngram"], "8")])
@@ -152,13 +138,10 @@ def test_logits_of_a_broken_model_have_no_pcc():
 
 @pytest.mark.sim
 @pytest.mark.timeout(1500)
-def test_a_simulated_run_prints_pcc_step_by_step(capfd, tmp_path):
-    path = tmp_path / "mine.json"
-    path.write_text('{"layers": {"0": {"ff2": "bfloat16"}}}')
-    arguments = ["--device", "sim", "--precision", "accuracy", "--precision-overrides", str(path)]
-    assert cli.main(["--max-new-tokens", "2", *arguments]) == 0
+def test_a_simulated_run_prints_pcc_step_by_step(capfd):
+    assert cli.main(["--max-new-tokens", "2", "--device", "sim", "--precision", "accuracy"]) == 0
     out = capfd.readouterr().out
-    assert "a tiny random Llama, hidden 64, accuracy+mine precision" in out
+    assert "a tiny random Llama, hidden 64, accuracy precision" in out
     lines = [line for line in out.splitlines() if " PCC " in line]
     assert [line.split()[0] for line in lines] == ["prefill", "decode", "lowest"]
 
@@ -173,7 +156,7 @@ def test_a_simulated_run_verifies_drafted_trees(capfd):
     assert [step["step"] for step in told["steps"]][0] == "prefill"
     assert all(step["pcc"] >= 0.99 and step["token"] == step["reference_token"] for step in told["steps"])
     drafted = told["speculation"]
-    assert drafted["drafter"] == "ngram" and drafted["lossless"]
+    assert drafted["drafter"] == "ngram"
     assert drafted["num_accepted_tokens"] >= 1 and drafted["num_output_tokens"] == 4
     assert drafted["num_target_steps"] == len(told["steps"]) - 1 < 4
 
@@ -190,7 +173,7 @@ def test_a_simulated_run_verifies_drafted_trees(capfd):
     ],
 )
 def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, drafted):
-    """Of the target over part of its cache, and of four layers on two chips, two at once, a round that stays there."""
+    """The target drafts over part of its cache; four layers draft on two chips, two at once, without the host."""
     assert cli.main(["--device", "sim", "--json", "--draft", *arguments]) == 0
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert all(step["pcc"] >= 0.99 and step["token"] == step["reference_token"] for step in told["steps"])
@@ -201,12 +184,10 @@ def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, d
 @pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("verify", ["exact", "sigmoid"])
-def test_a_simulated_run_verifies_drawn_drafts(capfd, verify):
-    arguments = ["--draft-length", "2", "--max-new-tokens", "6", "--temperature", "0.7", "--verify", verify]
+def test_a_simulated_run_verifies_drawn_drafts(capfd):
+    arguments = ["--draft-length", "2", "--max-new-tokens", "6", "--temperature", "0.7"]
     assert cli.main(["--device", "sim", "--json", "--draft", "tiny", *arguments]) == 0
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert all(step["pcc"] >= 0.99 for step in told["steps"])
     counts = told["speculation"]
-    assert counts["lossless"] == (verify == "exact") and counts["num_output_tokens"] == 5
-    assert counts["num_draft_tokens"] > 0
+    assert counts["num_output_tokens"] == 5 and counts["num_draft_tokens"] > 0

@@ -9,10 +9,11 @@ import pytest
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession, make_policy
+from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.cli import parse
 from models.llama31_8b.demo.options import DemoOptions, UserError
+from models.llama31_8b.demo.support import chip_tree_nodes
 from models.llama31_8b.demo.text import TextPrinter
 from tests.support.gguf_files import untied, write_hf_folder
 
@@ -41,10 +42,10 @@ def run_json(capsys, model, *arguments):
 
 
 DRAFTS = {
-    "self": ["--draft", "self", "--draft-window", "32", "--no-adapt"],
-    "self by default": ["--draft", "--draft-window", "32", "--no-adapt", "--draft-length", "3"],
-    "self implied": ["--tree", "3x2", "--draft-window", "32", "--no-adapt"],
-    "grown": ["--tree", "auto", "--draft-window", "32", "--no-adapt"],
+    "self": ["--draft", "self", "--no-adapt"],
+    "self by default": ["--draft", "--no-adapt", "--draft-length", "3"],
+    "self implied": ["--tree", "3x2", "--no-adapt"],
+    "grown": ["--tree", "auto", "--no-adapt"],
     "ngram": ["--draft", "ngram", "--no-adapt"],
     "ngram tree": ["--draft", "ngram", "--tree", "4x2", "--no-adapt"],
     "adaptive": ["--draft", "ngram", "--draft-length", "6"],
@@ -59,7 +60,7 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
     assert drafted["token_ids"] == plain["token_ids"]
     assert plain["speculation"] is None
     figures = drafted["speculation"]
-    assert figures["drafter"] == ("ngram" if "ngram" in DRAFTS[name] else "self") and figures["lossless"]
+    assert figures["drafter"] == ("ngram" if "ngram" in DRAFTS[name] else "self")
     assert figures["num_output_tokens"] == 19
     if name != "adaptive":
         assert figures["num_drafts"] > 0 and figures["mean_acceptance_length"] >= 1
@@ -70,7 +71,7 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
 
 @pytest.mark.parametrize("name", ["self", "grown", "ngram tree", "adaptive"])
 def test_texts_side_by_side_are_the_plain_ones(model, capsys, name):
-    """Of prompts of three lengths, with attention that speculates too."""
+    """Prompts have three lengths, and attention speculates too."""
     more = ("--prompt", "the end " * 9, "--prompt", "12 in")
     plain, drafted = (run_json(capsys, model, *more, *drafts) for drafts in ([], DRAFTS[name]))
     assert drafted["texts"] == plain["texts"] and len(plain["texts"]) == 3
@@ -89,6 +90,15 @@ def test_a_draft_model_by_path(model, capsys):
     assert 0 < figures["calibration_seconds"] < figures["draft_seconds"]
 
 
+def test_a_tree_has_one_shape_on_all_backends(model, capsys):
+    """--tree 4x2 is 9 nodes, the root's included, for a draft model as on chips, where a full tree has 31."""
+    options = parse(["--prompt", "x", "--draft", model, "--tree", "4x2", "--attention", "exact"])
+    assert chip_tree_nodes(options) == options.draft_shape().budget == 9
+    drafted = run_json(capsys, model, "--attention", "exact", "--draft", model, "--tree", "4x2", "--no-adapt")
+    figures = drafted["speculation"]
+    assert figures["num_draft_tokens"] <= 8 * figures["num_drafts"] and figures["num_drafts"] > 1
+
+
 def test_a_draft_model_with_another_vocabulary_is_refused(model, tmp_path, capsys):
     other = tiny(tmp_path)
     path = tmp_path / "tokenizer.json"
@@ -105,16 +115,8 @@ def test_a_draft_model_with_another_vocabulary_is_refused(model, tmp_path, capsy
 def test_the_report_shows_the_figures(model, capsys):
     assert cli.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt"]) == 0
     out = capsys.readouterr().out
-    assert "mean acceptance length" in out and "tokens a step" in out and "LOSSY" not in out
-    assert re.search(r"time of a step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
-
-
-def test_the_lossy_verification_says_so(model, capsys):
-    arguments = ["--temperature", "1", "--verify", "sigmoid", "--draft-window", "32", "--no-adapt"]
-    assert cli.main(["--model", model, *SMALL, *arguments]) == 0
-    captured = capsys.readouterr()
-    assert "LOSSY" in captured.out and "LOSSY" in captured.err
-    assert run_json(capsys, model, *arguments)["speculation"]["lossless"] is False
+    assert "mean acceptance length" in out and "tokens per step" in out
+    assert re.search(r"time per step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
 
 
 def test_sampled_runs_repeat(model, capsys):
@@ -136,17 +138,15 @@ def test_stop_strings_end_plain_and_drafted_texts_alike(model, capsys):
     ("arguments", "words"),
     [
         (["--draft", "none", "--tree", "4x2"], "--tree needs a drafter"),
-        (["--draft", "none", "--verify", "sigmoid"], "--verify sigmoid needs a drafter"),
         (["--draft", "ngram", "--fuzzy", "2"], "--draft ngram has no model"),
         (["--draft", "ngram", "--tree", "auto"], "--draft ngram has none"),
-        (["--draft", "ngram", "--verify", "sigmoid", "--temperature", "1"], "needs a draft model's logits"),
-        (["--verify", "sigmoid"], "needs --temperature above 0"),
-        (["--verify", "hope"], "no verification 'hope'"),
         (["--tree", "4by2"], "DEPTHxWIDTH"),
         (["--tree", "4x2", "--draft-length", "3"], "depth 4, but the draft length is given as 3"),
-        (["--tree", "40x2"], "budget of at least 41 rows, got 32"),
+        (
+            ["--tree", "40x2"],
+            "--tree 40x2: a draft of 40 tokens needs 41 rows with its root, a verification pass has 32",
+        ),
         (["--draft-length", "-1"], "draft length must be"),
-        (["--draft-window", "33", "--draft"], "multiple of 32, got 33"),
         (["--fuzzy", "0"], "--fuzzy takes"),
         (["--stop", ""], "--stop takes"),
     ],
@@ -178,9 +178,8 @@ def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
             max_new_tokens=12,
             draft=kind,
             adapt=kind is None,
-            **({"draft_window": 32} if kind == "self" else {}),
         )
-        session = ReferenceSession(loaded, options, make_policy(loaded, options), chat=True)
+        session = ReferenceSession(loaded, options, options.policy(), chat=True)
         talk = Conversation(session, options)
         replies[kind] = [talk.reply(text, TextPrinter(loaded, None)) for text in ("the in", "and 12 the", "in")]
         if kind is not None:

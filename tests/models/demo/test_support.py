@@ -10,12 +10,12 @@ from models.llama31_8b.demo.cli import BACKENDS, SUPPORTS, parse
 from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError, flag_of
 from models.llama31_8b.demo.support_table import table
 
-STATUS = Path(__file__).resolve().parents[3] / "docs" / "status.md"
+USING = Path(__file__).resolve().parents[3] / "docs" / "using.md"
 
 
 def test_the_docs_show_the_table():
-    assert table(SUPPORTS) in STATUS.read_text(encoding="utf-8"), (
-        "docs/status.md is out of date: paste the output of python -m models.llama31_8b.demo.support_table"
+    assert table(SUPPORTS) in USING.read_text(encoding="utf-8"), (
+        "docs/using.md is out of date: paste the output of python -m models.llama31_8b.demo.support_table"
     )
 
 
@@ -29,7 +29,7 @@ def test_every_backend_decides_every_policy_and_names_real_options():
 def test_what_is_refused_is_refused_with_its_reason(device):
     support = BACKENDS[device].SUPPORT
     for name, why in support.attention.items():
-        options = support.resolved(DemoOptions(attention=name))
+        options = support.resolved(DemoOptions(attention=name, static_layers="0" if name == "static" else None))
         if why is None:
             support.check(options)
         else:
@@ -48,3 +48,4 @@ def test_help_says_it(capsys):
     shown = capsys.readouterr().out
     for support in SUPPORTS:
         assert support.summary() in shown
+    assert "llama-alspec hits FILE" in shown and "llama-alspec cache" in shown

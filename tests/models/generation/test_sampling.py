@@ -23,7 +23,7 @@ from models.llama31_8b.generation.sampling import (
 
 
 def plain_warp(logits: list[float], params: SamplingParams) -> list[float]:
-    """Oracle for one row, in plain Python floats."""
+    """The reference for one row, in plain Python floats."""
     order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))
     if params.temperature == 0:
         return [float(i == order[0]) for i in range(len(logits))]
@@ -135,8 +135,8 @@ def test_draws_without_replacement_have_the_sequential_law():
     expected = torch.tensor([[p[i] * p[j] / (1 - p[i]) if i != j else 0.0 for j in range(4)] for i in range(4)])
     assert counts.diagonal().sum() == 0
     off = ~torch.eye(4, dtype=torch.bool)
-    law = expected[off].double()
-    assert chisquare(counts[off], law / law.sum() * n).pvalue > 1e-3
+    distribution = expected[off].double()
+    assert chisquare(counts[off], distribution / distribution.sum() * n).pvalue > 1e-3
 
 
 def test_draws_without_replacement_stop_when_the_support_is_used_up():

@@ -142,7 +142,7 @@ def test_nan_logits_and_finished_streams_raise() -> None:
     for sampling in (SamplingParams(), SamplingParams(temperature=1.0)):
         with pytest.raises(ValueError, match="NaN in .*1"):
             choose_tokens(logits, sampling, make_generators(sampling, 2))
-    stream = SequenceState(0, max_new_tokens=1, room=9, eos_token_ids=())
-    assert not stream.push(3) and stream.finish_reason == "length"
+    sequence = SequenceState(0, max_new_tokens=1, room=9, eos_token_ids=())
+    assert not sequence.push(3) and sequence.finish_reason == "length"
     with pytest.raises(RuntimeError, match="user 0 has ended"):
-        stream.push(4)
+        sequence.push(4)

@@ -11,7 +11,7 @@ from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, TokenT
 
 
 def dense_ancestor_mask(parents: list[int]) -> torch.Tensor:
-    """Oracle: climbs from every node to its root."""
+    """The reference: climbs from every node to its root."""
     mask = torch.zeros(len(parents), len(parents), dtype=torch.bool)
     for query in range(len(parents)):
         node = query

@@ -80,7 +80,7 @@ def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
         prompt = torch.randint(0, TINY.vocab_size, (length,), generator=seed).tolist()
         cache = reference.new_cache(1, model.capacity)
         expected = reference.prefill([prompt], cache)[0]
-        got = Generator(model, choose="host", prefill_chunk=chunk).prefill(prompt, 0)
+        got = Generator(model, sample_on="host", prefill_chunk=chunk).prefill(prompt, 0)
         found.append(
             {
                 "length": length,

@@ -23,7 +23,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
     import torch
 
     from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
-    from models.llama31_8b.tt.linear import gather
+    from models.llama31_8b.tt.parallel.collectives import gather
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     model, reference = build(mesh, CONFIG, capacity=CAPACITY)
@@ -47,16 +47,16 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
     for step in range(steps):
         token, last = int(wanted.argmax()), step == steps - 1
         wanted = reference.forward(torch.tensor([[token]]), cache)[0, 0]
-        part = model.decode(model.step_inputs([token], [len(prompt) + step]), whole=not last)
-        logits = gather(part, model.plan) if last else part
+        part = model.decode(model.step_inputs([token], [len(prompt) + step]), gather_logits=not last)
+        logits = gather(part, model.mesh_shape) if last else part
         compare(logits, 0, wanted)
     chosen = []
     for choice in (SamplingParams(0.0), params):
-        chooser = Sampler(mesh, model.plan, CONFIG, choice)
-        chosen.append([int(ids[0, 0]) for ids in of_chips(chooser(part, chooser.uniforms([number])))])
+        sampler = Sampler(mesh, model.mesh_shape, CONFIG, choice)
+        chosen.append([int(ids[0, 0]) for ids in of_chips(sampler(part, sampler.uniforms([number])))])
     masses = warp_logits(of_chips(logits)[0][0, 0, :1, : CONFIG.vocab_size].float(), params)
     caches = [of_chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]
-    columns = model.plan.tp
+    columns = model.mesh_shape.tp
     return {
         "steps": told,
         "cache": cache_figures(model, cache, [len(prompt) + steps]),

@@ -15,7 +15,7 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
 from models.llama31_8b.tt.device.dram_budget import RESERVE_BYTES, budget
-from models.llama31_8b.tt.device.precision import precision_plan
+from models.llama31_8b.tt.device.precision import precision_config
 from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
 from perf.footprint import mesh_memory
 from perf.footprint.mesh_memory import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
@@ -50,7 +50,7 @@ def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) ->
     logger.info("{} x {}: {}", users, capacity, mesh_memory.row(plan, precision, found))
     assert found.logits == ((1, 1, users, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
     assert found.programs > 30
-    expected, banks = budget(LLAMA, plan, precision_plan(precision, 32), capacity, users), found.dram_banks
+    expected, banks = budget(LLAMA, plan, precision_config(precision, 32), capacity, users), found.dram_banks
     # Buffers are spread over the banks in whole pages.
     assert expected.held <= found.dram_held * banks < expected.held * 1.01
     assert found.dram_peak * banks + TRACE_REGION_BYTES <= found.dram_size * banks <= DRAM_BYTES
@@ -125,7 +125,7 @@ def test_the_peak_of_a_bank_in_a_captured_graph():
             "needs a mesh of two rows, such as 2x1; 1x2",
         ),
         (["--speculate", "128", "--mesh", "2x1"], "1 to 8 users together, got 32"),
-        (["--mesh", "1x1", "--context", "131072", "--users", "1"], "needs 16.* bytes a chip"),
+        (["--mesh", "1x1", "--context", "131072", "--users", "1"], "needs 16.* bytes per chip"),
     ],
 )
 def test_the_command_refuses_before_it_builds(arguments, words, capsys, monkeypatch):

@@ -10,7 +10,7 @@ from loguru import logger
 from tests.models.tt.batch_programs import formats, one_step, prompts
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
-LEAST_PCC = 0.99
+MIN_PCC = 0.99
 
 
 def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
@@ -20,7 +20,7 @@ def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
     told = sim_device("8x1").run(one_step, positions, timeout=1200)
     logger.info("{}", told)
     assert [len(told[name]) for name in ("logits", "written")] == [6, 6]
-    assert all(row["pcc"] >= LEAST_PCC for row in told["logits"] + told["written"])
+    assert all(row["pcc"] >= MIN_PCC for row in told["logits"] + told["written"])
     assert told["changed"] == [[] if position < 0 else [position] for position in positions]
 
 
@@ -29,7 +29,7 @@ def test_users_on_cores_that_are_no_rectangle(sim_device):
     positions = [31, 128, 5]
     told = sim_device("2x2").run(one_step, positions, timeout=1200)
     logger.info("{}", told)
-    assert all(row["pcc"] >= LEAST_PCC for row in told["logits"] + told["written"])
+    assert all(row["pcc"] >= MIN_PCC for row in told["logits"] + told["written"])
     assert told["changed"] == [[position] for position in positions]
 
 
@@ -41,8 +41,8 @@ def test_prompts_around_a_tile_and_a_chunk(sim_device):
     assert [row["length"] for row in told] == list(chunks)
     for row in told:
         logger.info("{}", row)
-        assert row["logits"]["pcc"] >= LEAST_PCC
-        assert len(row["cache"]) == 2 and all(part["pcc"] >= LEAST_PCC for part in row["cache"])
+        assert row["logits"]["pcc"] >= MIN_PCC
+        assert len(row["cache"]) == 2 and all(part["pcc"] >= MIN_PCC for part in row["cache"])
 
 
 def test_overrides_decide_what_is_on_the_device(sim_device, tmp_path):

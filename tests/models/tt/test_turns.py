@@ -78,7 +78,7 @@ def test_a_kept_trace_serves_turns_until_a_prefill_compiles(host, monkeypatch):
         return prefill(*arguments, **named)
 
     monkeypatch.setattr(model, "prefill", compiling)
-    generator = Generator(model, choose="host", keep_trace=True)
+    generator = Generator(model, sample_on="host", keep_trace=True)
     request, texts, told = {"max_new_tokens": 4, "eos_token_ids": ()}, [[], []], []
     for turn, compiles in enumerate((1, 0, 0, 1)):
         programs["by prefill"] = compiles
@@ -100,21 +100,21 @@ def test_a_kept_trace_serves_turns_until_a_prefill_compiles(host, monkeypatch):
     ]
     generator.release()
     assert traces.since() == {"release": 1}
-    Generator(model, choose="host").generate([prompt(3, 1)], **request)
+    Generator(model, sample_on="host").generate([prompt(3, 1)], **request)
     assert traces.since() == recorded | {"release": 1}, "nothing is kept unless asked for"
 
 
 def test_a_context_that_the_cache_does_not_hold_is_refused(host):
     from models.llama31_8b.tt.generator import Generator
 
-    generator = Generator(chips(), choose="host")
+    generator = Generator(chips(), sample_on="host")
     with pytest.raises(ValueError, match="the context of user 0 has 1 tokens, of which the cache holds the first 0"):
         generator.generate([[1]], max_new_tokens=2, context=[[5]])
     generator.generate([[5, 6, 7], [8, 9]], max_new_tokens=2, eos_token_ids=())
     held = [generator.cached_ids(user) for user in range(3)]
     assert [len(ids) for ids in held] == [4, 3, 0]
     for prompts, context, words in (
-        ([[1]], held[:2], "1 prompts behind the contexts of 2 users"),
+        ([[1]], held[:2], "1 prompts for the contexts of 2 users"),
         ([[1], [2]], [held[0], held[0]], "user 1 has 4 tokens, of which the cache holds the first 0"),
         ([[1], [2]], [held[0], [*held[1], 3]], "user 1 has 4 tokens, of which the cache holds the first 3"),
         ([[1], []], held[:2], "the prompt of user 1 is empty"),
@@ -134,7 +134,7 @@ def test_a_draft_model_goes_behind_what_its_cache_holds(host, monkeypatch):
 
     monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     model = chips()
-    model.plan = None
+    model.mesh_shape = None
     drafter = model_drafters.ModelDrafter(model, prefill_chunk=32)
     drafter.start([prompt(40, 1), prompt(64, 2)], [0, 0])
     drafter._lengths = [70, 64]  # rounds have been drafted for the first

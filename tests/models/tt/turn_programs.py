@@ -75,7 +75,7 @@ def speculated_turns(
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.decode_attention.alspec import SpeculationCounters
+    from models.llama31_8b.tt.decode_attention.alspec_counters import SpeculationCounters
     from models.llama31_8b.tt.generator import Generator
     from tests.models.tt.decode_attention.speculation_programs import build_pair
 

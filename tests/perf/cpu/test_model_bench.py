@@ -98,7 +98,7 @@ def test_the_report_says_what_was_met(capsys: pytest.CaptureFixture) -> None:
 @pytest.mark.parametrize("option", [["--rounds", "0"], ["--cached-tokens", "-4"], ["--threads", "x"]])
 def test_nonsense_options_are_refused(option: list[str], capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as stop:
-        bench.parse_args(option)
+        bench.main(option)
     assert stop.value.code == 2 and option[0] in capsys.readouterr().err
 
 

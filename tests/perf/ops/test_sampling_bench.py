@@ -40,7 +40,7 @@ def test_no_variation_where_draft_and_target_are_equal():
 
 
 def test_bytes_moved():
-    """Of two drafted tokens: five rows of 2 bytes an id when all is accepted, two when the first is not."""
+    """Two drafted tokens take five rows of 2 bytes per id when all is accepted, two when the first is not."""
     moved = bytes_moved(3, 2, 1000)
     assert moved["exact, accepted"] == 3 * 5 * 2000 and moved["exact, rejected"] == 3 * 2 * 2000
     assert moved["sigmoid, accepted"] == 3 * (2 * 64 + 2000)

@@ -13,26 +13,24 @@ import pytest
 from models.llama31_8b.tt.device.dram_budget import budget
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from perf.projections.decode_model import cli
-from perf.projections.decode_model.costs import MATMUL, STREAM, NotIdentified, Op
+from perf.projections.decode_model.costs import COLLECTIVE, MATMUL, STREAM, NotIdentified, Op
 from perf.projections.decode_model.fit import (
     check_table,
-    compare,
     fit,
     table_ops,
     token_error,
     weighted_error,
 )
 from perf.projections.decode_model.plans import PLANS, Step, attention, collective, matmul
-from perf.projections.decode_model.prediction import predict, published_rows, what_if
+from perf.projections.decode_model.prediction import predict, published_rows
 from perf.projections.estimator.tables import CHIP_COUNTS, chip_table, read_rows
+from perf.projections.ethernet import collective_ns, exchange_ns
 
 
 @pytest.mark.parametrize("chips", CHIP_COUNTS)
 def test_the_fit_gives_its_own_table_back(chips):
-    rows = check_table(fit(chips), chips)
-    # On eight chips three collectives of one size took 34, 43 and 54 us, and one is fused.
-    assert weighted_error(rows) < (0.15 if chips == 8 else 0.04)
-    assert abs(token_error(rows)) < (0.10 if chips == 8 else 0.005)
+    rows = [row for row in check_table(fit(chips), chips) if row.op.kind != COLLECTIVE]  # which are never fitted
+    assert weighted_error(rows) < 0.05 and abs(token_error(rows)) < 0.02
     alone = [r for r in rows if r.op.kind != STREAM and [o.op.kind for o in rows].count(r.op.kind) == 1]
     assert alone and all(abs(row.error) < 0.005 for row in alone), "a kind with one row is met exactly"
 
@@ -41,12 +39,12 @@ def test_tables_that_the_fit_has_not_seen():
     """The figures of docs/results.md; four chips is the default."""
     errors = {chips: check_table(fit(), chips) for chips in (1, 2, 8)}
     assert abs(token_error(errors[1])) < 0.02 and abs(token_error(errors[2])) < 0.02
-    assert weighted_error(errors[1]) < 0.05 and weighted_error(errors[2]) < 0.06
+    assert weighted_error(errors[1]) < 0.05 and weighted_error(errors[2]) < 0.09
     matmuls = [row for rows in errors.values() for row in rows if row.op.kind == MATMUL]
     assert len(matmuls) == 9 + 7 + 5 and max(abs(row.error) for row in matmuls) < 0.10
     # And what it is bad at, so that a better model is noticed: the collectives of eight chips.
-    worst = min(row.error for row in errors[8])
-    assert -0.65 < worst < -0.5 and token_error(errors[8]) < -0.15
+    worst = min(errors[8], key=lambda row: row.error)
+    assert worst.op.kind == COLLECTIVE and -0.5 < worst.error < -0.3 and -0.15 < token_error(errors[8]) < -0.1
 
 
 def test_errors_are_those_of_the_tables():
@@ -62,21 +60,39 @@ def test_errors_are_those_of_the_tables():
         assert token_error(rows) == pytest.approx(told / whole - 1)
 
 
-def test_a_table_without_collectives_says_so():
-    with pytest.raises(NotIdentified, match="collective_start is not in the table of 1 chips"):
-        predict(Step(MeshShape(1, 2)), fit(1))
-    assert compare()[1][8][1] is None and compare()[4][1][1] == token_error(check_table(fit(4), 1))
+def test_what_a_table_does_not_hold_is_said():
+    with pytest.raises(NotIdentified, match="sort is not in the table of 1 chips"):
+        fit(1).ns(Op("Sort", "", "sort"))
+
+
+def test_collectives_take_what_was_measured_of_their_bytes():
+    gather = collective("AllGather", "gather", 1, 4096, 2)
+    assert gather.link_bytes == 32 * 4096 * 2 and fit().ns(gather) == fit(1).ns(gather) == 27300
+    assert [fit().ns(collective("ReduceScatter", "", 1, 4096, n)) for n in (4, 8)] == [38150, 49750]
+    rows = read_rows("ethernet_2026_09.csv")
+    for row in rows:
+        told = collective_ns(row["collective"], int(row["chips"]), int(row["bytes"]))
+        assert told == pytest.approx(1000 * float(row["us"]))
+    assert collective_ns("all_gather", 2, 98304) == pytest.approx((12200 + 17500) / 2)
+    assert collective_ns("all_gather", 8, 1) == 17610 and exchange_ns(8192) == 5270
+    for arguments, says in (
+        (("all_gather", 3, 8192), "no time of all_gather on 3 chips was measured, only on [2, 4, 8]"),
+        (("all_gather", 2, 2**21), "all_gather was measured up to 1048576 bytes, got 2097152"),
+        (("all_gather", 2, 0), "got 0"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            collective_ns(*arguments)
 
 
 def test_the_bytes_of_the_plan_are_those_of_the_roofline():
     """Weights and cache of a step, but for norms and embedding rows; the fast plan's with the columns that pad a bank,
     in which the model cuts the LM head into other blocks."""
     for tp in (1, 2, 4, 8):
-        for plan, most in (("simple", 1.0), ("fast", 1.001)):
+        for plan, most in (("interleaved", 1.0), ("sharded", 1.001)):
             step = Step(MeshShape(1, tp), plan=plan)
             ops = [op for layer in step.layers() for op in layer] + step.fixed()
             read = sum(op.dram_bytes for op in ops if op.kind in (MATMUL, "attention"))
-            known = budget(step.config, step.mesh, step.formats, step.context, layout=plan)
+            known = budget(step.config, step.mesh, step.formats, step.context, decode_sharding=plan)
             assert 1.0 <= read / (known.weights + known.kv_cache) <= most + 1e-9
 
 
@@ -87,7 +103,7 @@ def test_time_grows_with_what_is_done():
         (matmul("wo", 4096, 4096, "bfloat4_b", cores=32), matmul("wo", 4096, 4096, "bfloat8_b", cores=32)),
         (attention(8, 128, 1024, 1, "bfloat8_b"), attention(8, 128, 4096, 1, "bfloat8_b")),
         (attention(8, 128, 1024, 1, "bfloat8_b"), attention(8, 128, 1024, 2, "bfloat8_b")),
-        (collective("AllGather", "gather", 1, 4096, 2), collective("AllGather", "gather", 1, 4096, 4)),
+        (collective("AllGather", "gather", 1, 4096, 4), collective("AllGather", "gather", 1, 4096, 8)),
         (Op("Binary", "", "gated product", 1), Op("Binary", "", "gated product", 7)),
     ):
         assert p.ns(small) < p.ns(large)
@@ -96,8 +112,8 @@ def test_time_grows_with_what_is_done():
     assert p.ns(sharded) < p.ns(plain), "interleaved weights read at a lower rate"
     speeds = [predict(Step(MeshShape(1, tp))).tokens_per_s for tp in (1, 2, 4, 8)]
     assert speeds == sorted(speeds)
-    by_plan = [predict(Step(plan=plan)).token_ns for plan in ("fast", "paper", "simple")]
-    assert by_plan == sorted(by_plan) and set(PLANS) == {"fast", "paper", "simple"}
+    by_plan = [predict(Step(plan=plan)).token_ns for plan in ("sharded", "paper", "interleaved")]
+    assert by_plan == sorted(by_plan) and set(PLANS) == {"sharded", "paper", "interleaved"}
 
 
 def test_twelve_readers_multiply_slower_than_they_read_at_the_highest_fidelity():
@@ -113,14 +129,6 @@ def test_one_chip_against_its_targets():
     assert told.roofline_share > 0.70, "the target of one chip, kernels alone"
     gap = (told.floor_ns / 0.7 - told.token_ns) / told.launches
     assert predict(Step(), gap_ns=gap).roofline_share == pytest.approx(0.7)
-    changes = what_if(told)
-    assert all(told.roofline_share < change.alone <= change.together for change in changes)
-    assert changes[-1].together > 0.85
-    whole = sum(ns for _, ns in told.losses())
-    read = sum(t.op.dram_bytes for t in (*told.before, *told.after)) + sum(
-        t.op.dram_bytes for layer in told.layers for t in layer
-    )
-    assert whole == pytest.approx(told.token_ns - read / 288e9 * 1e9)
 
 
 def test_published_speeds_beside_the_model():
@@ -132,8 +140,8 @@ def test_published_speeds_beside_the_model():
         told = predict(Step(MeshShape(1, row.chips), row.context, precision=row.precision), gap_ns=row.gap_ns)
         assert told.tokens_per_s == pytest.approx(row.published)
     short = {row.chips: row.error for row in rows if row.precision == "performance" and not row.fitted}
-    # Kernels alone are faster than whole steps, and eight chips by what the collectives are off.
-    assert 0 < short[1] < 0.2 and 0 < short[2] < 0.2 and 0.2 < short[8] < 0.4
+    # Kernels alone are faster than whole steps.
+    assert 0.15 < short[1] < 0.2 and 0.05 < short[2] < 0.1 and 0.1 < short[8] < 0.15
 
 
 def test_two_rows_speculate():
@@ -149,7 +157,7 @@ def test_two_rows_speculate():
     ("make", "says"),
     [
         (lambda: fit(3), "no table for 3 chips"),
-        (lambda: Step(plan="slow"), "plan must be one of paper, fast, simple, got 'slow'"),
+        (lambda: Step(plan="slow"), "plan must be one of paper, sharded, interleaved, got 'slow'"),
         (lambda: Step(context=0), "context must be 1 to 131072, got 0"),
         (lambda: Step(users=33), "users must be 1 to 32, got 33"),
         (lambda: predict(Step(), gap_ns=-1.0), "gap_ns must be at least 0 and finite, got -1.0"),
@@ -187,8 +195,7 @@ def test_the_command_prints_what_was_computed(capsys):
     ("arguments", "says"),
     [
         (["--mesh", "3x3"], "no mesh 3x3"),
-        (["--hit-rate", "2"], "--hit-rate must lie in 0..1, got 2"),
-        (["--mesh", "1x2", "--fit", "1"], "collective_start is not in the table of 1 chips"),
+        (["--hit-rate", "2"], "--hit-rate must be 0 to 1, got 2"),
         (["--context", "0"], "context must be 1 to"),
         (["--gap-ns", "nan"], "gap_ns must be at least 0"),
     ],

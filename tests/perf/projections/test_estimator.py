@@ -13,14 +13,12 @@ from perf.projections.estimator.latency import (
     MAX_CONTEXT,
     MIN_CONTEXT,
     estimate,
-    project_h100,
     split_layers,
     token_latency,
 )
 from perf.projections.estimator.tables import (
     CHIP_COUNTS,
     chip_table,
-    h100_table,
     measured_hit_rate,
     read_rows,
 )
@@ -44,20 +42,6 @@ def test_op_tables_hold_every_row_of_the_paper():
         (24, 12),
         (25, 12),
     ]
-
-
-@pytest.mark.parametrize("row", h100_table(), ids=lambda row: f"{row.context // 1024}K")
-def test_h100_projection_reproduces_table_3(row):
-    assert project_h100(row) == pytest.approx(row.alspec_tokens_per_s, rel=3.2e-4)
-    assert project_h100(row, hit_rate=0.0) == pytest.approx(row.tp4_tokens_per_s, rel=1e-12)
-
-
-def test_h100_scaling_columns_follow_from_the_rates():
-    for printed, row in zip(read_rows("table3_h100.csv"), h100_table(), strict=True):
-        tp = 100 * (row.tp8_tokens_per_s / row.tp4_tokens_per_s - 1)
-        alspec = 100 * (row.alspec_tokens_per_s / row.tp4_tokens_per_s - 1)
-        assert tp == pytest.approx(float(printed["tp_scaling_percent"]), abs=0.06)
-        assert alspec == pytest.approx(float(printed["alspec_scaling_percent"]), abs=0.06)
 
 
 def test_hit_rates_are_those_the_paper_quotes():

@@ -22,7 +22,7 @@ MODEL = AttentionLatency()
 
 
 def rows_of(chips: int, attention: float, row: int = 0):
-    """The paper's table as a sweep's rows: two layers, all fixed ops behind them, on every chip of a row."""
+    """The paper's table as a sweep's rows: two layers, all fixed ops after them, on every chip of a row."""
     table, found = chip_table(chips), []
     for chip in range(chips):
         at = {"DEVICE ID": row * chips + chip}
@@ -45,7 +45,7 @@ def rows_of(chips: int, attention: float, row: int = 0):
     return found
 
 
-def write(path, *, plans=("fast",), pairs=(), chips=CHIP_COUNTS, contexts=CONTEXTS, status=PASS):
+def write(path, *, plans=("sharded",), pairs=(), chips=CHIP_COUNTS, contexts=CONTEXTS, status=PASS):
     with opened(path) as table:
         for plan in plans:
             for count in chips:
@@ -108,13 +108,13 @@ def test_the_command_draws_figure_7_from_a_sweep(tmp_path, capsys):
     assert "paper_claims" not in found and (tmp_path / "7.png").stat().st_size > 10_000
     assert cli.main(["--measured", str(csv), "--context", "1K"]) == 0
     text = capsys.readouterr().out
-    assert "all times are of a.csv (n150, plan fast, performance)" in text and "1.65" not in text
+    assert "all times are of a.csv (n150, plan sharded, performance)" in text and "1.65" not in text
 
 
 @pytest.mark.parametrize(
     ("made", "arguments", "says"),
     [
-        ({"plans": ("fast", "simple")}, [], "several kinds of steps"),
+        ({"plans": ("sharded", "interleaved")}, [], "several kinds of steps"),
         (
             {},
             ["--measured-only", "plan=paper"],
@@ -137,7 +137,7 @@ def test_sweeps_that_hold_too_little(tmp_path, capsys, made, arguments, says):
 def test_options_of_no_sweep(tmp_path, capsys):
     for arguments, says in (
         (["--measured", str(tmp_path / "none.csv")], "cannot read"),
-        (["--measured-only", "plan=fast"], "--measured-only is of --measured"),
+        (["--measured-only", "plan=sharded"], "--measured-only is of --measured"),
     ):
         with pytest.raises(SystemExit):
             cli.main(arguments)
@@ -145,5 +145,5 @@ def test_options_of_no_sweep(tmp_path, capsys):
 
 
 def test_a_plan_can_be_chosen(tmp_path):
-    csv = write(tmp_path / "a.csv", plans=("fast", "simple"), chips=(1,))
-    assert load(csv, ["plan=simple"]).name == "a.csv (n150, plan simple, performance)"
+    csv = write(tmp_path / "a.csv", plans=("sharded", "interleaved"), chips=(1,))
+    assert load(csv, ["plan=interleaved"]).name == "a.csv (n150, plan interleaved, performance)"

@@ -4,78 +4,16 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from perf.quality import lm_eval as command
-from tests.support.gguf_files import untied, write_hf_folder
-
-CHOICE = """task: tiny_choice
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {data}}}}}
-test_split: test
-output_type: multiple_choice
-doc_to_text: "{{{{question}}}}"
-doc_to_choice: [" the", " and"]
-doc_to_target: "{{{{answer}}}}"
-metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
-"""
-TEXT = """task: tiny_text
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {data}}}}}
-test_split: test
-output_type: generate_until
-doc_to_text: "{{{{question}}}}"
-doc_to_target: "{{{{text}}}}"
-generation_kwargs: {{until: ["12"], max_gen_toks: 6}}
-metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
-"""
-PERPLEXITY = """task: tiny_perplexity
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {data}}}}}
-test_split: test
-output_type: loglikelihood_rolling
-doc_to_text: ""
-doc_to_target: "{{{{question}}}}"
-metric_list: [{{metric: word_perplexity}}]
-"""
-QUESTIONS = ["the and the in 12 " * 12, "and in the " * 20]
+from tests.support.harness_tasks import QUESTIONS, model, run_tasks, tasks  # noqa: F401  fixtures
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("tiny")
-    write_hf_folder(folder, untied())
-    return str(folder)
-
-
-@pytest.fixture
-def tasks(tmp_path, monkeypatch):
-    pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e '.[quality]'")
-    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        monkeypatch.setenv(variable, "1")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    data = tmp_path / "data.json"
-    data.write_text("".join(json.dumps({"question": q, "answer": 0, "text": "the"}) + "\n" for q in QUESTIONS))
-    for name, task in (("choice", CHOICE), ("text", TEXT), ("perplexity", PERPLEXITY)):
-        (tmp_path / f"{name}.yaml").write_text(task.format(data=data))
-    return tmp_path
-
-
-def run(model: str, tasks, *arguments: str) -> dict[str, dict]:
-    path = tasks / "results.json"
-    names = ("tiny_choice", "tiny_text", "tiny_perplexity")
-    given = ["--model", model, "--tasks", *names, "--include-path", str(tasks), "--json", str(path)]
-    assert command.main([*given, "--chunk-size", "32", *arguments]) == 0
-    return {result["task"]: result for result in json.loads(path.read_text())}
-
-
-def test_tasks_run_and_threshold_0_scores_as_exact_attention(model, tasks, capsys):
-    exact = run(model, tasks, "--attention", "exact")
-    never = run(model, tasks, "--threshold", "0")
-    some = run(model, tasks, "--threshold", "0.9")
+def test_tasks_run_and_threshold_0_scores_as_exact_attention(model, tasks, capsys):  # noqa: F811
+    exact = run_tasks(model, tasks, "--attention", "exact")
+    never = run_tasks(model, tasks, "--threshold", "0")
+    some = run_tasks(model, tasks, "--threshold", "0.9")
     assert set(exact) == {"tiny_choice", "tiny_text", "tiny_perplexity"}
     for name, result in exact.items():
         assert result["hit_rate"] is None and never[name]["hit_rate"] == 0
@@ -87,7 +25,7 @@ def test_tasks_run_and_threshold_0_scores_as_exact_attention(model, tasks, capsy
     assert "tiny_choice: acc,none" in capsys.readouterr().out
 
 
-def test_likelihoods_are_those_of_the_model(model, tasks):
+def test_likelihoods_are_those_of_the_model(model, tasks):  # noqa: F811
     import torch
     from lm_eval.api.instance import Instance
 
@@ -111,7 +49,7 @@ def test_likelihoods_are_those_of_the_model(model, tasks):
     assert found == pytest.approx(sum(float(logits[0, p, whole[p + 1]]) for p in places), abs=1e-3)
 
 
-def test_a_text_begins_with_one_bos_even_when_it_is_written_out(tasks):
+def test_a_text_begins_with_one_bos_even_when_it_is_written_out(tasks):  # noqa: F811
     from types import SimpleNamespace
 
     from models.llama31_8b.reference.alspec.policies import ExactAttention
@@ -132,7 +70,7 @@ def test_a_text_begins_with_one_bos_even_when_it_is_written_out(tasks):
     assert lm.prefix_token_id == 1 and lm.eot_token_id == 2
 
 
-def test_unknown_tasks_and_layers_without_a_policy_are_refused(model, tasks, capsys):
+def test_unknown_tasks_and_layers_without_a_policy_are_refused(model, tasks, capsys):  # noqa: F811
     given = ["--model", model, "--include-path", str(tasks)]
     assert command.main(["--tasks", "no_such_task", *given]) == 2
     assert "no task 'no_such_task'" in capsys.readouterr().err

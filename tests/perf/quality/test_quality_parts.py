@@ -1,17 +1,15 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of perf.quality by themselves: appendix A, predictors, needles, questions, intervals and tables."""
+"""The parts of perf.quality by themselves: predictors, needles, questions, intervals and tables."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 import torch
 
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.quality import bound, deviation, needle, predictors, questions
+from perf.quality import needle, predictors, questions
 from perf.quality.bootstrap import interval
 from perf.quality.divergence import first_difference
 from perf.quality.forward import text_pass
@@ -19,77 +17,9 @@ from perf.quality.tables import Table
 from tests.support.attention_cases import random_tokens, tiny_config
 
 
-def test_equation_3_solves_the_recursion():
-    delta = [0.3, 0.0, 1.2, 0.5]
-    error = 0.0
-    for d in delta:
-        error = (1 + 0.2) * ((1 + 0.7) * error + d)
-    assert bound.worst_case(0.2, 0.7, delta) == pytest.approx(error, rel=1e-12)
-    assert bound.propagated([0.2] * 4, [0.7] * 4, delta) == pytest.approx(error, rel=1e-12)
-    assert bound.worst_case(0, 0, delta) == pytest.approx(sum(delta))
-    by_layer = bound.propagated([0.1, 0.2, 0.0, 0.2], [0.0, 0.7, 0.1, 0.3], delta)
-    assert by_layer < error, "the largest constants bound the layers' own"
-
-
-def test_the_linear_form_is_the_first_order_and_the_printed_one_is_not():
-    alpha, phi, delta, layers = 1e-6, 3e-6, 0.4, 32
-    exact = bound.worst_case(alpha, phi, [delta] * layers)
-    first = bound.linear(alpha, phi, delta, layers)
-    assert first < exact and exact - first < 1e-6 * exact
-    assert bound.linear(0, 0, delta, layers) == pytest.approx(layers * delta)
-    # What the paper prints loses the errors themselves: it is below what any real error adds.
-    assert bound.linear_printed(0, 0, delta, layers) == 0
-    assert bound.linear_printed(alpha, phi, delta, layers) < 1e-2 * exact
-
-
-def test_the_high_probability_bound():
-    assert bound.high_probability(0.1, 32, c=1) == pytest.approx(0.1 * math.sqrt(7 * 32), rel=1e-3)
-    assert bound.high_probability_hilbert(0.1, 32) == pytest.approx(1.536, abs=1e-3)
-    # Errors of random direction and full size, as A.3 assumes, in a space of many dimensions.
-    generator = torch.Generator().manual_seed(0)
-    steps = torch.randn(400, 32, 64, generator=generator)
-    walks = (0.1 * steps / steps.norm(dim=-1, keepdim=True)).sum(1).norm(dim=-1)
-    assert float((walks > bound.high_probability_hilbert(0.1, 32)).float().mean()) <= 0.05
-
-
-@pytest.mark.parametrize(
-    "call,why",
-    [
-        (lambda: bound.worst_case(-0.1, 0, [1.0]), "alpha must be finite and at least 0, got -0.1"),
-        (lambda: bound.worst_case(0.1, 0, []), "delta is empty"),
-        (lambda: bound.propagated([0.1], [0.1, 0.2], [1.0]), "1 alpha, 2 phi and 1 delta"),
-        (lambda: bound.high_probability(0.1, 32, c=0), "c must be above 0, got 0"),
-        (lambda: bound.high_probability(math.inf, 32, c=1), "threshold must be finite"),
-        (lambda: bound.high_probability_hilbert(0.1, 0), "layers must be at least 1, got 0"),
-        (lambda: bound.high_probability_hilbert(0.1, 3, failure=1.0), "between 0 and 1, got 1.0"),
-    ],
-)
-def test_bounds_refuse_nonsense(call, why):
-    with pytest.raises(ValueError, match=why):
-        call()
-
-
 @pytest.fixture(scope="module")
 def tiny() -> ReferenceLlama:
     return ReferenceLlama.random(tiny_config(), seed=4)
-
-
-def test_the_stream_ends_in_the_states_of_the_pass(tiny):
-    ids = random_tokens(140, seed=1)
-    stream = deviation.recorded_pass(tiny, ids)
-    last = stream.entry[-1]
-    normed = last / (last.pow(2).mean(-1, keepdim=True) + tiny.config.rms_norm_eps).sqrt() * tiny.norm
-    torch.testing.assert_close(normed, text_pass(tiny, ids).states, rtol=1e-4, atol=1e-5)
-    assert len(stream.entry) == tiny.config.num_hidden_layers + 1
-
-
-@pytest.mark.parametrize("threshold", [0.3, 0.8, math.inf])
-def test_a_measured_deviation_is_below_its_bounds(tiny, threshold):
-    ids = random_tokens(200, seed=2)
-    exact = deviation.recorded_pass(tiny, ids)
-    found = deviation.measured(tiny, exact, ids, threshold, GuessRange(32, 32))
-    assert 0 < found["deviation"] <= found["by_layer_bound"] <= found["equation_3"]
-    assert found["root_of_squares"] <= found["sum_of_errors"]
 
 
 def test_predictors_read_as_many_keys_as_they_may():
@@ -102,7 +32,7 @@ def test_predictors_read_as_many_keys_as_they_may():
             read = predictors._read(predictor, keys, cached, ranking, slots)
             visible = torch.arange(slots) < cached[:, None]
             count = (read & visible).sum(-1)
-            hidden = -cached % predictors.TILE  # of the last tile, behind the query
+            hidden = -cached % predictors.TILE  # of the last tile, after the query
             tile_more = predictors.TILE * (hidden > 0) * predictor.whole_tail
             if predictor.whole_tail:  # at the least length its tail meets the first keys: none twice
                 tile_more[0] = 0

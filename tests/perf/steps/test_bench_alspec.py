@@ -19,8 +19,8 @@ def span(name: str, start: int, end: int, layer: int | None = None) -> dict:
 
 
 def steps() -> dict:
-    """One layer: 100 cycles before it, then 40 of its own, attention of 300, 260 of its own; 50 behind it. As a hit
-    the guess arrives after 80, and the exchange of 10 stands before and behind the layer."""
+    """One layer: 100 cycles before it, then 40 of its own, attention of 300, 260 of its own; 50 after it. As a hit
+    the guess arrives after 80, and the exchange of 10 stands before and after the layer."""
     exact = [
         span("embedding", 0, 100),
         span("norm", 100, 140, 0),
@@ -84,7 +84,7 @@ def test_the_layers_own_decisions_are_held_against_the_rate_that_they_gave():
 
 def test_tensor_parallelism_over_the_same_chips_is_held_against_one_row():
     line = report(steps(), SHAPE, steps()["1"]).splitlines()[-1]
-    assert line == "tensor parallelism over the same two chips: 550 cycles, 1.364x one row alone"
+    assert line == "tensor parallelism over the same two chips: 550 cycles, 1.364x one chip alone"
 
 
 def test_the_table_and_the_trace_hold_every_program():

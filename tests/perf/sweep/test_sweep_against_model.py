@@ -17,7 +17,7 @@ from perf.sweep.table import KERNEL_NS, PASS, ROLE, Outcome, as_block
 from perf.sweep.timers import CODES
 from tests.support.perf_judgement import impossible, out_of_range
 
-STEP = Configuration.make("decode", mesh="1x2", plan="fast")
+STEP = Configuration.make("decode", mesh="1x2", plan="sharded")
 
 
 def measured(scale=lambda row: 1.0, configuration=STEP):
@@ -75,7 +75,7 @@ def test_configurations_come_back_from_their_names():
 
 def test_the_command(tmp_path, capsys):
     csv = tmp_path / "a.csv"
-    cli.main(["--suite", "decode", "--source", "model", "--csv", str(csv), "--only", "plan=fast", "context=1024"])
+    cli.main(["--suite", "decode", "--source", "model", "--csv", str(csv), "--only", "plan=sharded", "context=1024"])
     capsys.readouterr()
     assert cli.main(["--csv", str(csv), "--against-model"]) == 0
     assert capsys.readouterr().out.count("model beside the decode model") == 4

@@ -50,7 +50,7 @@ def test_a_decode_step_of_the_model(report, tmp_path):
             "--csv",
             str(sweep),
             "--only",
-            "plan=fast",
+            "plan=sharded",
             "context=1024",
             "mesh=1x1",
         ]

@@ -114,7 +114,7 @@ def test_tensors_are_written_as_tt_perf_report_reads_them():
     assert "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig" in attributes(configuration)
     third = Label(1, "linear", None, None, (X, WEIGHT), "HiFi3", OUT)
     (row,) = rows_of([[Ran(1, 0, 9, 12)]], labels(third), Launch(run=lambda: None), configuration, 64)
-    assert "MATH FIDELITY" not in row, "tt-perf-report ends at HiFi3"
+    assert row["MATH FIDELITY"] == "HiFi4", "tt-perf-report ends at HiFi3"
     assert op_code(Label(1, "generic_op", None, None), "TreeAttention") == "TreeAttention"
 
 
@@ -215,7 +215,7 @@ def test_signposts_of_a_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "tracy", SimpleNamespace(signpost=posts.append))
 
     class Layer:
-        def before_attention(self):
+        def project_qkv(self):
             posts.append("norm")
 
         def after_attention(self):
@@ -225,7 +225,7 @@ def test_signposts_of_a_run(monkeypatch):
 
     def step():
         for layer in model.layers:
-            layer.before_attention()
+            layer.project_qkv()
             layer.after_attention()
         posts.append("head")
 

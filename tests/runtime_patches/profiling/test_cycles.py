@@ -160,7 +160,7 @@ def test_a_root_without_counts_is_refused(sim_device, on_silicon):
 
 
 def test_counts_and_the_sgdc_patch_go_together():
-    """One root may hold both: they replace different files, and their L1 words lie apart."""
+    """One root may hold both: they replace different files, and their L1 words are apart."""
     both = merge_overlays(cycles=cycle_overlays(), sgdc=sgdc.overlays())
     assert len(both) == len(cycle_overlays()) + len(sgdc.overlays())
     debug_region, counts_end = 1024, 512 + (6 * 4 + 1) * 4

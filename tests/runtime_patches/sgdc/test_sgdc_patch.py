@@ -199,7 +199,7 @@ def test_tt_metal_home_patches_nothing(checkout: Path, monkeypatch: pytest.Monke
 
 
 def test_an_empty_variable_is_the_working_directory(checkout: Path, monkeypatch: pytest.MonkeyPatch):
-    """As to the runtime, which then runs from there if it holds a tree, else ends."""
+    """The runtime takes it so too: it runs from there if it holds a tree, else ends."""
     monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", "")
     monkeypatch.chdir(checkout)
     assert sgdc.runtime_in_use() == checkout
@@ -226,7 +226,7 @@ def test_a_source_build_is_served(source_build: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_package_that_looks_like_a_source_build_is_patched_as_a_package(tmp_path, monkeypatch):
-    """As `pip install --target` makes: ttnn looks two folders up, where nothing is."""
+    """`pip install --target` makes one: ttnn looks two folders up, where nothing is."""
     package = tmp_path / "target" / "libraries" / "ttnn"
     copy_tree(package)
     (package / "__init__.py").touch()
@@ -301,7 +301,7 @@ def test_nobody_but_two_debugging_tools_knows_the_region_of_the_gate():
         (None, None),
         (("MEM_LLK_DEBUG_SIZE 1024", "MEM_LLK_DEBUG_SIZE 1020"), "aligned for the NoC"),
         (("MEM_LLK_DEBUG_SIZE 1024", "MEM_LLK_DEBUG_SIZE 0"), "zeros every kernel may read"),
-        (("(MEM_ZEROS_BASE + MEM_ZEROS_SIZE)\n", "MEM_MAILBOX_BASE\n"), "lies in the mailboxes"),
+        (("(MEM_ZEROS_BASE + MEM_ZEROS_SIZE)\n", "MEM_MAILBOX_BASE\n"), "is in the mailboxes"),
         (
             (
                 "MEM_BRISC_FIRMWARE_BASE (MEM_LLK_DEBUG_BASE + MEM_LLK_DEBUG_SIZE)",

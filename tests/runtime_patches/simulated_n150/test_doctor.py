@@ -71,6 +71,19 @@ def test_boards_that_the_environment_hides_are_said_to_be_hidden(monkeypatch, tm
     assert told["7"].fix == "name some of 0, 2, or unset TT_VISIBLE_DEVICES"
 
 
+def test_it_says_what_the_cache_takes_and_what_is_free(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "jit").mkdir(parents=True)
+    (tmp_path / "cache" / "jit" / "kernel.elf").write_bytes(bytes(2_600_000))
+    (tmp_path / "cache" / "link").symlink_to(tmp_path)  # not followed
+    told = doctor.disk()
+    assert told["cache"] == 2_600_000 and told["free"] > 0
+    command.main(["doctor"])
+    assert "disk: the cache takes 0.0 GB, " in capsys.readouterr().out
+    command.main(["doctor", "--json"])
+    assert json.loads(capsys.readouterr().out)["disk"]["cache"] == told["cache"]
+
+
 def test_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="quantum"):
         doctor.why_not("quantum")
@@ -172,6 +185,7 @@ def test_run_on_a_mock_mesh_and_timeout():
     "arguments, code, text",
     [
         (("--grid", "9x1", "--", "true"), 1, "9x1"),
+        (("--grid", "3x2", "--", "true"), 1, "3x2 has 6 cores"),
         (("--mock", "3x3", "--", "true"), 1, "3x3"),
         (("--mock", "1x2"), 2, "name the program"),
         (("--mock", "1x2", "--timeout", "-1", "--", "true"), 2, "above 0"),

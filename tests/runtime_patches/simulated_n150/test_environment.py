@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grids, cluster descriptions and the environment variables; ttnn is not imported here."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ needs_simulator = pytest.mark.skipif(bool(doctor.why_not("simulator")), reason=s
 needs_ttnn = pytest.mark.skipif(bool(doctor.why_not("mock mesh")), reason=str(doctor.why_not("mock mesh")))
 
 
-@pytest.mark.parametrize("text, grid", [("1x1", (1, 1)), ("4x2", (4, 2)), (" 8X8 ", (8, 8)), ((2, 3), (2, 3))])
+@pytest.mark.parametrize("text, grid", [("1x1", (1, 1)), ("4x2", (4, 2)), (" 8X8 ", (8, 8)), ((3, 4), (3, 4))])
 def test_grids(text, grid):
     assert grids.parse_grid(text) == grid
     assert grids.grid_name(text) == f"{grid[0]}x{grid[1]}"
@@ -25,6 +26,31 @@ def test_grids(text, grid):
 def test_grids_that_do_not_fit(text):
     with pytest.raises(ValueError, match="grid"):
         grids.parse_grid(text)
+
+
+@pytest.mark.parametrize("text", ["3x1", "3x2", "5x1", "3x3", "2x7"])
+def test_grids_that_the_runtime_does_not_open(text):
+    columns, rows = map(int, text.split("x"))
+    with pytest.raises(ValueError, match=f"{text} has {columns * rows} cores; the runtime opens chips of 1, 2, 4"):
+        grids.parse_grid(text)
+
+
+@needs_ttnn
+def test_core_counts_are_those_that_the_runtime_divides_by():
+    """Powers of two by shifts, the others by the functions of a header."""
+    library = (find_ttnn_dir() / "tt_metal" / "hw" / "inc" / "internal" / "mod_div_lib.h").read_text()
+    known = {int(number) for number in re.findall(r"if constexpr \(d == (\d+)\)", library)}
+    possible = {width * height for width in range(1, 9) for height in range(1, 9)}
+    powers = {count for count in possible if count & (count - 1) == 0}
+    assert set(grids.CORE_COUNTS) == powers | (known & possible)
+
+
+def test_the_smallest_grid_of_so_many_cores():
+    found = [grids.smallest_grid(*asked) for asked in ((1,), (2, 2), (3, 2), (8, 4), (9, 2), (13, 2), (64,))]
+    assert found == ["1x1", "2x1", "2x2", "4x2", "2x6", "2x8", "8x8"]
+    for cores, columns in ((65, 1), (2, 9)):
+        with pytest.raises(ValueError, match=f"{cores} cores in {columns} or more columns"):
+            grids.smallest_grid(cores, columns)
 
 
 @needs_ttnn

@@ -80,27 +80,12 @@ def test_slow_tests_are_left_out_unless_asked_for(tmp_path):
     assert "1 passed" in run_pytest(tmp_path, "slow", "--run-slow").stdout
 
 
-def test_files_that_use_a_device_come_first_and_keep_their_order(tmp_path):
-    """Whole files move, those with most device tests to the front; the rest stays as it was collected."""
-    device = "import pytest\n\ndef test_plain(): pass\n\n" + "@pytest.mark.sim\ndef test_{}(): pass\n\n" * 2
-    plain = "def test_{}(): pass\n\n"
-    (tmp_path / "test_a.py").write_text(plain.format("a"))
-    (tmp_path / "test_b.py").write_text(device.format("b1", "b2").replace("sim", "mock_mesh", 1))
-    (tmp_path / "test_c.py").write_text(
-        plain.format("c") + device.format("c1", "c2") + "@pytest.mark.sim\ndef test_c3(): pass\n"
-    )
-    files = [str(tmp_path / f"test_{name}.py") for name in "abc"]
+def test_files_of_one_kind_of_device_follow_each_other_and_plain_ones_come_last(tmp_path):
+    """Whole files move and keep their order otherwise."""
+    for name, fixture in (("a", ""), ("b", "mock_mesh"), ("c", "sim_device"), ("d", "mock_mesh")):
+        text = f"def test_{name}1(): pass\n\ndef test_{name}2({fixture}): pass\n"
+        (tmp_path / f"test_{name}.py").write_text(text)
+    files = [str(tmp_path / f"test_{name}.py") for name in "abcd"]
     shown = run_pytest(tmp_path, "sim", "--collect-only", *files, machine=WITH_EVERYTHING).stdout
     order = [line.partition("::")[2] for line in shown.splitlines() if "::" in line]
-    assert order == [
-        "test_c",
-        "test_plain",
-        "test_c1",
-        "test_c2",
-        "test_c3",
-        "test_plain",
-        "test_b1",
-        "test_b2",
-        "test_sample",
-        "test_a",
-    ]
+    assert order == [f"test_{name}" for name in ("c1", "c2", "b1", "b2", "d1", "d2", "a1", "a2", "sample")]

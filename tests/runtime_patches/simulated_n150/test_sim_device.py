@@ -54,7 +54,7 @@ def root_files(device, path):
     return (Path(os.environ["TT_METAL_RUNTIME_ROOT"]) / path).read_text(), os.environ.get("LLAMA_ALSPEC_TEST")
 
 
-@pytest.mark.parametrize("grid", ["1x1", "2x2"])
+@pytest.mark.parametrize("grid", ["1x1", "2x2", "4x3"])
 def test_add_on_the_grid_asked_for(sim_device, on_silicon, grid):
     x = torch.randn(128, 64, generator=torch.Generator().manual_seed(3)).bfloat16()
     size, result = sim_device(grid).run(add, x)

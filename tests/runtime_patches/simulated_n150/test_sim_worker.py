@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The worker process behind `sim_device` and `mock_mesh`: results, exceptions, timeouts, crashes, clean-up.
+"""The worker process of `sim_device` and `mock_mesh`: results, exceptions, timeouts, crashes, clean-up.
 
 A mock mesh of one chip serves: it opens in seconds and the worker is the same for every device.
 """
@@ -92,7 +92,7 @@ def test_results_and_arguments(worker):
 
 
 def test_collection_does_not_import_ttnn():
-    """Of the whole suite, in a fresh process: other tests of this one may have imported it while they ran."""
+    """Collect the whole suite in a fresh process: other tests of this one may have imported it while they ran."""
     program = (
         "import sys, pytest\n"
         "code = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', '--assert=plain', 'tests'])\n"

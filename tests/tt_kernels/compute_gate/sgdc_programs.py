@@ -117,7 +117,7 @@ def words(device, rows: int, values: torch.Tensor | int = 0) -> ttnn.Tensor:
 
 
 def priorities(device, values) -> ttnn.Tensor:
-    """A member's priority tensor."""
+    """A rank's priority tensor."""
     return ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
 
 
@@ -180,12 +180,6 @@ def count(output, addresses, *, defines=(), head: str = ""):
     _run(output, [_kernel(head + COUNT, core_set((0, 0)), [], list(addresses), defines, config)])
 
 
-def run_signal(output, cores):
-    """Run a gated SIGNAL on `cores`."""
-    semaphore = ttnn.SemaphoreDescriptor(id=0, core_ranges=cores, initial_value=0)
-    _run(output, [_kernel(SIGNAL, cores, [], [0, 0])], semaphores=[semaphore])
-
-
 def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(0, 0), config=None):
     """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two
     cores.
@@ -200,7 +194,7 @@ def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(
     _run(output, [watch, signal], [_buffer(0, cores, PAGE_BYTES)], [semaphore])
 
 
-# Member 1 of a pair that only arrives, after skipping `skipped` calls, and ends.
+# Rank 1 of a pair that only arrives, after skipping `skipped` calls, and ends.
 HALF_PEER = """
 #include "COMMON/peer_link.hpp"
 #include "COMMON/peer_session.hpp"
@@ -212,22 +206,22 @@ void kernel_main() {
     uint32_t next = 3;
     PeerLink link(next, 20000);
     session.arrive(link, [&](uint32_t to) { *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to) = value; });
-    // One more arrival for each skipped call, or member 0 would wait for it in vain.
+    // One more arrival for each skipped call, or rank 0 would wait for it in vain.
     const uint32_t arrivals = state + offsetof(peer::State, arrivals);
     for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(arrivals);
     link.close();
 }
 """
 
-# Many calls of a session in one kernel. In call n member (n * 7 / 3) % 2 sends a payload of 8 words that name
-# call and member. Delays before a call differ by member and call; in every fourth call a member is also late
+# Many calls of a session in one kernel. In call n rank (n * 7 / 3) % 2 sends a payload of 8 words that name
+# call and rank. Delays before a call differ by rank and call; in every fourth call a rank is also late
 # to read its peer's row, while the peer goes on to the next call and writes its row for that one.
 # Reports [calls done, wrong rows, wrong payloads, status].
 STRESS = """
 #include "COMMON/peer_link.hpp"
 #include "COMMON/peer_session.hpp"
 void kernel_main() {
-    const uint32_t member = get_arg_val<uint32_t>(0), state = get_arg_val<uint32_t>(1);
+    const uint32_t rank = get_arg_val<uint32_t>(0), state = get_arg_val<uint32_t>(1);
     const uint32_t calls = get_arg_val<uint32_t>(2), output_address = get_arg_val<uint32_t>(3);
     constexpr auto output_args = TensorAccessorArgs<0>();
     const auto output = TensorAccessor(output_args, output_address);
@@ -240,19 +234,19 @@ void kernel_main() {
     volatile tt_l1_ptr uint32_t* found = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(report);
     uint32_t wrong_rows = 0, wrong_payloads = 0, done = 0;
     for (uint32_t call = 1; call <= calls; ++call) {
-        for (volatile uint32_t delay = (call * (member ? 37 : 11)) % 64; delay > 0; delay = delay - 1);
+        for (volatile uint32_t delay = (call * (rank ? 37 : 11)) % 64; delay > 0; delay = delay - 1);
         bool ok = session.arrive(link, [&](uint32_t to) {
             volatile tt_l1_ptr uint32_t* row = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to);
-            for (uint32_t i = 0; i < 8; ++i) row[i] = call * 100 + member * 10 + i;
+            for (uint32_t i = 0; i < 8; ++i) row[i] = call * 100 + rank * 10 + i;
         });
         ok = ok && session.await_peer();
         if (!ok) break;
-        for (volatile uint32_t late = (call + member) % 4 == 0 ? 200 : 0; late > 0; late = late - 1);
-        const uint32_t expected = call * 100 + (1 - member) * 10;
-        for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.other_row()[i] != expected + i;
+        for (volatile uint32_t late = (call + rank) % 4 == 0 ? 200 : 0; late > 0; late = late - 1);
+        const uint32_t expected = call * 100 + (1 - rank) * 10;
+        for (uint32_t i = 0; i < 8; ++i) wrong_rows += session.peer_priorities()[i] != expected + i;
         const uint32_t sender = (call * 7 / 3) % 2;
-        if (sender == member) {
-            for (uint32_t i = 0; i < 8; ++i) sent[i] = call * 1000 + member * 100 + i;
+        if (sender == rank) {
+            for (uint32_t i = 0; i < 8; ++i) sent[i] = call * 1000 + rank * 100 + i;
             ok = link.write(outbox, link.core_address(inbox), 32) && session.confirm(link);
             link.drain();
         } else {
@@ -264,7 +258,7 @@ void kernel_main() {
     }
     link.close();
     found[0] = done; found[1] = wrong_rows; found[2] = wrong_payloads; found[3] = session.state().status;
-    noc_async_write(report, output.get_noc_addr(member), 32);
+    noc_async_write(report, output.get_noc_addr(rank), 32);
     noc_async_write_barrier();
 }
 """
@@ -277,7 +271,7 @@ def _with_common(source: str) -> str:
 
 
 def add_half_peer(program, pairs, link_args, row_value: int, skipped: int) -> None:
-    """Add HALF_PEER as member 1 to a program of member 0."""
+    """Add HALF_PEER as rank 1 to a program of rank 0."""
     cores = core_set(pairs.cores[1])
     kernel = _kernel(_with_common(HALF_PEER), cores, [], [], [*UNGATED, *pairs.defines])
     arguments = ttnn.RuntimeArgs()
@@ -292,14 +286,14 @@ def add_half_peer(program, pairs, link_args, row_value: int, skipped: int) -> No
 
 
 def stress_sessions(device, pairs, calls: int) -> list[list[int]]:
-    """Run STRESS on both members; each one's report."""
+    """Run STRESS on both ranks; each one's report."""
     output = words(device, 2)
     cores = core_set(*pairs.cores)
     kernel = _kernel(_with_common(STRESS), cores, _accessor(output), [], [*UNGATED, *pairs.defines])
     arguments = ttnn.RuntimeArgs()
-    for member, (x, y) in enumerate(pairs.cores):
+    for rank, (x, y) in enumerate(pairs.cores):
         address = pairs.state.buffer_address()
-        arguments[x][y] = [member, address, calls, output.buffer_address(), *pairs.link_args(member)]
+        arguments[x][y] = [rank, address, calls, output.buffer_address(), *pairs.link_args(rank)]
     kernel.runtime_args = arguments
     _run(output, [kernel], [_buffer(0, cores, PAGE_BYTES)])
     return ttnn.to_torch(output)[0, 0, :, :4].tolist()

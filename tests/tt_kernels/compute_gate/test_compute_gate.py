@@ -261,30 +261,6 @@ def test_the_gate_opens_after_an_exception_and_when_it_was_left_closed(gated):
     assert region is None
 
 
-def other_cores_body(device):
-    """Word 1 of four stamps: on the core of no member and on the member's, in a region and after it."""
-    import ttnn
-
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.cores import core_set
-    from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, set_compute_gate, skip_compute
-
-    clear_compute_gate(device)
-    output, closed = programs.words(device, 4), programs.priorities(device, 0)
-    set_compute_gate([GateMember(closed, core_set((1, 0)))])
-    with skip_compute([GateMember(closed, core_set((0, 0)))]):
-        programs.stamp(output, 0, 100, core=(1, 0))
-        programs.stamp(output, 1, 100, core=(0, 0))
-    programs.stamp(output, 2, 100, core=(1, 0))
-    programs.stamp(output, 3, 100, core=(0, 0))
-    clear_compute_gate(device)
-    return ttnn.to_torch(output)[0, 0, :, 1].tolist()
-
-
-def test_a_region_leaves_the_gates_of_cores_of_no_member_alone(gated):
-    assert gated().run(other_cores_body) == [0, 0, 0, 101]
-
-
 def define_body(device):
     import ttnn
 
@@ -293,9 +269,8 @@ def define_body(device):
     from tt_kernels.compute_gate import op
 
     priority = programs.priorities(device, 0)
-    members = [op.GateMember(priority, op.all_worker_cores(device))]
     messages = []
-    for program in (op.closing_program(members, 1), op.opening_program(op.all_worker_cores(device))):
+    for program in (op.closing_program(priority, 1), op.opening_program(op.all_worker_cores(device))):
         for kernel in program.kernels:
             kernel.defines = [define for define in kernel.defines if define[0] != "SGDC_UNGATED"]
         for attempt in (
@@ -314,50 +289,3 @@ def test_a_gate_writer_without_its_define_is_caught(gated):
     for number, message in enumerate(gated().run(define_body)):
         part = "must be compiled with SGDC_UNGATED" if number % 2 else "kernels without SGDC_UNGATED"
         assert part in message
-
-
-def spanning_body(device):
-    """What became of ops on cores of both members of a virtual pair, and of one alone; and of the pair after that."""
-    import ttnn
-
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.cores import core_set
-    from tt_kernels.compute_gate.op import GateMember, clear_compute_gate, skip_compute
-    from tt_kernels.compute_gate.region import GatedRegionError
-
-    clear_compute_gate(device)
-    members = [GateMember(programs.priorities(device, value), core_set((x, 0))) for x, value in ((0, 2), (1, 0))]
-    x = ttnn.from_torch(torch.ones(1, 1, 64, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-    output, found = programs.words(device, 2), []
-    first = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))])
-    ops = {
-        "add": lambda: ttnn.add(x, x),
-        "matmul": lambda: ttnn.matmul(x, x),
-        "generic_op": lambda: programs.run_signal(output, core_set((0, 0), (1, 0))),
-        "add on one": lambda: ttnn.add(x, x, sub_core_grids=first),
-        "stamp on one": lambda: programs.stamp(output, 1, 7),
-    }
-    results = {}
-    with skip_compute(members, users=1):
-        for name, op in ops.items():
-            try:
-                results[name] = op()
-                found.append((name, None))
-            except GatedRegionError as error:
-                found.append((name, str(error)))
-    sums = ttnn.to_torch(results["add on one"]).unique().tolist()
-    return (
-        found,
-        sums,
-        ttnn.to_torch(output)[0, 0, 1, 1].item(),
-        ttnn.to_torch(ttnn.add(x, x)).unique().tolist(),
-    )
-
-
-def test_an_op_on_cores_of_two_members_is_refused_before_it_is_launched(gated):
-    found, sums, stamped, after = gated().run(spanning_body)
-    refused = {name: message for name, message in found if message}
-    assert list(refused) == ["add", "matmul", "generic_op"], found
-    for message in refused.values():
-        assert "would run on cores of member 0 and member 1" in message
-    assert sums == [2.0] and stamped == 8 and after == [2.0]

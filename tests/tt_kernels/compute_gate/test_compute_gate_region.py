@@ -11,8 +11,7 @@ import pytest
 
 from runtime_patches.runtime_root import find_ttnn_dir
 from tt_kernels.compute_gate import reference
-from tt_kernels.compute_gate.cores_of import parse_ranges
-from tt_kernels.compute_gate.region import GatedRegionError, is_cross_chip, refuse_across_members
+from tt_kernels.compute_gate.region import is_cross_chip
 
 OPERATIONS = "ttnn/cpp/ttnn/operations"
 USES_FABRIC = re.compile(rb"fabric/hw/inc|fabric_connection|WorkerToFabricEdmSender")
@@ -80,28 +79,3 @@ def test_the_rule_of_the_gate():
         "invalid": 0,
     }
     assert reference.count([7], users=1)["invalid"] == 1
-
-
-MEMBERS = [frozenset({(0, 0), (1, 0)}), frozenset({(0, 1), (1, 1)})]
-
-
-def test_ranges_as_ttnn_prints_them():
-    assert parse_ranges("{[0-0 - 1-0], [3-2 - 3-3]}") == {(0, 0), (1, 0), (3, 2), (3, 3)}
-    assert parse_ranges("{}") == set()
-
-
-@pytest.mark.parametrize("cores", [set(), {(0, 0)}, MEMBERS[1], {(2, 0), (2, 1)}])
-def test_an_op_within_one_member_or_outside_all_is_let_through(cores):
-    refuse_across_members("ttnn.add", cores, MEMBERS)
-
-
-@pytest.mark.parametrize(
-    "cores, where",
-    [
-        ({(0, 0), (0, 1)}, "member 0 and member 1"),
-        ({(1, 1), (2, 1)}, r"member 1 and core \(2, 1\) of no member"),
-    ],
-)
-def test_an_op_that_spans_members_is_refused(cores, where):
-    with pytest.raises(GatedRegionError, match=f"ttnn.add would run on cores of {where}: "):
-        refuse_across_members("ttnn.add", cores, MEMBERS)

@@ -5,6 +5,8 @@ executed."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -87,7 +89,7 @@ def fabric_body(mesh):
     tensor = on_mesh(mesh, torch.zeros(1, 1, 32, HIDDEN), ttnn.bfloat16, ttnn.TILE_LAYOUT)
     exchange(tensor, priority)
     core = mesh.worker_core_from_logical_core(ttnn.CoreCoord(3, 2))
-    facts = {place: (pairs.member(place), pairs.peer(place)) for place in pairs.coordinates()}
+    facts = {place: (pairs.sp_rank(place), pairs.peer(place)) for place in pairs.coordinates()}
     arguments = {}
     for place in pairs.coordinates():
         program = ttnn.ProgramDescriptor(kernels=[], semaphores=[], cbs=[])
@@ -153,7 +155,7 @@ def refusal_body(mesh):
 def test_in_a_region_only_the_axis_that_shares_a_gate_may_communicate(mock_mesh):
     shape, found, across = mock_mesh((2, 2), overlays=sgdc.overlays()).run(refusal_body)
     assert shape == (1, 1, 32, 256)
-    assert "shared_gate_axis=0: the chips along that axis are the members of a pair" in across
+    assert "shared_gate_axis=0: the chips along that axis are the two ranks of a pair" in across
     for message, name in zip(found, ("ttnn.all_gather", "ttnn.all_gather", "device_exchange"), strict=True):
         assert message.startswith(name) and "only cluster_axis=1 is permitted" in message
 
@@ -196,7 +198,8 @@ def other_mesh_body(mesh):
             pass
 
     found = []
-    for call in (lambda: exchange(elsewhere, priority), lambda: exchange(tensor, there), gate):
+    twice = partial(exchange, tensor, priority, tensor)
+    for call in (partial(exchange, elsewhere, priority), partial(exchange, tensor, there), gate, twice):
         try:
             call()
             found.append("not refused")
@@ -205,7 +208,8 @@ def other_mesh_body(mesh):
     return found
 
 
-def test_tensors_of_another_mesh_are_refused(mock_mesh):
-    found = mock_mesh((2, 2), overlays=sgdc.overlays()).run(other_mesh_body)
+def test_tensors_of_another_mesh_and_the_same_twice_are_refused(mock_mesh):
+    *found, twice = mock_mesh((2, 2), overlays=sgdc.overlays()).run(other_mesh_body)
     for message, name in zip(found, ("tensor", "priority", "the log"), strict=True):
-        assert message.startswith(f"{name} lies on mesh ") and "of shape (2, 1), not on mesh" in message
+        assert message.startswith(f"{name} is on mesh ") and "of shape (2, 1), not on mesh" in message
+    assert twice.endswith("the same one was given twice")

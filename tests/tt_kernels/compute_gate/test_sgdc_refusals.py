@@ -18,10 +18,8 @@ class World:
     """What the calls below are given; in the worker."""
 
     def __init__(self, device):
-        from tt_kernels.common.cores import core_set
-
-        self.device, self.core_set = device, core_set
-        self.priority, self.first, self.second = self.row(2), core_set((0, 0)), core_set((1, 0))
+        self.device = device
+        self.priority = self.row(2)
 
     def row(self, values):
         from tests.tt_kernels.compute_gate import sgdc_programs
@@ -36,7 +34,7 @@ class World:
 
     @cached_property
     def log(self):
-        """Of one user and two layers."""
+        """A log of one user and two layers."""
         from tt_kernels.compute_gate.op import OutcomeLog
 
         return OutcomeLog(self.device, layers=2, users=1)
@@ -51,20 +49,15 @@ class World:
         """`call` in a region of an open gate."""
         self.enter(self.priority, call, users=1, **options)
 
-    def members(self, *cores, log=None, **options):
-        from tt_kernels.compute_gate.op import GateMember
-
-        self.enter([GateMember(self.priority, part, log) for part in cores], users=1, **options)
-
     def core_pair(self, *cores):
-        from tt_kernels.common.peer import CorePair
+        from tt_kernels.common.core_pair import CorePair
 
         return CorePair(self.device, cores or ((0, 0), (1, 0)))
 
     def exchange(self, tensor, priority, *more):
-        from tt_kernels.device_exchange.op import DeviceExchange
+        from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-        return DeviceExchange(self.core_pair(), users=1)(tensor, priority, *more)
+        return CorePairExchange(self.core_pair(), users=1)(tensor, priority, *more)
 
     def deallocated(self):
         import ttnn
@@ -82,9 +75,9 @@ class World:
         ]
 
     def timeout(self, seconds):
-        from tt_kernels.device_exchange.op import DeviceExchange
+        from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-        DeviceExchange(self.core_pair(), users=1, timeout_s=seconds)
+        CorePairExchange(self.core_pair(), users=1, timeout_s=seconds)
 
     def all_gather(self, name="all_gather", **options):
         import ttnn
@@ -101,16 +94,6 @@ class World:
         from tt_kernels.compute_gate import op
 
         getattr(op, name)(*arguments)
-
-    def core_range(self):
-        import ttnn
-
-        return ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(0, 0))
-
-    def no_cores(self):
-        import ttnn
-
-        return ttnn.CoreRangeSet([])
 
     def without_pairs(self):
         from tt_kernels.device_exchange.op import DeviceExchange
@@ -135,7 +118,7 @@ CALLS = {
     # the gate's arguments
     "gate of None": (lambda w: w.enter(None), VALUE, "not builtins.NoneType"),
     "gate of a torch tensor": (lambda w: w.enter(torch.zeros(1, 1, 1, 32)), VALUE, "not torch.Tensor"),
-    "gate of nothing": (lambda w: w.enter([]), VALUE, "a list of GateMember, not builtins.list"),
+    "gate of a list": (lambda w: w.enter([w.priority]), VALUE, "a ttnn.Tensor, not builtins.list"),
     "gate of a wrong row": (lambda w: w.enter(w.words[0]), VALUE, "priority must be uint32"),
     "gate of a row on the host": (lambda w: w.enter(w.host_row()), VALUE, "interleaved on device"),
     "33 users": (lambda w: w.enter(w.priority, users=33), VALUE, "from 1 to 32, not 33"),
@@ -150,19 +133,6 @@ CALLS = {
     "log that is none": (lambda w: w.enter(w.priority, log=3, layer=1), VALUE, "OutcomeLog, not builtins.int"),
     "axis outside": (lambda w: w.inside(list, shared_gate_axis=9), VALUE, "mesh of shape (1, 1), not 9"),
     "axis True": (lambda w: w.inside(list, shared_gate_axis=True), VALUE, "mesh of shape (1, 1), not True"),
-    # members
-    "overlapping members": (lambda w: w.members(w.first, w.first), VALUE, "belongs to two members"),
-    "cores outside": (lambda w: w.members(w.core_set((2, 0))), VALUE, "outside the grid of 2x1"),
-    "a bare CoreRange": (lambda w: w.members(w.core_range()), VALUE, "CoreRangeSet, not ttnn."),
-    "a tuple of cores": (lambda w: w.members(((0, 0),)), VALUE, "CoreRangeSet, not builtins.tuple"),
-    "no cores": (lambda w: w.members(w.no_cores()), VALUE, "empty ttnn.CoreRangeSet"),
-    "no cores, with a log": (lambda w: w.members(w.no_cores(), log=w.log, layer=0), VALUE, "empty ttnn"),
-    "one priority of two members": (
-        lambda w: w.members(w.first, w.second), VALUE, "one priority tensor is given to two members",
-    ),
-    "one log of two members": (
-        lambda w: w.members(w.first, w.second, log=w.log, layer=0), VALUE, "one log is given to two members",
-    ),
     # inside a region
     "a region in a region": (lambda w: w.inside(lambda: w.inside(list)), REGION, "regions do not nest"),
     "setting the gate": (
@@ -183,24 +153,21 @@ CALLS = {
         lambda w: w.inside(lambda: w.exchange(w.words, two(w))), REGION, "device_exchange (cluster_axis=None)",
     ),
     # the exchange
-    "no pairs": (lambda w: w.without_pairs(), VALUE, "a ChipPairs or a CorePair, not None"),
+    "no pairs": (lambda w: w.without_pairs(), VALUE, "pairs is a ChipPairs, not None"),
     "no time": (lambda w: w.timeout(0), VALUE, "finite number of seconds, not 0"),
     "endless time": (lambda w: w.timeout(float("inf")), VALUE, "finite number of seconds, not inf"),
     "no number of time": (lambda w: w.timeout(float("nan")), VALUE, "finite number of seconds, not nan"),
     "time as text": (lambda w: w.timeout("2"), VALUE, "finite number of seconds, not '2'"),
-    "exchange of None": (lambda w: w.exchange(None, two(w)), VALUE, "tensor is a ttnn.Tensor or a list"),
-    "exchange of one": (lambda w: w.exchange(w.words[0], two(w)), VALUE, "takes 2 of tensor, not 1"),
+    "exchange of None": (lambda w: w.exchange(None, two(w)), VALUE, "a list of two tensors, not a NoneType"),
+    "exchange of one": (lambda w: w.exchange(w.words[0], two(w)), VALUE, "a list of two tensors, not a Tensor"),
     "exchange of the same": (lambda w: w.exchange([w.words[0]] * 2, two(w)), VALUE, "same one was given twice"),
-    "exchange of one part twice": (
-        lambda w: w.exchange(w.words, two(w), w.words), VALUE, "the same one was given twice",
-    ),
     "exchange of five parts": (
         lambda w: w.exchange(w.words, two(w), *[w.words] * 4), VALUE, "takes up to 4 tensors, not 5",
     ),
     "exchange with one priority": (
         lambda w: w.exchange(w.words, [w.priority] * 2), VALUE, "need a priority each; the same one was given twice",
     ),
-    "exchange of nothing": (lambda w: w.exchange(w.empty(), two(w)), VALUE, "the tensors are empty, of shape"),
+    "exchange of nothing": (lambda w: w.exchange(w.empty(), two(w)), VALUE, "the tensor is empty, of shape"),
     "exchange of what is gone": (lambda w: w.exchange(w.deallocated(), two(w)), VALUE, "tensor has been deallocated"),
     "priorities that are gone": (lambda w: w.exchange(w.words, w.deallocated()), VALUE, "priority has been deallo"),
     "exchange of unlike ones": (lambda w: w.exchange(w.other_words(), two(w)), VALUE, "tensors differ"),
@@ -211,7 +178,7 @@ CALLS = {
         lambda w: w.exchange(w.words, [w.priority, w.words[1]]), VALUE, "priority must be uint32",
     ),
     "a core outside": (lambda w: w.core_pair((0, 0), (2, 0)), VALUE, "outside the grid of 2x1"),
-    "cores in disorder": (lambda w: w.core_pair((1, 0), (0, 0)), VALUE, "member 0 comes first"),
+    "cores in disorder": (lambda w: w.core_pair((1, 0), (0, 0)), VALUE, "rank 0 comes first"),
     "a core of floats": (lambda w: w.core_pair((0.0, 0), (1, 0)), VALUE, "(x, y) of integers, not (0.0, 0)"),
 }  # fmt: skip
 

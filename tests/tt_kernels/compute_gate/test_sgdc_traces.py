@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.tt_kernels.compute_gate.gate_model import Memory, Op, agree, draw_ops, model
+from tests.tt_kernels.compute_gate.gate_model import Memory, Op, agree, draw_ops, draw_row, model
 from tt_kernels.common import reference as common_reference
 from tt_kernels.compute_gate import reference
 
@@ -78,11 +78,11 @@ def test_one_captured_trace_serves_every_outcome(gated):
     assert new_programs == 0
 
 
-def replay_body(device, traced, replays, whole_chip, look_every):
-    """traced: for each trace the ops of its regions and those behind them. replays: (trace, each region's rows)."""
+def replay_body(device, traced, replays, look_every):
+    """traced: the ops of each trace's regions, and those after them. replays: (trace, each region's priorities)."""
     import ttnn
 
-    memory, traces, seen = Memory(device, whole_chip, REGIONS), [], {}
+    memory, traces, seen = Memory(device, REGIONS), [], {}
 
     def work(regions, after):
         for region, ops in enumerate(regions):
@@ -93,7 +93,7 @@ def replay_body(device, traced, replays, whole_chip, look_every):
             memory.launch(op)
 
     for region in range(REGIONS):
-        memory.write_priorities([[0, 0]] * len(memory.logs), region)
+        memory.write_priorities([0, 0], region)
     for regions, after in traced:  # compiles; with the gates closed, what is not gated runs
         work(regions, after)
     for regions, after in traced:
@@ -101,8 +101,7 @@ def replay_body(device, traced, replays, whole_chip, look_every):
         work(regions, after)
         ttnn.end_trace_capture(device, trace, cq_id=0)
         traces.append(trace)
-    for log in memory.logs:
-        log.reset()
+    memory.log.reset()
     entries = device.num_program_cache_entries()
     for number, (trace, rows) in enumerate(replays):
         for region in range(REGIONS):
@@ -113,43 +112,33 @@ def replay_body(device, traced, replays, whole_chip, look_every):
     new_programs = device.num_program_cache_entries() - entries
     for trace in traces:
         ttnn.release_trace(device, trace)
-    return seen, [log.read()[0][0] for log in memory.logs], new_programs
+    return seen, memory.log.read()[0][0], new_programs
 
 
-def draw_traces(draw: random.Random, whole_chip: bool) -> list[tuple[list[list[Op]], list[Op]]]:
-    def ops(count):
-        return draw_ops(draw, count, whole_chip)
-
-    return [([ops(draw.randrange(1, 3)) for _ in range(REGIONS)], ops(1)) for _ in range(TRACES)]
+def draw_traces(draw: random.Random) -> list[tuple[list[list[Op]], list[Op]]]:
+    return [([draw_ops(draw, draw.randrange(1, 3)) for _ in range(REGIONS)], draw_ops(draw, 1)) for _ in range(TRACES)]
 
 
-def draw_rows(draw: random.Random) -> list[list[int]]:
-    """Each member's priorities of two users; of a whole chip the first's."""
-    return [[0, 0] if draw.random() < 0.5 else [draw.randrange(4) for _ in range(2)] for _ in range(2)]
-
-
-@pytest.mark.parametrize("whole_chip", [True, False], ids=["one gate for the chip", "a gate for each core"])
-def test_random_alternations_inside_replayed_traces(gated, whole_chip):
-    draw = random.Random(23 + whole_chip)
-    traced = draw_traces(draw, whole_chip)
-    count = 25 if whole_chip else 8  # of two alternations each
-    replays = [(draw.randrange(TRACES), [draw_rows(draw) for _ in range(REGIONS)]) for _ in range(count)]
+def test_random_alternations_inside_replayed_traces(gated):
+    draw = random.Random(24)
+    traced = draw_traces(draw)
+    count = 25  # of two alternations each
+    replays = [(draw.randrange(TRACES), [draw_row(draw) for _ in range(REGIONS)]) for _ in range(count)]
     script = [(None, after) for _, after in traced]  # the runs that compile, and each replay, by the rules
     for trace, rows in replays:
         regions, after = traced[trace]
         script += [*zip(rows, regions, strict=True), (None, after)]
-    history, counts = model(script, whole_chip)
+    history, expected = model(script)
     assert max(history[-1][1]) <= 256, "the sums must stay exact in bfloat16"
-    seen, logs, new_programs = gated().run(replay_body, traced, replays, whole_chip, 3, timeout=600)
+    seen, log, new_programs = gated().run(replay_body, traced, replays, 3, timeout=600)
     agree(seen, {number: history[len(traced) + (REGIONS + 1) * (number + 1) - 1] for number in seen})
-    for log, expected in zip(logs, counts, strict=False):
-        assert {name: getattr(log, name) for name in expected} == expected
+    assert {name: getattr(log, name) for name in expected} == expected
     assert new_programs == 0
     skipped = sum(
-        reference.skips(rows[region][0 if whole_chip else op.member], 2)
+        reference.skips(rows[region], 2)
         for trace, rows in replays
         for region, ops in enumerate(traced[trace][0])
-        for op in ops
+        for _ in ops
     )
     assert skipped > count / 3, "the replays skip too little to prove anything"
 

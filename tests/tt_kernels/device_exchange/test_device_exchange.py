@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The exchange between the two members of a virtual pair on the simulated N150, against its torch oracle."""
+"""The exchange between the two ranks of a virtual pair on the simulated N150, against its torch reference."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def to_torch(tensor) -> torch.Tensor:
 
 
 def exchange_body(device, dtype, layout, memory, tensors, calls, users):
-    """What both members and their gathered priorities hold after each of `calls`, and the cache entries."""
+    """What both ranks and their gathered priorities hold after each of `calls`, and the cache entries."""
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=users)
+    exchange = CorePairExchange(CorePair(device), users=users)
     config = memory_config(memory, tuple(tensors[0].shape))
     held = [
         ttnn.from_torch(
@@ -80,9 +80,9 @@ def exchange_body(device, dtype, layout, memory, tensors, calls, users):
 def check_results(results, stored, calls, users):
     for (held, gathered), rows in zip(results, calls, strict=True):
         expected, expected_gathered = reference.device_exchange(stored, rows, users)
-        for member in range(2):
-            assert torch.equal(held[member], expected[member]), f"member {member} at priorities {rows}"
-            assert torch.equal(gathered[member].to(torch.int32), expected_gathered)
+        for rank in range(2):
+            assert torch.equal(held[rank], expected[rank]), f"rank {rank} at priorities {rows}"
+            assert torch.equal(gathered[rank].to(torch.int32), expected_gathered)
 
 
 def test_every_role_order_and_ties(chip):
@@ -128,14 +128,14 @@ def test_formats_and_places_with_several_users(chip, specification):
 
 
 def several_body(device, calls, parts):
-    """What both members hold of several tensors after each call."""
+    """What both ranks hold of several tensors after each call."""
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1)
+    exchange = CorePairExchange(CorePair(device), users=1)
     given = [
         [
             ttnn.from_torch(
@@ -179,29 +179,29 @@ def test_several_tensors_go_the_same_way_in_one_call(chip):
         for part, (held, now) in enumerate(zip(before, after, strict=True)):
             expected, _ = reference.device_exchange(held, rows, 1)
             assert not torch.equal(*held), "nothing to exchange"
-            for member in range(2):
-                assert torch.equal(now[member], expected[member]), f"part {part} of member {member} at {rows}"
+            for rank in range(2):
+                assert torch.equal(now[rank], expected[rank]), f"part {part} of rank {rank} at {rows}"
     assert [state.calls for state in states] == [3, 3] and [state.sent for state in states] == [2, 1]
 
 
 def layers_body(device, layers):
-    """One exchange a layer; `layers` holds the priorities and each member's new row of values before it."""
+    """One exchange a layer; `layers` holds the priorities and each rank's new row of values before it."""
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=2)
+    exchange = CorePairExchange(CorePair(device), users=2)
     tensors = [programs.words(device, 1) for _ in range(2)]
     priorities = [programs.priorities(device, 0) for _ in range(2)]
     found = []
     for rows, values in layers:
-        for member in range(2):
-            programs.write_priorities(priorities[member], rows[member])
-            host = torch.full((1, 1, 1, programs.PAGE_WORDS), values[member], dtype=torch.int32)
+        for rank in range(2):
+            programs.write_priorities(priorities[rank], rows[rank])
+            host = torch.full((1, 1, 1, programs.PAGE_WORDS), values[rank], dtype=torch.int32)
             ttnn.copy_host_to_device_tensor(
-                ttnn.from_torch(host, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT), tensors[member]
+                ttnn.from_torch(host, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT), tensors[rank]
             )
         exchange(tensors, priorities)
         found.append([ttnn.to_torch(tensor).unique().tolist() for tensor in tensors])
@@ -225,7 +225,7 @@ def test_roles_alternate_over_a_hundred_layers(chip):
 
 
 def gathered_by(exchange) -> list[int]:
-    """The priorities of the first user as member 0 gathered them."""
+    """The priorities of the first user as rank 0 gathered them."""
     return [int(value) for value in to_torch(exchange.gathered[0])[0, 0, :, 0]]
 
 
@@ -233,13 +233,14 @@ def silent_body(device, timeout_s):
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair, PeerError
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.common.peer import PeerError
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1, timeout_s=timeout_s)
+    exchange = CorePairExchange(CorePair(device), users=1, timeout_s=timeout_s)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, value) for value in (1, 2)]
-    alone = exchange.core_pair_program([tensors], priorities, members=(0,))
+    alone = exchange.core_pair_program([tensors], priorities, ranks=(0,))
     for _ in range(2):  # the second call returns at once
         ttnn.generic_op([*tensors, *priorities, *exchange.gathered], alone)
     states, message = exchange.pairs.states(), None
@@ -258,7 +259,7 @@ def silent_body(device, timeout_s):
 
 def test_a_silent_peer_ends_in_an_error_that_names_who_gave_up(chip):
     states, message, before, told, after, told_after = chip().run(silent_body, 2e-5)
-    assert message == "member 0 (core (0, 0)) gave up in call 1: the peer did not arrive"
+    assert message == "rank 0 (core (0, 0)) gave up in call 1: the peer did not arrive"
     assert [state.calls for state in states] == [1, 0]
     assert before == [[5], [6]]
     assert told == [1, UNKNOWN], "what follows knows that it knows nothing of the peer"
@@ -266,18 +267,19 @@ def test_a_silent_peer_ends_in_an_error_that_names_who_gave_up(chip):
 
 
 def half_peer_body(device, case):
-    """Member 0 runs the op; member 1 is a kernel that arrives and then ends, in the same call or in
+    """Rank 0 runs the op; rank 1 is a kernel that arrives and then ends, in the same call or in
     another."""
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair, PeerError
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.common.peer import PeerError
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
-    exchange = DeviceExchange(CorePair(device), users=1, timeout_s=2e-5)
+    exchange = CorePairExchange(CorePair(device), users=1, timeout_s=2e-5)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, value) for value in (1, 2)]
-    program = exchange.core_pair_program([tensors], priorities, members=(0,))
+    program = exchange.core_pair_program([tensors], priorities, ranks=(0,))
     skipped = {"same call": 0, "another call": 1}[case]
     programs.add_half_peer(program, exchange.pairs, exchange.pairs.link_args(1), row_value=2, skipped=skipped)
     ttnn.generic_op([*tensors, *priorities, *exchange.gathered], program)
@@ -297,37 +299,38 @@ def half_peer_body(device, case):
 )
 def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, case, reason, own):
     message, kept, told = chip().run(half_peer_body, case)
-    assert message == f"member 0 (core (0, 0)) gave up in call 1: {reason}"
+    assert message == f"rank 0 (core (0, 0)) gave up in call 1: {reason}"
     assert kept == [5] and told == [own, UNKNOWN]
 
 
 def stress_body(device, calls):
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
 
     return programs.stress_sessions(device, CorePair(device), calls)
 
 
 def test_back_to_back_calls_never_mix(chip):
-    """Both members run many calls in one kernel with uneven delays; each checks every message and payload."""
+    """Both ranks run many calls in one kernel with uneven delays; each checks every message and payload."""
     calls = 60
     reports = chip().run(stress_body, calls)
-    for member, (done, wrong_rows, wrong_payloads, status) in enumerate(reports):
-        assert (done, wrong_rows, wrong_payloads, status) == (calls, 0, 0, 0), f"member {member}"
+    for rank, (done, wrong_rows, wrong_payloads, status) in enumerate(reports):
+        assert (done, wrong_rows, wrong_payloads, status) == (calls, 0, 0, 0), f"rank {rank}"
 
 
 def nobody_body(device):
-    """The error of two priorities of 0; what a member takes while both gates are closed; and the error of
+    """The error of two priorities of 0; what a rank takes while both gates are closed; and the error of
     kernels without their define."""
     import ttnn
 
     from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.peer import CorePair, PeerError
+    from tt_kernels.common.core_pair import CorePair
+    from tt_kernels.common.peer import PeerError
     from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
-    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
     pair = CorePair(device)
-    exchange = DeviceExchange(pair, users=1)
+    exchange = CorePairExchange(pair, users=1)
     tensors = [programs.words(device, 1, value) for value in (5, 6)]
     priorities = [programs.priorities(device, 0) for _ in range(2)]
     exchange(tensors, priorities)
@@ -358,6 +361,6 @@ def nobody_body(device):
 
 def test_nobody_holds_the_result_and_closed_gates_do_not_stop_the_exchange(chip):
     nobody, ties, taken, define = chip().run(nobody_body)
-    assert nobody.count("both members have priority 0") == 2 and ties == [1, 1]
+    assert nobody.count("both ranks have priority 0") == 2 and ties == [1, 1]
     assert taken == [6]
     assert "must be compiled with SGDC_UNGATED" in define

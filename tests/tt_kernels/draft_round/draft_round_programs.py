@@ -12,19 +12,19 @@ from tt_kernels.draft_round import reference
 
 
 class Round(NamedTuple):
-    """decided: before the round. choices, chosen (by node from the second on), outcome: what its steps yield."""
+    """decided: before the round. choices, chosen (by node from the second on), result: what its steps yield."""
 
     decided: reference.Decided
     choices: torch.Tensor
     chosen: list[torch.Tensor]
-    outcome: torch.Tensor
+    result: torch.Tensor
 
 
 def rounds(device, cases: list[Round]) -> list[tuple]:
-    """Of each case (DraftStep, Chain, Decided) after its round, on tensors that held other numbers before."""
+    """Return each case's (DraftStep, Chain, Decided) after its round, on tensors that held other numbers before."""
     import ttnn
 
-    from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_outcome
+    from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
 
     def put(values, dtype):
         return ttnn.from_torch(values.int(), dtype=dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
@@ -34,7 +34,7 @@ def rounds(device, cases: list[Round]) -> list[tuple]:
 
     told = []
     for case in cases:
-        users, nodes = case.outcome.shape[0], len(case.chosen) + 2
+        users, nodes = case.result.shape[0], len(case.chosen) + 2
         flat, row = torch.full((1, users * nodes), 77), torch.full((1, users), 77)
         decided = Decided(
             *(
@@ -54,6 +54,6 @@ def rounds(device, cases: list[Round]) -> list[tuple]:
         begin_chain(decided, put(case.choices, ttnn.uint32), step, chain)
         for node, tokens in enumerate(case.chosen, start=2):
             append_token(put(tokens, ttnn.uint32), node, chain)
-        take_outcome(put(case.outcome, ttnn.int32), decided)
+        take_result(put(case.result, ttnn.int32), decided)
         told.append(tuple(tuple(read(tensors)) for tensors in (step, chain, decided)))
     return told

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the steps of a round tell each other, integer by integer: the oracle by hand, the ops on the simulated N150."""
+"""What the steps of a round tell each other, integer by integer: the reference by hand, the ops on a simulated N150."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tt_kernels.draft_round.reference import (
     Decided,
     append_token_reference,
     begin_chain_reference,
-    take_outcome_reference,
+    take_result_reference,
 )
 
 LIMIT_S = 600
@@ -48,8 +48,8 @@ def drawn(seed: int, users: int, nodes: int) -> Round:
     def integers(low: int, high: int, *shape: int) -> torch.Tensor:
         return torch.randint(low, high, shape, generator=random)
 
-    outcome = integers(0, 99, users, 4 + 2 * nodes)
-    outcome[:, 3] = integers(0, nodes + 1, users)
+    result = integers(0, 99, users, 4 + 2 * nodes)
+    result[:, 3] = integers(0, nodes + 1, users)
     decided = Decided(
         integers(0, 9999, 1, users * nodes),
         integers(-1, 3, users) * integers(1, 900, users).clamp(max=900),
@@ -59,17 +59,17 @@ def drawn(seed: int, users: int, nodes: int) -> Round:
     )
     decided = decided._replace(cached=decided.cached.clamp(min=-1))
     chosen = [integers(0, 9999, 1, users) for _ in range(nodes - 2)]
-    return Round(decided, integers(0, 9999, 1, users * nodes), chosen, outcome)
+    return Round(decided, integers(0, 9999, 1, users * nodes), chosen, result)
 
 
 def expected(case: Round) -> tuple:
     step, chain = begin_chain_reference(case.decided, case.choices, len(case.chosen) + 2)
     for node, tokens in enumerate(case.chosen, start=2):
         chain = append_token_reference(tokens, node, chain)
-    return step, chain, take_outcome_reference(case.outcome, case.decided)
+    return step, chain, take_result_reference(case.result, case.decided)
 
 
-def test_the_oracle_by_hand():
+def test_the_reference_by_hand():
     step, chain, decided = expected(by_hand())
     found = [values.tolist() for values in step]
     assert found == [[[102, 0, 110]], [43, -1, 8], [[43, 0, 8]]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unittest import mock
 
 import torch
 
@@ -22,8 +23,8 @@ REGISTERS = 0xFFB00000  # from here on packets are the routers' own credits
 class Step:
     """One call, with what goes wrong before or in it.
 
-    positions, gathered, patience_s: each chip's; gathered are the priority rows of both members as it was told them.
-    present: the chips that take part. reset: of both states, before all else; forget: the chip whose state is set
+    positions, gathered, patience_s: each chip's; gathered are the priority rows of both ranks as it was told them.
+    running: the chips that take part. reset: of both states, before all else; forget: the chip whose state is set
     back to zeros alone. links: calls (method, keyword arguments) of Links just before the launch, after the clock was
     read.
     """
@@ -32,7 +33,7 @@ class Step:
     gathered: tuple[list, list]
     threshold: float
     patience_s: tuple[float, float]
-    present: tuple[int, ...] = (0, 1)
+    running: tuple[int, ...] = (0, 1)
     reset: bool = True
     forget: int | None = None
     links: Sequence[tuple[str, dict]] = ()
@@ -60,6 +61,7 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
     from runtime_patches.simulated_n150.links import Links
     from tt_kernels.common.peer import ChipPairs, PeerError
     from tt_kernels.common.priority import priority_row
+    from tt_kernels.speculative_flash_decode import launch
     from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode
 
     links, pairs = Links(os.getpid()), ChipPairs(mesh, PAIR_AXIS, EXCHANGE)
@@ -80,15 +82,13 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
     def parts(tensor):
         return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
 
-    class EachOwn(Peer):
-        """Gives each chip its own patience; launch() asks for the chips in order."""
+    def each_own(pairs, peer_exact, timeout_s, link, given=launch.peer_args):
+        """Give each chip its own patience; launch() asks for the chips in order."""
+        return given(pairs, peer_exact, patiences.pop(0), link)
 
-        def args(self, peer_exact, link):
-            return Peer(pairs, self.gathered, patiences.pop(0)).args(peer_exact, link)
-
-    def forget(member):
+    def forget(rank):
         words = [part.to(torch.int64).to(torch.int32) for part in parts(pairs.state)]
-        words[member] = torch.zeros_like(words[member])
+        words[rank] = torch.zeros_like(words[rank])
         ttnn.copy_host_to_device_tensor(a_chip_each(words, "uint32"), pairs.state)
 
     tensors = [put(part, "bfloat16", "TILE_LAYOUT") for part in (q, k, v)]
@@ -103,21 +103,22 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
         positions = a_chip_each(positions, "int32", device=mesh)
         priority = put(priority_row(before), "uint32", "ROW_MAJOR_LAYOUT")
         ttnn.synchronize_device(mesh)
-        patiences = [step.patience_s[member] for member in step.present]
+        patiences = [step.patience_s[rank] for rank in step.running]
         everywhere = pairs.coordinates()
-        pairs.coordinates = lambda: [everywhere[member] for member in step.present]
+        pairs.coordinates = lambda: [everywhere[rank] for rank in step.running]
         start = links.cycle()
         for method, arguments in step.links:
             getattr(links, method)(**arguments)
-        outputs = speculative_flash_decode(
-            *tensors,
-            positions,
-            chunk_size=case.chunk_size,
-            threshold=step.threshold,
-            priority=priority,
-            peer=EachOwn(pairs, gathered),
-            program_config=program_config(case),
-        )
+        with mock.patch.object(launch, "peer_args", each_own):
+            outputs = speculative_flash_decode(
+                *tensors,
+                positions,
+                chunk_size=case.chunk_size,
+                threshold=step.threshold,
+                priority=priority,
+                peer=Peer(pairs, gathered),
+                program_config=program_config(case),
+            )
         del pairs.coordinates
         try:
             pairs.check()
@@ -130,7 +131,7 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
                 message,
                 [state.status for state in pairs.states()],
                 [row[..., : case.users].flatten().tolist() for row in parts(priority)],
-                [{name: values[member] for name, values in held.items()} for member in (0, 1)],
+                [{name: values[rank] for name, values in held.items()} for rank in (0, 1)],
                 start,
                 [d for d in links.recorded() if d.address < REGISTERS],
             )

@@ -12,15 +12,15 @@ from tests.support.mesh_tensors import on_chips
 from tests.tt_kernels.speculative_flash_decode.flash_decode_pair import gathered_words
 from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import Case, program_config
 
-# Of each chip's grid of 2x2: the output core and the exchange core; workers are on the others.
+# On each chip's grid of 2x2: the output core and the exchange core; workers are on the others.
 GRID, OUTPUT, EXCHANGE = "2x2", (0, 1), (1, 1)
-PAIR_AXIS, ROW_AXIS = 0, 1
+PAIR_AXIS, TP_AXIS = 0, 1
 TOKEN = 7
 
 
 @dataclass(frozen=True)
 class MeshCall:
-    """One call. gathered: of every chip, by its coordinates, the priority rows of both members as it was told them, or
+    """One call. gathered: of every chip, by its coordinates, the priority rows of both ranks as it was told them, or
     None for calls without a peer. reset: before the call."""
 
     positions: list[int]
@@ -46,7 +46,7 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
 
     from tt_kernels.common.peer import ChipPairs
     from tt_kernels.common.priority import HOLDS_EXACT_UNVERIFIED, priority_row
-    from tt_kernels.common.row import TpGroup
+    from tt_kernels.common.tp_group import TpGroup
     from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode
     from tt_kernels.token_guard.op import guard_tokens
 
@@ -63,10 +63,10 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
     tensors = [put(q, "bfloat16", "TILE_LAYOUT", (None, 2))]
     tensors += [put(part, case.cache, "TILE_LAYOUT", (None, 1)) for part in (k, v)]
     pairs = ChipPairs(mesh, PAIR_AXIS, EXCHANGE) if shape[0] == 2 else None
-    row = TpGroup(mesh, ROW_AXIS, OUTPUT, timeout_s=patience_s) if shape[1] > 1 else None
+    tp_group = TpGroup(mesh, TP_AXIS, OUTPUT, timeout_s=patience_s) if shape[1] > 1 else None
     found = []
     for call in calls:
-        for state in (pairs, row):
+        for state in (pairs, tp_group):
             if call.reset and state is not None:
                 state.reset()
         peer = None
@@ -82,12 +82,12 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
             threshold=call.threshold,
             priority=priority,
             peer=peer,
-            row=row,
+            tp_group=tp_group,
             program_config=program_config(case),
         )
         tokens = put(torch.full((1, case.users), TOKEN, dtype=torch.int32), "uint32", "ROW_MAJOR_LAYOUT")
-        guard_tokens(tokens, [state for state in (pairs, row) if state is not None])
-        messages = tuple(None if state is None else _error(state) for state in (pairs, row))
+        guard_tokens(tokens, [state for state in (pairs, tp_group) if state is not None])
+        messages = tuple(None if state is None else _error(state) for state in (pairs, tp_group))
         held = {name: parts(value) for name, value in outputs._asdict().items()}
         found.append(
             MeshFound(

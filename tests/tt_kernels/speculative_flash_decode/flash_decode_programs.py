@@ -86,7 +86,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
     import ttnn
 
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode.op import GuessRange, speculative_flash_decode
+    from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
@@ -98,7 +98,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
             *tensors,
             positions,
             chunk_size=case.chunk_size,
-            guess_range=None if "ends" not in run else GuessRange(*run["ends"]),
+            guess_range=run.get("guess_range"),
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
@@ -133,14 +133,14 @@ def repeats_body(device, case: Case, q, k, v, positions: list[int], repeats: int
 
 
 def exact_body(device, case: Case, q, k, v, runs):
-    """As speculative_body for the exact variant, without thresholds and priorities."""
+    """Run the exact variant as speculative_body does, without thresholds and priorities."""
     from tt_kernels.speculative_flash_decode.op import flash_decode
 
     return _one_result_body(flash_decode, device, case, q, k, v, runs)
 
 
 def guess_body(device, case: Case, q, k, v, runs):
-    """As exact_body for the guess alone."""
+    """Run the guess alone as exact_body does."""
     from tt_kernels.speculative_flash_decode.op import guess_flash_decode
 
     return _one_result_body(guess_flash_decode, device, case, q, k, v, runs)
@@ -149,15 +149,13 @@ def guess_body(device, case: Case, q, k, v, runs):
 def _one_result_body(op, device, case: Case, q, k, v, runs):
     import ttnn
 
-    from tt_kernels.speculative_flash_decode.op import GuessRange
-
     tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
     results = []
     for run in runs:
         positions = upload_words(device, run["positions"], "int32")
         options = {"chunk_size": case.chunk_size, "program_config": program_config(case)}
-        if "ends" in run:
-            options["guess_range"] = GuessRange(*run["ends"])
+        if "guess_range" in run:
+            options["guess_range"] = run["guess_range"]
         if "memory" in run:
             options["memory_config"] = getattr(ttnn, f"{run['memory']}_MEMORY_CONFIG")
         result = op(*tensors, positions, **options)
@@ -301,18 +299,13 @@ def _too_many_keys_at_once(device):
     _call(device, Case(2, 1, 128, 4096, 4096), config={"key_chunk": 4096}, speculate=False)
 
 
-def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike=(), shared=False, **broken):
-    """A pair whose calls are refused; `unlike`: dicts of each member's further ProgramConfig. gathered: how many
-    tensors are given, None for one that is in no list. shared: both are given one priority tensor. broken: what is
-    given in the place of a member's program_config, of `members` or of `peer`."""
-    from tt_kernels.common.peer import CorePair
+def _pair(device, rows=(0, 1), timeout_s=2.0, unlike=(), shared=False, **broken):
+    """A pair whose calls are refused. unlike: dicts of each rank's further ProgramConfig. shared: both are given one
+    priority tensor. broken: what the second rank is given in the place of its other inputs, by name."""
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, priority_row
-    from tt_kernels.speculative_flash_decode.op import (
-        PairMember,
-        Peer,
-        ProgramConfig,
-        speculative_flash_decode_pair,
-    )
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
+    from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 
     tensors = [upload(device, part) for part in Case().random()]
     at = upload_words(device, [5], "int32")
@@ -320,15 +313,14 @@ def _pair(device, present=(0, 1), rows=(0, 1), gathered=2, timeout_s=2.0, unlike
     if shared:
         priorities[1] = priorities[0]
     seen = upload_words(device, torch.zeros(1, 1, 2, MAX_USERS), "uint32")
-    members = [
-        PairMember(*tensors, at, row, ProgramConfig((4, 1), (0, y), **{"workers_per_head": 1} | further))
+    ranks = [
+        RankInputs(
+            *tensors, at, row, seen, ProgramConfig((4, 1), (0, y), **{"workers_per_head": 1} | further), timeout_s
+        )
         for y, row, further in zip(rows, priorities, unlike or ({}, {}), strict=True)
     ]
-    if "program_config" in broken:
-        members[1] = replace(members[1], program_config=broken["program_config"])
-    peer = Peer(CorePair(device, ((3, 0), (3, 1))), seen if gathered is None else gathered * [seen], timeout_s)
-    peer, members = broken.get("peer", peer), broken.get("members", members)
-    speculative_flash_decode_pair(members, chunk_size=64, peer=peer, present=present)
+    ranks[1] = replace(ranks[1], **broken)
+    speculative_flash_decode_pair(ranks, CorePair(device, ((3, 0), (3, 1))), chunk_size=64)
 
 
 def _one_priority_tensor(device):
@@ -339,32 +331,12 @@ def _no_config(device):
     _pair(device, program_config=None)
 
 
-def _no_members(device):
-    _pair(device, members=None)
-
-
-def _no_peer(device):
-    _pair(device, peer=None)
-
-
-def _third_member(device):
-    _pair(device, present=(0, 2))
-
-
 def _two_fidelities(device):
     _pair(device, unlike=({}, {"math_fidelity": "HiFi2"}))
 
 
 def _two_key_chunks(device):
     _pair(device, unlike=({}, {"key_chunk": 32}))
-
-
-def _one_gathered(device):
-    _pair(device, gathered=None)
-
-
-def _list_of_one(device):
-    _pair(device, gathered=1)
 
 
 def _no_patience(device):
@@ -392,8 +364,6 @@ REFUSED = {
     "no fidelity": _no_fidelity,
     "one priority tensor": _one_priority_tensor,
     "no config": _no_config,
-    "no members": _no_members,
-    "no peer": _no_peer,
     "host query": _host_query,
     "small grid": _small_grid,
     "grid outside": _grid_outside,
@@ -408,10 +378,7 @@ REFUSED = {
     "threshold in words": _threshold_in_words,
     "scale in words": _scale_in_words,
     "two key chunks": _two_key_chunks,
-    "one gathered": _one_gathered,
-    "a list of one": _list_of_one,
     "no patience": _no_patience,
-    "third member": _third_member,
     "two fidelities": _two_fidelities,
     "shared cores": _shared_cores,
     "gated pair": _gated_pair,

@@ -36,7 +36,7 @@ def call(sender: int = 0, threshold: float = HIT, reset: bool = False) -> MeshCa
 
 
 def check_results(found: MeshFound, sender: int) -> None:
-    """The sender's results are the oracle's, and the receiver has its guess."""
+    """The sender's results are the reference's, and the receiver has its guess."""
     reference = speculative_flash_decode_reference(*CASE.random(7), POSITIONS, chunk_size=CASE.chunk_size)
     sent, received = found.outputs[sender, 0], found.outputs[1 - sender, 0]
     for name in ("exact", "guess"):

@@ -15,13 +15,6 @@ from perf.lib import start_line
 from runtime_patches.profiling.cycles import CoreCycles, Span
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.buffers import (
-    EXCHANGE,
-    OUTPUT,
-    WORKER,
-    l1_bytes,
-    plan_buffers,
-)
 from tt_kernels.speculative_flash_decode.checks import (
     Problem,
     check_fidelity,
@@ -29,8 +22,15 @@ from tt_kernels.speculative_flash_decode.checks import (
     check_problem,
 )
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.layout import choose_layout
-from tt_kernels.speculative_flash_decode.peer import check_gathered
+from tt_kernels.speculative_flash_decode.launch import check_gathered
+from tt_kernels.speculative_flash_decode.work_split import (
+    EXCHANGE,
+    OUTPUT,
+    WORKER,
+    choose_work_split,
+    l1_bytes,
+    make_buffers,
+)
 
 GRID = [(x, y) for y in range(8) for x in range(8)]
 # What the runtime leaves on an N150 is asked of it at run time; this is what it leaves on the chips of the tests,
@@ -40,7 +40,7 @@ LLAMA = Problem(1, 32, 8, 128, 131072, "BFLOAT8_B", 256)
 
 
 def layout(problem, l1_free=N150_L1, cores=GRID, speculate=True, exchange=(7, 7), **options):
-    return choose_layout(
+    return choose_work_split(
         problem,
         tuple(cores),
         l1_free,
@@ -53,9 +53,9 @@ def layout(problem, l1_free=N150_L1, cores=GRID, speculate=True, exchange=(7, 7)
 
 def test_llamas_heads_take_the_whole_grid():
     found = layout(LLAMA)
-    assert len(found.plan.groups) == 8 and found.plan.workers_per_group == 7
-    assert len(set(found.plan.cores)) == 58
-    busy = layout(replace(LLAMA, users=8)).plan
+    assert len(found.assignment.groups) == 8 and found.assignment.workers_per_group == 7
+    assert len(set(found.assignment.cores)) == 58
+    busy = layout(replace(LLAMA, users=8)).assignment
     assert len(busy.groups) * busy.workers_per_group >= 56
 
 
@@ -71,8 +71,8 @@ def test_defaults_serve_every_shape(kv_heads, head_dim, cache_dtype, speculate):
         assert max(l1_bytes(found.buffers).values()) <= N150_L1
         assert 1 <= found.key_tiles <= problem.chunk_size // 32
         if max_tokens == 131072:
-            groups = len(found.plan.groups)
-            assert groups == min(problem.items, 62) or groups * found.plan.workers_per_group >= 40
+            groups = len(found.assignment.groups)
+            assert groups == min(problem.items, 62) or groups * found.assignment.workers_per_group >= 40
 
 
 def test_as_many_keys_at_once_as_fit_and_said_once():
@@ -86,7 +86,7 @@ def test_as_many_keys_at_once_as_fit_and_said_once():
         logger.remove(handle)
     key_tiles = found[0].key_tiles
     assert 1 < key_tiles < 16
-    more = plan_buffers(problem, 7, key_tiles + 1, speculate=True, peer=True)
+    more = make_buffers(problem, 7, key_tiles + 1, speculate=True, peer=True)
     assert max(l1_bytes(found[0].buffers).values()) <= 700_000 < max(l1_bytes(more).values())
     assert len(messages) == 1
     assert f"process {32 * key_tiles} keys at once: the 512 of a chunk do not fit the 700000" in messages[0]
@@ -95,10 +95,10 @@ def test_as_many_keys_at_once_as_fit_and_said_once():
 
 def test_layouts_that_cannot_be_are_refused():
     two = [(0, 0), (1, 0)]
-    assert layout(LLAMA, cores=two[:1], speculate=False, exchange=None).plan.workers == [(0, 0)]
-    assert layout(LLAMA, cores=two, exchange=None).plan.output == (1, 0)
+    assert layout(LLAMA, cores=two[:1], speculate=False, exchange=None).assignment.workers == [(0, 0)]
+    assert layout(LLAMA, cores=two, exchange=None).assignment.output == (1, 0)
     with pytest.raises(
-        UnsupportedError, match=r"1 worker\(s\) a head and 1 output core\(s\) need 2 cores, .* 1 for them"
+        UnsupportedError, match=r"1 worker\(s\) per head and 1 output core\(s\) need 2 cores, .* 1 for them"
     ):
         layout(LLAMA, cores=two, exchange=(1, 0))
     with pytest.raises(UnsupportedError, match=r"need 6 cores, the grid has 4"):
@@ -112,13 +112,13 @@ def test_layouts_that_cannot_be_are_refused():
 
 
 def test_buffers_other_cores_write_to_lie_at_the_same_address():
-    buffers = plan_buffers(replace(LLAMA, users=4), 7, 8, speculate=True, peer=True)
+    buffers = make_buffers(replace(LLAMA, users=4), 7, 8, speculate=True, peer=True)
     assert buffers["cb_guess"].roles == buffers["cb_exact"].roles == {WORKER, OUTPUT}
     assert buffers["cb_outgoing"].roles == {WORKER, EXCHANGE}
     assert buffers["cb_exact"].pages == 4 * 4
     assert len({buffer.index for buffer in buffers.values()}) == len(buffers)
-    assert "cb_gathered" not in plan_buffers(LLAMA, 1, 8, speculate=True, peer=False)
-    assert "cb_verdict" not in plan_buffers(LLAMA, 7, 8, speculate=False, peer=False)
+    assert "cb_gathered" not in make_buffers(LLAMA, 1, 8, speculate=True, peer=False)
+    assert "cb_norms" not in make_buffers(LLAMA, 7, 8, speculate=False, peer=False)
 
 
 @pytest.mark.parametrize("users", [1, 8])
@@ -132,7 +132,7 @@ def test_llama_fits_l1_at_every_chunk_size(kv_heads, chunk_size, users):
 
 def test_too_little_l1_is_refused_with_the_bytes():
     problem = replace(LLAMA, chunk_size=2048, cache_dtype="BFLOAT16")
-    buffers = plan_buffers(problem, 7, 64, speculate=True, peer=True)
+    buffers = make_buffers(problem, 7, 64, speculate=True, peer=True)
     needed = l1_bytes(buffers)[WORKER]
     with pytest.raises(
         UnsupportedError, match=rf"key_chunk 2048 .* 7 worker.* needs {needed} bytes .* {N150_L1} are free"
@@ -162,7 +162,7 @@ def test_llamas_shapes_are_supported():
         (replace(Q, on_device=False), CACHE, CACHE, POSITIONS, 128, "q must be on device"),
         (Q, replace(CACHE, interleaved=False), CACHE, POSITIONS, 128, "k must be interleaved, it is sharded"),
         (replace(Q, shape=(2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"4 dimensions, .*\(2, 32, 128\)"),
-        (replace(Q, shape=(2, 2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"one token a user, .*\(2, 2, 32"),
+        (replace(Q, shape=(2, 2, 32, 128)), CACHE, CACHE, POSITIONS, 128, r"one token per user, .*\(2, 2, 32"),
         (Q, CACHE, replace(CACHE, dtype="BFLOAT16"), POSITIONS, 128, "k is BFLOAT8_B .* v is BFLOAT16"),
         (Q, *2 * [replace(CACHE, dtype="BFLOAT4_B")], POSITIONS, 128, "BFLOAT8_B, they are BFLOAT4_B"),
         (Q, *2 * [replace(CACHE, shape=(4, 8, 1024, 128))], POSITIONS, 128, "q has 2 users .* have 4"),
@@ -197,7 +197,7 @@ def test_unsupported_inputs_are_refused_with_their_values(q, k, v, positions, ch
         check_problem(q, k, v, positions, chunk)
 
 
-def test_predictors_are_checked():
+def test_guess_ranges_are_checked():
     for wrong, message in (
         ("both ends", "guess_range must be a GuessRange, it is a str"),
         (GuessRange(48, 64), "guess_range.first must be a multiple of 32 from 32 to the 1024 .* got 48"),
@@ -219,8 +219,10 @@ def test_numbers_and_names_are_checked():
         with pytest.raises(UnsupportedError, match=f"scale must be from 0.0001 to 100, got {re.escape(repr(scale))}"):
             check_numbers(0.1, scale, 64)
     for fidelity in ("LoFi", "HiFi5"):
-        with pytest.raises(UnsupportedError, match=f"one of HiFi2, HiFi3, HiFi4, got '{fidelity}'"):
+        with pytest.raises(UnsupportedError, match=f"one of HiFi2, HiFi3, got '{fidelity}'"):
             check_fidelity(fidelity)
+    with pytest.raises(UnsupportedError, match="HiFi4 gives single wrong outputs on Wormhole .* issue 38306"):
+        check_fidelity("HiFi4")
     check_gathered(TensorFacts((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR"))
     with pytest.raises(UnsupportedError, match=r"\(1, 1, 2, 32\), .* it is UINT32 ROW_MAJOR \(1, 1, 1, 32\)"):
         check_gathered(TensorFacts((1, 1, 1, MAX_USERS), "UINT32", "ROW_MAJOR"))

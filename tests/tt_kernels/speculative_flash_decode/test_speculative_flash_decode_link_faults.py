@@ -3,7 +3,7 @@
 """The guess between two simulated chips of which one is silent, late or elsewhere, or whose cable is cut.
 
 Every call ends with the status of the fault on each chip. All of the op's are here but 5 (both priorities are 0), which
-only device_exchange gives: this op takes its priorities from there, and member 0 sends on any tie. A late
+only device_exchange gives: this op takes its priorities from there, and rank 0 sends on any tie. A late
 acknowledgement (8) is in test_speculative_flash_decode_fabric.py.
 """
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.sim
 
 LIMIT_S = 600
 CASE = Case(2, 1, 64, 96, 32, users=1, workers=1, grid=(2, 2))
-BEFORE = HOLDS_EXACT_UNVERIFIED  # no member writes it at this position
+BEFORE = HOLDS_EXACT_UNVERIFIED  # no rank writes it at this position
 HIT = 100.0  # threshold
 PATIENCE_S, IMPATIENCE_S, SHORT_S = 1e-4, 2e-5, 4e-6  # the last is longer than chips start apart
 ROWS = {0: [[HOLDS_EXACT], [YIELDED]], 1: [[YIELDED], [HOLDS_EXACT]]}  # by who sends
@@ -34,10 +34,10 @@ REASONS = {
     2: "the peer arrived but its data did not",
     3: "the fabric link took no packet",
     4: "the peer is in another call",
-    6: "both members took the same role: they disagree on the gathered priorities",
-    7: "the members skip different users",
+    6: "both ranks took the same role: they disagree on the gathered priorities",
+    7: "the ranks skip different users",
     8: "the peer did not acknowledge the data",
-    9: "the exchange before this call failed on this member",
+    9: "the exchange before this call failed on this rank",
 }
 
 
@@ -93,14 +93,14 @@ def check(found: Held, ends: Ending) -> None:
 
 NOT_MET = Ending((1, 1), (HOLDS_EXACT, YIELDED), (0,))  # chip 0 sends
 
-# What a call ends in by what a member does; a short patience ends the wait of the other. The step before is whole.
+# What a call ends in by what a rank does; a short patience ends the wait of the other. The step before is whole.
 MEMBERS = {
     "silent receiver": (
-        step(0, IMPATIENCE_S, present=(0,)),
+        step(0, IMPATIENCE_S, running=(0,)),
         Ending((1, 0), (HOLDS_EXACT, BEFORE), (0,)),
     ),
     "silent sender": (
-        step(1, IMPATIENCE_S, present=(0,)),
+        step(1, IMPATIENCE_S, running=(0,)),
         Ending((1, 0), (YIELDED, BEFORE), ()),
     ),
     "receiver that does not wait": (  # its sender hears that it arrived, and no more

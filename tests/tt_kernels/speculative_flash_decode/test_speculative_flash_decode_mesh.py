@@ -38,11 +38,11 @@ class Calls:
 
         from tt_kernels.common.peer import ChipPairs
         from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, priority_row
-        from tt_kernels.common.row import TpGroup
+        from tt_kernels.common.tp_group import TpGroup
 
         self.mesh = mesh
         tensor_parallel = tuple(mesh.shape)[1 - pair_axis] > 1
-        self.row = TpGroup(mesh, 1 - pair_axis, OUTPUT) if tensor_parallel else None
+        self.tp_group = TpGroup(mesh, 1 - pair_axis, OUTPUT) if tensor_parallel else None
         self.pairs = ChipPairs(mesh, pair_axis, EXCHANGE)
         gathered, row = (
             ttnn.from_torch(
@@ -78,7 +78,7 @@ class Calls:
             else:
                 if shape.variant == "pair":
                     peer = Peer(self.pairs, self.gathered)
-                    options = {"peer": peer, "priority": self.priority, "row": self.row} | options
+                    options = {"peer": peer, "priority": self.priority, "tp_group": self.tp_group} | options
                 outputs = speculative_flash_decode(*inputs, chunk_size=shape.chunk_size, **options)
             return [tuple(tensor.shape) for tensor in outputs]
         finally:
@@ -161,13 +161,13 @@ def l1_in_use_body(mesh) -> tuple[str, list]:
 
 def test_l1_that_is_in_use_counts(mock_mesh):
     message, outputs = mock_mesh((1, 2)).run(l1_in_use_body, timeout=900)
-    assert "key_chunk 512 with head_dim 128, 1 user(s) and 7 worker(s) a head needs" in message
+    assert "key_chunk 512 with head_dim 128, 1 user(s) and 7 worker(s) per head needs" in message
     check_outputs([Shape(8, 2048, 512)], [outputs])
 
 
 def refusals_body(mesh) -> list[tuple[str, str]]:
     """The errors of calls with a peer that must not be launched."""
-    from tt_kernels.common.peer import CorePair
+    from tt_kernels.common.core_pair import CorePair
     from tt_kernels.compute_gate.region import GatedRegionError, gated_region
     from tt_kernels.speculative_flash_decode.op import Peer
 
@@ -195,7 +195,7 @@ def refusals_body(mesh) -> list[tuple[str, str]]:
 
 def row_refusals_body(mesh) -> list[tuple[str, str]]:
     """The errors of calls on a 2x2 mesh whose chips would not decide together."""
-    from tt_kernels.common.row import TpGroup
+    from tt_kernels.common.tp_group import TpGroup
     from tt_kernels.compute_gate.region import GatedRegionError, gated_region
 
     calls = Calls(mesh, 0)
@@ -208,10 +208,10 @@ def row_refusals_body(mesh) -> list[tuple[str, str]]:
         return "", "nothing was refused"
 
     found = [
-        call(row=None),
-        call(row="the other chips"),
-        call(row=TpGroup(mesh, 0, OUTPUT)),
-        call(row=TpGroup(mesh, 1, EXCHANGE)),
+        call(tp_group=None),
+        call(tp_group="the other chips"),
+        call(tp_group=TpGroup(mesh, 0, OUTPUT)),
+        call(tp_group=TpGroup(mesh, 1, EXCHANGE)),
     ]
     with gated_region(shared_gate_axis=1):
         found.append(call())
@@ -220,10 +220,10 @@ def row_refusals_body(mesh) -> list[tuple[str, str]]:
 
 def test_rows_that_would_not_decide_together_are_refused(mock_mesh):
     texts = [
-        "the chips along axis 1 share the heads of a user and must decide together: give row=TpGroup",
-        "row must be a TpGroup, it is a str",
-        "pairs and rows both lie along axis 0 of the mesh",
-        "core (7, 7) cannot be both the exchange core of the pairs and the output core of the rows",
+        "the chips along axis 1 share each user's heads and must decide together: give tp_group=TpGroup",
+        "tp_group must be a TpGroup, it is a str",
+        "peer.pairs and tp_group both use axis 0 of the mesh",
+        "core (7, 7) cannot be both the exchange core of the pairs and the output core of the TP group",
         "speculative_flash_decode (cluster_axis=0) is a cross-chip op",
     ]
     found = mock_mesh((2, 2)).run(row_refusals_body)
@@ -237,7 +237,7 @@ def test_calls_that_would_hang_a_pair_are_refused(mock_mesh):
         "give priority=",
         "(1, 1, 2, 32), interleaved, on device; it is UINT32 ROW_MAJOR (1, 1, 1, 32)",
         "peer.gathered must be a ttnn.Tensor, it is a list",
-        "CorePair: a virtual pair is run by speculative_flash_decode_pair",
+        "peer.pairs must be a ChipPairs, it is a CorePair",
         *(f"a positive, finite number of seconds, not {seconds}" for seconds in ("0", "inf", "nan")),
     ]
     for text, (kind, found) in zip(texts, unsupported, strict=True):

@@ -24,8 +24,8 @@ from tt_kernels.common.reference import sender as who_sends
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     Decoded,
-    outcomes,
-    receiver_outcomes,
+    receiver_priorities,
+    sender_priorities,
     speculative_flash_decode_reference,
 )
 
@@ -40,7 +40,7 @@ SHORT = GuessRange(CASE.chunk_size, CASE.chunk_size)  # as of short_tail
 
 @dataclass(frozen=True)
 class Expected:
-    """Of one layer, by the oracle: before, after: priorities of both members; the sender and its results."""
+    """What one layer does by the reference. before, after: priorities of both ranks; the sender and its results."""
 
     before: list[list[int]]
     after: list[list[int]]
@@ -56,8 +56,8 @@ def expected_layers(case, inputs, layers, initial) -> list[Expected]:
         results = speculative_flash_decode_reference(
             q, k.roll(index, 2), v.roll(index, 2), positions, chunk_size=case.chunk_size, guess_range=SHORT
         )
-        after = [receiver_outcomes(positions)] * 2
-        after[sender] = outcomes(
+        after = [receiver_priorities(positions)] * 2
+        after[sender] = sender_priorities(
             results.distance_sq, results.norm_sq, positions, chunk_size=case.chunk_size, threshold=threshold
         )
         found.append(Expected(priorities, after, sender, results))
@@ -66,7 +66,7 @@ def expected_layers(case, inputs, layers, initial) -> list[Expected]:
 
 
 def check_layers(device, layers, initial, case=CASE, read_between=True) -> list[int]:
-    """How many layers each member sent."""
+    """How many layers each rank sent."""
     inputs = case.random(5)
     expected = expected_layers(case, inputs, layers, initial)
     known = None if read_between else [layer.before for layer in expected]
@@ -79,8 +79,8 @@ def check_layers(device, layers, initial, case=CASE, read_between=True) -> list[
             assert torch.equal(theirs[name], mine["guess"]), f"layer {index}: the receiver holds the guess, bit by bit"
         assert not theirs["distance_sq"].any() and not theirs["norm_sq"].any()
         if read_between or index == len(layers) - 1:
-            assert after == layer.after, f"layer {index}, member {layer.sender} sent"
-    sent = [[layer.sender for layer in expected].count(member) for member in (0, 1)]
+            assert after == layer.after, f"layer {index}, rank {layer.sender} sent"
+    sent = [[layer.sender for layer in expected].count(rank) for rank in (0, 1)]
     assert states == [(len(layers), count) for count in sent]
     assert entries[-1] == entries[1], "all roles and outcomes run from one program"
     return sent
@@ -120,7 +120,7 @@ def test_on_a_tie_the_first_member_sends(sim_device):
 
 
 def run_calls(device, *calls: Call) -> list[Found]:
-    """What became of each call. Whatever it was, the members agree on who holds the layer, or check() told."""
+    """What became of each call. Whatever it was, the ranks agree on who holds the layer, or check() told."""
     results = device.run(calls_body, CASE, *CASE.random(6), list(calls), timeout=LIMIT_S)
     for call, found in zip(calls, results, strict=True):
         assert found.message or agree(found.priorities), (call, found.priorities)
@@ -128,20 +128,20 @@ def run_calls(device, *calls: Call) -> list[Found]:
 
 
 def agree(priorities: list[list[int]]) -> bool:
-    """Whether one member's row outranks the other's, as after a call that went well."""
+    """Whether one rank's row outranks the other's, as after a call that went well."""
     highest, other = sorted((max(row) for row in priorities), reverse=True)
     return (highest >= HOLDS_EXACT and other <= HOLDS_GUESS) or (highest, other) == (HOLDS_GUESS, YIELDED)
 
 
-def check_own_results(found: Found, member: int, positions: list[int]) -> None:
-    """The member has its own exact result and guess, whatever its peer did."""
+def check_own_results(found: Found, rank: int, positions: list[int]) -> None:
+    """The rank has its own exact result and guess, whatever its peer did."""
     reference = speculative_flash_decode_reference(
         *CASE.random(6), positions, chunk_size=CASE.chunk_size, guess_range=SHORT
     )
     for name in ("exact", "guess"):
         expected = getattr(reference, name)
         torch.testing.assert_close(
-            found.outputs[member][name].double(), expected, atol=0.03, rtol=0.02, msg=f"{member} {name}"
+            found.outputs[rank][name].double(), expected, atol=0.03, rtol=0.02, msg=f"{rank} {name}"
         )
 
 
@@ -149,51 +149,51 @@ def check_own_results(found: Found, member: int, positions: list[int]) -> None:
 BOTH = [64, -1]
 ROWS = {0: [[HOLDS_EXACT] * 2, [YIELDED] * 2], 1: [[YIELDED] * 2, [HOLDS_EXACT] * 2]}  # by who sends
 SENDS, RECEIVES = 1, 2  # peer::Role
-GAVE_UP = "member {} (core (3, {})) gave up in call 1: {}"
-SAME_ROLE = "both members took the same role: they disagree on the gathered priorities"
+GAVE_UP = "rank {} (core (3, {})) gave up in call 1: {}"
+SAME_ROLE = "both ranks took the same role: they disagree on the gathered priorities"
 
 
 def test_two_senders_leave_each_other_alone(sim_device):
     positions = (BOTH, BOTH)
     (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[1]), HOLDS_EXACT_UNVERIFIED, HIT))
-    assert found.message == "; ".join(GAVE_UP.format(member, member, SAME_ROLE) for member in (0, 1))
-    for member in (0, 1):
-        check_own_results(found, member, positions[member])
-        held = [HOLDS_EXACT if position >= 0 else YIELDED for position in positions[member]]
-        assert found.priorities[member] == held, "a guess nobody took is not accepted"
+    assert found.message == "; ".join(GAVE_UP.format(rank, rank, SAME_ROLE) for rank in (0, 1))
+    for rank in (0, 1):
+        check_own_results(found, rank, positions[rank])
+        held = [HOLDS_EXACT if position >= 0 else YIELDED for position in positions[rank]]
+        assert found.priorities[rank] == held, "a guess nobody took is not accepted"
 
 
 def test_members_that_skip_different_users_are_told(sim_device):
     """They agree on who sends, which only the gathered rows decide, but the guess would be of other users."""
     positions = ([70, -1], [-1, 70])
     (found,) = run_calls(sim_device(CHIP), Call(positions, (ROWS[0], ROWS[0]), HOLDS_EXACT_UNVERIFIED, HIT))
-    reason = "the members skip different users"
-    assert found.message == "; ".join(GAVE_UP.format(member, member, reason) for member in (0, 1))
+    reason = "the ranks skip different users"
+    assert found.message == "; ".join(GAVE_UP.format(rank, rank, reason) for rank in (0, 1))
     check_own_results(found, 0, positions[0])
     assert found.priorities == [[HOLDS_EXACT, YIELDED], [YIELDED] * 2]
 
 
 def test_two_receivers_end_at_once(sim_device):
     (found,) = run_calls(sim_device(CHIP), Call((BOTH, BOTH), (ROWS[1], ROWS[0]), HOLDS_EXACT_UNVERIFIED, HIT))
-    assert found.message == "; ".join(GAVE_UP.format(member, member, SAME_ROLE) for member in (0, 1))
+    assert found.message == "; ".join(GAVE_UP.format(rank, rank, SAME_ROLE) for rank in (0, 1))
     assert found.priorities == [[YIELDED] * 2] * 2, "a receiver without a guess holds nothing"
 
 
-@pytest.mark.parametrize("member, sends", [(0, True), (1, False)], ids=["sender", "receiver"])
-def test_a_silent_peer_ends_in_the_bounded_error(sim_device, member, sends):
+@pytest.mark.parametrize("rank, sends", [(0, True), (1, False)], ids=["sender", "receiver"])
+def test_a_silent_peer_ends_in_the_bounded_error(sim_device, rank, sends):
     """Then a call that gives up at once, as the state says that there is no peer; then both after a reset."""
-    gathered = ROWS[member if sends else 1 - member]
+    gathered = ROWS[rank if sends else 1 - rank]
     both = Call((BOTH, BOTH), (gathered, gathered), HOLDS_EXACT_UNVERIFIED, HIT, reset=True)
-    alone = replace(both, present=(member,), patience_s=IMPATIENCE_S, reset=False)
+    alone = replace(both, running=(rank,), patience_s=IMPATIENCE_S, reset=False)
     first, again, after = run_calls(sim_device(CHIP), alone, alone, both)
     for found in (first, again):
-        assert found.message == GAVE_UP.format(member, member, "the peer did not arrive")
-        assert found.calls == [int(member == 0), int(member == 1)]
+        assert found.message == GAVE_UP.format(rank, rank, "the peer did not arrive")
+        assert found.calls == [int(rank == 0), int(rank == 1)]
         if sends:  # its own results do not depend on its peer; it holds the layer
-            check_own_results(found, member, BOTH)
-            assert found.priorities[member] == [HOLDS_EXACT, YIELDED]
+            check_own_results(found, rank, BOTH)
+            assert found.priorities[rank] == [HOLDS_EXACT, YIELDED]
         else:
-            assert found.priorities[member] == [YIELDED] * 2
+            assert found.priorities[rank] == [YIELDED] * 2
     assert after.message is None
     assert after.priorities == [[YIELDED, YIELDED], [HOLDS_GUESS, YIELDED]]
     assert torch.equal(after.outputs[1]["exact"], after.outputs[0]["guess"])
@@ -227,8 +227,8 @@ def test_a_receiver_out_of_patience_leaves_the_layer_to_its_sender(sim_device):
         sim_device(CHIP), Call((BOTH, BOTH), (ROWS[0], ROWS[0]), HOLDS_EXACT_UNVERIFIED, HIT, patience_s=patience)
     )
     assert found.message == "; ".join(
-        GAVE_UP.format(member, member, reason)
-        for member, reason in enumerate(
+        GAVE_UP.format(rank, rank, reason)
+        for rank, reason in enumerate(
             ("the peer did not acknowledge the data", "the peer arrived but its data did not")
         )
     )
@@ -244,9 +244,9 @@ def test_a_member_whose_exchange_failed_goes_on_alone_or_holds_nothing(sim_devic
         sim_device(CHIP), Call((BOTH, BOTH), (unknown, ROWS[1]), HOLDS_EXACT_UNVERIFIED, HIT, patience_s=IMPATIENCE_S)
     )
     assert found.message == "; ".join(
-        f"member {member} (core (3, {member})) gave up in call {call}: {reason}"
-        for member, call, reason in (
-            (0, 0, "the exchange before this call failed on this member"),
+        f"rank {rank} (core (3, {rank})) gave up in call {call}: {reason}"
+        for rank, call, reason in (
+            (0, 0, "the exchange before this call failed on this rank"),
             (1, 1, "the peer did not arrive"),
         )
     )

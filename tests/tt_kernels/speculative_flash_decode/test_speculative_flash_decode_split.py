@@ -17,7 +17,7 @@ from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
 )
-from tt_kernels.speculative_flash_decode.work_split import cost, deal_cores, parts, speculative_worker
+from tt_kernels.speculative_flash_decode.work_split import assign_cores, cost, parts, speculative_worker
 
 GRID = [(x, y) for y in range(8) for x in range(8)]
 HEADERS = Path(__file__).parents[3] / "tt_kernels" / "common" / "kernels"
@@ -170,8 +170,8 @@ def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
 
 
 @pytest.mark.parametrize("guess_range", PREDICTORS, ids=str)
-def test_predictors_read_the_keys_of_the_oracle(guess_range):
-    """The worker of the guess reads the tiles that the oracle's positions lie in, and no others."""
+def test_guesses_read_the_keys_of_the_reference(guess_range):
+    """The worker of the guess reads the tiles that the reference's positions lie in, and no others."""
     ends = GuessRange(guess_range.first, guess_range.last, guess_range.whole_tail)
     for tokens in range(guess_range.bypass_below, guess_range.bypass_below + 100):
         seen = guess_positions(tokens - 1, 32, guess_range=ends).nonzero().flatten().tolist()
@@ -184,7 +184,7 @@ def test_predictors_read_the_keys_of_the_oracle(guess_range):
 
 @pytest.mark.parametrize("items, workers, groups", [(8, 7, 8), (2, 31, 2), (64, 1, 62), (40, 6, 10)])
 def test_cores_are_dealt_to_groups_of_heads(items, workers, groups):
-    plan = deal_cores(GRID, items, workers, speculate=True, exchange=(7, 7))
+    plan = assign_cores(GRID, items, workers, speculate=True, exchange=(7, 7))
     assert len(plan.groups) == groups and plan.workers_per_group == workers
     assert plan.exchange == (7, 7) and plan.output == (6, 7)
     assert len(set(plan.cores)) == len(plan.cores) == groups * workers + 2

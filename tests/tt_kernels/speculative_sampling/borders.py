@@ -14,7 +14,8 @@ BOUND = 2.0**-19
 
 
 def walk_sigmoid(batch: Batch, user: int, temperature: float, alpha: float, beta: float):
-    """As walk, of the lossy approximation; of a draw from sigmoids half a unit of each weight, 2^-31, counts too."""
+    """Walk as `walk` does, by the lossy approximation; in a draw from sigmoids half a unit of each weight, 2^-31,
+    counts too."""
     parents, tokens = batch.parents[user].tolist(), batch.tokens[user].tolist()
     uniforms = batch.uniforms[user].tolist()
     nearest, path, node = float("inf"), [], 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tests.support.bfloat16_bits import set_bits
 from tests.support.mesh_tensors import on_chips
 
 
@@ -37,7 +38,7 @@ def upload(device, values: torch.Tensor, dtype: str, layout: str = "ROW_MAJOR_LA
 
 
 def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = "speculative_sampling"):
-    """Of each batch the rows of outcomes. op: name of a function of the op's module."""
+    """Return each batch's rows of results. op: name of a function of the op's module."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -52,12 +53,12 @@ def sampling_body(device, batches, options: dict, layout: str = "ROW_MAJOR_LAYOU
             upload(device, batch.words, "uint32"),
             **options,
         )
-        found.append(ttnn.to_torch(verified.outcome).to(torch.int64))
+        found.append(ttnn.to_torch(verified.result).to(torch.int64))
     return found
 
 
 def greedy_body(device, tokens, parents, choices, vocab: int):
-    """The rows of outcomes of greedy verification."""
+    """The rows of results of greedy verification."""
     import ttnn
 
     from tt_kernels.speculative_sampling.op import greedy_verification
@@ -67,13 +68,13 @@ def greedy_body(device, tokens, parents, choices, vocab: int):
         upload(device, parents, "int32"),
         upload(device, choices, "uint32"),
     ]
-    return ttnn.to_torch(greedy_verification(*words, vocab).outcome).to(torch.int64)
+    return ttnn.to_torch(greedy_verification(*words, vocab).result).to(torch.int64)
 
 
 def build_body(
     mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str = "speculative_sampling", **options
 ):
-    """Build a call on tensors without contents; the shape of its outcome. split: over the chips of a row."""
+    """Build a call on tensors without contents; return the shape of its result. split: over the chips of a TP group."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -85,30 +86,31 @@ def build_body(
     tokens, parents, uniforms = rows
     target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
     if split:
-        options["row"] = module.VocabTpGroup(mesh)
+        options["tp_group"] = module.VocabTpGroup(mesh)
     verified = getattr(module, op)(tokens, parents, target, draft, uniforms, **options)
-    return tuple(verified.outcome.shape)
+    return tuple(verified.result.shape)
 
 
 @dataclass(frozen=True)
-class RowFound:
-    """Of each chip of a row the rows of outcomes, and of its rows' check() the error. check: of Verified the error."""
+class GroupFound:
+    """rows: the rows of results of each chip of a TP group. group_error, error: those of check() of the group and of
+    Verified."""
 
     rows: list[torch.Tensor]
-    row_error: str | None
+    group_error: str | None
     error: str | None
 
 
-def row_body(
+def tp_body(
     mesh, batches, options: dict, timeout_s: float, core=(0, 0), op: str = "speculative_sampling"
-) -> list[RowFound]:
-    """As sampling_body, the vocabulary split over the chips of a mesh of one row, in TILE layout."""
+) -> list[GroupFound]:
+    """Run as sampling_body does, the vocabulary split over the chips of a mesh of one row, in TILE layout."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
 
     shape = tuple(mesh.shape)
-    row = module.VocabTpGroup(mesh, 1, core, timeout_s=timeout_s)
+    tp_group = module.VocabTpGroup(mesh, 1, core, timeout_s=timeout_s)
 
     def put(values, dtype, layout="ROW_MAJOR_LAYOUT", dim=None):
         mapper = ttnn.ShardTensor2dMesh(mesh, dims=(None, dim), mesh_shape=shape)
@@ -133,11 +135,11 @@ def row_body(
             put(batch.parents, "int32"),
             *logits,
             put(batch.words, "uint32"),
-            row=row,
+            tp_group=tp_group,
             **options,
         )
-        parts = [ttnn.to_torch(part).to(torch.int64) for part in ttnn.get_device_tensors(verified.outcome)]
-        found.append(RowFound(parts, error_of(row.check), error_of(verified.check)))
+        parts = [ttnn.to_torch(part).to(torch.int64) for part in ttnn.get_device_tensors(verified.result)]
+        found.append(GroupFound(parts, error_of(tp_group.check), error_of(verified.check)))
     return found
 
 
@@ -194,20 +196,40 @@ def likely_rejections(seed: int, users: int, nodes: int, vocab: int) -> Batch:
     return batch
 
 
+# Bits of bfloat16 logits that are no numbers: NaNs of either sign, of the least and the largest payload, and infinity.
+SPOILED_BITS = (0x7FC0, 0xFFC0, 0xFF81, 0xFFFF, 0x7F80)
+
+
 def spoiled_batch(vocab: int) -> tuple[Batch, list[int]]:
     """Users with one node below the root whose row, token or parent is wrong, each in a way, and one that is well; and
     the statuses of the former. The wrong logit is that of the drafted token, the last id, which no mode overlooks."""
     from tt_kernels.speculative_sampling.reference import BAD_DRAFT, BAD_TARGET, BAD_TREE
 
-    values = (math.nan, -math.nan, math.inf)
-    statuses = [*len(values) * [BAD_TARGET], *len(values) * [BAD_DRAFT], BAD_TREE, BAD_TREE]
+    count = len(SPOILED_BITS)
+    statuses = [*count * [BAD_TARGET], *count * [BAD_DRAFT], BAD_TREE, BAD_TREE]
     batch = random_batch(0, len(statuses) + 1, 2, vocab, "flat")
     last = vocab - 1
-    batch.tokens[: 2 * len(values), 1] = last
-    for i, value in enumerate(values):
-        batch.target[i, 0, last] = value
-        batch.draft[len(values) + i, 0, last] = value
+    batch.tokens[: 2 * count, 1] = last
+    for i, bits in enumerate(SPOILED_BITS):
+        set_bits(batch.target, (i, 0, last), bits)
+        set_bits(batch.draft, (count + i, 0, last), bits)
     batch.tokens[-3, 1], batch.parents[-2, 1] = vocab, 1
+    return batch, statuses
+
+
+def spoiled_beside_the_draft(vocab: int) -> tuple[Batch, list[int]]:
+    """Users whose drafted token is 0 and has no chance, so that all of the rows of their root is looked at; in one of
+    which the last id's logit is a NaN. And the statuses; the last user, whose rows hold -infinity alone, is well."""
+    from tt_kernels.speculative_sampling.reference import BAD_DRAFT, BAD_TARGET, FINE_STATUS
+
+    nans = (0xFFC0, 0xFF81, 0xFFFF)
+    statuses = [*len(nans) * [BAD_TARGET], *len(nans) * [BAD_DRAFT], FINE_STATUS]
+    batch = random_batch(0, len(statuses), 2, vocab, "flat")
+    batch.tokens[:, 1], batch.words[:, 1] = 0, 2**32 - 1
+    batch.target[:, 0, 0], batch.draft[:, 0, 0] = -math.inf, 3.0
+    for i, bits in enumerate(nans):
+        set_bits(batch.target, (i, 0, vocab - 1), bits)
+        set_bits(batch.draft, (len(nans) + i, 0, vocab - 1), bits)
     return batch, statuses
 
 
@@ -270,5 +292,5 @@ def part_of_two_thousand(part: int) -> list[Call]:
 
 
 def calls_body(device, calls: list[Call]):
-    """Of each call the rows of outcomes."""
+    """Return each call's rows of results."""
     return [sampling_body(device, [call.batch], call.options, call.layout, call.op)[0] for call in calls]

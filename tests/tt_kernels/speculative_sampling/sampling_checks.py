@@ -18,7 +18,7 @@ from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from tests.tt_kernels.speculative_sampling.borders import walk, walk_sigmoid
 from tests.tt_kernels.speculative_sampling.sampling_cases import Batch
 from tt_kernels.speculative_sampling.reference import (
-    Outcome,
+    VerificationResult,
     sigmoid_reference,
     speculative_sampling_reference,
 )
@@ -41,7 +41,7 @@ class Tally:
         return Tally(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
-def as_rows(outcomes: list[Outcome], tokens: torch.Tensor) -> list[list[int]]:
+def as_rows(outcomes: list[VerificationResult], tokens: torch.Tensor) -> list[list[int]]:
     """The rows that the op writes."""
     rows, nodes = [], tokens.shape[1]
     for user, outcome in enumerate(outcomes):
@@ -52,7 +52,7 @@ def as_rows(outcomes: list[Outcome], tokens: torch.Tensor) -> list[list[int]]:
 
 
 def outcome_rows(batch: Batch, options: dict, op: str = EXACT) -> list[list[int]]:
-    """What the model writes to the rows of outcomes. options: of the op."""
+    """What the model writes to the rows of results. options: of the op."""
     model = {EXACT: speculative_sampling_reference, SIGMOID: sigmoid_reference}[op]
     chosen = {name: value for name, value in options.items() if name not in _LAYOUT_OPTIONS}
     found = model(batch.tokens, batch.parents, batch.target, batch.draft, batch.words, **chosen)

@@ -38,7 +38,6 @@ from tt_kernels.speculative_sampling.checks import (
     check_temperature,
     check_warpers,
 )
-from tt_kernels.speculative_sampling.layout import Slice, choose_layout
 from tt_kernels.speculative_sampling.reference import (
     BAD_DRAFT,
     BAD_TARGET,
@@ -50,7 +49,8 @@ from tt_kernels.speculative_sampling.reference import (
     scale_of,
     speculative_sampling_reference,
 )
-from tt_kernels.speculative_sampling.words import uniform_words
+from tt_kernels.speculative_sampling.uniforms import uniform_words
+from tt_kernels.speculative_sampling.work_split import Slice, choose_work_split
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 100_000
@@ -351,17 +351,17 @@ def test_refused_tensors(changed, said):
 
 def test_a_layout_of_users_and_cores():
     cores = [(x, y) for y in range(8) for x in range(8)]
-    alone = choose_layout(cores, 3, 4000, None, None, 1)
+    alone = choose_work_split(cores, 3, 4000, None, None, 1)
     assert (alone.groups, alone.slices, alone.hub) == (
         (((0, 0),), ((1, 0),), ((2, 0),)),
         (Slice(0, 4000),),
         None,
     )
-    whole = choose_layout(cores, 8, 128256, None, None, 1)
+    whole = choose_work_split(cores, 8, 128256, None, None, 1)
     assert whole.hub == (7, 7) and [len(group) for group in whole.groups] == 8 * [7]
     assert sum(part.count for part in whole.slices) == 128256
     assert all(part.first % 1024 == 0 and part.count > 0 for part in whole.slices)
-    row = choose_layout(cores[:2], 5, 100, None, (0, 0), 2)
+    row = choose_work_split(cores[:2], 5, 100, None, (0, 0), 2)
     assert (row.groups, row.slices, row.hub) == ((((1, 0),),), (Slice(0, 100),), (0, 0))
 
 
@@ -369,11 +369,11 @@ def test_refused_layouts():
     cores = [(0, 0), (1, 0)]
     for wanted in (0, 3, True, 1.0):
         with pytest.raises(UnsupportedError, match="cores_per_user must be from 1 to 2"):
-            choose_layout(cores, 1, 2000, wanted, None, 1)
-    with pytest.raises(UnsupportedError, match="2 cores a user needs these and a hub"):
-        choose_layout(cores, 1, 2000, 2, None, 1)
+            choose_work_split(cores, 1, 2000, wanted, None, 1)
+    with pytest.raises(UnsupportedError, match="2 cores per user needs these and a hub"):
+        choose_work_split(cores, 1, 2000, 2, None, 1)
     with pytest.raises(UnsupportedError, match=r"a hub, \(5, 5\)"):
-        choose_layout(cores, 1, 2000, 1, (5, 5), 2)
+        choose_work_split(cores, 1, 2000, 1, (5, 5), 2)
 
 
 def test_refused_sigmoids():

@@ -15,6 +15,7 @@ from tests.tt_kernels.speculative_sampling.sampling_cases import (
     random_batch,
     sampling_body,
     spoiled_batch,
+    spoiled_beside_the_draft,
 )
 from tests.tt_kernels.speculative_sampling.sampling_checks import (
     EXACT,
@@ -80,6 +81,16 @@ def test_errors_are_statuses(sim_device, op):
     rows = sim_device(CHIP).run(sampling_body, [batch], {}, op=op, timeout=LIMIT_S)[0].tolist()
     assert rows[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
     assert rows[-1] == outcome_rows(batch, {}, op)[-1]
+
+
+@pytest.mark.parametrize("op", (EXACT, SIGMOID))
+def test_a_negative_nan_beside_the_drafted_token_is_a_status(sim_device, op):
+    """The vector unit takes it for -infinity, which is allowed; in the row that a token is drawn from."""
+    batch, statuses = spoiled_beside_the_draft(40)
+    options = {"alpha": -20.0, "beta": 30.0} if op == SIGMOID else {}
+    rows = sim_device(CHIP).run(sampling_body, [batch], options, op=op, timeout=LIMIT_S)[0].tolist()
+    assert [row[0] for row in rows] == statuses
+    assert rows == outcome_rows(batch, options, op)
 
 
 def test_a_user_on_several_cores(sim_device):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tree attention kernels on the simulated N150 against the torch oracle, and against plain decoding."""
+"""The tree attention kernels on the simulated N150 against the torch reference, and against plain decoding."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_rows(name: str, found: torch.Tensor, expected: torch.Tensor, least: fl
 
 
 def check_calls(device, case: Case, calls: list[dict], seed: int = 0, l1: bool = False) -> list[torch.Tensor]:
-    """Each user's rows against the oracle; zeros in those of a skipped user and behind the last node."""
+    """Each user's rows against the reference; zeros in those of a skipped user and behind the last node."""
     q, k, v = case.random(seed)
     results, caches = device.run(tree_body, case, q, k, v, calls, l1=l1, timeout=LIMIT_S)
     for call, found in zip(calls, results, strict=True):
@@ -107,7 +107,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case, calls", CASES.values(), ids=CASES)
-def test_against_the_oracle(sim_device, case, calls):
+def test_against_the_reference(sim_device, case, calls):
     check_calls(sim_device(CHIP), case, calls)
 
 
@@ -259,11 +259,11 @@ def test_refused_before_anything_runs(sim_device):
         "tiled intervals": "intervals must be INT32 ROW_MAJOR (1, 2, nodes), it is BFLOAT16 TILE (1, 2, 8)",
         "rows": "q must be [1, heads, users * nodes, head_dim] with 1 * 7 = 7 rows, its shape is (1, 4, 8, 64)",
         "config in words": "program_config must be a ProgramConfig, it is a str",
-        "three workers": "3 workers a head need 3 cores, the grid has 2",
+        "three workers": "3 workers per head need 3 cores, the grid has 2",
         "grid": "a grid of 9x1 cores at (0, 0) is not within the device's 4x2",
-        "fidelity": "math_fidelity must be one of HiFi2, HiFi3, HiFi4, got 'LoFi'",
+        "fidelity": "math_fidelity must be one of HiFi2, HiFi3, got 'LoFi'",
         "scale": "scale must be from 0.0001 to 100, got 0",
-        "too many keys at once": "query_tiles 1 and key_chunk 4096 with head_dim 128 and 1 worker(s) a head need",
+        "too many keys at once": "query_tiles 1 and key_chunk 4096 with head_dim 128 and 1 worker(s) per head need",
     }
     assert messages.keys() == REFUSED.keys()
     for build, text in messages.items():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tree attention op does on the host: its oracle, its checks, the split of work, the L1 budget."""
+"""What the tree attention op does on the host: its reference, its checks, the split of work, the L1 budget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from models.llama31_8b.spec_decode.tree import TokenTree
 from tests.tt_kernels.tree_attention.tree_programs import binary, chain, intervals_of, random_tree, star
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.tree_attention.buffers import INDICES, WORKER, plan_buffers
 from tt_kernels.tree_attention.checks import (
     MAX_NODES,
     Problem,
@@ -24,8 +23,15 @@ from tt_kernels.tree_attention.checks import (
     check_problem,
     check_room,
 )
-from tt_kernels.tree_attention.layout import choose_layout, group_sizes, job_sizes
 from tt_kernels.tree_attention.reference import path_of, tree_attention_reference
+from tt_kernels.tree_attention.work_split import (
+    INDICES,
+    WORKER,
+    choose_work_split,
+    group_sizes,
+    job_sizes,
+    make_buffers,
+)
 
 GRID = tuple((x, y) for y in range(8) for x in range(8))
 N150_L1 = 1_365_664
@@ -37,10 +43,10 @@ PREFIX = TensorFacts((2,), "INT32", "ROW_MAJOR")
 INTERVALS = TensorFacts((2, 2, 20), "INT32", "ROW_MAJOR")
 
 
-# --- the oracle ---
+# --- the reference ---
 
 
-def test_the_oracle_attends_to_the_prefix_and_the_path():
+def test_the_reference_attends_to_the_prefix_and_the_path():
     """A user whose values name their positions: the result is their mean where all keys are alike."""
     parents = [-1, 0, 0, 1]
     q, k = torch.ones(1, 2, 8, 4), torch.ones(2, 1, 16, 4)
@@ -192,7 +198,7 @@ def test_jobs_cover_the_query_tiles_in_any_number_of_passes():
 @pytest.mark.parametrize("users, heads, kv_heads", [(1, 32, 8), (8, 32, 8), (8, 4, 1), (1, 16, 1)])
 def test_defaults_serve_every_shape(head_dim, cache, nodes, users, heads, kv_heads):
     problem = Problem(users, heads, kv_heads, head_dim, 131072, cache, nodes)
-    layout = choose_layout(problem, GRID, N150_L1)
+    layout = choose_work_split(problem, GRID, N150_L1)
     assert l1_bytes(layout.buffers)[WORKER] <= N150_L1
     assert layout.query_tiles * layout.passes >= problem.query_tiles
     assert len(set(layout.workers)) == len(layout.workers) <= len(GRID)
@@ -200,17 +206,17 @@ def test_defaults_serve_every_shape(head_dim, cache, nodes, users, heads, kv_hea
 
 
 def test_less_l1_takes_more_passes_or_fewer_keys():
-    plenty = choose_layout(replace(LLAMA, nodes=256), GRID[:8], N150_L1)
-    little = choose_layout(replace(LLAMA, nodes=256), GRID[:8], 400_000)
+    plenty = choose_work_split(replace(LLAMA, nodes=256), GRID[:8], N150_L1)
+    little = choose_work_split(replace(LLAMA, nodes=256), GRID[:8], 400_000)
     assert plenty.query_tiles > little.query_tiles and l1_bytes(little.buffers)[WORKER] <= 400_000
-    least = choose_layout(LLAMA, GRID, 150_000)
+    least = choose_work_split(LLAMA, GRID, 150_000)
     assert least.key_tiles < plenty.key_tiles
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"workers_per_head": 65}, "65 workers a head need 65 cores, the grid has 64"),
+        ({"workers_per_head": 65}, "65 workers per head need 65 cores, the grid has 64"),
         ({"workers_per_head": True}, "workers_per_head must be an integer of at least 1, got True"),
         ({"workers_per_head": 0}, "workers_per_head must be an integer of at least 1, got 0"),
         (
@@ -226,33 +232,33 @@ def test_less_l1_takes_more_passes_or_fewer_keys():
         ({"key_chunk": 262144}, "key_chunk must be a multiple of 32"),
         (
             {"key_chunk": 8192},
-            "query_tiles 1 and key_chunk 8192 with head_dim 128 and 1 worker(s) a head need",
+            "query_tiles 1 and key_chunk 8192 with head_dim 128 and 1 worker(s) per head need",
         ),
     ],
 )
 def test_layouts_that_are_not_supported_are_refused(options, message):
     with pytest.raises(UnsupportedError, match=re.escape(message)):
-        choose_layout(LLAMA, GRID, N150_L1, **options)
+        choose_work_split(LLAMA, GRID, N150_L1, **options)
 
 
 def test_the_l1_that_does_not_suffice_is_named():
     with pytest.raises(UnsupportedError, match=r"need \d+ bytes of L1 on a core, of which 9000 are free \(largest"):
-        choose_layout(LLAMA, GRID, 9000)
+        choose_work_split(LLAMA, GRID, 9000)
 
 
 def test_every_buffer_has_its_index():
-    found = plan_buffers(LLAMA, 5, 8, 4)
+    found = make_buffers(LLAMA, 5, 8, 4)
     assert sorted(buffer.index for buffer in found.values()) == list(range(len(INDICES)))
     assert found["cb_state"].pages == 9 * 5 and found["cb_key_times"].pages == 2 * 3
     assert found["cb_gathered"].pages == 3 * 8 * 5 and found["cb_gathered_row_max"].pages == 3 * 8
-    assert not {"cb_gathered", "cb_handover"} & plan_buffers(LLAMA, 1, 8, 4).keys()
+    assert not {"cb_gathered", "cb_handover"} & make_buffers(LLAMA, 1, 8, 4).keys()
 
 
 def test_cores_are_dealt_to_groups():
     """8 heads on 64 cores: 8 workers each; with fewer cores than jobs, one each."""
-    layout = choose_layout(replace(LLAMA, nodes=8), GRID, N150_L1)
+    layout = choose_work_split(replace(LLAMA, nodes=8), GRID, N150_L1)
     assert (len(layout.groups), layout.workers_per_group, layout.query_tiles) == (8, 8, 1)
-    assert choose_layout(replace(LLAMA, users=8), GRID, N150_L1, workers_per_head=1).workers_per_group == 1
+    assert choose_work_split(replace(LLAMA, users=8), GRID, N150_L1, workers_per_head=1).workers_per_group == 1
     assert group_sizes(64, 3) == [1, 2, 4, 8, 16, 21, 32, 64] and group_sizes(6, 9) == [1, 2, 3, 4, 6]
     short = Problem(1, 32, 8, 128, 64, "BFLOAT8_B", 8)
-    assert choose_layout(short, GRID, N150_L1).workers_per_group == 1, "one tile each would only be merged"
+    assert choose_work_split(short, GRID, N150_L1).workers_per_group == 1, "one tile each would only be merged"

@@ -25,12 +25,12 @@ def test_what_is_right_is_taken():
     found = problem()
     check_new("keys", NEW, found, CACHE.dtype)
     check_path(PATH, found, 10)
-    assert (found.jobs, found.most_tiles, found.block_float) == (2 * 2 * 4 * 4, 2, True)
+    assert (found.jobs, found.max_tiles, found.block_float) == (2 * 2 * 4 * 4, 2, True)
 
 
 @pytest.mark.parametrize("nodes, tiles", [(1, 1), (2, 2), (32, 2), (33, 2), (34, 3), (64, 3)])
 def test_a_tree_may_begin_at_any_row_of_a_tile(nodes, tiles):
-    assert problem(nodes).most_tiles == tiles
+    assert problem(nodes).max_tiles == tiles
     assert tiles == max((start + nodes - 1) // 32 + 1 for start in range(32))
 
 

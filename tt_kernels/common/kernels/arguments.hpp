@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kernel is given, by name. tt_kernels/common/kernel.py places the values and hands over their indices as named
-// compile-time arguments, so no index is written down twice. A name the host does not give does not compile.
+// The arguments of a kernel, by name. tt_kernels/common/kernel.py places the values and passes their indices as named
+// compile-time arguments, so no index is written twice. A name that the host does not pass does not compile.
 // Compile-time constants need no macro: constexpr uint32_t x = get_named_compile_time_arg_val("x").
 //
 //   RUNTIME_ARG(name)     a runtime argument of this core
 //   RUNTIME_INDEX(name)   its index: of the first word, where the argument is a list
-//   COMMON_ARG(name)      a runtime argument all cores have in common
+//   COMMON_ARG(name)      a runtime argument that all cores share
 //   COMMON_INDEX(name)    its index: of the first word, where the argument is a list
 //   ACCESSOR_ARGS(name)   the TensorAccessorArgs of a tensor
 
@@ -17,7 +17,7 @@
 
 namespace arguments {
 
-// A template argument, so that a name that is not there fails to compile instead of being looked up at run time.
+// A template argument, so that a missing name fails to compile instead of being looked up at run time.
 template <uint32_t value>
 constexpr uint32_t constant = value;
 

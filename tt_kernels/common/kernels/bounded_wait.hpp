@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waits that end. Whatever waits for another chip, or for another group of cores, waits through here.
+// Waits that end. All waits for another chip, or for another group of cores, go through here.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace bounded {
 
-// A number of cycles from two runtime arguments, the low word first (common/peer.py, timeout_words).
+// Returns a number of cycles from two runtime arguments, low word first (common/peer.py, timeout_words).
 inline uint64_t cycles_arg(uint32_t index) {
     return get_arg_val<uint32_t>(index) | static_cast<uint64_t>(get_arg_val<uint32_t>(index + 1)) << 32;
 }
@@ -27,7 +27,7 @@ private:
     uint64_t cycles_;
 };
 
-// Polls `done` until it holds; false when `cycles` went by first.
+// Polls `done` until it holds; returns false if `cycles` pass first.
 template <typename Done>
 inline bool wait(uint64_t cycles, Done done) {
     const Deadline deadline(cycles);

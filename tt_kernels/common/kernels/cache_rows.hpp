@@ -16,10 +16,10 @@ namespace cache_rows {
 
 constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
 
-// Rows of head_tiles cache tiles, row r from tile base + r * head_tiles, each at the start of `stride` tiles of the
-// buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight may lie on both sides of its end. Of the last row only the
-// first `visible` tokens are kept: what the cache holds behind the position must not matter, infinite or not a number,
-// and 0 times that would.
+// Reads rows of head_tiles cache tiles, row r from tile base + r * head_tiles, each to the start of `stride` tiles of
+// the buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight may be on
+// both sides of its end. Of the last row only the first `visible` tokens are kept: what the cache holds after the
+// position must not matter, and 0 times an infinity or NaN would.
 template <uint32_t head_tiles, uint32_t stride, typename Accessor>
 inline void read(
     uint32_t cb, const Accessor& cache, uint32_t base, const attention::Range& rows, uint32_t visible) {
@@ -27,7 +27,7 @@ inline void read(
     const uint32_t row_bytes = stride * tile_bytes;
     const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
     for (uint32_t row = rows.begin; row < rows.end;) {
-        const uint32_t batch = attention::least(rows_in_flight, rows.end - row);
+        const uint32_t batch = attention::min(rows_in_flight, rows.end - row);
         cb_reserve_back(cb, batch * stride);
         uint32_t to = get_write_ptr(cb), last = to;
         for (uint32_t i = 0; i < batch; ++i) {
@@ -55,8 +55,8 @@ inline void read(
     }
 }
 
-// As read(), and as many empty rows as `chunk` lacks of `capacity`: so each chunk starts where a buffer of two chunks has
-// one.
+// Reads as read() does and adds the rows that `chunk` lacks of `capacity`, so that each chunk starts at the start of a
+// half of the buffer.
 template <uint32_t head_tiles, uint32_t stride, typename Accessor>
 inline void read_chunk(
     uint32_t cb,
@@ -72,7 +72,7 @@ inline void read_chunk(
     }
 }
 
-// The caches of a head and where their chunks go.
+// The caches of a head and the buffers of their chunks.
 template <typename Accessor>
 struct Source {
     const Accessor& keys;
@@ -84,7 +84,7 @@ struct Source {
     uint32_t capacity;  // key tiles of a chunk
 };
 
-// Reads chunks in the order in which they are needed: the keys of the next one before the values of this one.
+// Reads chunks in the order in which they are needed: the keys of the next chunk before the values of this one.
 template <uint32_t head_tiles, typename Accessor>
 class InTurn {
 public:
@@ -116,8 +116,9 @@ private:
     attention::Range last_{0, 0};  // whose values have not been read
 };
 
-// For writers, once, before anything has been taken from `ones`: the constant tile of a compute kernel, and the start of
-// copying one behind each of the `rows` rows that the buffer of values holds. push_values_ones() waits for those.
+// For writers, once, before anything has been taken from `ones`: pushes the constant tile of a compute kernel and
+// starts copying a tile of ones after each of the `rows` rows that the buffer of values holds. push_values_ones() waits
+// for them.
 template <uint32_t head_tiles>
 inline void push_ones(uint32_t ones, uint32_t values, uint32_t rows) {
     cb_reserve_back(ones, value_rows::pushes_of_ones<head_tiles>);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which key tiles each worker of a head reads, and in which order (ALSpec paper, algorithm 3, lines 12-19).
-// All units are tiles of 32 cached tokens. Every RISC-V of every core derives its part from the token count alone,
-// so nothing about the split is ever sent. tt_kernels/speculative_flash_decode/work_split.py mirrors it on the host.
+// All units are tiles of 32 cached tokens. Every RISC-V of every core derives its part from the token count alone, so
+// nothing about the split is ever sent. tt_kernels/speculative_flash_decode/work_split.py mirrors it on the host.
 
 #pragma once
 
@@ -21,8 +21,8 @@ struct Range {
     uint32_t size() const { return end - begin; }
 };
 
-// A worker's part of one head: the guess's two ranges (the speculative worker only, or a slice of them where the guess is
-// alone), then a slice of the middle.
+// A worker's part of one head: the guess's two ranges (the speculative worker only, or a slice of them if only the
+// guess is computed), then a slice of the middle.
 struct Part {
     Range first;
     Range last;
@@ -31,19 +31,20 @@ struct Part {
     uint32_t tiles() const { return first.size() + last.size() + middle.size(); }
 };
 
-// Worker 0 of a group is its reducer. Speculation has a worker of its own where there is one: the last, which receives
-// nothing in the merge (merge_tree.hpp) and whose partial result, often the latest, is as a rule merged late.
+// Worker 0 of a group is its reducer. The guess has a worker of its own if there are several: the last, which receives
+// nothing in the merge (merge_tree.hpp) and whose partial result, often the latest, is usually merged late.
 constexpr uint32_t reducer = 0;
 constexpr uint32_t speculative_worker(uint32_t workers) { return workers - 1; }
 
-inline uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-inline uint32_t most(uint32_t a, uint32_t b) { return a < b ? b : a; }
+// By value, unlike std::min and std::max, whose references cost instructions.
+inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+inline uint32_t max(uint32_t a, uint32_t b) { return a < b ? b : a; }
 
-// The share of the `index`th of `count` in `tiles` dealt evenly, the larger shares first.
+// The share of the `index`th of `count` workers in `tiles` dealt evenly, the larger shares first.
 inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
     const uint32_t share = tiles / count;
     const uint32_t larger = tiles % count;
-    const uint32_t begin = index * share + least(index, larger);
+    const uint32_t begin = index * share + min(index, larger);
     return {begin, begin + share + (index < larger ? 1 : 0)};
 }
 
@@ -51,22 +52,22 @@ inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
 struct GuessRange {
     uint32_t first;
     uint32_t last;
-    bool whole_tail;     // one tile more at the end where the last one is not full
-    bool alone = false;  // nothing else is read, by no worker
+    bool whole_tail;     // one more tile at the end if the last one is not full
+    bool alone = false;  // only the guess is read, by all workers
 
     uint32_t tail(uint32_t tokens) const { return last + (whole_tail && tokens % tile_tokens != 0 ? 1 : 0); }
     bool bypassed(uint32_t tokens) const { return tokens < (first + last) * tile_tokens; }
 };
 
 // The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the two ends, which are
-// everything where they meet. Without speculation the middle is everything, or there is none where the guess is alone.
-// The tiles are dealt so that all workers read about as many, the speculative worker never more than the others unless
-// the guess alone is: it has the guess to emit besides. The reducer's slice is empty only if the middle is.
+// everything if they meet. Without speculation the middle is everything, or nothing if only the guess is computed.
+// Tiles are dealt so that all workers read about the same number; the speculative worker, which also emits the guess,
+// reads more than the others only if the guess itself is more. The reducer's slice is empty only if the middle is.
 inline Part part_of(
     uint32_t tokens, const GuessRange& ends, uint32_t worker, uint32_t workers, bool speculate) {
     const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
     const bool split = speculate || ends.alone;
-    const uint32_t first_end = split ? least(ends.first, total) : 0;
+    const uint32_t first_end = split ? min(ends.first, total) : 0;
     const uint32_t tail = ends.tail(tokens);
     const uint32_t last_begin = split ? (total > ends.first + tail ? total - tail : first_end) : total;
     const uint32_t middle = last_begin - first_end;
@@ -75,12 +76,12 @@ inline Part part_of(
     const bool speculative = speculate && worker == speculative_worker(workers);
     Part part{{0, 0}, {0, 0}, {first_end, first_end}};
     if (ends.alone) {
-        // As if the two ends lay side by side.
+        // As if the two ends were adjacent.
         const Range share = share_of(guess, worker, workers);
         part.middle = {0, 0};
-        part.first = {least(share.begin, first_end), least(share.end, first_end)};
+        part.first = {min(share.begin, first_end), min(share.end, first_end)};
         if (share.end > first_end) {
-            part.last = {middle + most(share.begin, first_end), middle + share.end};
+            part.last = {middle + max(share.begin, first_end), middle + share.end};
         }
         return part;
     }
@@ -93,7 +94,7 @@ inline Part part_of(
     uint32_t speculative_share = 0;
     if (speculate) {
         const uint32_t even = total / workers;
-        speculative_share = workers == 1 ? middle : (even > guess ? least(even - guess, middle) : 0);
+        speculative_share = workers == 1 ? middle : (even > guess ? min(even - guess, middle) : 0);
     }
     if (speculative) {
         part.middle = {last_begin - speculative_share, last_begin};
@@ -109,12 +110,12 @@ inline Part part_of(
 // Columns of the last tile that hold cached tokens: 1 to 32.
 inline uint32_t tokens_in_last_tile(uint32_t tokens) { return (tokens - 1) % tile_tokens + 1; }
 
-// Whether tiles ending at `end` end in a tile that is partly filled.
+// Whether tiles that end at `end` end in a partly filled tile.
 inline bool ends_partly(uint32_t end, uint32_t tokens) {
     return tokens % tile_tokens != 0 && end == tokens / tile_tokens + 1;
 }
 
-// Whether that tile is in `part`, which is not empty.
+// Whether that tile is in `part`, which must not be empty.
 inline bool needs_mask(const Part& part, uint32_t tokens) {
     return ends_partly(part.first.end, tokens) || ends_partly(part.last.end, tokens) ||
            ends_partly(part.middle.end, tokens);

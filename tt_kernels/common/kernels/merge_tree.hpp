@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who sends its partial result to whom, so that worker 0 ends with that of all `workers` after as many steps as the
-// logarithm of their number. At level s a worker that is a multiple of 2^(s + 1) receives from the one 2^s after it,
-// which has then merged those of [worker + 2^s, worker + 2^(s + 1)). The order is fixed: results do not depend on timing.
-// Every RISC-V derives it from the numbers alone; tt_kernels/common/merge_tree.py mirrors it on the host.
+// Which worker sends its partial result to whom, so that worker 0 has merged all `workers` after ceil(log2(workers))
+// steps. At level s a worker that is a multiple of 2^(s + 1) receives from the one 2^s after it,
+// which has then merged those of [worker + 2^s, worker + 2^(s + 1)). The order is fixed: results do not depend on
+// timing. Every RISC-V derives it from the numbers alone; tt_kernels/common/merge_tree.py mirrors it on the host.
 //
-// Parts may be empty. A worker with nothing, neither of its own nor received, sends nothing, and its receiver knows.
+// Parts may be empty. A worker that has nothing, neither its own nor received, sends nothing, and its receiver knows.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace merge_tree {
 
-// Steps until worker 0 has everything, and so the slots it needs to receive at every level.
+// Steps until worker 0 has everything: also the number of slots it needs to receive one result per level.
 constexpr uint32_t levels(uint32_t workers) {
     uint32_t found = 0;
     while (1u << found < workers) {
@@ -23,7 +23,7 @@ constexpr uint32_t levels(uint32_t workers) {
     return found;
 }
 
-// The level a worker sends at, and to whom. Worker 0 does not.
+// The level a worker sends at, and the worker it sends to. Worker 0 does not send.
 constexpr uint32_t level_of(uint32_t worker) {
     uint32_t level = 0;
     while (level < 31 && (worker >> level & 1) == 0) {
@@ -33,7 +33,7 @@ constexpr uint32_t level_of(uint32_t worker) {
 }
 constexpr uint32_t parent_of(uint32_t worker) { return worker & (worker - 1); }
 
-// The worker that `worker` receives from at `level`, where there is one.
+// The worker that `worker` receives from at `level`, if there is one.
 constexpr uint32_t child_of(uint32_t worker, uint32_t level) { return worker + (1u << level); }
 
 // Bit s of the result: whether `worker` receives something at level s. has(w): whether worker w has a part of its own.

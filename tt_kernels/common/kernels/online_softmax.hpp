@@ -3,9 +3,9 @@
 //
 // Attention of one tile of queries over chunks of keys, by online softmax; for compute kernels.
 //
-// The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output, behind them one
-// tile of softmax row sums, the same in all 32 columns, both float32; and the maximum of each row (row max) in column 0
-// of a bfloat16 tile.
+// The state over the keys seen so far, for 32 query rows: `head_tiles` tiles of unnormalised output (O), then one tile
+// of softmax row sums (l), the same in all 32 columns, both float32; and the maximum of each row (row max, m) in column
+// 0 of a bfloat16 tile.
 // Row maxima only have to be near the highest score. Rounding them, by 2^-8 at most, is harmless while exp() of what it
 // moves them, scaled, is a float32, so up to scaled scores of about 22000; and as long as all kernels subtract the same
 // rounded value, which two bytes guarantee on every path of the unpacker.
@@ -13,13 +13,14 @@
 // The row sum comes out of the same matmuls as the output, as if the values had a further column of ones: its rounding
 // is then that of the output, and cancels.
 //
-// Keys and values of a chunk lie at the start of their buffers, whatever its size, and are popped by the caller: so they
-// can serve several tiles of queries, and the unpacker can step from one tile of keys to the next.
+// Keys and values of a chunk are at the start of their buffers, whatever its size, and the caller pops them, so that
+// they can serve several tiles of queries and the unpacker can step from one tile of keys to the next.
 //
 // The matrix unit reads both operands in the format of its right one (SrcA): beside a bfloat16 right operand a float32
 // left one would lose its lower bits. So float32 is only ever multiplied with float32, or stands on the right.
 // `scale` is the bits of a float32: scores are kept unscaled, and scaled on their way into the exponential.
-// `bands` are the rows that matter (register_rows.hpp): the vector unit works on no others, which then hold nothing.
+// `bands` are the rows that matter, in units of 4 (register_rows.hpp): the vector unit skips the others, whose contents
+// are then undefined.
 //
 // Needs a compute configuration with float32 destination registers (4 tiles in half-sync mode). The buffer named `ones`
 // holds the tile of tile_masks.hpp and is waited for by the caller.
@@ -48,8 +49,8 @@ constexpr uint32_t registers = value_rows::registers;
 
 inline uint32_t at_most_registers(uint32_t tiles) { return tiles < registers ? tiles : registers; }
 
-// Registers [0, tiles) into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses and
-// checks left out that are the same for all: the packer's thread has the most to do.
+// Registers [0, tiles) into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses
+// and checks left out that are the same for all: the packer's thread has the most to do.
 inline void pack_tiles(
     [[maybe_unused]] uint32_t to, [[maybe_unused]] uint32_t first, [[maybe_unused]] uint32_t tiles) {
     PACK(({
@@ -64,7 +65,7 @@ inline void pack_tiles(
     }));
 }
 
-// Packs registers [0, tiles) as pack_tiles(), and frees them. work() is of the vector unit, on them.
+// Packs registers [0, tiles) as pack_tiles() does, after work() of the vector unit on them, and frees them.
 template <typename Work>
 inline void pack_registers(uint32_t to, uint32_t first, uint32_t tiles, Work work) {
     tile_regs_commit();
@@ -99,7 +100,7 @@ inline void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t t
     cb_push_back(to, tiles);
 }
 
-// Gives up the chunk at the start of a buffer of keys or values.
+// Pops the chunk at the start of a buffer of keys or values.
 inline void pop_chunk(uint32_t cb, uint32_t tiles) {
     cb_wait_front(cb, tiles);
     cb_pop_front(cb, tiles);
@@ -126,9 +127,9 @@ inline void begin_scores(uint32_t query, uint32_t keys, uint32_t scores) {
 }
 
 // scores = query @ keys^T for `rows` tiles of keys. Tiles from `masked_from` on come one at a time and are given to
-// mask.multiply(tile - masked_from, register), which may use the registers behind that one and must leave the formats of
-// query and keys in force; then to mask.hide(register), which is the vector unit's.
-// `scores` is pushed `capacity` tiles whatever `rows` is, so that its pointers stay at the start.
+// mask.multiply(tile - masked_from, register), which may use the registers behind that one and must leave the formats
+// of query and keys in force; then to mask.hide(register), which is the vector unit's. `scores` is pushed `capacity`
+// tiles whatever `rows` is, so that its pointers stay at the start.
 template <uint32_t head_tiles, typename Mask>
 inline void score_masked(
     uint32_t query,
@@ -188,8 +189,8 @@ inline void score(
 }
 
 // row_max = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
-// Row 0 of a face has the maxima of its rows side by side, as the pooling of the next chunk goes on from them; hence the
-// initialisation without the packer's mask. Column 0 has them as all others read them, and the rest holds nothing.
+// Row 0 of a face has the maxima of its rows side by side, as the pooling of the next chunk goes on from them; hence
+// the initialisation without the packer's mask. Column 0 has them as all others read them, and the rest holds nothing.
 inline void raise_row_max(
     uint32_t scores, uint32_t tiles, uint32_t ones, uint32_t before, bool first, uint32_t row_max) {
     cb_reserve_back(row_max, 1);
@@ -238,8 +239,8 @@ inline void weigh(
     cb_pop_front(scores, capacity);
 }
 
-// rescale = exp((before - after) * scale) of two row maxima, the first tile of `before` and tile `after_index` of `after`,
-// in float32. After register_rows::prepare().
+// rescale = exp((before - after) * scale) of two row maxima, the first tile of `before` and tile `after_index` of
+// `after`, in float32. After register_rows::prepare().
 inline void rescale_of(uint32_t before, uint32_t after, uint32_t rescale, Bands bands, uint32_t after_index) {
     cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
@@ -318,10 +319,10 @@ inline void normalise_init(uint32_t state, uint32_t to) {
     pack_reconfig_data_format(to);
 }
 
-// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`; pops nothing. After
-// normalise_init().
+// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`, or NaN there if it is
+// `broken`, which the packer's thread must know; pops nothing. After normalise_init().
 template <uint32_t head_tiles>
-inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) {
+inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to, bool broken = false) {
     constexpr uint32_t most = registers - 1;  // beside the row sum
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);
@@ -334,9 +335,9 @@ inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to) 
         copy_tile(state, first + head_tiles, batch);
         pack_registers(to, begin, batch, [=] {
             if (batch == most) {
-                register_rows::divide<most>(bands);
+                register_rows::divide<most>(bands, broken);
             } else {
-                register_rows::divide<rest>(bands);
+                register_rows::divide<rest>(bands, broken);
             }
         });
     }

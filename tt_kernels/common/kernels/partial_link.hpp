@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the workers of a head hand each other partial results along merge_tree.hpp, for data movement kernels. Compute
-// merges them: partial_merge.hpp.
+// How the workers of a head pass partial results to each other along merge_tree.hpp, for data movement kernels. Compute
+// kernels merge them: partial_merge.hpp.
 //
 // A worker has a slot for each level, in circular buffers at the same address on all of them; compute pops all of them
-// at once, so slot s always starts s slots behind the buffer's start. Two semaphores, both starting at 0:
+// at once, so slot s always starts s slots after the buffer's start. Two semaphores, both starting at 0:
 //   arrived: bit s flips with every partial result that arrives at level s; there is one at a time.
-//   credit: counts the partial results of this worker that its receiver is done with.
+//   credit: counts this worker's partial results that its receiver has finished with.
 
 #pragma once
 
@@ -21,7 +21,8 @@ namespace partial_link {
 
 constexpr uint32_t float32_bytes = 2 * tile_rows::tile_bytes;
 
-// The slots of a group's workers. tiles: float32 tiles of a partial result. partials: those in a slot, one a query tile.
+// The slots of a group's workers. tiles: float32 tiles per partial result. partials: partial results per slot, one per
+// query tile.
 struct Slots {
     uint32_t gathered;
     uint32_t gathered_row_max;
@@ -36,7 +37,7 @@ inline volatile tt_l1_ptr uint32_t* word(uint32_t address) {
     return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(address);
 }
 
-// Of the kernel that pushes what has arrived to compute.
+// For the kernel that pushes what has arrived to compute.
 class Receiver {
 public:
     // arrived: L1 address of the semaphore.
@@ -74,7 +75,7 @@ private:
     uint32_t used_ = 0;      // slots whose senders have no credit for them yet
 };
 
-// Of the kernel that sends this worker's own.
+// For the kernel that sends this worker's own partial results.
 class Sender {
 public:
     // x, y: the worker that receives them. arrived, credit: L1 addresses of the semaphores, the same on all workers.
@@ -85,8 +86,8 @@ public:
         arrived_(arrived),
         credit_(word(credit)) {}
 
-    // Sends rows [begin, end) of every partial result of a head from where compute says they lie, page after page of
-    // `handover` (partial_merge::hand_over).
+    // Sends rows [begin, end) of every partial result of a head from the addresses that compute passes, page by page,
+    // in `handover` (partial_merge::hand_over).
     void send(uint32_t handover, uint32_t begin, uint32_t end) {
         for (uint32_t partial = 0; partial < slots_.partials; ++partial) {
             cb_wait_front(handover, 1);

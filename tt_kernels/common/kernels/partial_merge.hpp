@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merging the partial results of the workers of a head, for compute kernels: states of online_softmax.hpp, received in
+// Merges the partial results of the workers of a head, for compute kernels: states of online_softmax.hpp, received in
 // slots by partial_link.hpp. One slot holds a partial result for each query tile of a head.
 
 #pragma once
@@ -93,7 +93,7 @@ inline void merge(
     cb_wait_front(merged_row_max, 1);
 }
 
-// Of a worker that has nothing of its own: the state = the received partial result `index`.
+// For a worker that has nothing of its own: the state = the received partial result `index`.
 template <uint32_t head_tiles>
 inline void adopt(const Buffers& buffers, uint32_t index, uint32_t state, uint32_t row_max) {
     constexpr uint32_t tiles = head_tiles + 1;
@@ -103,7 +103,7 @@ inline void adopt(const Buffers& buffers, uint32_t index, uint32_t state, uint32
     cb_wait_front(row_max, 1);
 }
 
-// Where a state that is handed over lies, in the page of a circular buffer that the data movement kernel reads.
+// The addresses of a state that is handed over, in a page of a circular buffer that the data movement kernel reads.
 struct Handover {
     uint32_t state;
     uint32_t row_max;
@@ -121,9 +121,9 @@ inline uint32_t address_of_last(uint32_t cb, uint32_t tiles, uint32_t since) {
 }
 #endif
 
-// Tells the data movement kernel, by a page of `handover`, where the last state and row maximum that were pushed lie,
-// before so many further ones.
-// Until it has popped that page (cb_reserve_back of all pages but those pushed since), nothing may be packed there.
+// Tells the data movement kernel, by a page of `handover`, where a state and row maximum are: the last ones pushed
+// before `states_since` and `row_maxima_since` further ones. Until that kernel has popped the page (cb_reserve_back of
+// all pages but those pushed since), nothing may be packed there.
 template <uint32_t head_tiles>
 inline void hand_over(
     [[maybe_unused]] uint32_t state,

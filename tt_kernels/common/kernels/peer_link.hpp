@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sending to the peer of a pair: over the fabric to the next chip (PEER_LINK_FABRIC), or over the NoC to
-// another core of this chip (PEER_LINK_NOC, the virtual pair). Both have the same members:
+// another core of this chip (PEER_LINK_NOC, the virtual pair). Both have the same functions:
 //
 //   PeerLink(next)             read the link's runtime arguments from index `next` on, and advance it
-//   core_address(l1)           where an L1 address of the peer's exchange core lies, for write()
-//   page_address(t, page, o)   where offset `o` of a page lies; `t` accesses the peer's tensor
+//   core_address(l1)           the address of `l1` on the peer's exchange core, for write()
+//   page_address(t, page, o)   the address of offset `o` of a page; `t` accesses the peer's tensor
 //   write(from, to, bytes)     copy local L1 to the peer; at most `max_write` bytes
 //   increment(l1)              add 1 to a word of the peer's exchange core, after all writes have landed
 //   drain()                    wait until the sources of all writes may be reused
 //   close()                    end the connection
 //
-// write() and increment() return false, and send nothing, when the way stays blocked for `timeout` cycles.
+// write() and increment() return false, and send nothing, if the link stays blocked for `timeout` cycles.
 // All addresses given to write() must come from this link. Only one RISC of a core may hold a link.
 
 #pragma once

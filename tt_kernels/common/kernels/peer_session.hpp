@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call after another between the two members of a pair, so that no two calls can mix.
+// The calls between the two ranks of a pair, one after another, so that no two calls can mix.
 //
-// Each member keeps a state in the L1 of its exchange core, for the life of the model. In call n (counted by
-// each member for itself) a member writes its priorities, or the role it has chosen, into slot n % 2 of the
-// peer's mailbox and increments the peer's `arrivals`. That also says: my buffers of call n may be written. A
-// member that comes with a role writes nothing to one that does not come with the other. It is at most one call
-// ahead, since it cannot leave call n before its peer arrived in it; so the two slots suffice. Data that
-// follow are confirmed by `deliveries`; where the sender must know that they were taken, the receiver says so by
-// `acknowledgements`. Counters only grow: nothing is reset between calls, in eager mode or in a trace.
+// Each rank keeps a state in the L1 of its exchange core for the life of the model. In call n (each rank counts for
+// itself) a rank writes its priorities, or the role it has chosen, into slot n % 2 of the peer's mailbox and increments
+// the peer's `arrivals`. That also says: my buffers of call n may be written. A rank that arrives with a role writes
+// nothing to a peer that does not arrive with the other role. A rank is at most one call ahead, since it cannot leave
+// call n before its peer has arrived in it; so two slots suffice. Data that follow are confirmed by `deliveries`; if
+// the sender must know that they were taken, the receiver confirms by `acknowledgements`. Counters only grow: nothing
+// is reset between calls, in eager mode or in a trace.
 //
-// A wait that ends without its peer is recorded in `status` and every later call returns at once.
+// A wait that ends without the peer is recorded in `status`, and every later call returns at once.
 
 #pragma once
 
@@ -29,14 +29,14 @@ enum Status : uint32_t {
     delivery_absent = 2,  // the peer arrived, but its data did not
     link_blocked = 3,     // the fabric took no packet
     out_of_step = 4,      // the peer is in another call
-    nobody = 5,           // both priorities are 0: neither member holds the result
+    nobody = 5,           // both priorities are 0: neither rank holds the result
     same_role = 6,        // both send, or both receive
     unlike_users = 7,     // they skip different users
     unacknowledged = 8,   // the peer did not say that it has the data
-    unsynchronised = 9,   // the exchange before this call failed on this member
+    unsynchronised = 9,   // the exchange before this call failed on this rank
 };
 
-// What a member does in a call. It is open where both decide by the rows they send each other.
+// What a rank does in a call. It is open if both decide from the priorities they send each other.
 enum Role : uint32_t { open = 0, sender = 1, receiver = 2 };
 
 struct Message {
@@ -58,7 +58,7 @@ struct State {
     uint32_t expected;  // deliveries
     uint32_t status;
     uint32_t status_call;
-    uint32_t sent;  // calls in which this member's tensor was taken
+    uint32_t sent;  // calls in which this rank's tensor was taken
     uint32_t ties;
     uint32_t awaited;  // acknowledgements
     uint32_t padding3[5];
@@ -69,21 +69,23 @@ static_assert(sizeof(Message) == 160 && sizeof(State) == 96 + 3 * 160 && offseto
 
 class Session {
 public:
-    // state: its L1 address, the same on both members' cores.
+    // state: its L1 address, the same on both ranks' cores.
     Session(uint32_t state, uint64_t timeout) :
         state_(reinterpret_cast<volatile tt_l1_ptr State*>(state)), timeout_(timeout) {}
 
     volatile tt_l1_ptr State& state() { return *state_; }
     bool usable() const { return state_->status == fine; }
-    const volatile tt_l1_ptr uint32_t* own_row() const { return state_->outgoing.row; }
-    // Where own_row() lies, for reading the priorities without arriving in a call.
-    uint32_t own_row_address() const { return address(offsetof(State, outgoing) + offsetof(Message, row)); }
-    const volatile tt_l1_ptr uint32_t* other_row() const { return mailbox().row; }
+    const volatile tt_l1_ptr uint32_t* priorities() const { return state_->outgoing.row; }
+    // The address of priorities(), for reading the priorities without arriving in a call.
+    uint32_t priorities_address() const {
+        return address(offsetof(State, outgoing) + offsetof(Message, row));
+    }
+    const volatile tt_l1_ptr uint32_t* peer_priorities() const { return mailbox().row; }
 
-    // Start the next call. `read_row` fills this member's priorities in at the L1 address it is given.
-    template <typename Link, typename ReadRow>
-    bool arrive(Link& link, ReadRow read_row) {
-        read_row(own_row_address());
+    // Start the next call. `read_priorities` writes this rank's priorities to the L1 address it is given.
+    template <typename Link, typename ReadPriorities>
+    bool arrive(Link& link, ReadPriorities read_priorities) {
+        read_priorities(priorities_address());
         return announce(link, open, 0, sizeof(Message));
     }
 
@@ -93,7 +95,7 @@ public:
         return announce(link, role, users, offsetof(Message, row));
     }
 
-    // Wait for the peer in the same call; its priorities are in other_row() after that.
+    // Wait for the peer in the same call; its priorities are in peer_priorities() after that.
     bool await_peer() {
         if (!bounded::wait(timeout_, [this] { return bounded::reached(&state_->arrivals, state_->calls); })) {
             return fail(peer_absent);
@@ -101,14 +103,14 @@ public:
         return mailbox().call == state_->calls || fail(out_of_step);
     }
 
-    // The same after arrive_as(), and that the peer has the other role and the same users.
+    // The same after arrive_as(); also checks that the peer has the other role and the same users.
     bool await_opposite() {
         return await_peer() &&
                (mailbox().role + state_->outgoing.role == sender + receiver || fail(same_role)) &&
                (mailbox().users == state_->outgoing.users || fail(unlike_users));
     }
 
-    // Tell the peer that all that was written to it is complete.
+    // Tell the peer that everything written to it is complete.
     template <typename Link>
     bool confirm(Link& link) {
         return link.increment(address(offsetof(State, deliveries))) || fail(link_blocked);

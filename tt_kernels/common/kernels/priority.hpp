@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Priorities in kernels; tt_kernels/common/priority.py is the host's side and says what the values mean.
+// Priorities in kernels; tt_kernels/common/priority.py is the host side and says what the values mean.
 
 #pragma once
 
@@ -16,10 +16,10 @@ constexpr uint32_t yielded = 0;
 constexpr uint32_t holds_guess = 1;
 constexpr uint32_t holds_exact = 2;
 constexpr uint32_t holds_exact_unverified = 3;
-// In a row of gathered priorities: those of a peer that the exchange did not reach. Higher than any priority.
+// Among gathered priorities: those of a peer that the exchange did not reach. Higher than any priority.
 constexpr uint32_t unknown = 0xFFFFFFFF;
 
-// A member's priority: the highest of its users'. A skipped user counts with what stands in the row.
+// A rank's priority: the highest of its users'. A skipped user counts with its entry.
 inline uint32_t highest(const volatile uint32_t* row, uint32_t users) {
     uint32_t found = 0;
     for (uint32_t user = 0; user < users; ++user) {
@@ -29,13 +29,13 @@ inline uint32_t highest(const volatile uint32_t* row, uint32_t users) {
     return found;
 }
 
-// Who sends, decided by these two alone, in the exchange and in the speculative attention (the oracle is
-// tt_kernels/common/reference.py): the member with the higher priority, on a tie member 0. On a tie of 0 nobody holds
-// the result; the exchange reports that. A member whose peer is unknown goes on alone unless it knows that it holds
-// nothing.
-inline bool sends(uint32_t own, uint32_t other, uint32_t member) {
-    return other == unknown ? own != yielded : own > other || (own == other && member == 0);
+// Which rank sends, decided by these two functions alone, in the exchange and in the speculative attention (the
+// reference is tt_kernels/common/reference.py): the rank with the higher priority, on a tie rank 0. On a tie of 0
+// nobody holds the result; the exchange reports that. A rank whose peer is unknown goes on alone unless it knows that
+// it holds nothing.
+inline bool sends(uint32_t mine, uint32_t peers, uint32_t sp_rank) {
+    return peers == unknown ? mine != yielded : mine > peers || (mine == peers && sp_rank == 0);
 }
-inline bool nobody_holds(uint32_t own, uint32_t other) { return own == yielded && other == yielded; }
+inline bool nobody_holds(uint32_t mine, uint32_t peers) { return mine == yielded && peers == yielded; }
 
 }  // namespace priority

@@ -4,7 +4,7 @@
 // The vector unit on some rows of destination tiles, for compute kernels. Decoding has few query rows in a tile of 32;
 // what works on its bands of 4 rows, the height of a vector, costs as much as there are rows.
 //
-// Of a band a vector holds the even or the odd columns of one face (16 x 16), so it has four of them in a tile.
+// A vector holds the even or the odd columns of a band in one face (16 x 16), so a band is four vectors of a tile.
 // All need float32 destination registers. But for the sums of squares, the packer's thread drives the vector unit: so
 // that it works on registers that the matrix unit is done with while that fills the others, as in tt-metal's streaming
 // SDPA. All of a kernel's work of the vector unit is that thread's then, since its registers are shared; it stands
@@ -27,7 +27,7 @@ struct Bands {
     uint32_t end;
 };
 
-// The bands that rows [begin, end) lie in.
+// Returns the bands that contain rows [begin, end).
 inline Bands bands_of(uint32_t begin, uint32_t end) {
     return {begin / band_rows, (end + band_rows - 1) / band_rows};
 }
@@ -55,7 +55,8 @@ constexpr uint32_t bands_per_face = 4;
 // In rows of the destination, as instructions address it.
 constexpr uint32_t vector_rows = 2;
 
-// How loads and stores move on, beside ADDR_MOD_3, which does not. The vector unit's functions use the upper four modes.
+// How loads and stores move on, beside ADDR_MOD_3, which does not. The vector unit's functions use the upper four
+// modes.
 constexpr uint32_t on_by_a_band = ADDR_MOD_2, on_by_a_vector = ADDR_MOD_1;
 
 inline void prepare_moves() {
@@ -96,11 +97,12 @@ sfpi_inline void for_each_half_band(Bands bands, Visit visit) {
     }
 }
 
+// factor: the bits of a float32.
 template <uint32_t tiles>
-inline void divide(Bands bands) {
-    for_each_band(bands, [] {
-        const sfpi::vFloat inverse =
-            ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[tiles * tile_stride]);
+inline void divide(Bands bands, uint32_t factor) {
+    for_each_band(bands, [factor] {
+        sfpi::vFloat inverse = ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[tiles * tile_stride]);
+        inverse = inverse * ckernel::sfpu::Converter::as_float(factor);
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < 4 * tiles; ++i) {
             const uint32_t at = i / 4 * tile_stride + i / 2 % 2 * face_stride + i % 2;
@@ -111,8 +113,8 @@ inline void divide(Bands bands) {
 }
 
 // Two vectors = exp(vector * scale), 0.21 % off at most, which is less than bfloat16's steps: 2^f as a parabola in f,
-// after Schraudolph, "A Fast, Compact Approximation of the Exponential Function" (1999), for the rest. Exact for 0, since
-// what has not changed must stay as it is however often it is rescaled.
+// after Schraudolph, "A Fast, Compact Approximation of the Exponential Function" (1999), for the rest. Exact for 0,
+// since what has not changed must stay as it is however often it is rescaled.
 //
 // t = vector * scale * log2(e) + 127 + 512 has the result's biased exponent and 14 bits of f in its mantissa, as all t
 // from 512 to 1024 have the same exponent; shifted left by 9 they are in place. What lies below exp()'s range is raised
@@ -124,8 +126,8 @@ constexpr uint32_t log2_e = 0x3FB8AA3B;
 constexpr uint32_t bias = 0x441FC000;    // 127 + 512
 constexpr uint32_t lowest = 0x44000000;  // 512
 constexpr uint32_t shift = 9;
-// 2^f = (slope * (1 + f) + offset)^2 + rest, of least relative error for f from 0 to 1 among those that are 1 for f = 0:
-// exactly so, whether or not the square is rounded, since its exponent is replaced.
+// 2^f = (slope * (1 + f) + offset)^2 + rest, of least relative error for f from 0 to 1 among those that are 1 for f =
+// 0: exactly so, whether or not the square is rounded, since its exponent is replaced.
 constexpr uint32_t slope = 0x3F130AD5;          // 0.57438403
 constexpr uint32_t offset = 0x3BADE340;         // 0.00530663
 constexpr uint32_t rest = 0x3F29F933;           // 0.66395870
@@ -140,8 +142,8 @@ inline void load(uint32_t bits) {
 constexpr uint32_t highest_to_first = 9;                      // of SFPSWAP
 constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT and SFPSETEXP
 
-// The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. LREG4 to 6 = the constants of the parabola, and
-// the replay buffer = what is done to two vectors that follow each other. scale: the bits of a float32.
+// The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. LREG4 to 6 = the constants of the parabola,
+// and the replay buffer = what is done to two vectors that follow each other. scale: the bits of a float32.
 inline void prepare(uint32_t scale) {
     using ckernel::p_sfpu;
     load<p_sfpu::LREG0>(bias);
@@ -198,8 +200,9 @@ inline void exponentiate_first_column(Bands bands) {
 
 constexpr uint32_t hide_slot = exponential::slots, hide_slots = 6;  // of the replay buffer
 
-// LREG7 = the hidden score, and the replay buffer = what is done to a vector: that of register 0 becomes the hidden score
-// in lanes where one of those in the two registers behind it is negative. Beside what exponential::prepare() leaves.
+// LREG7 = the hidden score, and the replay buffer = what is done to a vector: that of register 0 becomes the hidden
+// score in lanes where one of those in the two registers behind it is negative. Beside what exponential::prepare()
+// leaves.
 inline void prepare_hide() {
     using ckernel::p_sfpu;
     // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
@@ -349,10 +352,12 @@ inline void divide_init() {
         ckernel::sfpu::recip_init<false, true, false>)));
 }
 
-// Registers [0, tiles) /= register `tiles`, whose rows hold one value each, in all columns.
+// Registers [0, tiles) /= register `tiles`, whose rows hold one value each, in all columns; or NaN if that is `broken`.
 template <uint32_t tiles>
-inline void divide([[maybe_unused]] Bands bands) {
-    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
+inline void divide([[maybe_unused]] Bands bands, [[maybe_unused]] bool broken) {
+    constexpr uint32_t one = 0x3F800000, nan = 0x7FC00000;
+    PACK((_llk_math_eltwise_unary_sfpu_params_(
+        vector::divide<tiles>, 0, ckernel::VectorMode::None, bands, broken ? nan : one)));
 }
 
 // For exponentiate(), exponentiate_first_column() and hide(): in force until divide_init() or rescales_of_two_init().
@@ -382,7 +387,7 @@ inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) 
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
 }
 
-// Column 0 of registers 0 and 1 holds two maxima a row. Register `merged_maximum` = the higher; registers 0 and 1 =
+// Column 0 of registers 0 and 1 holds two maxima per row. Register `merged_maximum` = the higher; registers 0 and 1 =
 // exp((theirs - the higher) * scale), with the accuracy of float32; register 3 is used. After
 // rescales_of_two_init().
 inline void rescales_of_two([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {

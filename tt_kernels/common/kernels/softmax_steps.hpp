@@ -21,14 +21,14 @@ struct Buffers {
     uint32_t rescale;
 };
 
-// What is attended to at a time: a chunk of `rows` key tiles by one tile of queries. Small, as stacks are; L1 holds fewer
-// than 256 tiles of either.
-struct Step {
+// One step: attention of one tile of queries to a chunk of `rows` key tiles. Small, as stacks are; L1 holds fewer than
+// 256 tiles of either.
+struct ChunkStep {
     uint8_t tile;  // of queries, in the job
     uint8_t rows;
     uint8_t first_band, end_band;
     bool last : 1;   // of the chunk's tiles of queries
-    bool emits : 1;  // Op::emit() reads the state behind it
+    bool emits : 1;  // Op::emit() reads the state after it
     // Set by Steps: whether the chunk is the first, with no state before it; whether row maxima go from buffer a to b.
     bool first : 1 = false, to_b : 1 = false;
 
@@ -39,18 +39,17 @@ struct Step {
     }
 };
 
-// The steps of one job after the other, each in stages that take turns with those of the two steps behind it:
+// Runs the steps of one job after another, each in stages that alternate with those of the next two steps:
 //
 //     weights of step u, state of u - 1, rescale of u, row maxima of u + 1, scores of u + 2
 //
-// so that a stage reads what was packed some stages before, and the matrix unit makes the state while the vector unit is
-// at the exponentials. Where a step emits, its own state comes at once, since somebody waits for it.
-// Row maxima lie in two buffers, by turns of chunks. They move by the slots() tiles of queries that a job may have, so
-// that pointers stay at the start.
-// Op, a class derived from this one, has
+// so that a stage reads what was packed some stages before, and the matrix unit makes the state while the vector unit
+// computes the exponentials. If a step emits, its own state comes at once, since another core waits for it.
+// Row maxima are in two buffers, which alternate by chunk. They move by the slots() tiles of queries that a job may
+// have, so that pointers stay at the start. Op, a class derived from this one, has
 //     buffers, row_max_a, row_max_b   constants
 //     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
-//     score(step)                     the scores of a step; gives up the keys behind the last tile of queries
+//     score(step)                     the scores of a step; pops the keys after the last tile of queries
 //     before_raise(step)              may wait until row maxima and a state may be packed
 //     emit(step)                      with the state at the front of its buffer
 template <uint32_t head_tiles, typename OpStep, typename Op>
@@ -156,7 +155,7 @@ private:
                 Op::score(*next);  // between the state and what reads it
             }
             cb_wait_front(buffers.state, head_tiles + 1);
-            Op::emit(step);
+            static_cast<Op&>(*this).emit(step);
             register_rows::prepare(Op::scale());
         }
         if (pending_ == 2) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Constant tiles a data movement kernel writes into its own L1 for the compute kernel, bfloat16 but for one.
+// Constant tiles that a data movement kernel writes into its own L1 for the compute kernel; bfloat16, except one.
 
 #pragma once
 
@@ -13,11 +13,11 @@
 namespace tile_masks {
 
 constexpr uint16_t one = 0x3F80;
-// The score of a hidden key: added to its score of 0, since its row in the cache's tile is cleared. exp() of it is 0 at
-// any scale in use, and it is far from overflow.
+// The score of a hidden key: added to its score of 0, since its row of the cache tile is cleared. Its exp() is 0 at any
+// scale in use, and it is far from overflow.
 constexpr uint16_t hidden = 0xCE6E;  // -998244352
 
-// Bytes of exponents at the start of a bfloat8_b tile, one for each row of each face; then comes a byte an element.
+// Bytes of exponents at the start of a bfloat8_b tile, one for each row of each face; one byte per element follows.
 constexpr uint32_t block_float_exponents = tile_rows::tile_bytes / tile_rows::row_bytes;
 
 inline void fill(uint32_t address, uint32_t bytes, uint32_t word) {
@@ -28,7 +28,7 @@ inline void fill(uint32_t address, uint32_t bytes, uint32_t word) {
     }
 }
 
-// Starts writing zeros to this core's L1, by the NoC; they are there after the barrier of reads.
+// Starts writing zeros to this core's L1 over the NoC; they are there after the barrier of reads.
 inline void clear(uint32_t address, uint32_t bytes) {
     const uint64_t zeros = get_noc_addr(MEM_ZEROS_BASE);
     while (bytes > 0) {
@@ -39,11 +39,11 @@ inline void clear(uint32_t address, uint32_t bytes) {
     }
 }
 
-// Elements of a tile by hand for an eighth of them, the rest copied from there by the NoC.
+// Writes an eighth of a tile's elements; the NoC copies the rest from there.
 inline void fill_elements(uint32_t address, uint32_t bytes, uint32_t word) {
     const uint32_t part = bytes / 8;
     fill(address, part, word);
-    // What is read back has reached L1, which a store alone need not have when the NoC starts reading.
+    // A value that was read back has reached L1; a store alone may not have when the NoC starts reading.
     (void)*reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(address + part - sizeof(uint32_t));
     for (uint32_t offset = part; offset < bytes; offset += part) {
         noc_async_read(get_noc_addr(address), address + offset, part);
@@ -61,7 +61,7 @@ inline void block_float_ones(uint32_t address) {
     fill_elements(address + block_float_exponents, tile_rows::tile_bytes / 2, elements);
 }
 
-// Starts making rows [begin, 32) of a tile in L1 zeros, bfloat16 or bfloat8_b; they are after the barrier of reads.
+// Starts clearing rows [begin, 32) of a tile in L1, bfloat16 or bfloat8_b; they are zeros after the barrier of reads.
 inline void clear_rows_from(uint32_t tile, uint32_t begin, bool block_float) {
     tile_rows::for_each_piece(begin, 32, [&](uint32_t offset, uint32_t bytes) {
         if (!block_float) {
@@ -76,8 +76,8 @@ inline void clear_rows_from(uint32_t tile, uint32_t begin, bool block_float) {
     });
 }
 
-// Makes column 0 of a tile 0 for the first `visible` keys and `hidden` for the rest; the other columns must be 0. Then
-// the scores of a tile plus ones @ mask^T are those of its visible keys.
+// Sets column 0 of a tile to 0 for the first `visible` keys and to `hidden` for the rest; the other columns must be 0.
+// Then scores + ones @ mask^T leaves only the scores of the visible keys.
 inline void key_mask(uint32_t address, uint32_t visible) {
     for (uint32_t key = 0; key < 32; ++key) {
         const uint32_t face = key / tile_rows::face_rows * tile_rows::faces_across;

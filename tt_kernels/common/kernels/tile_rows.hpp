@@ -11,7 +11,7 @@ namespace tile_rows {
 
 constexpr uint32_t face_rows = 16;
 constexpr uint32_t faces_across = 2;
-constexpr uint32_t row_bytes = 16 * 2;  // the part of a row that lies in one face
+constexpr uint32_t row_bytes = 16 * 2;  // the part of a row in one face
 constexpr uint32_t face_bytes = face_rows * row_bytes;
 constexpr uint32_t tile_bytes = 4 * face_bytes;
 

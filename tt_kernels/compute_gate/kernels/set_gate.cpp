@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes this core's gate word from its member's own priorities; the member's first core also writes the
-// outcome of the layer into the log. Compiled with FORCE_OPEN it opens the gate and reads nothing.
+// Writes this core's gate word from its chip's priorities; the first core also counts the layer in the log. Compiled
+// with FORCE_OPEN it opens the gate and reads nothing.
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ void write_gate(uint32_t value) {
 }
 
 #if defined(OUTCOME_LOG)
-// A row of the log: counters by priority value after a number of layers, then the last layer's priorities.
+// A row of the log: the number of calls, counters by priority value, then the last call's priorities.
 constexpr uint32_t counters = 8;
 constexpr uint32_t log_row_bytes = counters * sizeof(uint32_t) + priority::row_bytes;
 
@@ -54,7 +54,7 @@ void kernel_main() {
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
     constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
     const auto priorities =
-        TensorAccessor(ACCESSOR_ARGS(priority), COMMON_ARG(own_priority), priority::row_bytes);
+        TensorAccessor(ACCESSOR_ARGS(priority), COMMON_ARG(priority), priority::row_bytes);
 
     const uint32_t scratch = get_write_ptr(scratch_cb);
     noc_async_read(priorities.get_noc_addr(0), scratch, priority::row_bytes);

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #ifndef SGDC_UNGATED
-#error "the exchange must be compiled with SGDC_UNGATED, or a member that skips would leave its peer waiting"
+#error "the exchange must be compiled with SGDC_UNGATED, or a rank that skips would leave its peer waiting"
 #endif
 
 namespace exchange {
@@ -17,8 +17,8 @@ namespace exchange {
 constexpr uint32_t receive = 1;
 constexpr uint32_t send = 2;
 
-// Pieces read before one barrier; the buffer holds two batches. A tensor's last batch takes the place of a whole one, so
-// that none wraps around the buffer's end.
+// Pieces read before one barrier; the buffer holds two batches. A tensor's last batch takes the space of a whole one,
+// so that none wraps around the buffer's end.
 constexpr uint32_t batch = 8;
 constexpr uint32_t pieces_in_buffer = 2 * batch;
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads this member's tensors piece by piece into the circular buffer, if the writer decided that this member sends.
+// Reads this rank's tensors piece by piece into the circular buffer, if the writer decided that this rank sends.
 
 #include <cstdint>
 
@@ -41,7 +41,7 @@ void read_tensor(const Accessor& tensor) {
     read_tensor<                                                                          \
         pieces_cb, get_named_compile_time_arg_val("pages_" #name),                        \
         get_named_compile_time_arg_val("page_bytes_" #name), piece_bytes>(TensorAccessor( \
-        ACCESSOR_ARGS(name), RUNTIME_ARG(own_##name), get_named_compile_time_arg_val("page_bytes_" #name)))
+        ACCESSOR_ARGS(name), RUNTIME_ARG(name), get_named_compile_time_arg_val("page_bytes_" #name)))
 
 void kernel_main() {
     constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");

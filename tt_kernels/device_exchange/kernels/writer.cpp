@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call of the exchange: tell the peer this member's priorities, learn the peer's, write both to `gathered`, then
+// One call of the exchange: tell the peer this rank's priorities, learn the peer's, write both to `gathered`, then
 // send the tensors (higher priority) or wait for them. The protocol is in common/kernels/peer_session.hpp.
 
 #include <cstdint>
@@ -16,39 +16,39 @@
 namespace {
 
 template <typename Accessor>
-void write_gathered(const Accessor& gathered, uint32_t member, uint32_t own_row, uint32_t other_row) {
-    noc_async_write(own_row, gathered.get_noc_addr(member), priority::row_bytes);
-    noc_async_write(other_row, gathered.get_noc_addr(1 - member), priority::row_bytes);
+void write_gathered(const Accessor& gathered, uint32_t sp_rank, uint32_t row, uint32_t peer_row) {
+    noc_async_write(row, gathered.get_noc_addr(sp_rank), priority::row_bytes);
+    noc_async_write(peer_row, gathered.get_noc_addr(1 - sp_rank), priority::row_bytes);
     noc_async_write_barrier();
 }
 
-// After a failure: what the call's ops may rely on is that the peer is unknown, and where `holds_nothing` that this
-// member has not got the tensor of the higher priority.
+// After a failure: later ops may rely on `gathered` saying that the peer is unknown, and if `holds_nothing` that this
+// rank lacks the tensor of the higher priority.
 template <typename Accessor>
 void write_unsynchronised(
-    const Accessor& gathered, uint32_t member, uint32_t own_row, uint32_t scratch, bool holds_nothing) {
+    const Accessor& gathered, uint32_t sp_rank, uint32_t row, uint32_t scratch, bool holds_nothing) {
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
     for (uint32_t user = 0; user < priority::max_users; ++user) {
         words[user] = priority::unknown;
     }
     if (holds_nothing) {
-        volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(own_row);
+        volatile tt_l1_ptr uint32_t* own = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(row);
         for (uint32_t user = 0; user < priority::max_users; ++user) {
             own[user] = priority::yielded;
         }
     }
-    write_gathered(gathered, member, own_row, scratch);
+    write_gathered(gathered, sp_rank, row, scratch);
 }
 
-// Whether this member sends; fails when neither holds the result.
-bool decide(peer::Session& session, uint32_t member, uint32_t users, bool& sends) {
-    const uint32_t own = priority::highest(session.own_row(), users);
-    const uint32_t other = priority::highest(session.other_row(), users);
-    if (own == other) {
+// Whether this rank sends; fails when neither holds the result.
+bool decide(peer::Session& session, uint32_t sp_rank, uint32_t users, bool& sends) {
+    const uint32_t mine = priority::highest(session.priorities(), users);
+    const uint32_t peers = priority::highest(session.peer_priorities(), users);
+    if (mine == peers) {
         session.state().ties = session.state().ties + 1;
     }
-    sends = priority::sends(own, other, member);
-    return !priority::nobody_holds(own, other) || session.fail(peer::nobody);
+    sends = priority::sends(mine, peers, sp_rank);
+    return !priority::nobody_holds(mine, peers) || session.fail(peer::nobody);
 }
 
 template <uint32_t pieces_cb, uint32_t pages, uint32_t page_bytes, uint32_t piece_bytes, typename Accessor>
@@ -79,7 +79,7 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
 
 }  // namespace
 
-// Each is read whatever became of those before, so that the reader can end.
+// Each is read whatever happened to those before, so that the reader can end.
 #define SEND_TENSOR(name)                                                  \
     send_tensor<                                                           \
         pieces_cb, get_named_compile_time_arg_val("pages_" #name),         \
@@ -93,34 +93,34 @@ void kernel_main() {
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
     constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
-    const uint32_t member = RUNTIME_ARG(member);
+    const uint32_t sp_rank = RUNTIME_ARG(sp_rank);
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
     const auto priorities =
-        TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority), priority::row_bytes);
+        TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority), priority::row_bytes);
     const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered), priority::row_bytes);
 
     volatile tt_l1_ptr uint32_t* decision =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
     peer::Session session(RUNTIME_ARG(state), timeout);
-    const auto read_row = [&](uint32_t to) {
+    const auto read_priorities = [&](uint32_t to) {
         noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
         noc_async_read_barrier();
     };
-    // Free where nothing is sent, or any more.
+    // Free if nothing is sent, or once everything has been.
     static_assert(exchange::pieces_in_buffer * piece_bytes >= priority::row_bytes);
     const uint32_t scratch = get_write_ptr(pieces_cb);
     if (!session.usable()) {
         *decision = exchange::receive;
-        read_row(session.own_row_address());
-        write_unsynchronised(gathered, member, session.own_row_address(), scratch, false);
+        read_priorities(session.priorities_address());
+        write_unsynchronised(gathered, sp_rank, session.priorities_address(), scratch, false);
         return;
     }
 
     uint32_t link_args = RUNTIME_INDEX(link);
     PeerLink link(link_args, timeout);
     bool sends = false;
-    const bool met =
-        session.arrive(link, read_row) && session.await_peer() && decide(session, member, users, sends);
+    const bool met = session.arrive(link, read_priorities) && session.await_peer() &&
+                     decide(session, sp_rank, users, sends);
     *decision = met && sends ? exchange::send : exchange::receive;
     bool done = met;
     if (met && sends) {
@@ -135,9 +135,10 @@ void kernel_main() {
     }
     if (done) {
         write_gathered(
-            gathered, member, session.own_row_address(), reinterpret_cast<uint32_t>(session.other_row()));
+            gathered, sp_rank, session.priorities_address(),
+            reinterpret_cast<uint32_t>(session.peer_priorities()));
     } else {
-        write_unsynchronised(gathered, member, session.own_row_address(), scratch, met && !sends);
+        write_unsynchronised(gathered, sp_rank, session.priorities_address(), scratch, met && !sends);
     }
     link.drain();
     link.close();

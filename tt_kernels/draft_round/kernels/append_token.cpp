@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each user's chosen token becomes a node of its chain.
+// Makes each user's chosen token a node of its chain.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The likeliest token behind the last decided one begins a user's chain: it is what the draft's next step reads and
+// Begins a user's chain with the likeliest token after the last decided one: the draft's next step reads it, and it is
 // node 1 of the target's chain, whose root is that decided token.
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of 32-bit words in device memory, each held in L1 while the kernel works on it, and what all kernels of a round
-// are told of them: a row of a number for each user, and one for each node of all users.
+// Rows of 32-bit words in device memory, each held in L1 while the kernel works on it, and the sizes that all kernels
+// of a round know: rows of one number per user, and rows of one number per node of all users.
 
 #pragma once
 
@@ -20,7 +20,8 @@ constexpr uint32_t node_bytes = get_named_compile_time_arg_val("node_bytes");
 
 using Words = volatile tt_l1_ptr int32_t*;
 
-// `pages` pages of `page_bytes` each, at `scratch` one behind the other; returns what lies behind them.
+// Starts reading `pages` pages of `page_bytes` each to consecutive places from `scratch`; returns the address after
+// them.
 template <typename Accessor>
 inline uint32_t read_pages(const Accessor& tensor, uint32_t pages, uint32_t page_bytes, uint32_t scratch) {
     for (uint32_t page = 0; page < pages; ++page) {

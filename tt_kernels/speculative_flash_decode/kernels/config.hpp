@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the host fixes, by name: at compile time what selects code (program.py, `constants`), as common runtime
-// arguments the shapes (program.py, `shapes`), so that one binary serves them all.
+// What the host sets, by name: compile-time constants select code (program.py, `constants`), common runtime arguments
+// are the shapes (program.py, `shapes`), so that one binary serves all of them.
 
 #pragma once
 
@@ -33,10 +33,10 @@ inline attention::GuessRange guess() {
         COMMON_ARG(guess_alone) != 0};
 }
 inline uint32_t workers() { return COMMON_ARG(workers); }
-inline uint32_t rows_per_head() { return COMMON_ARG(rows_per_head); }  // of a query tile, for one KV head
+inline uint32_t rows_per_head() { return COMMON_ARG(rows_per_head); }  // of a query tile, per KV head
 inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }          // that a worker processes at once
 inline uint32_t items() { return users() * kv_heads(); }
-constexpr uint32_t most_users = 8;
+constexpr uint32_t max_users = 8;
 
 // Circular buffers. The partial result of a head is its head_tiles of output and one tile of softmax row sums.
 constexpr uint32_t partial_tiles = head_tiles + 1;
@@ -61,11 +61,11 @@ constexpr uint32_t cb_row_max_b = get_named_compile_time_arg_val("cb_row_max_b")
 constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
 constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
 // On the output core.
-constexpr uint32_t cb_verdict = get_named_compile_time_arg_val("cb_verdict");
-// Elements of a tile in it, as register_rows::sums_of_squares leaves them: column 0 of row 0, columns 0 and 1 of row 1.
-constexpr uint32_t verdict_distance = 0;
-constexpr uint32_t verdict_norm = 16;
-constexpr uint32_t verdict_bound = 17;  // norm * threshold^2
+constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");
+// The elements of a tile in it that register_rows::sums_of_squares sets: column 0 of row 0, columns 0 and 1 of row 1.
+constexpr uint32_t distance_element = 0;
+constexpr uint32_t norm_element = 16;
+constexpr uint32_t bound_element = 17;  // norm * threshold^2
 // On the exchange core.
 constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 
@@ -76,7 +76,7 @@ constexpr uint32_t sem_outgoing = get_named_compile_time_arg_val("sem_outgoing")
 constexpr uint32_t sem_delivery = get_named_compile_time_arg_val("sem_delivery");
 constexpr uint32_t sem_user = get_named_compile_time_arg_val("sem_user");  // and one for each further user
 
-// Heads add this to a user's semaphore on the output core when their part has landed there.
+// Heads add this to a user's semaphore on the output core once their rows have landed there.
 constexpr uint32_t guess_landed = 1;
 constexpr uint32_t exact_landed = 1 << 16;
 

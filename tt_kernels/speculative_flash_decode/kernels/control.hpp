@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run depends on that only the device knows: the role of this member and every user's cached tokens. A
-// core's reader fetches it once and hands it to the core's other kernels in a page of words.
+// What a run depends on that only the device knows: the role of this rank and every user's cached tokens. A core's
+// reader fetches it once and passes it to the core's other kernels in a page of words.
 
 #pragma once
 
@@ -14,11 +14,11 @@ namespace control {
 
 constexpr uint32_t page_bytes = 64;
 constexpr uint32_t receiving = 0;     // word: 1 on the receiver of a pair, else 0
-constexpr uint32_t alone = 1;         // word: 1 where the exchange before this call did not reach the peer
+constexpr uint32_t alone = 1;         // word: 1 if the exchange before this call did not reach the peer
 constexpr uint32_t first_tokens = 2;  // words: cached tokens of each user, 0 for one to skip
-static_assert((first_tokens + config::most_users) * sizeof(uint32_t) <= page_bytes);
+static_assert((first_tokens + config::max_users) * sizeof(uint32_t) <= page_bytes);
 
-// A bit for each user that is not skipped, from the page's words.
+// Returns a bit for each user that is not skipped, from the page's words.
 inline uint32_t active_users(const volatile uint32_t* words) {
     uint32_t found = 0;
     for (uint32_t user = 0; user < config::users(); ++user) {

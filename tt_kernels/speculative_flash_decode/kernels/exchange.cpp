@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exchange core (BRISC), which alone speaks to the peer. The sender's writes the guesses of all users straight
-// into the peer's `exact` as soon as all heads' rows are here; the receiver's waits for that, acknowledges it and does
-// what its idle cores leave undone. Both always tell the other that they are in this call, and in which role
+// The exchange core (BRISC), the only one that talks to the peer. The sender's writes the guesses of all users straight
+// into the peer's `exact` once all heads' rows are here; the receiver's waits for that, acknowledges it and writes the
+// outputs that its idle cores do not. Each tells the other that it is in this call, and in which role
 // (common/kernels/peer_session.hpp), so a sender writes only into a peer that waits for it, and neither runs more than
 // one call ahead.
 //
-// Who holds the layer is the sender's decision alone: it gives the layer away only with an acknowledged guess, and its
-// HOLDS_EXACT outranks the receiver's HOLDS_GUESS. So an acknowledgement that is late or lost costs a hit, never agreement.
-// A receiver that has no guess holds nothing: its priorities become 0.
+// The sender alone decides who holds the layer: it gives the layer away only with an acknowledged guess, and its
+// HOLDS_EXACT outranks the receiver's HOLDS_GUESS. So a late or lost acknowledgement costs a hit, never agreement. A
+// receiver without a guess holds nothing: its priorities become 0.
 
 #include <cstdint>
 
@@ -25,7 +25,7 @@
 #include "unused_rows.hpp"
 
 #ifndef SGDC_UNGATED
-#error "the exchange must be compiled with SGDC_UNGATED, or a member that skips would leave its peer waiting"
+#error "the exchange must be compiled with SGDC_UNGATED, or a rank that skips would leave its peer waiting"
 #endif
 
 namespace {
@@ -51,7 +51,7 @@ void wait_for_heads(const volatile tt_l1_ptr uint32_t* words, uint32_t base) {
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_outgoing)), heads);
 }
 
-// To the output core, whose decision waits for it.
+// Tells the output core, whose decision waits for it.
 void report(uint64_t delivery, bool delivered) {
     noc_semaphore_inc(delivery, delivered ? config::guess_delivered : config::guess_undelivered);
     noc_async_atomic_barrier();
@@ -71,7 +71,7 @@ bool send_guesses(PeerLink& link, uint32_t base, const Accessor& peer_exact) {
     return true;
 }
 
-// Makes `priorities` say that this member holds nothing.
+// Sets `priorities` to say that this rank holds nothing.
 template <typename Priority>
 void hold_nothing(const Priority& priorities) {
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
@@ -80,7 +80,8 @@ void hold_nothing(const Priority& priorities) {
     noc_async_write_barrier();
 }
 
-// The receiver's outputs: the guess that arrived in `exact` is its guess too, at distance 0 of nothing measured.
+// Writes the receiver's outputs: the guess that arrived in `exact` is its guess too; nothing is measured, so distances
+// and norms are 0.
 template <typename Output, typename Norm, typename Priority>
 void finish_receiver(
     const volatile tt_l1_ptr uint32_t* words,
@@ -99,11 +100,11 @@ void finish_receiver(
     }
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     tile_masks::fill(scratch, 2 * priority::row_bytes, 0);
-    volatile tt_l1_ptr uint32_t* outcome =
+    volatile tt_l1_ptr uint32_t* held =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + priority::row_bytes);
     for (uint32_t user = 0; user < config::users(); ++user) {
         if (words[control::first_tokens + user] > 0) {
-            outcome[user] = priority::holds_guess;
+            held[user] = priority::holds_guess;
         }
     }
     noc_async_write(scratch, distances.get_noc_addr(0), config::users() * sizeof(uint32_t));
@@ -127,7 +128,7 @@ void kernel_main() {
     const auto guess = TensorAccessor(output_args, RUNTIME_ARG(guess));
     const auto distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq));
     const auto norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq));
-    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(own_priority));
+    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority));
 
     peer::Session session(RUNTIME_ARG(state), timeout);
     const uint32_t page = get_write_ptr(config::cb_control);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader's side of control.hpp. Positions are int32 [users], a row of priorities is priority.hpp's.
+// The reader's side of control.hpp. Positions are int32 [users]; priorities are those of priority.hpp.
 
 #pragma once
 
@@ -16,11 +16,11 @@ namespace control {
 
 struct Sources {
     uint32_t positions;
-    uint32_t gathered;  // both members' priorities, page m those of member m
-    uint32_t member;    // which of the two this is
+    uint32_t gathered;  // both ranks' priorities, page r those of rank r
+    uint32_t sp_rank;   // this chip's
 };
 
-// Each source lands in a line of its own of cb_scratch.
+// Each source lands in its own line of cb_scratch.
 constexpr uint32_t line_bytes = priority::row_bytes;
 
 // Writes the page at `page`. Positions past the cache count as its last one.
@@ -35,8 +35,9 @@ inline void fetch(
     noc_async_read(positions.get_noc_addr(0), scratch, config::users() * sizeof(uint32_t));
     if constexpr (config::has_peer) {
         const auto gathered = TensorAccessor(gathered_args, from.gathered);
-        noc_async_read(gathered.get_noc_addr(from.member), scratch + line_bytes, priority::row_bytes);
-        noc_async_read(gathered.get_noc_addr(1 - from.member), scratch + 2 * line_bytes, priority::row_bytes);
+        noc_async_read(gathered.get_noc_addr(from.sp_rank), scratch + line_bytes, priority::row_bytes);
+        noc_async_read(
+            gathered.get_noc_addr(1 - from.sp_rank), scratch + 2 * line_bytes, priority::row_bytes);
     }
     noc_async_read_barrier();
 
@@ -54,14 +55,14 @@ inline void fetch(
             return priority::highest(
                 reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(row), config::users());
         };
-        const uint32_t own = highest(scratch + line_bytes), other = highest(scratch + 2 * line_bytes);
-        words[receiving] = !priority::sends(own, other, from.member);
-        words[alone] = other == priority::unknown;
+        const uint32_t mine = highest(scratch + line_bytes), peers = highest(scratch + 2 * line_bytes);
+        words[receiving] = !priority::sends(mine, peers, from.sp_rank);
+        words[alone] = peers == priority::unknown;
     }
 }
 
-// Fetches the page and hands a copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
-// readable at the start of cb_control, which nothing else is pushed to.
+// Fetches the page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
+// readable at the start of cb_control, to which nothing else is pushed.
 template <typename PositionsArgs, typename GatheredArgs>
 inline void share(
     const Sources& from, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
@@ -81,7 +82,7 @@ inline void share(
 
 // The sources as the host gave them to this kernel.
 inline Sources sources_args() {
-    return {RUNTIME_ARG(positions), RUNTIME_ARG(gathered_priorities), RUNTIME_ARG(member)};
+    return {RUNTIME_ARG(positions), RUNTIME_ARG(gathered_priorities), RUNTIME_ARG(sp_rank)};
 }
 
 }  // namespace control

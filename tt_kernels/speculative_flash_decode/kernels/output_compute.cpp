@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output core's compute kernel: for each user the squared distance of guess and exact result, and the squared norm
-// of the exact result, as register_rows::sums_of_squares leaves them in a tile.
+// The output core's compute kernel: for each user ||guess - exact||^2, ||exact||^2 and the latter times threshold^2, as
+// register_rows::sums_of_squares leaves them in a tile.
 
 #include <cstdint>
 
@@ -17,10 +17,10 @@ namespace {
 constexpr uint32_t head_tiles = config::head_tiles;
 static_assert(head_tiles <= online_softmax::registers);
 
-// All in one set of registers. The operands are bfloat16, so their difference is as good as float32 holds it.
+// Uses one set of registers. The operands are bfloat16, so their difference is as exact as float32 can hold it.
 void verify(register_rows::Bands bands, uint32_t threshold_sq) {
     copy_init(config::cb_exact);
-    cb_reserve_back(config::cb_verdict, 1);
+    cb_reserve_back(config::cb_norms, 1);
     tile_regs_acquire();
     cb_wait_front(config::cb_guess, head_tiles);
     cb_wait_front(config::cb_exact, head_tiles);
@@ -33,8 +33,8 @@ void verify(register_rows::Bands bands, uint32_t threshold_sq) {
         sub_tiles(config::cb_guess, config::cb_exact, i, i, i);
     }
     register_rows::sums_of_squares<head_tiles>(bands, threshold_sq);
-    online_softmax::pack_registers(config::cb_verdict, 0, 1);
-    cb_push_back(config::cb_verdict, 1);
+    online_softmax::pack_registers(config::cb_norms, 0, 1);
+    cb_push_back(config::cb_norms, 1);
     cb_pop_front(config::cb_guess, head_tiles);
     cb_pop_front(config::cb_exact, head_tiles);
 }
@@ -47,7 +47,7 @@ void kernel_main() {
     if (read_tile_value(config::cb_control, 0, control::receiving)) {
         return;
     }
-    compute_kernel_hw_startup(config::cb_guess, config::cb_exact, config::cb_verdict);
+    compute_kernel_hw_startup(config::cb_guess, config::cb_exact, config::cb_norms);
     const auto bands = register_rows::bands_of(0, config::query_heads());
     for (uint32_t user = 0; user < config::users(); ++user) {
         verify(bands, threshold_sq);

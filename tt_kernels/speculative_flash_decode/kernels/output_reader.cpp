@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output core's reader (NCRISC): waits until the heads of a user have landed here, hands them to compute for
+// The output core's reader (NCRISC): waits until the heads of a user have landed here, passes them to compute for
 // verification and writes them to DRAM.
 
 #include <cstdint>

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output core's writer (BRISC): accepts or rejects each user's guess and writes distances, norms and this
-// member's priorities. A guess that did not reach the peer is not accepted: this member holds the layer then. Where the
-// heads of a user lie on several chips (ROW), these decide together by the sums of their numbers
-// (common/kernels/row_session.hpp).
+// The output core's writer (BRISC): accepts or rejects each user's guess and writes distances, norms and this rank's
+// priorities. A guess that did not reach the peer is not accepted: this rank then holds the layer. If a user's heads
+// are on several chips (TP_GROUP), these decide together by the sums of their numbers (common/kernels/tp_session.hpp).
 
 #include <cstdint>
 
@@ -13,8 +12,8 @@
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/priority.hpp"
-#if defined(ROW)
-#include "tt_kernels/common/kernels/row_session.hpp"
+#if defined(TP_GROUP)
+#include "tt_kernels/common/kernels/tp_session.hpp"
 #endif
 
 namespace {
@@ -22,10 +21,10 @@ namespace {
 constexpr uint32_t infinity = 0x7F800000;
 constexpr uint32_t line_bytes = priority::row_bytes;
 
-// Squares are not negative, so their bits order as they do; of a NaN or an infinity nothing is accepted.
+// Squares are not negative, so their bits have the same order; a NaN or an infinity is never accepted.
 bool less(uint32_t distance, uint32_t bound) { return bound < infinity && distance < bound; }
 
-// Whether the peer has the guess. Waits for the exchange core, whose waits are bounded and as a rule over long before.
+// Whether the peer has the guess. Waits for the exchange core, whose waits are bounded and usually over long before.
 bool delivered() {
     if constexpr (config::has_peer) {
         const volatile tt_l1_ptr uint32_t* delivery =
@@ -41,85 +40,85 @@ bool delivered() {
 // Numbers of each user, float32 bits: the squared distance of guess and exact result, the squared norm of the exact
 // one, and that times threshold^2.
 enum Kind : uint32_t { distance_sq, norm_sq, bound, kinds };
-using Numbers = uint32_t[kinds][config::most_users];
+using Numbers = uint32_t[kinds][config::max_users];
 
-// Whether the guess of a user is there and good enough.
-bool good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
+// Whether a user's guess exists and passes the test ||guess - exact|| < threshold * ||exact||.
+bool accepts(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
     const uint32_t tokens = words[control::first_tokens + user];
     return tokens > 0 && !config::guess().bypassed(tokens) &&
            less(numbers[distance_sq][user], numbers[bound][user]);
 }
 
-bool any_good(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers) {
+bool any_accepted(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers) {
     for (uint32_t user = 0; user < config::users(); ++user) {
-        if (good(words, numbers, user)) {
+        if (accepts(words, numbers, user)) {
             return true;
         }
     }
     return false;
 }
 
-// given_away: whether the peer has the guesses, and all chips of the row know that of theirs.
-uint32_t outcome_of(
+// given_away: whether the peers of all chips of the TP group have their guesses, and all of these chips know it.
+uint32_t priority_of(
     const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user, bool given_away) {
     const uint32_t tokens = words[control::first_tokens + user];
     if (tokens == 0) {
-        return priority::yielded;  // nothing to do for a skipped user: it keeps no member at work
+        return priority::yielded;  // a skipped user keeps no rank at work
     }
     if (config::guess().bypassed(tokens)) {
         return priority::holds_exact_unverified;
     }
-    return given_away && good(words, numbers, user) ? priority::yielded : priority::holds_exact;
+    return given_away && accepts(words, numbers, user) ? priority::yielded : priority::holds_exact;
 }
 
 }  // namespace
 
 void kernel_main() {
     constexpr auto norm_args = ACCESSOR_ARGS(norm);
-    const uint32_t priority_address = RUNTIME_ARG(own_priority);  // 0: there are none to update
+    const uint32_t priority_address = RUNTIME_ARG(priority);  // 0: there are none to update
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
     if (words[control::receiving]) {
         return;
     }
-#if defined(ROW)
-    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(row_timeout));
-    row::Session session(RUNTIME_ARG(row_state), RUNTIME_ARG(row_index), RUNTIME_ARG(row_chips), timeout);
+#if defined(TP_GROUP)
+    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(tp_timeout));
+    tp::Session session(RUNTIME_ARG(tp_state), RUNTIME_ARG(tp_rank), RUNTIME_ARG(tp_chips), timeout);
     const bool usable = session.usable();
-    row::Links links(RUNTIME_INDEX(row_links), timeout, usable);
+    tp::Links links(RUNTIME_INDEX(tp_links), timeout, usable);
 #endif
-    // Whatever can be done before the last head is there.
+    // What can be done before the last head is there.
     const uint64_t distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)).get_noc_addr(0);
     const uint64_t norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)).get_noc_addr(0);
     const uint64_t priorities = TensorAccessor(ACCESSOR_ARGS(priority), priority_address).get_noc_addr(0);
-    uint32_t numbers[kinds][config::most_users];
+    uint32_t numbers[kinds][config::max_users];
     for (uint32_t user = 0; user < config::users(); ++user) {
-        cb_wait_front(config::cb_verdict, 1);
-        const volatile tt_l1_ptr uint32_t* verdict =
-            reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_verdict));
-        numbers[distance_sq][user] = verdict[config::verdict_distance];
-        numbers[norm_sq][user] = verdict[config::verdict_norm];
-        numbers[bound][user] = verdict[config::verdict_bound];
-        cb_pop_front(config::cb_verdict, 1);
+        cb_wait_front(config::cb_norms, 1);
+        const volatile tt_l1_ptr uint32_t* norms_tile =
+            reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_norms));
+        numbers[distance_sq][user] = norms_tile[config::distance_element];
+        numbers[norm_sq][user] = norms_tile[config::norm_element];
+        numbers[bound][user] = norms_tile[config::bound_element];
+        cb_pop_front(config::cb_norms, 1);
     }
-#if defined(ROW)
+#if defined(TP_GROUP)
     const bool summed = usable && session.sum(links, config::users(), numbers);
     bool given_away = false;
     if (!summed) {
         if (usable) {
             session.vote(links, false);
         }
-    } else if (any_good(words, numbers)) {  // so it is on every chip of the row
+    } else if (any_accepted(words, numbers)) {  // so it is on every chip of the group
         const bool favour = delivered();
         given_away = session.vote(links, favour) && favour && session.all_in_favour();
     }
     links.close();
 #else
-    const bool given_away = any_good(words, numbers) && delivered();
+    const bool given_away = any_accepted(words, numbers) && delivered();
 #endif
 
-    // The reader is done with its lines of the scratch: the control page came after them.
+    // The reader has finished with its lines of the scratch: the control page was made from them.
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     const auto line = [&](uint32_t index) {
         return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch + index * line_bytes);
@@ -127,7 +126,7 @@ void kernel_main() {
     for (uint32_t user = 0; user < config::users(); ++user) {
         line(0)[user] = numbers[distance_sq][user];
         line(1)[user] = numbers[norm_sq][user];
-        line(2)[user] = outcome_of(words, numbers, user, given_away);
+        line(2)[user] = priority_of(words, numbers, user, given_away);
     }
     for (uint32_t user = config::users(); user < priority::max_users; ++user) {
         line(2)[user] = priority::yielded;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zeros in gathered results where no head writes, there after the barrier of reads. Heads' rows are never touched, they
-// may have landed already.
+// Clears gathered results where no head writes; the zeros are there after the barrier of reads. Heads' rows, which may
+// have landed already, are never touched.
 
 #pragma once
 

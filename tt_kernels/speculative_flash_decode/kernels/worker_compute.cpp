@@ -1,14 +1,21 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's compute kernel (ALSpec paper, algorithm 3): the guess first where this worker owns it, then its slice
-// of the middle; then the merge with the partial results of other workers (merge_tree.hpp).
+// A worker's compute kernel (ALSpec paper, algorithm 3): the guess first if this worker owns it, then its slice of the
+// middle; then the merge with the partial results of other workers (merge_tree.hpp). For each chunk of keys K and
+// values V, with queries Q and the online-softmax state (m, l, O) of the chunks before:
+//
+//     S = Q K^T;   m' = max(m, rowmax S);   P = exp(scale (S - m'));   r = exp(scale (m - m'))
+//     l = r l + rowsum P;   O = r O + P V;   at the end the result is O / l
+//
+// In the buffers: S `scores`, m `row_max`, P `weights`, r `rescale`, (O, l) `state`.
 
 #include <cstdint>
 
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
 #include "control.hpp"
+#include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
@@ -27,18 +34,15 @@ attention::Part part_of(uint32_t tokens, uint32_t worker) {
     return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
 }
 
-// The bands of rows with the queries of this item's head: all that is sent on of a result.
-Bands bands_of(uint32_t item) {
-    const uint32_t row = item % config::kv_heads() * config::rows_per_head();
-    return register_rows::bands_of(row, row + config::rows_per_head());
-}
+// The first row with the queries of this item's head.
+uint32_t first_row_of(uint32_t item) { return item % config::kv_heads() * config::rows_per_head(); }
 
-struct Step : online_softmax::Step {
-    bool masked;  // the last of its key tiles
+struct MaskedStep : ChunkStep {
+    bool masked;  // whether its last key tile is
 };
 
 // The state of one head's attention on this core; see online_softmax.hpp.
-struct State : Steps<head_tiles, Step, State> {
+struct State : Steps<head_tiles, MaskedStep, State> {
     static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
                                      config::cb_weights, config::cb_state, config::cb_rescale};
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
@@ -46,14 +50,17 @@ struct State : Steps<head_tiles, Step, State> {
     static constexpr uint32_t slots() { return 1; }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
-    Bands bands{0, 0};
-    bool handed_over = false;  // the one before this, which the writer may still be reading
+    uint32_t first_row = 0;  // of the head
+    Bands bands{
+        0, 0};  // (4 rows each, register_rows.hpp) with the head's queries: all that is sent of a result
+    bool broken = false;       // known to the packer's thread: NaN or infinity in a key (probe_rows.hpp)
+    bool handed_over = false;  // the state before, which the writer may still be reading
 
-    // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the guess is the state behind it.
+    // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the state after it is the guess.
     void attend(const Range& range, uint32_t tokens, bool ends_guess) {
         for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-            const uint32_t end = attention::least(begin + config::key_tiles(), range.end);
-            Step step{};
+            const uint32_t end = attention::min(begin + config::key_tiles(), range.end);
+            MaskedStep step{};
             step.rows = end - begin;
             step.set_bands(bands);
             step.last = true;
@@ -65,25 +72,31 @@ struct State : Steps<head_tiles, Step, State> {
 
     // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
     // registers, which are too few.
-    static __attribute__((noinline)) void score(const Step& step) {
+    static __attribute__((noinline)) void score(const MaskedStep& step) {
         online_softmax::score<head_tiles>(
             config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, step.rows,
             config::key_tiles(), step.masked);
         pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
     }
 
-    void before_raise(const Step& step) {
+    void before_raise(const MaskedStep& step) {
         if (!step.first) {
             await_handover();
         }
     }
 
-    static void emit(uint32_t to, Bands bands) {
+    uint32_t end_row() const { return first_row + config::rows_per_head(); }
+
+    static void emit(uint32_t to, Bands bands, bool broken) {
         normalise_init(config::cb_state, to);
-        normalise<head_tiles>(config::cb_state, 0, bands, to);
+        normalise<head_tiles>(config::cb_state, 0, bands, to, broken);
     }
 
-    static void emit(const Step& step) { emit(config::cb_guess, step.bands()); }
+    void emit(const MaskedStep& step) {
+        emit(
+            config::cb_guess, bands,
+            probe_rows::mark(step.to_b ? row_max_b : row_max_a, first_row, end_row()));
+    }
 
     // The first state of a head is packed beside the last one handed over, what follows in its place.
     void await_handover() {
@@ -161,7 +174,8 @@ void kernel_main() {
         const auto part = part_of(tokens, worker);
         const uint32_t sources = merge_tree::sources_of(
             worker, config::workers(), [&](uint32_t other) { return part_of(tokens, other).tiles() > 0; });
-        state.bands = bands_of(item);
+        state.first_row = first_row_of(item);
+        state.bands = register_rows::bands_of(state.first_row, state.first_row + config::rows_per_head());
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
             const bool guesses =
@@ -170,11 +184,15 @@ void kernel_main() {
             state.attend(part.last, tokens, guesses);
             state.attend(part.middle, tokens, false);
             state.finish();
+            state.broken = probe_rows::mark(state.row_max(), state.first_row, state.end_row());
             cb_pop_front(config::cb_query, head_tiles);
         }
         receive_all(state, sources);
         if (worker == attention::reducer) {
-            State::emit(config::cb_exact, state.bands);
+            if (sources != 0) {
+                state.broken = probe_rows::is_marked(state.row_max(), state.first_row, state.end_row());
+            }
+            State::emit(config::cb_exact, state.bands, state.broken);
         } else if (!state.empty) {
             state.hand_over();
         }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's reader (NCRISC): control, queries and this worker's part of the keys and values of each
-// head its group owns; and the partial results of others that it receives.
+// A worker's reader (NCRISC): the control page; the queries and this worker's part of the keys and values of each head
+// of its group; and the partial results that it receives from other workers.
 
 #include <cstdint>
 #include <type_traits>
@@ -11,6 +11,7 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "fetch_control.hpp"
+#include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
@@ -24,6 +25,23 @@ using attention::Range;
 constexpr uint32_t head_tiles = config::head_tiles;
 attention::Part part_of(uint32_t tokens, uint32_t worker) {
     return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
+}
+
+// Starts to read the bands of rows with the queries of a head, and writes the probes beside them. The other rows hold
+// nothing.
+template <typename Accessor>
+void read_queries(const Accessor& query, uint32_t to, uint32_t user, uint32_t head) {
+    const uint32_t begin = head * config::rows_per_head(), end = begin + config::rows_per_head();
+    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+        const uint64_t from = query.get_noc_addr(user * head_tiles + tile);
+        const uint32_t at = to + tile * tile_rows::tile_bytes;
+        tile_rows::for_each_piece(
+            begin / probe_rows::band_rows * probe_rows::band_rows, probe_rows::band_end(end),
+            [&](uint32_t offset, uint32_t bytes) { noc_async_read(from + offset, at + offset, bytes); });
+    }
+    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+        probe_rows::write(to + tile * tile_rows::tile_bytes, tile, begin, end);
+    }
 }
 
 }  // namespace
@@ -58,10 +76,7 @@ void kernel_main() {
         const auto part = part_of(tokens, worker);
         if (part.tiles() > 0) {
             cb_reserve_back(config::cb_query, head_tiles);
-            const uint32_t to = get_write_ptr(config::cb_query);
-            for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-                noc_async_read_page(user * head_tiles + tile, query, to + tile * tile_rows::tile_bytes);
-            }
+            read_queries(query, get_write_ptr(config::cb_query), user, item % config::kv_heads());
             const bool masked = attention::needs_mask(part, tokens);
             if (masked) {
                 cb_reserve_back(config::cb_mask, 1);
@@ -82,7 +97,7 @@ void kernel_main() {
                 {keys, values, config::cb_keys, config::cb_values, base, tokens, config::key_tiles()});
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-                    in_turn.read({begin, attention::least(begin + config::key_tiles(), range.end)});
+                    in_turn.read({begin, attention::min(begin + config::key_tiles(), range.end)});
                 }
             }
             in_turn.finish();

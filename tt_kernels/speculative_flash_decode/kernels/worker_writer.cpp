@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's writer (BRISC): the constant tile; the rows of its guess and exact result to where they are gathered, its
-// partial result to the worker that merges it (merge_tree.hpp).
+// A worker's writer (BRISC): makes the constant tile; sends the rows of its guess and exact result to where they are
+// gathered, and its partial result to the worker that merges it (merge_tree.hpp).
 
 #include <cstdint>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
-// While the reader fetches what it is used with.
+// A core by its place on the NoC.
 struct Core {
     uint32_t x;
     uint32_t y;
@@ -46,7 +46,7 @@ Head head_of(uint32_t item) {
     return {user, row, row + config::rows_per_head(), head == config::kv_heads() - 1};
 }
 
-// Where the tiles of a user's result lie.
+// The addresses of the tiles of a user's result.
 struct Tiles {
     uint64_t at[head_tiles];
 };
@@ -88,14 +88,15 @@ void send_zeros(uint32_t begin, uint32_t end, const Tiles& to) {
     }
 }
 
-// cb_guess and cb_exact lie at the same address on all cores. The output core's hold the results of all users; this
-// core's pointers move, so the address is that of the start.
+// cb_guess and cb_exact have the same address on all cores. The output core's hold the results of all users; this
+// core's pointers move, so the address is that of the buffer's start.
 uint32_t start_of(uint32_t cb) {
     const auto& buffer = get_local_cb_interface(cb);
     return buffer.fifo_limit - buffer.fifo_size;
 }
 
-// The next result in `cb` to `to`, then `count` to the semaphore at `landed`, whose core holds the tiles.
+// Sends the next result in `cb` to `to`, then adds `count` to the semaphore at `landed`, on the core that holds the
+// tiles.
 void send_result(uint32_t cb, const Head& head, const Tiles& to, uint64_t landed, uint32_t count) {
     cb_wait_front(cb, head_tiles);
     send_rows(get_read_ptr(cb), head, to);
@@ -103,7 +104,7 @@ void send_result(uint32_t cb, const Head& head, const Tiles& to, uint64_t landed
     noc_semaphore_inc(landed, count);
 }
 
-// The guess goes to the core that speaks to the peer first, then to the one that verifies it.
+// The guess goes first to the core that talks to the peer, then to the one that verifies it.
 void send_guess(const Head& head, const Core& output, const Core& exchange) {
     if constexpr (config::has_peer) {
         const Tiles outgoing = gathered_tiles(exchange, get_write_ptr(config::cb_outgoing), head.user);

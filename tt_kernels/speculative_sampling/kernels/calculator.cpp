@@ -17,13 +17,13 @@ namespace {
 
 uint32_t word(uint32_t index) { return read_tile_value(config::cb_command, 0, index); }
 
-// The command under way, but for its kind and tiles.
+// The current command, except its kind and tiles.
 struct Task {
     uint32_t source, form;
-    uint32_t end, last_vectors;  // the tile behind the last one, and that one's vectors
+    uint32_t end, last_vectors;  // the tile after the last one, and the last one's vectors
     uint32_t offset[2], sharpness[2];
     uint32_t stages;
-    uint32_t scales[2 * config::most_nodes];
+    uint32_t scales[2 * config::max_nodes];
 
     void read() {
         source = word(command::source);
@@ -43,7 +43,7 @@ struct Task {
     uint32_t vectors(uint32_t tile) const { return tile + 1 == end ? last_vectors : command::pairs; }
     uint32_t row() const { return source == command::target ? config::cb_target : config::cb_draft; }
 
-    // Target register = the weights of a tile.
+    // Sets the target register to the weights of a tile.
     void weigh(uint32_t tile) const {
         copy_tile(row(), tile, weights::target);
         if constexpr (config::sigmoid) {

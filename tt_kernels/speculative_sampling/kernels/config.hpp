@@ -3,8 +3,8 @@
 //
 // What the host fixes, by name (program.py), and what the two kernels of a core tell each other.
 //
-// The walker is the master: it fills the row buffers, gives commands and takes results. The calculator turns rows of
-// logits into weights. No row is ever pushed or popped: a command follows only when what it names is in place.
+// The walker is in charge: it fills the row buffers, gives commands and takes results. The calculator turns rows of
+// logits into weights. No row is ever pushed or popped: a command is given only once what it names is in place.
 
 #pragma once
 
@@ -32,10 +32,10 @@ constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
 constexpr uint32_t cb_lines = get_named_compile_time_arg_val("cb_lines");
 
-constexpr uint32_t most_nodes = 32;
+constexpr uint32_t max_nodes = 32;
 constexpr uint32_t tile_ids = 1024;  // ids of one row that are one tile to the calculator
 constexpr uint32_t logit_bytes = 2;
-constexpr uint32_t scratch_lines = 6;  // of a word a node: the tree's three, and the outcome
+constexpr uint32_t scratch_lines = 6;  // of a word per node: the tree's three, and the result
 constexpr uint32_t row_tile_bytes = tile_ids * logit_bytes;
 
 }  // namespace config
@@ -44,13 +44,13 @@ namespace command {
 
 enum Kind : uint32_t {
     end,
-    range,  // of all tiles of a row the largest and the least logit -> a tile, see below
-    sums,  // of tiles [begin, end) the sum of weights, lane by lane -> a tile for each tiles_per_result of them
-    weights,  // of tile `begin` the coarse parts, then the fine parts -> 2 tiles
+    range,  // the largest and the least logit of all tiles of a row -> a tile, see below
+    sums,   // the sums of weights of tiles [begin, end), lane by lane -> a tile per tiles_per_result of them
+    weights,  // the coarse parts of tile `begin`, then its fine parts -> 2 tiles
 };
 enum Source : uint32_t { target, draft };
-// What a weight is: that of a softmax, after residuals; the sigmoid of a logit; or by how much the sigmoid of the target's
-// lies above that of the draft's.
+// What a weight is: that of a softmax, after residuals; the sigmoid of a logit; or how far the sigmoid of the
+// target's logit is above the draft's.
 enum Form : uint32_t { softmax, sigmoid, difference };
 // Words of a command. Floats as their bits.
 enum Word : uint32_t {
@@ -60,8 +60,8 @@ enum Word : uint32_t {
     begin,
     stop,
     last_vectors,  // of the tile before stop, as weights.hpp counts them
-    // Of the target and of the draft: what is added to a logit, what it is then multiplied with. Of sigmoids the former
-    // is added afterwards, and both are the same for target and draft.
+    // For the target and for the draft: what is added to a logit, and what the sum is multiplied by. For sigmoids the
+    // former is added afterwards, and both are the same for target and draft.
     target_offset,
     target_sharpness,
     draft_offset,
@@ -69,12 +69,12 @@ enum Word : uint32_t {
     stages,        // residuals to form, each with:
     first_scales,  // of p, of q
 };
-constexpr uint32_t words = first_scales + 2 * config::most_nodes;
+constexpr uint32_t words = first_scales + 2 * config::max_nodes;
 constexpr uint32_t bytes = 512;
 static_assert(words * sizeof(uint32_t) <= bytes);
 
-// A lane's two numbers lie side by side in a result: 32 pairs for each tile of ids. range: the largest, the least.
-// sums: coarse and fine parts, of value part * 2^16 and part, as weights.hpp leaves them.
+// A lane's two numbers are adjacent in a result: 32 pairs per tile of ids. range: the largest, the least. sums: coarse
+// and fine parts, of value part * 2^16 and part, as weights.hpp leaves them.
 constexpr uint32_t pairs = 32;
 constexpr uint32_t result_pages = 2;  // always, so that two tiles never wrap
 constexpr uint32_t tiles_per_result = config::tile_ids / (2 * pairs);

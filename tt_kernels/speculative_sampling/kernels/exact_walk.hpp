@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exact verification, node by node: reads the node's rows once, tries its children in order, and draws where none is
-// accepted. All decisions are whole-number comparisons; see reference.py for the arithmetic. On a split vocabulary all
-// parts take the same decisions, from the same numbers.
+// Exact verification, node by node: reads the node's rows once, tries its children in order, and draws if none is
+// accepted. All decisions are comparisons of whole numbers; see reference.py for the arithmetic. On a split vocabulary
+// all parts take the same decisions from the same numbers.
 
 #pragma once
 
@@ -21,17 +21,17 @@ public:
         Step step;
         const bool leaf = tree_.is_leaf(place.node);
         step.status = read_rows(part_, shares_, targets, drafts, place, config::has_draft && !leaf);
-        if (step.status != outcome::fine) {
+        if (step.status != verification::fine) {
             return step;
         }
         if (!weigh_rows(place.node)) {
-            step.status = outcome::row_broken;
+            step.status = verification::group_broken;
             return step;
         }
         step.child = try_children(place.node, step.status);
-        if (step.child == nobody && step.status == outcome::fine) {
+        if (step.child == nobody && step.status == verification::fine) {
             if (stale_ && !mass_.sum_up()) {
-                step.status = outcome::row_broken;
+                step.status = verification::group_broken;
                 return step;
             }
             mass_.draw(tree_.uniforms[0], step);
@@ -45,13 +45,13 @@ private:
     const Tree& tree_;
     Mass mass_;
     uint64_t draft_sum_ = 0;
-    bool stale_ = false;     // whether the part's sums are of other weights
+    bool stale_ = false;     // whether the part's sums are those of other weights
     uint32_t drawable_ = 0;  // a bit for each child: whether the draft could draw it at all
-    uint32_t removed_ = 0;   // a bit for each: whether its token has been taken out
-    // Weights of the children, each at its own place.
-    uint32_t p_[config::most_nodes], q_[config::most_nodes];
+    uint32_t removed_ = 0;   // a bit for each child: whether its token has been taken out
+    // Weights of the children, by node.
+    uint32_t p_[config::max_nodes], q_[config::max_nodes];
 
-    // Puts the logits of the children from `from` on where the calculator finds them.
+    // Puts the logits of the children, from child `from` on, where the calculator finds them.
     uint32_t gather(uint32_t node, uint32_t from) {
         return tree_.for_children(node, from, [&](uint32_t child, uint32_t i) {
             const uint32_t token = tree_.tokens[child];
@@ -97,7 +97,7 @@ private:
         return true;
     }
 
-    // Whether a sibling before has the child's token, among those of the bits in `which`.
+    // Whether an earlier sibling among the bits of `which` has the child's token.
     bool tried_before(uint32_t child, uint32_t which) const {
         for (uint32_t i = tree_.next_child(tree_.parents[child], 0); i < child;
              i = tree_.next_child(tree_.parents[child], i + 1)) {
@@ -108,9 +108,9 @@ private:
         return false;
     }
 
-    // The accepted child of `node`, or nobody; then mass_ is what to draw from.
+    // Returns the accepted child of `node`, or nobody; then mass_ is what to draw from.
     uint32_t try_children(uint32_t node, uint32_t& status) {
-        for (uint32_t child = tree_.next_child(node, 0); child < tree_.nodes && status == outcome::fine;
+        for (uint32_t child = tree_.next_child(node, 0); child < tree_.nodes && status == verification::fine;
              child = tree_.next_child(node, child + 1)) {
             const uint32_t uniform = tree_.uniforms[child];
             if constexpr (config::has_draft) {
@@ -124,7 +124,7 @@ private:
                     return child;
                 }
                 if (!reject(node, child)) {
-                    status = outcome::row_broken;
+                    status = verification::group_broken;
                 }
                 if constexpr (!config::with_replacement) {
                     draft_sum_ -= q_[child];
@@ -146,8 +146,8 @@ private:
         return nobody;
     }
 
-    // Forms the residual after a rejection, and the weights in it of the children to come; when nothing remains, what
-    // was before stays. False if the row is broken.
+    // Forms the residual after a rejection, and the weights in it of the later children; if nothing remains, the
+    // weights stay as they were. Returns false if the TP group is broken.
     bool reject(uint32_t node, uint32_t child) {
         const uint32_t token = tree_.tokens[child];
         const uint16_t logit = part_.logit(part_.target, token);

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hub of a chip (BRISC of a core of its own), where a vocabulary is split. A group is the cores that a user's ids
-// on this chip are split over. When all cores of a group have posted a line, the hub makes one of them, exchanges it
-// with the hubs of the row's other chips, and answers the cores. It goes round the groups and waits for none.
+// The hub of a chip (BRISC of its own core), where a vocabulary is split. A group is the cores that a user's ids on
+// this chip are split over. When all cores of a group have posted a line, the hub combines them, exchanges the line
+// with the hubs of the TP group's other chips, and answers the cores. It polls the groups in turn and blocks on none.
 //
 // Exchange n of a group, counted since the state was made: lines go to slot n % 2 of the other hubs, and a counter
 // there tells that they have arrived. No hub leaves n before it has the lines of all others, which they send after they
-// have read those of n - 1: two slots suffice. A hub that waits in vain says so in the state, answers all groups that
-// the row is broken, and takes no part in later calls.
+// have read those of n - 1: two slots suffice. A hub that waits in vain records it in the state, answers all groups
+// that the TP group is broken, and takes no part in later calls.
 
 #include <cstdint>
 
@@ -16,8 +16,8 @@
 #include "lines.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
 #include "tt_kernels/common/kernels/bounded_wait.hpp"
-#if defined(ROW)
-#include "tt_kernels/common/kernels/row_session.hpp"
+#if defined(TP_GROUP)
+#include "tt_kernels/common/kernels/tp_session.hpp"
 #endif
 
 namespace {
@@ -25,14 +25,14 @@ namespace {
 using lines::Words;
 
 constexpr uint32_t cb_lines = get_named_compile_time_arg_val("cb_lines");
-constexpr uint32_t most_groups = lines::most_groups;
+constexpr uint32_t max_groups = lines::max_groups;
 
-// tt_kernels/speculative_sampling/row.py reads the state on the host and must agree.
+// tt_kernels/speculative_sampling/vocab_tp_group.py reads the state on the host and must agree.
 struct State {
-    uint32_t arrivals[lines::most_chips][most_groups];
-    uint32_t calls[most_groups];
+    uint32_t arrivals[lines::max_chips][max_groups];
+    uint32_t calls[max_groups];
     uint32_t status, status_call, silent, padding[5];
-    uint32_t mailbox[2][lines::most_chips][most_groups][lines::words];
+    uint32_t mailbox[2][lines::max_chips][max_groups][lines::words];
 };
 enum Status : uint32_t { fine = 0, lines_absent = 1, link_blocked = 3, out_of_step = 4 };
 
@@ -65,16 +65,16 @@ public:
 private:
     uint32_t chips_, self_, groups_, cores_, lines_;
     volatile tt_l1_ptr State* state_;
-    uint32_t posted_[most_groups] = {};
-    bool waiting_[most_groups] = {};
-    uint64_t start_[most_groups] = {};
+    uint32_t posted_[max_groups] = {};
+    bool waiting_[max_groups] = {};
+    uint64_t start_[max_groups] = {};
 
-    // Lines: those posted by core after core of group after group, then one of each group, then the answer.
+    // Lines: those posted by the cores of each group in turn, then one per group, then the answer.
     Words posted(uint32_t group, uint32_t core) const { return lines::line(lines_, group * cores_ + core); }
     Words of_group(uint32_t group) const { return lines::line(lines_, groups_ * cores_ + group); }
     uint32_t answer_index() const { return groups_ * (cores_ + 1); }
 
-    // What a group's cores have posted, if all have; 1 when they are at their end.
+    // Takes what a group's cores have posted, if all have; returns 1 once they have ended.
     template <typename Links>
     uint32_t take(uint32_t group, Links& links) {
         const volatile tt_l1_ptr uint32_t* count =
@@ -102,7 +102,7 @@ private:
 
     template <typename Links>
     void send(uint32_t group, Links& links) {
-#if defined(ROW)
+#if defined(TP_GROUP)
         const uint32_t call = state_->calls[group] + 1;
         state_->calls[group] = call;
         Words line = of_group(group);
@@ -124,9 +124,9 @@ private:
 #endif
     }
 
-    // Whether all lines of the group's exchange have arrived; then answers.
+    // Answers the group if all lines of its exchange have arrived.
     void look(uint32_t group) {
-#if defined(ROW)
+#if defined(TP_GROUP)
         const uint32_t call = state_->calls[group];
         if (broken()) {
             return answer(group, of_group(group), 0);
@@ -145,7 +145,7 @@ private:
                 return fail(out_of_step, other, group);
             }
         }
-        // Chip 0 first, so that this chip's parts know what is before them.
+        // Chip 0 first, so that this chip's parts know the sum before them.
         Words own = of_group(group), total = lines::line(lines_, answer_index());
         uint64_t before = 0;
         for (uint32_t chip = 0; chip < chips_; ++chip) {
@@ -202,8 +202,8 @@ private:
 
 void kernel_main() {
     Hub hub;
-#if defined(ROW)
-    row::Links links(RUNTIME_INDEX(links), bounded::cycles_arg(RUNTIME_INDEX(timeout)), !hub.broken());
+#if defined(TP_GROUP)
+    tp::Links links(RUNTIME_INDEX(links), bounded::cycles_arg(RUNTIME_INDEX(timeout)), !hub.broken());
     hub.run(links);
     links.close();
 #else

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a vocabulary is split over cores, or over the chips of a row, each part tells the others numbers of its ids: a
-// line. The hub of a chip (hub.cpp) makes one line of those of all parts, and answers each part with it. Sums are of
-// whole numbers, so that all parts get the same, whatever the order.
+// If a vocabulary is split over cores, or over the chips of a TP group, each part tells the others numbers of its ids:
+// a line. The hub of a chip (hub.cpp) combines the lines of all parts and answers each part with the result. Sums are
+// of whole numbers, so all parts get the same, whatever the order.
 
 #pragma once
 
@@ -22,21 +22,21 @@ enum Word : uint32_t {
     kind,
     count,   // words of content
     call,    // between chips: which one
-    status,  // of an answer: 0, or the row is broken
+    status,  // of an answer: 0, or 1 if the TP group is broken
     content,
     first_sum = content,
     second_sum = content + 2,
     numbers = content + 4,
 };
-// An answer to `sums` has behind its content the first sum of all parts before, 2 words.
+// In an answer to `sums` the first sum of all parts before follows the content, 2 words.
 constexpr uint32_t words = 80;
 constexpr uint32_t bytes = words * sizeof(uint32_t);
 constexpr uint32_t range_words = 4, sum_words = 4;
 
-constexpr uint32_t most_groups = 8;
-constexpr uint32_t most_chips = 8;
-// Semaphores: of the hub what each group's cores have posted; of every other core the answers.
-constexpr uint32_t first_posted = 0, answered = most_groups;
+constexpr uint32_t max_groups = 8;
+constexpr uint32_t max_chips = 8;
+// Semaphores: on the hub what each group's cores have posted; on every other core the answers.
+constexpr uint32_t first_posted = 0, answered = max_groups;
 
 inline Words line(uint32_t base, uint32_t index) { return reinterpret_cast<Words>(base + index * bytes); }
 
@@ -54,7 +54,7 @@ inline void copy(Words from, Words to) {
     }
 }
 
-// `to` = what both say together.
+// `to` = both combined.
 inline void combine(Words to, Words from) {
     if (to[kind] == range) {
         for (uint32_t i = content; i < content + range_words; ++i) {

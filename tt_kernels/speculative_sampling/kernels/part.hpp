@@ -1,20 +1,20 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ids of one core: two rows of logits in L1, and what the calculator makes of them. A user's whole vocabulary is a
-// core's, or it is split over cores and chips (lines.hpp).
+// The ids of one core: two rows of logits in L1, and what the calculator makes of them. A core has a user's whole
+// vocabulary, or it is split over cores and chips (lines.hpp).
 
 #pragma once
 
 #include <cstdint>
 
 #include "config.hpp"
-#include "outcome.hpp"
+#include "verification_result.hpp"
 #include "row_reader.hpp"
 #include "wide.hpp"
 
-using outcome::nobody;
-using outcome::Words;
+using verification::nobody;
+using verification::Words;
 using Logits = volatile tt_l1_ptr uint16_t*;
 
 // Bits of floats as integers in the order of the numbers; NaNs lie beyond the infinities.
@@ -48,7 +48,7 @@ public:
     Row target, draft;
     // Of the target's weights: the scales of residuals, and what they are of.
     uint32_t stages = 0;
-    uint32_t scales[2 * config::most_nodes];
+    uint32_t scales[2 * config::max_nodes];
     uint32_t form = command::softmax;
     // What sigmoids take (command::Word).
     uint32_t center = 0, slope = 0;
@@ -61,7 +61,7 @@ public:
         target.address = get_write_ptr(config::cb_target);
         draft.address = get_write_ptr(config::cb_draft);
         tile_sums_ = reinterpret_cast<volatile tt_l1_ptr uint64_t*>(
-            get_write_ptr(config::cb_scratch) + config::scratch_lines * outcome::line_bytes);
+            get_write_ptr(config::cb_scratch) + config::scratch_lines * verification::line_bytes);
     }
 
     void end() {
@@ -114,6 +114,11 @@ public:
             row.least = least < row.least ? least : row.least;
         }
         end_result();
+        // To the vector unit a NaN is an infinity of its sign. Only where there is the least of numbers are the bits
+        // looked at: a NaN among them counts as less than all.
+        if (row.least <= -infinity && holds_nan(row)) {
+            row.least = -infinity - 1;
+        }
     }
 
     // The sum of all weights; those of each tile are left for find().
@@ -190,6 +195,18 @@ private:
     uint32_t gathered_ = 0;
     uint64_t sum_ = 0;
     volatile tt_l1_ptr uint64_t* tile_sums_;
+
+    // Whether there is a NaN among the row's logits, two of them a word. After row_reader::fill().
+    bool holds_nan(const Row& row) const {
+        Words pairs = reinterpret_cast<Words>(row.address);
+        for (uint32_t i = 0; 2 * i < ids_; ++i) {
+            const uint32_t pair = pairs[i];
+            if ((pair & 0x7FFF) > 0x7F80 || (pair & 0x7FFF0000) > 0x7F800000) {
+                return true;
+            }
+        }
+        return false;
+    }
 
     // Vectors of the tile before `stop`: of the gathered logits, the row's last tile, or a whole one.
     uint32_t vectors_before(uint32_t stop) const {

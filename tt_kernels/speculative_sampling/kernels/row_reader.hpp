@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of logits into L1, id by id, whatever their layout in DRAM.
+// Reads rows of logits into L1, id by id, whatever their layout in DRAM.
 
 #pragma once
 
@@ -23,7 +23,7 @@ struct Place {
 constexpr uint32_t piece_ids = 16;
 constexpr uint32_t piece_bytes = piece_ids * config::logit_bytes;
 
-// Where a piece of a row lies that begins at id `first`, a multiple of piece_ids.
+// The address of the piece of a row that begins at id `first`, a multiple of piece_ids.
 template <typename Accessor>
 inline uint64_t piece_address(const Accessor& logits, const Place& place, uint32_t first) {
     if constexpr (config::tiled) {
@@ -68,7 +68,7 @@ inline void start(const Accessor& logits, const Place& place, uint32_t first, ui
 
 constexpr uint32_t step = 64;  // ids of two vectors
 
-// Ids from `ids` to the end of what the calculator looks at get no weight.
+// Gives no weight to ids from `ids` to the end of what the calculator looks at.
 inline void fill(uint32_t row, uint32_t ids) {
     volatile tt_l1_ptr uint16_t* logits = reinterpret_cast<volatile tt_l1_ptr uint16_t*>(row);
     uint32_t id = ids;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A part's side of lines.hpp. Without a split a line is its own answer.
+// A part's side of lines.hpp. Without a split, a line is its own answer.
 
 #pragma once
 
@@ -24,7 +24,7 @@ public:
         return line_;
     }
 
-    // The line of all parts; null when the row is broken, and ever after.
+    // Returns the line of all parts; null once the TP group is broken.
     lines::Words exchange() {
         if constexpr (!config::split) {
             lines::set_wide(line_, lines::content + line_[lines::count], 0);
@@ -53,7 +53,7 @@ public:
         }
     }
 
-    // Of an answer to `sums`: the first sum of all parts before this one.
+    // The first sum of all parts before this one, from an answer to `sums`.
     static uint64_t before(lines::Words answer) {
         return lines::wide(answer, lines::content + answer[lines::count]);
     }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lossy verification by sigmoids, node by node. Accepting reads the logits of the children and nothing else: no
-// reduction over the vocabulary. Only where a token is drawn are whole rows read.
+// The lossy verification by sigmoids, node by node. Accepting reads only the logits of the children: no reduction over
+// the vocabulary. Whole rows are read only where a token is drawn.
 
 #pragma once
 
@@ -22,11 +22,11 @@ public:
         if (!leaf) {
             step = try_children(targets, drafts, place);
         }
-        if (step.child != nobody || step.status != outcome::fine) {
+        if (step.child != nobody || step.status != verification::fine) {
             return step;
         }
         step.status = read_rows(part_, shares_, targets, drafts, place, !leaf);
-        if (step.status != outcome::fine) {
+        if (step.status != verification::fine) {
             return step;
         }
         bool summed = true;
@@ -39,7 +39,7 @@ public:
             summed = mass_.sum_up();
         }
         if (!summed) {
-            step.status = outcome::row_broken;
+            step.status = verification::group_broken;
             return step;
         }
         mass_.draw(tree_.uniforms[0], step);
@@ -81,9 +81,9 @@ private:
         part_.weigh(command::draft, children, weights + children);
         lines::Words answer = shares_.exchange();
         if (answer == nullptr || answer[lines::numbers] != 0 || answer[lines::numbers + 1] != 0) {
-            step.status = answer == nullptr
-                              ? outcome::row_broken
-                              : (answer[lines::numbers] != 0 ? outcome::bad_target : outcome::bad_draft);
+            step.status = answer == nullptr ? verification::group_broken
+                                            : (answer[lines::numbers] != 0 ? verification::bad_target
+                                                                           : verification::bad_draft);
             return step;
         }
         weights = answer + lines::numbers + 2;

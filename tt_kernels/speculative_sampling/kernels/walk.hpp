@@ -1,20 +1,20 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What both ways of verifying share: the tree of a user, and what its parts find out together.
+// What both ways of verifying share: the tree of a user, and what its parts find together.
 
 #pragma once
 
 #include <cstdint>
 
 #include "lines.hpp"
-#include "outcome.hpp"
+#include "verification_result.hpp"
 #include "part.hpp"
 #include "shares.hpp"
 
 // Where a walk stands after a node.
 struct Step {
-    uint32_t status = outcome::fine;
+    uint32_t status = verification::fine;
     uint32_t child = nobody;  // the accepted one
     uint32_t bonus = 0;       // if there is none
 };
@@ -43,7 +43,7 @@ struct Tree {
     }
 };
 
-// The weights of the target that a token is drawn from, and those parts of them that others have.
+// The target's weights that a token is drawn from, including those of the other parts.
 class Mass {
 public:
     uint64_t sum = 0;  // of all parts
@@ -56,7 +56,7 @@ public:
         before_ = Shares::before(answer);
     }
 
-    // Sums and exchanges; false if the row is broken.
+    // Sums and exchanges; returns false if the TP group is broken.
     bool sum_up() {
         lines::Words line = shares_.begin(lines::sums, lines::sum_words);
         lines::set_wide(line, lines::first_sum, part_.sum_up(command::target));
@@ -76,7 +76,7 @@ public:
         lines::Words line = shares_.begin(lines::sums, lines::sum_words + 1);
         line[lines::numbers] = token;
         lines::Words answer = shares_.exchange();
-        step.status = answer == nullptr ? outcome::row_broken : outcome::fine;
+        step.status = answer == nullptr ? verification::group_broken : verification::fine;
         step.bonus = answer == nullptr ? 0 : answer[lines::numbers];
     }
 
@@ -112,7 +112,7 @@ inline uint32_t read_rows(
     }
     lines::Words answer = shares.exchange();
     if (answer == nullptr) {
-        return outcome::row_broken;
+        return verification::group_broken;
     }
     for (uint32_t i = 0; i < 2; ++i) {
         rows[i]->most = answer[lines::content + 2 * i];
@@ -122,7 +122,7 @@ inline uint32_t read_rows(
     part.stages = 0;
     part.form = command::softmax;
     if (!part.target.good()) {
-        return outcome::bad_target;
+        return verification::bad_target;
     }
-    return with_draft && !part.draft.good() ? outcome::bad_draft : outcome::fine;
+    return with_draft && !part.draft.good() ? verification::bad_draft : verification::fine;
 }

@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data-movement kernel (BRISC): walks the tree of each of this core's users from the root down to where a token is
-// drawn (exact_walk.hpp, sigmoid_walk.hpp), and writes the outcome.
+// The data movement kernel (BRISC): walks the tree of each of this core's users from the root down to where a token is
+// drawn (exact_walk.hpp, sigmoid_walk.hpp), and writes the result.
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "exact_walk.hpp"
-#include "outcome.hpp"
+#include "verification_result.hpp"
 #include "row_reader.hpp"
 #include "sigmoid_walk.hpp"
 
 namespace {
 
-using outcome::line;
-using outcome::line_bytes;
+using verification::line;
+using verification::line_bytes;
 
 template <bool sigmoid>
 struct WalkOf {
@@ -35,7 +35,7 @@ void kernel_main() {
     const auto parents = TensorAccessor(ACCESSOR_ARGS(tree), COMMON_ARG(parents));
     const auto tokens = TensorAccessor(ACCESSOR_ARGS(tree), COMMON_ARG(tokens));
     const auto uniforms = TensorAccessor(ACCESSOR_ARGS(tree), COMMON_ARG(uniforms));
-    const auto outcomes = TensorAccessor(ACCESSOR_ARGS(outcome), COMMON_ARG(outcome));
+    const auto results = TensorAccessor(ACCESSOR_ARGS(result), COMMON_ARG(result));
     const uint32_t users = COMMON_ARG(users), nodes = COMMON_ARG(nodes);
     const uint32_t bytes = nodes * sizeof(uint32_t), scratch = get_write_ptr(config::cb_scratch);
     const Tree tree{nodes, line(scratch, 0), line(scratch, 1), line(scratch, 2)};
@@ -54,20 +54,20 @@ void kernel_main() {
         noc_async_read_barrier();
         uint32_t length = 0;
         row_reader::Place place{user, 0, nodes, COMMON_ARG(vocab)};
-        const bool good = outcome::tree_is_good(tree.parents, tree.tokens, nodes, COMMON_ARG(all_ids));
+        const bool good = verification::tree_is_good(tree.parents, tree.tokens, nodes, COMMON_ARG(all_ids));
         Step step;
-        step.status = good ? outcome::fine : outcome::bad_tree;
-        while (step.status == outcome::fine) {
+        step.status = good ? verification::fine : verification::bad_tree;
+        while (step.status == verification::fine) {
             step = walk.visit(targets, drafts, place);
             if (step.child == nobody) {
                 break;
             }
-            result[outcome::head + length++] = step.child;
+            result[verification::head + length++] = step.child;
             place.node = step.child;
         }
         if (RUNTIME_ARG(reports) != 0) {
-            outcome::report(result, tree.tokens, nodes, step.status, length, step.bonus);
-            noc_async_write(scratch + 3 * line_bytes, outcomes.get_noc_addr(user), outcome::bytes(nodes));
+            verification::report(result, tree.tokens, nodes, step.status, length, step.bonus);
+            noc_async_write(scratch + 3 * line_bytes, results.get_noc_addr(user), verification::bytes(nodes));
             noc_async_write_barrier();
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Overwrites the tokens where a core of this chip that speaks to others has given up on one of them.
+// Overwrites the tokens if a core of this chip that talks to other chips has given up on one of them.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@ void kernel_main() {
     constexpr uint32_t line_bytes = get_named_compile_time_arg_val("line_bytes");
     const auto tokens = TensorAccessor(ACCESSOR_ARGS(tokens), RUNTIME_ARG(tokens), page_bytes);
 
-    // Of each state the core's x and y, the address of the line that holds its status, and the word in the line.
+    // For each state: the core's x and y, the address of the line that holds its status, and the word in the line.
     const auto place = [](uint32_t state, uint32_t word) {
         return get_arg_val<uint32_t>(RUNTIME_INDEX(places) + 4 * state + word);
     };

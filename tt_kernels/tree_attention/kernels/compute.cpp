@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The compute kernel: attention of the query tiles of each job over this worker's keys, by online softmax. Every chunk
-// of keys serves all query tiles of the job before it is given up. Then the merge with the partial results of other
+// of keys serves all query tiles of the job before it is popped. Then the merge with the partial results of other
 // workers (merge_tree.hpp).
 
 #include <cstdint>
@@ -22,8 +22,8 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
-struct Step : online_softmax::Step {
-    uint8_t unmasked;  // of its key tiles, the first, which all nodes see
+struct TreeStep : ChunkStep {
+    uint8_t unmasked;  // its first key tiles, which all nodes see
 };
 
 // Hides keys from queries by the times of both (interval_tiles.hpp).
@@ -44,7 +44,7 @@ struct IntervalMask {
 
 // The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
 // and in one of the two buffers of row maxima.
-struct State : Steps<head_tiles, Step, State> {
+struct State : Steps<head_tiles, TreeStep, State> {
     static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
                                      config::cb_weights, config::cb_state, config::cb_rescale};
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
@@ -52,12 +52,12 @@ struct State : Steps<head_tiles, Step, State> {
     static uint32_t slots() { return config::query_tiles(); }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
-    bool handed_over = false;  // the one before this, which the writer may still be reading
+    bool handed_over = false;  // the state before, which the writer may still be reading
 
     // Takes a chunk of `rows` key tiles.
     void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            Step step{};
+            TreeStep step{};
             step.tile = tile;
             step.rows = rows;
             step.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
@@ -67,18 +67,18 @@ struct State : Steps<head_tiles, Step, State> {
         }
     }
 
-    void before_raise(const Step&) {
+    void before_raise(const TreeStep&) {
         if (handed_over) {
             cb_reserve_back(config::cb_handover, config::query_tiles());
             handed_over = false;
         }
     }
 
-    static void emit(const Step&) {}
+    static void emit(const TreeStep&) {}
 
     // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
     // registers, which are too few.
-    static __attribute__((noinline)) void score(const Step& step) {
+    static __attribute__((noinline)) void score(const TreeStep& step) {
         cb_wait_front(config::cb_query, (step.tile + 1) * head_tiles);
         score_masked<head_tiles>(
             config::cb_query, step.tile * head_tiles, config::cb_keys, config::cb_scores, step.rows,

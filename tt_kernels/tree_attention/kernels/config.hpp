@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the host fixes, by name: at compile time what selects code, as common runtime arguments the shapes (program.py),
-// so that one binary serves them all.
+// What the host sets, by name: compile-time constants select code, common runtime arguments are the shapes
+// (program.py), so that one binary serves all of them.
 
 #pragma once
 
@@ -22,17 +22,17 @@ constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
 // Shapes.
 inline uint32_t users() { return COMMON_ARG(users); }
 inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
-inline uint32_t group_heads() { return COMMON_ARG(group_heads); }  // query heads of a key/value head
-inline uint32_t nodes() { return COMMON_ARG(nodes); }              // of a user's tree
+inline uint32_t group_heads() { return COMMON_ARG(group_heads); }  // query heads per key/value head
+inline uint32_t nodes() { return COMMON_ARG(nodes); }              // per tree
 inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
 // The split. A group of `workers` cores does one job at a time.
-inline uint32_t query_tiles() { return COMMON_ARG(query_tiles); }  // of a job
-inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs of a key/value head
+inline uint32_t query_tiles() { return COMMON_ARG(query_tiles); }  // per job
+inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs per key/value head
 inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }    // that a worker processes at once
 inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }  // of them, those that can hold nodes
-constexpr uint32_t most_users = 8;
-constexpr uint32_t most_nodes = 256;
+constexpr uint32_t max_users = 8;
+constexpr uint32_t max_nodes = 256;
 
 // Circular buffers.
 constexpr uint32_t partial_tiles = head_tiles + 1;  // output and softmax row sums of a query tile

@@ -6,16 +6,16 @@
 //
 //     Q @ E^T = enter[r] - enter[c] + 1/2      Q @ L^T = leave[c] - leave[r] + 1/2
 //
-// and c is hidden from r where either is negative. So the mask is computed from a few values a row by the matrix unit;
-// no mask lies anywhere. Rows, behind which all is 0, in pairs of quotient times 16 and remainder by 16:
+// and c is hidden from r where either is negative. So the matrix unit computes the mask from a few values per row, and
+// no mask is stored. Rows, all zeros after these, in pairs of quotient times 16 and remainder by 16:
 //
 //     Q   enter     leave     1, 1      1, 0
 //     E   1, 1      0, 0      -enter    1/2, 0
 //     L   0, 0      -1, -1    leave     1/2, 0
 //
 // Times are below 256, so each part has four bits, which every math fidelity multiplies exactly; and no result is 0,
-// whose sign would be the unit's affair.
-// Tokens of the prefix have enter -1 and leave 256, so all see them; those behind the nodes enter at 512.
+// whose sign would depend on the unit. Tokens of the prefix have enter -1 and leave 256, so all nodes see them; tokens
+// after the nodes enter at 512.
 
 #pragma once
 
@@ -47,7 +47,7 @@ inline uint32_t parts_of(uint32_t time) {
     return (high == 0 ? 0 : small[high] + times_16) | static_cast<uint32_t>(small[time & 15]) << 16;
 }
 
-// Calls write(row, words), words being the first of each of the first `rows` rows of a tile.
+// Calls write(row, words) for the first `rows` rows of a tile; words: the first words of the row.
 template <typename Write>
 inline void for_each_row(uint32_t tile, uint32_t rows, Write write) {
     constexpr uint32_t row_words = tile_rows::row_bytes / sizeof(uint32_t);
@@ -62,10 +62,10 @@ inline void for_each_row(uint32_t tile, uint32_t rows, Write write) {
     }
 }
 
-// The times of one user's nodes in this core's L1, fetched when another user's turn comes.
+// The times of one user's nodes in this core's L1, fetched when the user changes.
 class Times {
 public:
-    // Leaves both times of each node in parts, where they landed.
+    // Splits both times of each node into parts, in place.
     template <typename Accessor>
     void fetch(uint32_t user, const Accessor& intervals) {
         if (user == user_) {
@@ -85,14 +85,14 @@ public:
         }
     }
 
-    // The rows of all query tiles of `job`, which repeat themselves: so the NoC copies most of them.
+    // Writes the rows of all query tiles of `job`, which repeat themselves, so the NoC copies most of them.
     void write_queries(uint32_t address, const jobs::Job& job) const {
         const uint32_t nodes = config::nodes();
         uint32_t period = nodes;  // in tiles
         for (uint32_t rows = 32; period % 2 == 0 && rows > 1; rows /= 2) {
             period /= 2;
         }
-        const uint32_t by_hand = attention::least(period, job.tiles());
+        const uint32_t by_hand = attention::min(period, job.tiles());
         uint32_t node = job.first_row % nodes;
         const volatile tt_l1_ptr uint32_t *enters = words(0), *leaves = words(1);
         for (uint32_t tile = 0; tile < by_hand; ++tile) {
@@ -108,7 +108,7 @@ public:
         if (by_hand == job.tiles()) {
             return;
         }
-        // What is read back has reached L1, which a store alone need not have when the NoC starts reading.
+        // A value that was read back has reached L1; a store alone may not have when the NoC starts reading.
         const uint32_t last_row =
             by_hand * tile_rows::tile_bytes - tile_rows::face_bytes - tile_rows::row_bytes;
         (void)*reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(
@@ -121,7 +121,7 @@ public:
         noc_async_read_barrier();
     }
 
-    // The rows of key tile `tile` of the cache, in two tiles: E and L.
+    // Writes the rows of key tile `tile` of the cache, in two tiles: E and L.
     void write_keys(uint32_t address, const jobs::Span& span, uint32_t tile) const {
         const volatile tt_l1_ptr uint32_t *enters = words(0), *leaves = words(1);
         for_each_row(address, 32, [&](uint32_t row, volatile tt_l1_ptr uint32_t* of_enter) {
@@ -146,7 +146,7 @@ public:
 
 private:
     static uint32_t start(uint32_t which) {
-        return get_write_ptr(config::cb_intervals) + which * config::most_nodes * sizeof(uint32_t);
+        return get_write_ptr(config::cb_intervals) + which * config::max_nodes * sizeof(uint32_t);
     }
     static volatile tt_l1_ptr uint32_t* words(uint32_t which) {
         return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(start(which));
@@ -155,7 +155,7 @@ private:
     uint32_t user_ = 0xFFFFFFFF;
 };
 
-// Zeros of all tiles, once, as the buffers' pointers stay at the start. They are there after the barrier of reads.
+// Clears all tiles, once, as the buffers' pointers stay at the start. The zeros are there after the barrier of reads.
 inline void clear_tiles() {
     tile_masks::clear(get_write_ptr(config::cb_query_times), config::query_tiles() * tile_rows::tile_bytes);
     tile_masks::clear(get_write_ptr(config::cb_key_times), 2 * config::tree_tiles() * tile_rows::tile_bytes);

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who does what, which every RISC-V of every core derives for itself from the shapes and the users' prefixes.
+// Which core does what; every RISC-V of every core derives it from the shapes and the users' prefixes.
 //
 // The queries of a key/value head of a user are rows g * nodes + n for node n of its g-th query head, packed into tiles
-// of 32 rows. A job is `query_tiles` of these tiles, or the rest; jobs of one head follow each other.
+// of 32 rows. A job is `query_tiles` of these tiles, or the rest; jobs of one head are consecutive.
 
 #pragma once
 
@@ -30,7 +30,7 @@ struct Job {
     bool first;  // of its head
 
     uint32_t tiles() const { return tiles_of(rows); }
-    uint32_t rows_of(uint32_t tile) const { return attention::least(rows - tile * 32, 32); }
+    uint32_t rows_of(uint32_t tile) const { return attention::min(rows - tile * 32, 32); }
 };
 
 inline uint32_t count() { return config::users() * config::kv_heads() * config::passes(); }
@@ -42,27 +42,27 @@ inline Job job_of(uint32_t index) {
     const uint32_t first_row = pass * config::query_tiles() * 32;
     const uint32_t left = config::group_heads() * config::nodes() - first_row;
     return {
-        user, head - user * config::kv_heads(), first_row, attention::least(left, config::query_tiles() * 32),
+        user, head - user * config::kv_heads(), first_row, attention::min(left, config::query_tiles() * 32),
         pass == 0};
 }
 
-// The cached tokens a user's nodes attend to: `prefix` that all see, behind them the nodes' own. What would lie past
-// the cache is not there.
+// The cached tokens that a user's nodes attend to: `prefix` tokens that all see, then the nodes' own, cut off at the
+// end of the cache.
 struct Span {
     uint32_t prefix;
     uint32_t tokens;
 
-    // Key tiles from this one on hold tokens that not all nodes see.
+    // The first key tile that holds tokens not all nodes see.
     uint32_t first_masked() const { return prefix / tile_tokens; }
 
-    // Of the tiles of `range`, those before the first of these.
+    // The tiles of `range` before that one.
     uint32_t unmasked(const attention::Range& range) const {
         const uint32_t from = first_masked();
-        return from <= range.begin ? 0 : attention::least(from - range.begin, range.size());
+        return from <= range.begin ? 0 : attention::min(from - range.begin, range.size());
     }
     bool masks(const attention::Range& range) const { return unmasked(range) < range.size(); }
 
-    // The key tiles `worker` reads. Only workers behind all others have none.
+    // The key tiles that `worker` reads. Only the last workers may have none.
     attention::Range part(uint32_t worker) const {
         return attention::part_of(
                    tokens, attention::GuessRange{0, 0, false}, worker, config::workers(), false)
@@ -78,15 +78,15 @@ struct Span {
 
 inline Span span_of(uint32_t prefix) {
     const uint32_t capacity = config::cache_tiles() * tile_tokens;
-    const uint32_t seen = attention::least(prefix, capacity);
-    return {seen, attention::least(seen + config::nodes(), capacity)};
+    const uint32_t seen = attention::min(prefix, capacity);
+    return {seen, attention::min(seen + config::nodes(), capacity)};
 }
 
 // Calls visit(chunk) for the tiles of `range`, as many at a time as the buffers hold.
 template <typename Visit>
 inline void for_each_chunk(const attention::Range& range, Visit visit) {
     for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-        visit(attention::Range{begin, attention::least(begin + config::key_tiles(), range.end)});
+        visit(attention::Range{begin, attention::min(begin + config::key_tiles(), range.end)});
     }
 }
 

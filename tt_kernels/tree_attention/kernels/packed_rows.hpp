@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// From rows of a tensor [1, heads, users * nodes, head_dim] to the rows of a job's query tiles, and back. Both lie in
-// tiles, so a row is two pieces of 32 bytes in each of head_tiles tiles; rows that follow each other on both sides
-// within a face are one piece.
+// From rows of a tensor [1, heads, users * nodes, head_dim] to the rows of a job's query tiles, and back. Both are
+// tiled, so a row is two pieces of 32 bytes in each of head_tiles tiles; rows that are adjacent on both sides within a
+// face are one piece.
 
 #pragma once
 
@@ -40,8 +40,8 @@ inline void for_each_piece(const jobs::Job& job, uint32_t tile, Visit visit) {
     uint32_t node = job.first_row + tile * 32 - head * config::nodes();
     for (uint32_t row = 0; row < rows;) {
         const uint32_t from = job.user * config::nodes() + node;
-        uint32_t run = attention::least(rows - row, config::nodes() - node);
-        run = attention::least(run, attention::least(left_in_face(row), left_in_face(from)));
+        uint32_t run = attention::min(rows - row, config::nodes() - node);
+        run = attention::min(run, attention::min(left_in_face(row), left_in_face(from)));
         for (uint32_t column = 0; column < config::head_tiles; ++column) {
             const uint32_t page = page_of(job.kv_head * config::group_heads() + head, from, column);
             for (uint32_t face = 0; face < tile_rows::faces_across; ++face) {

@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
-// Fetches the prefixes and hands a copy to compute (cb_control) and one to the writer (cb_control_writer). They stay
-// readable at the start of cb_control, which nothing else is pushed to.
+// Fetches the prefixes and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). They stay
+// readable at the start of cb_control, to which nothing else is pushed.
 template <typename Accessor>
 void share_prefixes(const Accessor& prefixes) {
     cb_reserve_back(config::cb_control, 1);
@@ -39,8 +39,8 @@ void share_prefixes(const Accessor& prefixes) {
     cb_push_back(config::cb_control_writer, 1);
 }
 
-// Query tiles [begin, end) of `job`, of query_tiles() that cb_query has been reserved for; those that the job lacks are
-// pushed too, so that the buffer's pointers stay at the start.
+// Gathers query tiles [begin, end) of `job` into cb_query, which is reserved for query_tiles(); tiles that the job
+// lacks are pushed too, so that the buffer's pointers stay at the start.
 template <typename Accessor>
 void gather_queries(const Accessor& query, const jobs::Job& job, uint32_t begin, uint32_t end) {
     for (uint32_t tile = begin; tile < end; ++tile) {
@@ -102,7 +102,7 @@ void kernel_main() {
             in_turn.read(chunk);
             if (chunk.begin == part.begin && query_tiles > 1) {
                 // In the order in which steps need them: two are scored before the first takes in values.
-                const uint32_t early = attention::least(query_tiles, 3);
+                const uint32_t early = attention::min(query_tiles, 3);
                 gather_queries(query, job, 1, early);
                 in_turn.finish();
                 gather_queries(query, job, early, query_tiles);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The writer (BRISC): the constant tile; for each job of its group the times its mask is made of; then the partial
-// result to the worker that merges it, or the rows of the result, and zeros where no node is.
+// The writer (BRISC): makes the constant tile and, for each job of its group, the times its mask is made of; then sends
+// the partial result to the worker that merges it, or writes the rows of the result, and zeros where there is no node.
 
 #include <cstdint>
 
@@ -61,7 +61,7 @@ void scatter_results(const Accessor& output, const jobs::Job& job) {
     }
 }
 
-// The job of a user that is skipped.
+// Zeros for the job of a skipped user.
 template <typename Accessor>
 void scatter_zeros(const Accessor& output, const jobs::Job& job) {
     for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
@@ -73,7 +73,7 @@ void scatter_zeros(const Accessor& output, const jobs::Job& job) {
     }
 }
 
-// The rows behind the last user's nodes in the last tile of every head of `job`.
+// Clears the rows after the last user's nodes in the last tile of every head of `job`.
 template <typename Accessor>
 void clear_padding(const Accessor& output, const jobs::Job& job) {
     const uint32_t rows = config::users() * config::nodes();
@@ -135,7 +135,7 @@ void kernel_main() {
         if (stores) {
             scatter_results(output, job);
         } else if (part.size() > 0) {
-            partials.send(config::cb_handover, 0, attention::least(job.rows, 32));
+            partials.send(config::cb_handover, 0, attention::min(job.rows, 32));
         }
     }
     noc_async_full_barrier();

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moves rows of tiles into a KV cache: new rows behind the prefix, or of a verified tree the accepted ones to where
-// they belong. A job is one column of tiles of one head of one user in one cache, and no two jobs touch the same tile:
-// the tiles are read, rows are copied in L1 as they are stored, and what changed is written back.
+// Moves rows of tiles into a KV cache: new rows to after the prefix, or a verified tree's accepted rows to where they
+// belong. A job is one column of tiles of one head of one user in one cache, and no two jobs touch the same tile: the
+// tiles are read, rows are copied in L1 as they are stored, and what changed is written back.
 
 #include <cstdint>
 
@@ -21,7 +21,7 @@ constexpr uint32_t words_cb = get_named_compile_time_arg_val("words_cb");
 constexpr uint32_t prefix_bytes = get_named_compile_time_arg_val("prefix_bytes");
 
 constexpr uint32_t tile_tokens = 32;
-// Of a bfloat8_b tile: a byte of exponent for each row of each face, then a byte for each element.
+// In a bfloat8_b tile: a byte of exponent for each row of each face, then a byte for each element.
 constexpr uint32_t exponents_bytes = tile_rows::tile_bytes / tile_rows::row_bytes;
 constexpr uint32_t tile_bytes =
     block_float ? exponents_bytes + tile_rows::tile_bytes / 2 : tile_rows::tile_bytes;
@@ -29,7 +29,7 @@ constexpr uint32_t tile_bytes =
 using Words = volatile tt_l1_ptr uint32_t*;
 using Integers = const volatile tt_l1_ptr int32_t*;
 
-uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 // Loads before stores: the loads of a row are under way at once.
 template <uint32_t count>
@@ -47,12 +47,12 @@ inline void copy_words(uint32_t from, uint32_t to) {
     }
 }
 
-// Where a row of a face lies: which one of the tile's 64, and the tile's first byte.
+// The place of a row of a face: which one of the tile's 64, and the tile's first byte.
 struct Place {
     uint32_t tile;
     uint32_t face_row;
 
-    // Of a row counted from the first of the tiles at `base`, in its left face.
+    // The place of a row, counted from the first of the tiles at `base`, in its left face.
     static Place of(uint32_t base, uint32_t row) {
         const uint32_t in_tile = row % tile_tokens;
         const uint32_t face = in_tile / tile_rows::face_rows * tile_rows::faces_across;
@@ -104,7 +104,7 @@ struct Column {
 
 uint32_t tiles_up_to(uint32_t rows) { return (rows + tile_tokens - 1) / tile_tokens; }
 
-// The accepted nodes behind the root: ends at the first entry that is no node.
+// The number of accepted nodes after the root: up to the first entry that is no node.
 uint32_t path_length(Integers path, uint32_t nodes) {
     uint32_t length = 0;
     while (length < nodes && path[length] >= 0 && static_cast<uint32_t>(path[length]) < nodes) {
@@ -113,7 +113,7 @@ uint32_t path_length(Integers path, uint32_t nodes) {
     return length;
 }
 
-// The first step of the path that moves: node j + 1 lies already where element j of the path goes.
+// The first step of the path that moves: node j + 1 is already where element j of the path goes.
 uint32_t first_moved(Integers path, uint32_t length) {
     uint32_t step = 0;
     while (step < length && static_cast<uint32_t>(path[step]) == step + 1) {
@@ -147,7 +147,7 @@ void kernel_main() {
             continue;
         }
         const uint32_t prefix = prefix_of[user];
-        const uint32_t end = least(prefix + nodes, COMMON_ARG(capacity));
+        const uint32_t end = min(prefix + nodes, COMMON_ARG(capacity));
         if (prefix >= end) {
             continue;
         }
@@ -163,7 +163,7 @@ void kernel_main() {
                 noc_async_read_barrier();
                 path_user = user;
             }
-            const uint32_t length = least(path_length(path, nodes), end - prefix - 1);
+            const uint32_t length = min(path_length(path, nodes), end - prefix - 1);
             const uint32_t from = first_moved(path, length);
             if (from == length) {
                 continue;
@@ -198,7 +198,7 @@ void kernel_main() {
                     prefix + node - written.begin * tile_tokens);
             }
         }
-        // What is read back has reached L1, which a store alone need not have when the NoC starts reading.
+        // A value that was read back has reached L1; a store alone may not have when the NoC starts reading.
         (void)*reinterpret_cast<Words>(target);
         written.write(cache, target);
         noc_async_write_barrier();

@@ -8,20 +8,23 @@ of its files' sizes, and digests of the small ones; an entry that does not match
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
 from loguru import logger
 from safetensors.torch import save_file
 from tqdm import tqdm
+
+from runtime_patches.runtime_root import project_cache_dir
 
 from ..errors import ModelLoadError
 from .loader import GgufModel
@@ -33,15 +36,6 @@ _MANIFEST = "conversion.json"
 _SHARD_BYTES = 2 * 1024**3
 _SAMPLE_BYTES = 1024 * 1024
 _DIGEST_LIMIT = 64 * 1024 * 1024
-
-
-def cache_folder() -> Path:
-    """`$LLAMA_ALSPEC_CACHE`, else `$XDG_CACHE_HOME/llama-alspec`, else `~/.cache/llama-alspec`."""
-    own = os.environ.get("LLAMA_ALSPEC_CACHE")
-    if own:
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "llama-alspec"
 
 
 def make_cache_folder(folder: Path) -> None:
@@ -56,7 +50,7 @@ def make_cache_folder(folder: Path) -> None:
 
 
 def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None] | None = None) -> Path:
-    """The Hugging Face folder of a GGUF file (config, tokenizer, safetensors), converted if need be.
+    """Return the Hugging Face folder of a GGUF file (config, tokenizer, safetensors), converted if need be.
 
     `verify_source` is called with the file before a conversion, to refuse a wrong one. Progress goes to
     standard error. A second process that wants the same file waits for the first.
@@ -66,11 +60,11 @@ def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None
     path = Path(gguf_path).resolve()
     if not path.is_file():
         raise FileNotFoundError(f"no GGUF file {gguf_path}")
-    entry = cache_folder() / "gguf" / f"{path.stem}-{_key(path)}"
+    entry = project_cache_dir() / "gguf" / f"{path.stem}-{_key(path)}"
     if _is_whole(entry):
         return entry
     make_cache_folder(entry.parent)
-    with FileLock(entry.with_name(entry.name + ".lock")):
+    with _locked(entry.with_name(entry.name + ".lock")):
         if _is_whole(entry):
             return entry
         if entry.exists():
@@ -89,8 +83,27 @@ def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None
     return entry
 
 
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file lock, and remove its file at the end, whether or not the work inside succeeded."""
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                held = path.stat().st_ino == os.fstat(file.fileno()).st_ino
+            except FileNotFoundError:
+                held = False
+            if not held:
+                continue  # who held it before has removed it: others may lock another file of that name
+            try:
+                yield
+            finally:
+                path.unlink()
+            return
+
+
 def _key(path: Path) -> str:
-    """Sixteen hex digits of version, size, time, first and last megabyte: cheap for files of any size."""
+    """Return 16 hex digits of version, size, time, first and last megabyte: cheap for files of any size."""
     stat = path.stat()
     digest = hashlib.sha256(f"{CONVERTER_VERSION} {stat.st_size} {stat.st_mtime_ns}".encode())
     with path.open("rb") as file:
@@ -173,7 +186,7 @@ def _is_whole(entry: Path) -> bool:
 
 
 def _small_digest(file: Path) -> str | None:
-    """SHA-256 of a file up to 64 MiB; larger ones are compared by size only, to keep start-up fast."""
+    """Return the SHA-256 of a file of up to 64 MiB; larger ones are compared by size only, to keep start-up fast."""
     if file.stat().st_size > _DIGEST_LIMIT:
         return None
     return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -70,12 +70,13 @@ class GgufModel:
         return list(self._source_names)
 
     def stored_bytes(self) -> int:
-        """Bytes all tensors take once dequantised: two a weight for F16 and BF16, four for the rest."""
+        """Return the bytes that all tensors take once dequantised: two per weight for F16 and BF16, four for the
+        rest."""
         tensors = (self._tensors[name] for name in self._source_names.values())
         return sum(int(t.n_elements) * (2 if t.tensor_type.name in ("F16", "BF16") else 4) for t in tensors)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """One tensor by its Hugging Face name, `[out, in]` or `[hidden]`; float32 unless F16 or BF16."""
+        """Return a tensor by its Hugging Face name, `[out, in]` or `[hidden]`; float32 unless F16 or BF16."""
         import gguf
 
         source = self._tensors[self._source_names[name]]
@@ -98,7 +99,7 @@ class GgufModel:
         return value
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """All (Hugging Face name, tensor) pairs, one at a time so that memory holds only one."""
+        """Yield all (Hugging Face name, tensor) pairs, one at a time so that memory holds only one."""
         for name in self._source_names:
             yield name, self.tensor(name)
 
@@ -123,7 +124,7 @@ class GgufModel:
         return self.metadata[key]
 
     def _uniform(self, key: str, value: Any) -> int:
-        """A per-layer array is allowed in GGUF; only one value for all layers is."""
+        """Return the one value of all layers. GGUF allows an array of them; other values are not supported."""
         if isinstance(value, (list, tuple)):
             if len(set(value)) != 1:
                 raise UnsupportedModelError(f"{self.path}: {key} differs by layer ({value}): not supported")
@@ -216,7 +217,7 @@ class GgufModel:
 
 
 def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
-    """llama.cpp's interleaved rows of each head, [n_heads * head_dim, in], in Hugging Face's order.
+    """Put llama.cpp's interleaved rows of each head, [n_heads * head_dim, in], in Hugging Face's order.
 
     Row 2i of a head goes to i and row 2i + 1 to head_dim / 2 + i.
     """
@@ -226,7 +227,7 @@ def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
 
 
 def llama3_frequency_factors(scaling: RopeScaling, theta: float, head_dim: int) -> np.ndarray:
-    """What llama3 scaling divides each base frequency by, float64 [head_dim / 2]: llama.cpp's rope_freqs."""
+    """Return what llama3 scaling divides each base frequency by, float64 [head_dim / 2]: llama.cpp's rope_freqs."""
     frequencies = theta ** -(np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
     # Turns a frequency makes over the original context: with many it stays, with few it is divided.
     turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)
@@ -236,8 +237,8 @@ def llama3_frequency_factors(scaling: RopeScaling, theta: float, head_dim: int) 
 
 
 def llama3_scaling_of(factors: np.ndarray, theta: float, head_dim: int, original: int) -> RopeScaling | None:
-    """The llama3 RopeScaling whose frequency factors are `factors` [head_dim / 2], or None if there is none
-    with low_freq_factor 1 and high_freq_factor 4 (those of every released Llama 3.x)."""
+    """Return the llama3 RopeScaling whose frequency factors are `factors` [head_dim / 2], or None if there is none with
+    low_freq_factor 1 and high_freq_factor 4 (those of every released Llama 3.x)."""
     if factors.shape != (head_dim // 2,) or not np.isfinite(factors).all() or factors.max() < 1.0:
         return None
     if np.all(factors == 1.0):

@@ -20,7 +20,8 @@ SPACE = "▁"
 def sentencepiece_tokenizer(
     tokens: Sequence[str], scores: Sequence[float], types: Sequence[int], space_prefix: bool
 ) -> Tokenizer:
-    """tokens, scores, types: one entry an id. space_prefix: text is read as if it began with a space."""
+    """Build the tokenizer. tokens, scores, types: an entry per id. space_prefix: read text as if it began with a
+    space."""
     vocabulary = {token: index for index, token in enumerate(tokens)}
     unknown = next((token for token, kind in zip(tokens, types) if kind == _UNKNOWN), None)
     tokenizer = Tokenizer(
@@ -43,7 +44,7 @@ def sentencepiece_tokenizer(
 
 
 def merges_by_score(tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> list[tuple[str, str]]:
-    """Every split of a normal piece into two normal pieces, best-scored piece first."""
+    """Return every split of a normal piece into two normal pieces, best-scored piece first."""
     ids = {token: index for index, token in enumerate(tokens) if types[index] == _NORMAL}
     merges = []
     for piece in sorted(ids, key=lambda token: (-scores[ids[token]], ids[token])):

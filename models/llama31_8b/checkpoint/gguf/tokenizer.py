@@ -51,7 +51,7 @@ _PRE_TOKENIZERS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
 
 
 def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer, dict[str, Any]]:
-    """(tokenizer, tokenizer_config) from the `tokenizer.*` metadata of the GGUF file `path`.
+    """Return (tokenizer, tokenizer_config) from the `tokenizer.*` metadata of the GGUF file `path`.
 
     Byte-level BPE ("gpt2") with a known pre-tokenizer, or SentencePiece BPE ("llama"). Raises
     UnsupportedModelError naming any other, and ModelLoadError for missing or inconsistent tables.
@@ -100,7 +100,7 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
 
 
 def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: Path) -> tuple[Tokenizer, bool]:
-    """(tokenizer, whether it adds a BOS when the file does not say)."""
+    """Return (tokenizer, whether it adds a BOS when the file does not say)."""
     pre = metadata.get("tokenizer.ggml.pre")
     if pre is None:
         logger.warning("{} names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong", path)

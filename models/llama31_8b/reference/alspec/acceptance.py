@@ -10,21 +10,22 @@ import torch
 
 
 def check_threshold(threshold: float) -> float:
-    """The threshold as a float. Raises ValueError unless it is a number >= 0 (infinity allowed)."""
+    """Return the threshold as a float. Raises ValueError unless it is a number >= 0 (infinity allowed)."""
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not threshold >= 0:
         raise ValueError(f"threshold must be a number >= 0 (inf accepts every guess), got {threshold!r}")
     return float(threshold)
 
 
 def accept_guess(guess: torch.Tensor, exact: torch.Tensor, threshold: float) -> torch.Tensor:
-    """Which guesses pass: ||guess - exact||2 < threshold * ||exact||2, strictly, over all heads of a query.
+    """Return which guesses are accepted: ||guess - exact||2 < threshold * ||exact||2, strictly, over all heads of a
+    query.
 
     guess, exact: [queries, n_heads * head_dim]; norms accumulate in float32. Returns bool [queries].
     Threshold 0 accepts nothing, not even a perfect guess; an infinite one accepts everything (the sink
     policy), where the formula alone would say inf * 0 for a zero output.
     """
     if math.isinf(threshold):
-        return torch.ones(guess.shape[0], dtype=torch.bool)
+        return torch.ones(guess.shape[0], dtype=torch.bool, device=guess.device)
     exact = exact.float()
     distance = torch.linalg.vector_norm(guess.float() - exact, dim=1)
     return distance < torch.linalg.vector_norm(exact, dim=1) * threshold

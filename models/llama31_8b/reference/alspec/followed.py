@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 
 from ..model.attention import ManyQueries, OneQuery, Segments
-from ..model.step import DecodeStep, GuessRange
+from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
 
 TILE = 32
 
@@ -66,9 +66,14 @@ class MassFollower:
         self._step: DecodeStep | None = None
 
     def begin_step(self, step: DecodeStep) -> None:
-        """Raises ValueError for token trees, whose nodes have no step before them."""
+        """Raises ValueError for token trees, whose nodes have no step before them, and for whole texts at once."""
         if step.tree is not None:
             raise ValueError("a guess that follows the attention is of one token after another, not of a token tree")
+        if step.whole_texts:
+            raise ValueError(
+                f"a guess that follows the attention takes at most {QUERY_BLOCK} tokens of a text at once, got "
+                f"{step.tokens}"
+            )
         self._step = step
 
     def reset(self) -> None:

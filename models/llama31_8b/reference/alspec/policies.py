@@ -13,8 +13,8 @@ import torch
 from ..model.attention import Segments
 from ..model.step import DecodeStep, GuessRange
 from .acceptance import accept_guess, check_threshold
+from .counters import SpeculationCounters
 from .followed import MassFollower
-from .statistics import SpeculationCounters
 
 
 class AttentionPolicy(ABC):
@@ -41,15 +41,15 @@ class AttentionPolicy(ABC):
             raise ValueError(f"{self.name} attention has no verified step to follow: {self.guess_range} names tiles")
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
-        """Called once before the layers of each decode step."""
+        """Prepare a decode step; called once before its layers."""
 
     @abstractmethod
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
-        """The attention output [queries, n_heads * head_dim] of one layer for these queries."""
+        """Return the attention output [queries, n_heads * head_dim] of one layer for these queries."""
 
 
 class ExactAttention(AttentionPolicy):
-    """Full attention, with the speculation left out of the same segmented computation."""
+    """Full attention, by the same segmented computation without speculation."""
 
     name = "exact"
 
@@ -58,7 +58,7 @@ class ExactAttention(AttentionPolicy):
 
 
 class SinkAttention(AttentionPolicy):
-    """Always the guess: attention over the first and the last keys alone, in every layer."""
+    """The guess in every layer: attention over the first and the last keys alone."""
 
     name = "sink"
 
@@ -92,10 +92,10 @@ class StaticAttention(AttentionPolicy):
 
 
 class ALSpecAttention(AttentionPolicy):
-    """Attention-level speculation: the guess where it passes verification, the exact result elsewhere.
+    """Attention-level speculation: the guess where it is accepted, the exact result elsewhere.
 
-    threshold: lambda of section 3.2. Each (user, query token) decides for itself in each layer. Queries with
-    fewer cached tokens than the guess reads (2S), their own included, are bypassed: exact, and counted apart.
+    threshold: lambda of section 3.2. Each (user, query token) is decided by itself in each layer. Queries with fewer
+    cached tokens than the guess reads (2S), their own included, are bypassed: exact, and counted apart.
     """
 
     name = "alspec"

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode attention in segments, out of which a policy (../alspec/policies.py) takes the guess or the exact result.
+"""Decode attention in segments, from which a policy (../alspec/policies.py) takes the guess or the exact result.
 
 The cached positions of a query fall into the first S, the last S and the middle (S is `chunk_size`).
 Attention over first and last is one partial result, which normalised is the guess; merged by online softmax
 with the partial over the middle it is the exact result (ALSpec paper, section 4.1 and algorithm 3). So the
 guess costs no pass of its own.
 
-Symbols: b users, h query heads, g query heads a key/value head, d head_dim, t query tokens, n cached tokens.
+Symbols: b users, h query heads, g query heads per key/value head, d head_dim, t query tokens, n cached tokens.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from .step import DecodeStep
+from .text_attention import text_exact, text_guess
 
 if TYPE_CHECKING:
     from ..alspec.policies import AttentionPolicy
@@ -38,7 +39,7 @@ LOWEST = -1e30
 
 
 def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> Partial:
-    """Softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
+    """Return softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
     pieces [m, n_i, d] that add up to n."""
     row_max = scores.amax(-1, keepdim=True)
     weights = (scores - row_max).exp_()
@@ -47,7 +48,7 @@ def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> P
 
 
 def _masked_attention(scores: torch.Tensor, visible: torch.Tensor, values: torch.Tensor) -> Partial:
-    """As partial_attention for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
+    """Do what partial_attention does for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
     scores = scores.masked_fill(~visible, float("-inf")).flatten(1, 2)
     row_max = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
     weights = (scores - row_max).exp_()
@@ -64,7 +65,7 @@ def _weigh(weights: torch.Tensor, values: Iterable[torch.Tensor]) -> torch.Tenso
 
 
 def merge(a: Partial, b: Partial) -> torch.Tensor:
-    """Attention over the keys of both, normalised: the online softmax combination of algorithm 3, line 24."""
+    """Return attention over the keys of both, normalised: the online softmax combination of algorithm 3, line 24."""
     row_max = torch.maximum(a.row_max, b.row_max)
     rescale_a, rescale_b = (a.row_max - row_max).exp_(), (b.row_max - row_max).exp_()
     out = torch.addcmul(a.out * rescale_a, b.out, rescale_b)
@@ -72,16 +73,26 @@ def merge(a: Partial, b: Partial) -> torch.Tensor:
 
 
 class Segments(ABC):
-    """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys,
-    `exact()` all of them, reusing the guess's partial. Both return [queries, n_heads * head_dim], float32.
+    """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys, `exact()` all of
+    them. Both return [queries, n_heads * head_dim], float32.
 
-    eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries].
-    rows, tokens: the slices of the step's [batch, T] these queries are.
+    eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries]. rows, tokens:
+    the slices of the step's [batch, T] that hold these queries.
     """
 
     eligible: bool | torch.Tensor
     rows: slice
     tokens: slice
+
+    @abstractmethod
+    def guess(self) -> torch.Tensor: ...
+
+    @abstractmethod
+    def exact(self) -> torch.Tensor: ...
+
+
+class PartialSegments(Segments):
+    """`exact()` reuses the guess's partial result, and merges the middle's into it."""
 
     def __init__(self) -> None:
         self._ends: Partial | None = None
@@ -108,8 +119,8 @@ class Segments(ABC):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor: ...
 
 
-class OneQuery(Segments):
-    """Plain decoding: one query each for users with equally many cached tokens; segments are slices.
+class OneQuery(PartialSegments):
+    """Plain decoding: one query per user, users with equally many cached tokens; segments are slices.
 
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
     """
@@ -139,7 +150,7 @@ class OneQuery(Segments):
         return out.view(self.users, -1)
 
 
-class ManyQueries(Segments):
+class ManyQueries(PartialSegments):
     """A block of query tokens of one user (a draft chain or token tree): each query has its own last S keys,
     chosen by logical position, so every query selects the keys it would if its path were decoded one by one.
 
@@ -164,6 +175,28 @@ class ManyQueries(Segments):
         return out.unflatten(1, (groups, tokens)).permute(2, 0, 1, 3).reshape(tokens, -1)
 
 
+class WholeTexts(Segments):
+    """Texts of more than a block of tokens from their first one on, all positions at once.
+
+    query: [b, h, T, d], scaled. keys, values: [b, n_kv_heads, T, d]. Exact attention is a causal pass of its own, which
+    a GPU runs in one kernel.
+    """
+
+    def __init__(self, query, keys, values, step: DecodeStep, rows: slice) -> None:
+        self.read, self.guess_range = (query, keys, values), step.guess_range
+        self.eligible = step.eligible[rows].flatten()
+        self.rows, self.tokens = rows, slice(0, step.tokens)
+
+    def guess(self) -> torch.Tensor:
+        return self._flatten(text_guess(*self.read, self.guess_range, scale=1.0))
+
+    def exact(self) -> torch.Tensor:
+        return self._flatten(text_exact(*self.read, scale=1.0))
+
+    def _flatten(self, out: torch.Tensor) -> torch.Tensor:
+        return out.flatten(2).flatten(0, 1).float()
+
+
 def decode_attention(
     policy: AttentionPolicy,
     layer: int,
@@ -172,13 +205,13 @@ def decode_attention(
     values: torch.Tensor,
     step: DecodeStep,
 ) -> torch.Tensor:
-    """Attention of one decode step under a policy.
+    """Compute the attention of one decode step under a policy.
 
     query: [b, T, h, d], rotated and scaled. keys, values: the layer's whole cache [users, n_kv_heads,
     capacity, d], the step's own entries written. Returns [b, T, h * d], float32.
     """
     kv_heads, head_dim = keys.shape[1], keys.shape[3]
-    if step.tokens == 1 and not step.behind:
+    if step.tokens == 1 and not step.earlier:
         outs = []
         for group in step.groups:
             users, n = group.end - group.start, group.length + 1
@@ -194,6 +227,15 @@ def decode_attention(
             outs.append(policy.attend(layer, segments))
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return out[:, None]
+    if step.whole_texts:
+        outs = []
+        for group in step.groups:
+            mine = slice(group.start, group.end)
+            rows = slice(group.storage, group.storage + group.end - group.start)
+            slots = slice(0, step.tokens)
+            texts = WholeTexts(query[mine].transpose(1, 2), keys[rows, :, slots], values[rows, :, slots], step, mine)
+            outs.append(policy.attend(layer, texts))
+        return torch.cat(outs).view(*query.shape[:2], -1)
     out = query.new_empty((*query.shape[:2], query.shape[2] * head_dim), dtype=torch.float32)
     for row, user in enumerate(step.users):
         # [T, h, d] -> [n_kv_heads, g, T, d]
@@ -212,7 +254,7 @@ def decode_attention(
 def dense_attention(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep, scale: float
 ) -> torch.Tensor:
-    """Exact attention in one softmax, as prefill runs it. Shapes as decode_attention, query unscaled."""
+    """Compute exact attention in one softmax, as in prefill. Shapes as decode_attention, query unscaled."""
     out = query.new_empty((*query.shape[:2], query.shape[2] * query.shape[3]))
     for row, user in enumerate(step.users):
         mine = query[row : row + 1].transpose(1, 2)

@@ -16,12 +16,12 @@ class KVCache:
     """Keys and values of all layers, allocated once.
 
     keys, values: per layer one tensor [batch, n_kv_heads, capacity, head_dim], keys rotated.
-    lengths: int64 [batch], committed tokens per user. A forward with `commit=False` writes behind the
-    committed tokens and leaves `lengths` alone; `keep` or `commit` then takes what was accepted.
+    lengths: int64 [batch], committed tokens per user. A forward with `commit=False` writes after the committed tokens
+    and leaves `lengths` alone; `keep` or `commit` then takes what was accepted.
     """
 
     def __init__(self, config: LlamaConfig, batch: int, capacity: int, dtype: torch.dtype = torch.float32) -> None:
-        """Raises ValueError for sizes below 1, ContextLengthError beyond the model's context."""
+        """Allocate. Raises ValueError for sizes below 1, ContextLengthError beyond the model's context."""
         if batch < 1 or capacity < 1:
             raise ValueError(f"a cache needs batch >= 1 and capacity >= 1, got batch {batch} and capacity {capacity}")
         if capacity > config.max_position_embeddings:
@@ -36,7 +36,7 @@ class KVCache:
         self.rows = list(range(batch))  # storage rows this object covers; the user ids of statistics
         self._whole = True  # rows are all storage rows, in order
         self._lengths = torch.zeros(batch, dtype=torch.int64)
-        self._written = [0] * batch  # entries present behind row 0, committed or not
+        self._written = [0] * batch  # entries written, committed or not
 
     @property
     def batch(self) -> int:
@@ -48,7 +48,7 @@ class KVCache:
         return self._lengths if self._whole else self._lengths[self.rows]
 
     def view(self, users: Sequence[int]) -> KVCache:
-        """A cache over some of these users that shares storage and lengths, so writes show in both.
+        """Return a cache over some of these users that shares storage and lengths, so that writes show in both.
 
         Raises IndexError for an unknown user and ValueError for a repeated one.
         """
@@ -61,12 +61,12 @@ class KVCache:
         return other
 
     def user(self, user: int) -> KVCache:
-        """A cache of batch 1 over one user, sharing storage and lengths."""
+        """Return a cache of batch 1 over one user, sharing storage and lengths."""
         return self.view([user])
 
     @torch.inference_mode()
     def truncate(self, lengths: int | Sequence[int] | torch.Tensor) -> None:
-        """Forget entries beyond `lengths` (one for all users, or one each), uncommitted ones too.
+        """Forget entries beyond `lengths` (one for all users, or one per user), uncommitted ones too.
 
         Raises ValueError when a length is negative or above what is committed.
         """
@@ -108,7 +108,7 @@ class KVCache:
 
     @torch.inference_mode()
     def clone(self) -> KVCache:
-        """An independent copy of the users this object covers; storage rows are renumbered from 0."""
+        """Return an independent copy of the users this object covers; storage rows are renumbered from 0."""
         other = object.__new__(KVCache)
         other.keys = [entries[self.rows] for entries in self.keys]
         other.values = [entries[self.rows] for entries in self.values]
@@ -118,25 +118,25 @@ class KVCache:
         other._written = [self._written[row] for row in self.rows]
         return other
 
-    def reserve(self, tokens: int, behind: int = 0) -> None:
+    def reserve(self, tokens: int, earlier: int = 0) -> None:
         """Check that `tokens` more entries fit for each user, and note them as written.
 
-        behind: uncommitted entries of an earlier step that they follow. Raises ContextLengthError naming the
-        user, the lengths and the capacity, and ValueError when fewer than `behind` entries were written.
+        earlier: uncommitted entries that they follow. Raises ContextLengthError naming the user, the lengths and the
+        capacity, and ValueError when fewer than `earlier` entries were written.
         """
         lengths = self.lengths.tolist()
         for row, length in zip(self.rows, lengths):
-            if length + behind + tokens > self.capacity:
+            if length + earlier + tokens > self.capacity:
                 raise ContextLengthError(
-                    f"user {row}: {length} cached + {behind + tokens} new tokens exceed the cache capacity "
+                    f"user {row}: {length} cached + {earlier + tokens} new tokens exceed the cache capacity "
                     f"of {self.capacity}"
                 )
-            if behind and self._written[row] < length + behind:
+            if earlier and self._written[row] < length + earlier:
                 raise ValueError(
-                    f"user {row}: {behind} uncommitted entries expected, {self._written[row] - length} were written"
+                    f"user {row}: {earlier} uncommitted entries expected, {self._written[row] - length} were written"
                 )
         for row, length in zip(self.rows, lengths):
-            self._written[row] = length + behind + tokens
+            self._written[row] = length + earlier + tokens
 
     def _set_lengths(self, lengths: Sequence[int]) -> None:
         for row, length in zip(self.rows, lengths):

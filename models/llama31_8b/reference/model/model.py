@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Llama-architecture model in plain torch: the oracle of the tests and the backend of a machine without
+"""A Llama-architecture model in plain torch: the reference of the tests and the backend of a machine without
 boards."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReferenceLlama(nn.Module):
     """
 
     def __init__(self, config: LlamaConfig, weights: Mapping[str, torch.Tensor]) -> None:
-        """weights: checked Hugging Face names and shapes, all of one dtype; use from_state_dict."""
+        """Fuse the weights, which have checked Hugging Face names and shapes and one dtype; use from_state_dict."""
         super().__init__()
         self.config = config
         tied = config.tie_word_embeddings
@@ -65,7 +65,7 @@ class ReferenceLlama(nn.Module):
     def from_state_dict(
         cls, config: LlamaConfig, state_dict: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32
     ) -> ReferenceLlama:
-        """From tensors with Hugging Face names and half-split q/k layout, e.g.
+        """Make a model of tensors with Hugging Face names and half-split q/k layout, e.g.
         model.layers.0.self_attn.q_proj.weight.
 
         Raises ModelLoadError naming the missing, misshapen or unexpected tensor.
@@ -75,11 +75,11 @@ class ReferenceLlama(nn.Module):
 
     @classmethod
     def random(cls, config: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32) -> ReferenceLlama:
-        """Random weights, scaled so that activations keep their magnitude through the layers."""
+        """Make a model of random weights, scaled so that activations keep their magnitude through the layers."""
         return cls.from_state_dict(config, random_state_dict(config, seed), dtype)
 
     def new_cache(self, batch: int = 1, capacity: int | None = None) -> KVCache:
-        """An empty cache; capacity defaults to the model's context length."""
+        """Return an empty cache; capacity defaults to the model's context length."""
         capacity = self.config.max_position_embeddings if capacity is None else capacity
         return KVCache(self.config, batch, capacity, self.dtype)
 
@@ -91,10 +91,10 @@ class ReferenceLlama(nn.Module):
         chunk_size: int = 512,
         progress: Callable[[int, int], None] | None = None,
     ) -> torch.Tensor:
-        """Write prompts behind what the cache holds, exactly, one user after the other in chunks.
+        """Write prompts after what the cache holds, by exact attention, one user after the other in chunks.
 
-        tokens: one id sequence a user (lengths may differ), or [batch, T]. progress(done, total) counts
-        tokens of all users. Returns logits of each user's last token, float32 [batch, vocab].
+        tokens: one id sequence per user (lengths may differ), or [batch, T]. progress(done, total) counts tokens of
+        all users. Returns logits of each user's last token, float32 [batch, vocab].
         Raises ValueError for an empty prompt, a wrong number of prompts, an unknown id or chunk_size < 1, and
         ContextLengthError for a prompt over the limit; nothing is written then.
         """
@@ -136,19 +136,19 @@ class ReferenceLlama(nn.Module):
         logits: str = "last",
         hidden: bool = False,
     ) -> torch.Tensor | tuple[torch.Tensor | None, torch.Tensor] | None:
-        """One step of T tokens a user, written at cache slots [length, length + T) of each user.
+        """Run one step of T tokens per user, written at cache slots [length, length + T) of each user.
 
         tokens: int64 [batch, T]. Positions are length + t, or length + depth in a tree.
         policy: the attention policy of a decode step; None, as in prefill, is exact attention in one softmax.
-        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens. With
-        more nodes than tokens, the tokens are its last nodes, written behind the entries of the earlier ones.
-        layer_groups: consecutive layers whose attentions all read the hidden state that enters the group,
-        MLPs staying sequential (EasySpec, algorithm 2); must cover all layers once, in order.
+        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens. With more
+        nodes than tokens, the tokens are its last nodes, written after the entries of the earlier ones.
+        layer_groups: consecutive layers whose attentions all read the hidden state that enters the group, MLPs staying
+        sequential (EasySpec, algorithm 2); must cover all layers once, in order.
         commit: False leaves cache.lengths, for KVCache.keep or commit to advance.
         logits: "last" -> float32 [batch, 1, vocab], "all" -> [batch, T, vocab], "none" -> None.
         hidden: return (logits, hidden states after the final norm, [batch, T, hidden_size]).
-        Raises ValueError for shapes, ids, groups or options out of range, and ContextLengthError for too many
-        tokens; nothing is written then.
+        Raises ValueError for shapes, ids, groups or options out of range, and ContextLengthError for too many tokens;
+        nothing is written then.
         """
         if tokens.ndim != 2 or tokens.shape[0] != cache.batch or not tokens.shape[1]:
             raise ValueError(f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1")
@@ -157,11 +157,11 @@ class ReferenceLlama(nn.Module):
         groups = self._check_groups(layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
-        behind = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
+        earlier = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
         guess_range = GuessRange(1, 1, 1) if policy is None else policy.guess_range
         step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, guess_range)
         cos, sin = self._rotary_rows(step)
-        cache.reserve(count, behind)
+        cache.reserve(count, earlier)
         if policy is not None:
             policy.begin_step(step, self.config.num_hidden_layers)
 
@@ -194,7 +194,7 @@ class ReferenceLlama(nn.Module):
         for group in step.groups:
             users = slice(group.start, group.end)
             rows = slice(group.storage, group.storage + group.end - group.start)
-            start = group.length + step.behind
+            start = group.length + step.earlier
             slots = slice(start, start + count)
             keys[rows, :, slots] = rotated[users, :, heads:].transpose(1, 2)
             values[rows, :, slots] = qkv[users, :, heads + kv_heads :].transpose(1, 2)
@@ -216,7 +216,7 @@ class ReferenceLlama(nn.Module):
         return scores.view(*states.shape[:2], -1)
 
     def _rotary_rows(self, step: DecodeStep) -> tuple[torch.Tensor, torch.Tensor]:
-        """cos and sin [batch or 1, T, 1, head_dim] for a step's positions, within the model's context."""
+        """Return cos and sin [batch or 1, T, 1, head_dim] for a step's positions, within the model's context."""
         end = int(step.positions.max()) + 1
         limit = self.config.max_position_embeddings
         if end > limit:
@@ -236,7 +236,7 @@ class ReferenceLlama(nn.Module):
     def _check_room(self, cache: KVCache, user: int, length: int, tokens: int) -> None:
         limit = min(cache.capacity, self.config.max_position_embeddings)
         if length + tokens > limit:
-            cached = f" behind {length} cached ones" if length else ""
+            cached = f" after {length} cached ones" if length else ""
             raise ContextLengthError(
                 f"the prompt of user {user} has {tokens} tokens{cached}; the limit is {limit} "
                 f"(cache capacity {cache.capacity}, model context {self.config.max_position_embeddings})"

@@ -1,13 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products with weights, in the form that reads the weights fastest on a CPU for the number of rows at
-hand.
+"""Matrix products with weights, in the form that reads the weights fastest on a CPU for the number of rows.
 
-Decoding is bound by how fast weights stream from memory. On AVX2 machines the BLAS behind torch reaches 13
-GB/s for
-W x when W has short rows (576 inputs) and 24 GB/s for the same product from W transposed; and for 2 to 128
-rows
-W x^T takes a third to nine tenths of the time of x W^T.
+Decoding is bound by how fast weights stream from memory. On AVX2 machines torch's BLAS reaches 13 GB/s for W x when W
+has short rows (576 inputs) and 24 GB/s for the same product from W transposed; for 2 to 128 rows W x^T takes a third to
+nine tenths of the time of x W^T.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ class Projection(nn.Module):
     """
 
     def __init__(self, weight: torch.Tensor) -> None:
-        """weight: [outputs, inputs]."""
+        """Keep `weight`, [outputs, inputs]."""
         super().__init__()
         outputs, inputs = weight.shape
         self.weight = nn.Parameter(weight.contiguous(), requires_grad=False)

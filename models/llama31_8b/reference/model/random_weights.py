@@ -11,7 +11,7 @@ from ...config import LlamaConfig
 
 
 def random_state_dict(config: LlamaConfig, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Random float32 tensors by Hugging Face name: matrices of variance 1 / inputs, norms around 1."""
+    """Return random float32 tensors by Hugging Face name: matrices of variance 1 / inputs, norms around 1."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, shape in tensor_shapes(config).items():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The geometry of one forward: which cache slots every query sees, worked out once for all layers."""
+"""The geometry of one forward: which cache slots each query sees, worked out once for all layers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ QUERY_BLOCK = 256
 
 class TokenTreeLike(Protocol):
     """Intervals of a depth-first walk: node j is i itself or its ancestor iff enter[j] <= enter[i] and
-    leave[j] >= leave[i]. All integer tensors [N] or [batch, N]; depth is 0 right behind the cached
-    text.
-
-    N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the
-    entries of the N - T earlier ones stand, uncommitted, behind the committed tokens."""
+    leave[j] >= leave[i]. All are integer tensors [N] or [batch, N]; depth is 0 for the first token after the cached
+    text. N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the entries
+    of the N - T earlier ones follow the committed tokens, uncommitted."""
 
     enter: torch.Tensor
     leave: torch.Tensor
@@ -39,7 +37,7 @@ class UserGroup(NamedTuple):
 
 
 def check_positive(label: str, value: object) -> None:
-    """Raises ValueError for what is not a positive integer."""
+    """Raise ValueError for what is not a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{label} must be a positive integer, got {value!r}")
 
@@ -48,12 +46,12 @@ def check_positive(label: str, value: object) -> None:
 class GuessRange:
     """Which keys the guess of a query reads: the first `first` and the last ones of its own path.
 
-    The last `last` keys end at the next multiple of `alignment` behind the query (32: the tile boundary, as the device
-    kernel reads; 1: the paper's definition), so they are last - alignment + 1 to `last`. whole_tail: the tail begins
-    one such unit earlier where the query does not end one, so that it holds `last` keys at least. tiles: so many tiles
-    of 32 keys between them, each key/value head its own (../alspec/followed.py). Queries with fewer cached tokens than
-    all of these, their own included, are bypassed. Raises ValueError for sizes that are not positive multiples of the
-    alignment, and for tiles beside another alignment than 32.
+    The tail ends at the next multiple of `alignment` after the query (32: the tile boundary, as the device kernel
+    reads; 1: the paper's definition), so it has last - alignment + 1 to `last` keys. whole_tail: the tail begins one
+    such unit earlier where the query does not end one, so that it has at least `last` keys. tiles: so many tiles of 32
+    keys between them, which each key/value head chooses for itself (../alspec/followed.py). Queries with fewer cached
+    tokens than all of these, their own included, are bypassed. Raises ValueError for sizes that are not positive
+    multiples of the alignment, and for tiles beside another alignment than 32.
     """
 
     first: int
@@ -99,19 +97,19 @@ class GuessRange:
         return self.first + self.last + self.tiles * self.alignment
 
     def tail_start(self, cached):
-        """The first key of the tail of a query with `cached` tokens (an int, or an integer tensor for as many
-        queries), itself included."""
+        """Return the first key of the tail of a query with `cached` tokens, itself included (an int, or an integer
+        tensor for as many queries)."""
         if self.whole_tail:
             return cached // self.alignment * self.alignment - self.last
         return (cached + self.alignment - 1) // self.alignment * self.alignment - self.last
 
 
 class DecodeStep:
-    """T new tokens for each of the users of a cache: positions, groups of equal length, and masks.
+    """T new tokens for each user of a cache: positions, groups of equal length, and masks.
 
-    cached: int64 [batch, T], tokens each query attends to along its own path, itself included: its logical
-    position + 1. eligible: bool [batch, T], those that do not bypass speculation. behind: nodes
-    of the tree written by earlier steps.
+    cached: int64 [batch, T], tokens that each query attends to along its own path, itself included: its logical
+    position + 1. eligible: bool [batch, T], those that do not bypass speculation. earlier: nodes of the tree that
+    earlier steps wrote.
     """
 
     def __init__(
@@ -122,37 +120,42 @@ class DecodeStep:
         tree: TokenTreeLike | None = None,
         guess_range: GuessRange = GuessRange(128, 128),
     ) -> None:
-        """Raises ValueError when the tree's tensors do not fit [batch, T]."""
+        """Work out positions and groups. Raises ValueError when the tree's tensors do not fit [batch, T]."""
         self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
         self.guess_range = guess_range
         self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
-        self.behind = 0 if self.tree is None else self.tree[0].shape[1] - tokens
+        self.earlier = 0 if self.tree is None else self.tree[0].shape[1] - tokens
         start = torch.tensor(self.lengths)[:, None]
         self.positions = start + (
-            torch.arange(tokens)[None, :] if self.tree is None else self.tree[2][:, self.behind :]
+            torch.arange(tokens)[None, :] if self.tree is None else self.tree[2][:, self.earlier :]
         )
         self.cached = self.positions + 1
         self.eligible = self.cached >= guess_range.bypass_below
         self.groups = self._group()
-        # Of a step of one block, for its other layers.
+        # Of a step of one block: its other layers need the same masks.
         self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
         self._visible_cache: dict[tuple[int, int, int], torch.Tensor] = {}
 
+    @property
+    def whole_texts(self) -> bool:
+        """Return whether the step is whole texts of more than QUERY_BLOCK tokens, from their first one on."""
+        return self.tree is None and self.tokens > QUERY_BLOCK and not any(self.lengths)
+
     def cut(self, cached: int) -> tuple[int, int] | None:
-        """(end of the first, start of the last) keys of the guess for a query with this many cached tokens, or None
-        when it is bypassed."""
+        """Return (end of the first, start of the last) keys of the guess for a query with this many cached tokens, or
+        None when it is bypassed."""
         if cached < self.guess_range.bypass_below:
             return None
         return self.guess_range.first, self.guess_range.tail_start(cached)
 
     def blocks(self) -> Iterator[slice]:
-        """Query blocks of at most QUERY_BLOCK tokens."""
+        """Yield query blocks of at most QUERY_BLOCK tokens."""
         for start in range(0, self.tokens, QUERY_BLOCK):
             yield slice(start, min(start + QUERY_BLOCK, self.tokens))
 
     def masks(self, row: int, block: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """(visible, ends), bool [t, n]: the slots each query of the block sees, and which slots lie at
-        the guess's ends of its logical positions. n is the last slot any of them sees, plus one."""
+        """Return (visible, ends), bool [t, n]: the slots that each query of the block sees, and the slots that its
+        guess reads. n is the last slot that any of them sees, plus one."""
         key = (row, block.start, block.stop)
         if key in self._mask_cache:
             return self._mask_cache[key]
@@ -162,11 +165,11 @@ class DecodeStep:
         return masks
 
     def slots(self, row: int, block: slice) -> int:
-        """Cache slots that the block's queries can see: in a chain none after it, in a tree all."""
-        return self.lengths[row] + (block.stop if self.tree is None else self.behind + self.tokens)
+        """Return how many cache slots the block's queries can see: in a chain none after it, in a tree all."""
+        return self.lengths[row] + (block.stop if self.tree is None else self.earlier + self.tokens)
 
     def visible(self, row: int, block: slice) -> torch.Tensor:
-        """bool [t, n]: which cache slots each query of the block sees."""
+        """Return bool [t, n]: which cache slots each query of the block sees."""
         key = (row, block.start, block.stop)
         if key in self._visible_cache:
             return self._visible_cache[key]
@@ -183,7 +186,7 @@ class DecodeStep:
             torch.le(torch.arange(slots - length)[None, :], queries, out=visible[:, length:])
         else:
             enter, leave, _ = (values[row] for values in self.tree)
-            own = slice(self.behind + block.start, self.behind + block.stop)
+            own = slice(self.earlier + block.start, self.earlier + block.stop)
             visible[:, length:] = interval_mask(enter, leave, own.start, own.stop)
         return visible
 

@@ -9,7 +9,7 @@ more token is drawn: the bonus token. So every call yields between 1 and depth +
 Exactness (SpecInfer section 4.3; Leviathan et al. 2023 for one child). Let p be what remains of the target's
 distribution after the current node, and q the distribution child x was drawn from, given the siblings before
 it. x is accepted with probability min(1, p(x) / q(x)); on rejection p becomes norm(max(0, p - q)). Whatever q
-is, the token that leaves the node then has the target's distribution, provided q is the true law of x:
+is, the token that leaves the node then has the target's distribution, provided q is the true distribution of x:
 - children drawn one by one without replacement (or independent draws with duplicates dropped, as in a tree
   merged from several sequences): q loses each sibling tried and is renormalised;
 - children drawn independently, duplicates kept as siblings: q stays (`with_replacement=True`);
@@ -17,8 +17,8 @@ is, the token that leaves the node then has the target's distribution, provided 
   with probability p(x), and on rejection p loses x and is renormalised. Pass `draft_probabilities=None`.
 At temperature 0 p is one-hot and every rule comes down to comparing with the arg-max.
 
-Randomness comes in as uniforms, one column a node, so that a step draws a fixed number of values from each
-user's own generator (`sampling.draw_uniforms`). Column 0, the root's, decides the bonus token.
+Randomness comes in as uniforms, one column per node, so that a step draws a fixed number of values from each user's own
+generator (`sampling.draw_uniforms`). Column 0, the root's, decides the bonus token.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ...spec_decode.tree import TokenTreeBatch
 
 @dataclass(frozen=True, eq=False)
 class DraftVerification:
-    """What one verification decided.
+    """The result of one verification.
 
     path: [batch, D] int64, accepted nodes in order without the root, padded with -1; lengths: [batch] int64,
     their number; bonus: [batch] int64, the token after the last accepted node.
@@ -45,7 +45,7 @@ class DraftVerification:
     bonus: torch.Tensor
 
     def nodes(self, user: int) -> list[int]:
-        """Accepted nodes of one user in order, without the root."""
+        """Return the accepted nodes of one user in order, without the root."""
         return self.path[user, : int(self.lengths[user])].tolist()
 
 
@@ -67,11 +67,11 @@ class _Walk:
         self.lengths = torch.zeros(trees.batch, dtype=torch.int64)
 
     def pending(self) -> torch.Tensor:
-        """Users that still have a child to try: [n] indices."""
+        """Return the users that still have a child to try: [n] indices."""
         return (self.child >= 0).nonzero().flatten()
 
     def settle(self, users: torch.Tensor, accepted: torch.Tensor) -> None:
-        """Moves users whose child was accepted down to it, and the others on to the next sibling."""
+        """Move users whose child was accepted down to it, and the others on to the next sibling."""
         down, on = users[accepted], users[~accepted]
         self.path[down, self.lengths[down]] = self.child[down]
         self.lengths[down] += 1
@@ -81,7 +81,7 @@ class _Walk:
 
 
 def _normalise(weights: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:
-    """Rows scaled to sum 1; rows without mass (p = q up to rounding) keep `otherwise`."""
+    """Scale rows to sum 1; rows without mass (p = q up to rounding) become `otherwise`."""
     total = weights.sum(-1, keepdim=True)
     return torch.where(total > 0, weights / total.clamp(min=torch.finfo(weights.dtype).tiny), otherwise)
 
@@ -95,8 +95,7 @@ def verify_exact(
     *,
     with_replacement: bool = False,
 ) -> DraftVerification:
-    """Accepts drafted tokens so that the output has exactly the target's distribution (see the module's
-    head).
+    """Accept drafted tokens so that the output has exactly the target's distribution (see the module's docstring).
 
     Shape: tokens [batch, N] int64; target_probabilities [batch, N, vocab], after the warpers, row i the
     target's distribution after node i; draft_probabilities likewise, row i what the children of node i were
@@ -144,7 +143,7 @@ def verify_exact(
 
 
 def verify_greedy(trees: TokenTreeBatch, tokens: torch.Tensor, target_argmax: torch.Tensor) -> DraftVerification:
-    """`verify_exact` at temperature 0, from arg-max ids alone.
+    """Do what `verify_exact` does at temperature 0, from arg-max ids alone.
 
     Shape: tokens, target_argmax [batch, N] int64; target_argmax[:, i] is the target's choice after node i.
     """
@@ -165,7 +164,7 @@ def verify_sigmoid(
     params: SamplingParams,
     approximation: SigmoidApproximation = SigmoidApproximation(),
 ) -> DraftVerification:
-    """Lossy verification by `approximation`; see there for what it does and does not promise.
+    """Verify lossily by `approximation`; see there for what it does and does not promise.
 
     Shape: tokens [batch, N] int64; target_logits, draft_logits [batch, N, vocab], raw; uniforms [batch, N].
     The warpers of `params` are applied to both as logits (a token they leave out has p^ = 0). Raises

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a drafter is: the one interface between the generation loop and those who guess ahead for it."""
+"""The interface between the generation loop and its drafters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .draft_verification import DraftVerification
 class Draft:
     """Drafted trees of a batch; node 0 is the root, the last decided token.
 
-    tokens: [batch, N] int64. probabilities: [batch, N, vocab], row i what the children of node i were drawn
-    from, or None when they were picked deterministically. logits: likewise the draft's raw logits, for the
-    sigmoid approximation only. depth: levels below the root that were asked for.
+    tokens: [batch, N] int64. probabilities: [batch, N, vocab], row i what the children of node i were drawn from, or
+    None when they were picked deterministically. logits: likewise the draft's raw logits, for the sigmoid approximation
+    only. depth: levels below the root that were requested.
     """
 
     trees: TokenTreeBatch
@@ -36,11 +36,11 @@ class Draft:
 
 
 class Drafter(ABC):
-    """Guesses continuations. The loop calls start once, then draft and accept in turn.
+    """Drafts continuations. The loop calls start once, then draft and accept in turn.
 
-    step_cost: estimate of one drafted level's cost, a plain target step being 1; used to decide whether
-    drafting pays where times may not be measured. calibration_seconds: what an exact pass over decided tokens took of
-    the last draft.
+    step_cost: estimate of one drafted level's cost, a plain target step being 1; used to decide whether drafting pays
+    where times may not be measured. calibration_seconds: seconds of the last draft that went into an exact
+    pass over decided tokens.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Drafter(ABC):
     has_logits = False
 
     def check(self, target: LlamaConfig, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> None:
-        """Refuses, before any work, a request this drafter cannot serve. Raises ValueError."""
+        """Raise ValueError, before any work, for a request that this drafter cannot serve."""
         if self.shape.width > target.vocab_size:
             raise ValueError(f"draft width {self.shape.width} exceeds the vocabulary of {target.vocab_size} ids")
         longest = max(map(len, prompts))
         if longest + self.shape.length > target.max_position_embeddings:
             raise ContextLengthError(
-                f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the context "
+                f"draft length {self.shape.length} after a prompt of {longest} tokens exceeds the context "
                 f"of {target.name}: {target.max_position_embeddings} tokens"
             )
 
@@ -70,13 +70,13 @@ class Drafter(ABC):
         capacity: int,
         keep_logits: bool = False,
     ) -> None:
-        """New texts, one a user. target_cache holds the prompts; capacity: cache entries a user may come to
+        """Begin new texts, one per user. target_cache holds the prompts; capacity: cache entries that a user may
         need."""
 
     @abstractmethod
     def draft(self, users: Sequence[int], committed: Sequence[Sequence[int]], shape: DraftShape) -> Draft:
-        """Trees for some users. committed: each one's tokens decided since its last draft (or since the
-        prompt), at least one; the last is the root."""
+        """Draft trees for some users. committed: the tokens of each that were decided since its last draft (or since
+        the prompt), at least one; the last is the root."""
 
     def accept(self, users: Sequence[int], verified: DraftVerification) -> None:
-        """What of the last draft was accepted."""
+        """Take note of what was accepted of the last draft."""

@@ -17,7 +17,7 @@ from typing import Callable, Collection, Sequence
 import torch
 
 from ...generation.sampling import SamplingParams, choose_tokens, draw_uniforms, make_generators, warp_logits
-from ...generation.sequences import TokenCallback, open_streams
+from ...generation.sequences import TokenCallback, open_sequences
 from ...spec_decode.draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
 from ...spec_decode.metrics import SpeculativeResult, TokenSpeculationMetrics
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
@@ -54,23 +54,22 @@ def speculative_generate(
     cache: KVCache | None = None,
     context: Sequence[Sequence[int]] | None = None,
 ) -> SpeculativeResult:
-    """Continue each prompt as `generate` does, several tokens a target step.
+    """Continue each prompt as `generate` does, several tokens per target step.
 
-    drafter: who guesses ahead, and in which shape. adaptive: vary the draft length up to the shape's, and
-    turn drafting off while it does not pay; False always drafts the full length. lossy: verify by the sigmoid
-    approximation (needs temperature > 0 and a drafter with logits); None is exact.
-    cache: continue behind what it holds, as in `generate`; context: the ids it holds, which the drafter must
-    know. An end-of-text or stop token inside an accepted block ends the text there, as does on_token
-    returning True. With a fixed length a user's sampled tokens depend on its prompt and seed alone, until
-    drafts shrink at the end of a context; with an adaptive one the batch shares the draft length, so its
-    tokens (never their distribution) depend on the batch too.
-    Raises as generate does, and ValueError for what the drafter or verifier cannot serve, before any work.
+    drafter: what drafts, and in which shape. adaptive: vary the draft length up to the shape's, and turn drafting off
+    while it does not pay; False always drafts the full length. lossy: verify by the sigmoid approximation (needs
+    temperature > 0 and a drafter with logits); None is exact. cache: continue after what it holds, as in `generate`;
+    context: the ids it holds, which the drafter must know. An end-of-text or stop token inside an accepted block ends
+    the text there, as does on_token returning True. With a fixed length a user's sampled tokens depend on its prompt
+    and seed alone, until drafts shrink at the end of a context; with an adaptive one the batch shares the draft length,
+    so its tokens (never their distribution) depend on the batch too. Raises as generate does, and ValueError for what
+    the drafter or verifier cannot serve, before any work.
     """
     sampling = sampling if sampling is not None else SamplingParams()
     policy = policy if policy is not None else ExactAttention()
     texts = _whole_texts(prompts, cache, context)
     capacity = None if cache is None else cache.capacity - int(cache.lengths.max())
-    streams = open_streams(model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, capacity)
+    sequences = open_sequences(model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, capacity)
     drafter.check(model.config, texts, max_new_tokens)
     if lossy is not None:
         _check_lossy(lossy, sampling, drafter)
@@ -89,11 +88,11 @@ def speculative_generate(
     frugal = sampling.greedy or adaptive
     tokens = choose_tokens(logits, sampling, generators)
     prefilled = time.perf_counter()
-    active = [stream for stream, token in zip(streams, tokens) if stream.push(token)]
+    active = [sequence for sequence, token in zip(sequences, tokens) if sequence.push(token)]
     committed = [[token] for token in tokens]  # of each user, since its last draft
     view = None
     while active:
-        users = [stream.user for stream in active]
+        users = [sequence.user for sequence in active]
         if view is None or view.rows != users:
             view = cache.view(users)
         mine = [generators[user] for user in users]
@@ -102,11 +101,11 @@ def speculative_generate(
         drafted = time.perf_counter()
         verified = _target_step(model, view, policy, draft, sampling, mine, lossy)
         accepted = []
-        for row, stream in enumerate(active):
+        for row, sequence in enumerate(active):
             nodes = verified.nodes(row)
-            used = stream.push_all([*draft.tokens[row, nodes].tolist(), int(verified.bonus[row])])
+            used = sequence.push_all([*draft.tokens[row, nodes].tolist(), int(verified.bonus[row])])
             metrics.num_output_tokens += len(used)
-            committed[stream.user] += used
+            committed[sequence.user] += used
             if draft.trees.width > 1:
                 # What follows the end of a text inside an accepted block is neither kept nor counted.
                 queries = [0, *nodes][: len(used)]
@@ -127,18 +126,18 @@ def speculative_generate(
             metrics.calibration_seconds += drafter.calibration_seconds
         metrics.target_seconds += ended - drafted
         lengths.observe(draft.depth, draft.trees.width, accepted, (drafted - began, ended - drafted))
-        active = [stream for stream in active if stream.finish_reason is None]
+        active = [sequence for sequence in active if sequence.finish_reason is None]
     finished = time.perf_counter()
 
     times = (start, prefilled, finished)
-    return SpeculativeResult.of(streams, prompts, times, policy.statistics, speculation=metrics)
+    return SpeculativeResult.of(sequences, prompts, times, policy.statistics, speculation=metrics)
 
 
 def _whole_texts(
     prompts: Sequence[Sequence[int]], cache: KVCache | None, context: Sequence[Sequence[int]] | None
 ) -> list[list[int]]:
-    """What each user's cache will hold after prefill. Raises ValueError unless `context` is what `cache`
-    holds now."""
+    """Return what each user's cache will hold after prefill. Raises ValueError unless `context` is what `cache` holds
+    now."""
     if cache is None:
         if context is not None:
             raise ValueError("context describes a cache to continue; none is given")
@@ -147,7 +146,7 @@ def _whole_texts(
     held, told = cache.lengths.tolist(), [len(ids) for ids in context]
     if held != told or len(held) != len(prompts):
         raise ValueError(
-            f"{len(prompts)} prompts behind a cache of {held} tokens need context ids of those lengths, got {told}"
+            f"{len(prompts)} prompts after a cache of {held} tokens need context ids of those lengths, got {told}"
         )
     return [[*ids, *prompt] for ids, prompt in zip(context, prompts)]
 
@@ -171,11 +170,11 @@ def _length_rule(drafter: Drafter, sampling: SamplingParams, adaptive: bool) -> 
 def _draft(
     drafter: Drafter, length: int, view: KVCache, users: list[int], committed: list[list[int]], ending: list
 ) -> Draft:
-    """A draft of at most `length` levels, fewer where all of the texts in `ending` or a context are about to
-    end; 0 levels are just the roots. Empties `committed` of what the drafter was told."""
+    """Draft at most `length` levels, fewer where all texts in `ending` or a context are about to end; 0 levels are the
+    roots alone. Clear from `committed` what the drafter was told."""
     room = view.capacity - int(view.lengths.max())
     # Every step yields one token more than it accepts, so drafting the last token is never worth it.
-    left = [min(stream.max_new_tokens, stream.room) - len(stream.token_ids) for stream in ending]
+    left = [min(sequence.max_new_tokens, sequence.room) - len(sequence.token_ids) for sequence in ending]
     length = min(length, max(left, default=length + 1) - 1, room - 1)
     if length < 1:
         roots = torch.tensor([[committed[user][-1]] for user in users])
@@ -195,7 +194,7 @@ def _target_step(
     generators: Sequence[torch.Generator],
     lossy: SigmoidApproximation | None,
 ) -> DraftVerification:
-    """One target pass over roots and drafted nodes, and the verdict. A lone root is committed, as in plain
+    """Run one target pass over roots and drafted nodes, and verify them. A lone root is committed, as in plain
     decoding."""
     trees, tokens = draft.trees, draft.tokens
     if trees.width == 1:

@@ -27,7 +27,7 @@ from ...generation.sampling import (
 )
 from ...spec_decode import layer_groups as strategies
 from ...spec_decode.draft_length import self_step_cost, weights_read
-from ...spec_decode.draft_shape import DraftShape
+from ...spec_decode.draft_shape import SELF_WINDOW, DraftShape
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ...spec_decode.tree_shapes import ConfidenceTree, fixed_shape
 from ...spec_decode.vocabulary import check_vocabularies
@@ -55,7 +55,7 @@ class _Recorder:
         self.logits = torch.zeros(batch, width, vocab) if logits else None
 
     def add(self, nodes: Sequence[int], probabilities: torch.Tensor | None, logits: torch.Tensor) -> None:
-        """nodes: columns; probabilities, logits: [batch, len(nodes), vocab]."""
+        """Fill the columns `nodes`. probabilities, logits: [batch, len(nodes), vocab]."""
         if self.probabilities is not None:
             self.probabilities[:, nodes] = probabilities
         if self.logits is not None:
@@ -100,7 +100,7 @@ class ModelDrafter(Drafter):
 
     @property
     def cache(self) -> KVCache:
-        """Of the draft, since `start`. Raises RuntimeError before."""
+        """The draft's cache, since `start`. Raises RuntimeError before."""
         if self._cache is None:
             raise RuntimeError("a drafter has a cache once it has started")
         return self._cache
@@ -117,7 +117,7 @@ class ModelDrafter(Drafter):
             )
         if self.shape.length + longest > context:
             raise ContextLengthError(
-                f"draft length {self.shape.length} behind a prompt of {longest} tokens exceeds the draft "
+                f"draft length {self.shape.length} after a prompt of {longest} tokens exceeds the draft "
                 f"model's context of {context}"
             )
         self.step_cost = weights_read(self.model.config) / weights_read(target)
@@ -140,13 +140,13 @@ class ModelDrafter(Drafter):
         self._open_cache(prompts, target_cache, capacity)
 
     def _open_cache(self, prompts: Sequence[Sequence[int]], target_cache: KVCache, capacity: int) -> None:
-        """A new cache, or the one of an earlier text cut to what both begin with (the turns of a chat)."""
+        """Make a new cache, or cut that of an earlier text to what both begin with (the turns of a chat)."""
         capacity = min(capacity, self.model.config.max_position_embeddings)
         held = self._cache
         if held is None or held.batch != len(prompts) or held.capacity < capacity:
             self._cache = self.model.new_cache(len(prompts), capacity)
             self._history = [[] for _ in prompts]
-        # Prefill wants at least one token a user.
+        # Prefill needs at least one token per user.
         shared = [min(_common_prefix(old, new), len(new) - 1) for old, new in zip(self._history, prompts)]
         self.cache.truncate(shared)
         self._history = [list(prompt[:n]) for prompt, n in zip(prompts, shared)]
@@ -182,7 +182,7 @@ class ModelDrafter(Drafter):
             self._kept[user] = len(slots)
 
     def _catch_up(self, view: KVCache, users: Sequence[int], committed: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Exact pass over what the draft cache lacks; logits [batch, vocab] after each user's root."""
+        """Run an exact pass over what the draft cache lacks; return logits [batch, vocab] after each user's root."""
         missing = [list(tokens[self._kept[user] :]) for user, tokens in zip(users, committed)]
         longest = max(map(len, missing))
         same = all(len(tokens) == longest for tokens in missing)
@@ -196,7 +196,7 @@ class ModelDrafter(Drafter):
             logits = every[torch.arange(len(users)), last]
             for row, tokens in enumerate(missing):
                 view.keep(row, range(len(tokens)))
-        else:  # padding would not fit behind the longest text
+        else:  # padding would not fit after the longest text
             logits = torch.cat(
                 [
                     self.model.forward(torch.tensor([given]), view.user(row), policy=self.policy)[:, 0]
@@ -211,8 +211,8 @@ class ModelDrafter(Drafter):
     def _open_draft(
         self, users: Sequence[int], roots: torch.Tensor, nodes: int, draws: int
     ) -> tuple[torch.Tensor, _Recorder, torch.Tensor | None]:
-        """Token ids [batch, nodes], all the root yet; what verification needs; uniforms [batch, draws], or None
-        where nodes are picked and not drawn."""
+        """Return token ids [batch, nodes], all of them still the root's; what verification needs; uniforms [batch,
+        draws], or None where nodes are picked and not drawn."""
         sampled = self.sampled and not self.sampling.greedy
         uniforms = draw_uniforms([self.generators[user] for user in users], draws) if sampled else None
         vocab = self.model.config.vocab_size
@@ -222,7 +222,7 @@ class ModelDrafter(Drafter):
     def _close_draft(
         self, tree: TokenTree, tokens: torch.Tensor, recorder: _Recorder, slots: Sequence[int], depth: int
     ) -> Draft:
-        """One tree for all users. slots: cache offset of each node, -1 for none."""
+        """Return a draft of one tree for all users. slots: cache offset of each node, -1 for none."""
         batch = len(tokens)
         self._slots = torch.tensor(slots).expand(batch, -1)
         trees = TokenTreeBatch.shared(tree, batch)
@@ -239,12 +239,12 @@ class ModelDrafter(Drafter):
         length = shape.length
         tokens, recorder, uniforms = self._open_draft(users, roots, length + 1, length)
         for step in range(length):
-            law = None if uniforms is None else warp_logits(logits, self.sampling)
-            recorder.add([step], None if law is None else law.unsqueeze(1), logits.unsqueeze(1))
-            if law is None or uniforms is None:
+            probabilities = None if uniforms is None else warp_logits(logits, self.sampling)
+            recorder.add([step], None if probabilities is None else probabilities.unsqueeze(1), logits.unsqueeze(1))
+            if probabilities is None or uniforms is None:
                 tokens[:, step + 1] = logits.argmax(-1)
             else:
-                tokens[:, step + 1] = inverse_cdf(law, uniforms[:, step])
+                tokens[:, step + 1] = inverse_cdf(probabilities, uniforms[:, step])
             if step + 1 < length:
                 following = tokens[:, step + 1 : step + 2]
                 logits = self.model.forward(following, view, policy=self.policy, layer_groups=self.layer_groups)[:, 0]
@@ -268,14 +268,14 @@ class ModelDrafter(Drafter):
         levels = [[node for node in level if node in slot_of or node == 0] for level in form.levels]
         logits = logits.unsqueeze(1)
         for depth, level in enumerate(levels[:-1]):
-            law = None if uniforms is None else warp_logits(logits, self.sampling)
-            recorder.add(level, law, logits)
+            probabilities = None if uniforms is None else warp_logits(logits, self.sampling)
+            recorder.add(level, probabilities, logits)
             width = min(shape.width, logits.shape[-1])
-            if law is None or uniforms is None:
+            if probabilities is None or uniforms is None:
                 picked = logits.topk(width, dim=-1).indices
             else:
                 own = uniforms.view(batch, nodes, -1)[:, level, :width].flatten(0, 1)
-                drawn = sample_without_replacement(law.flatten(0, 1), own)
+                drawn = sample_without_replacement(probabilities.flatten(0, 1), own)
                 picked = drawn.view(batch, len(level), width).clamp(min=0)
             column = {node: i for i, node in enumerate(level)}
             for child in form.levels[depth + 1]:
@@ -331,8 +331,8 @@ class ModelDrafter(Drafter):
     def _tree_pass(
         self, view: KVCache, tokens: torch.Tensor, forest: TokenTree | TokenTreeBatch, nodes: int
     ) -> torch.Tensor:
-        """The next nodes of the forest through the model: logits [batch, T, vocab]. nodes: how many there are
-        so far."""
+        """Pass the next nodes of the forest through the model; return logits [batch, T, vocab]. nodes: how many there
+        are so far."""
         seen = _Intervals(*(values[..., :nodes] for values in (forest.enter, forest.leave, forest.depth)))
         return self.model.forward(
             tokens,
@@ -349,11 +349,10 @@ class SelfDrafter(ModelDrafter):
     """The target drafting for itself over the first and last `window` cached tokens: no second model or
     cache.
 
-    It reads the target's cache through sink attention, which decides as well as the whole context does most
-    of the time (StreamingLLM; the effect ALSpec rests on); on contexts below twice the window it is the
-    target itself. What it writes behind the committed tokens is overwritten by the verification pass, which
-    so is its calibration. A draft step reads all weights: this pays only where reading the cache dominates a
-    step.
+    It reads the target's cache through sink attention, which decides as well as the whole context does most of the time
+    (StreamingLLM; the effect ALSpec rests on); on contexts below twice the window it is the target itself. What it
+    writes after the committed tokens is overwritten by the verification pass, which thereby is its calibration. A draft
+    step reads all weights: this pays only where reading the cache dominates a step.
     """
 
     name = "self"
@@ -363,7 +362,7 @@ class SelfDrafter(ModelDrafter):
         model: ReferenceLlama,
         shape: DraftShape = DraftShape(),
         *,
-        window: int = 256,
+        window: int = SELF_WINDOW,
         fuzzy: int | Sequence[Sequence[int]] | None = None,
         sampled: bool | None = None,
     ) -> None:
@@ -390,7 +389,7 @@ class SelfDrafter(ModelDrafter):
             view.truncate(before)
 
     def accept(self, users: Sequence[int], verified: DraftVerification) -> None:
-        """Nothing to do: the verification pass has written and kept the entries."""
+        """Do nothing: the verification pass has written and kept the entries."""
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

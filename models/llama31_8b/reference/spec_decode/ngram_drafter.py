@@ -17,7 +17,7 @@ from .drafter import Draft, Drafter
 
 
 class NGramDrafter(Drafter):
-    """Needs no model and costs nothing worth counting; helps where the output repeats its context (NGramTrees)."""
+    """Drafts without a model, at no cost worth counting; helps where the output repeats its context (NGramTrees)."""
 
     name = "ngram"
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exact attention of decode steps: ttnn's op or our flash decode, as the decode plan chooses."""
+"""Exact attention in decode steps: ttnn's op or our flash decode, chosen by the decode sharding."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import ttnn
 from tt_kernels.speculative_flash_decode.op import flash_decode
 
 from ...config import LlamaConfig
-from ..attention import DecodeAttention
 from ..kv_cache import cache_block
 from ..linear import kernel_config
 from ..parallel.mesh import TILE, MeshShape
-from ..sharding.config import FLASH_DECODE, ShardedDecodeConfig, check_plan
+from ..sharding.config import FLASH_DECODE, ShardedDecodeConfig, check_decode_sharding
+from .base import DecodeAttention
 
-# Keys that flash decode takes at once, as measured (perf.ops.bench_plan_attention); a shorter cache's whole.
+# Keys per flash decode chunk, as measured (perf.ops.bench_decode_attention); at most the whole cache.
 CHUNK = 128
 
 
 class ExactDecodeAttention(DecodeAttention):
-    """Verifies nothing, and token trees are decoded with it."""
+    """Attention that verifies nothing and can decode token trees."""
 
     def check_trees(self) -> None:
-        """Takes them."""
+        """Accept token trees."""
 
 
 class StockDecodeAttention(ExactDecodeAttention):
-    """ttnn's flash decode. chunk_size: keys a core takes at once; 32 divides it, and it the capacity."""
+    """ttnn's flash decode. chunk_size: keys per core and chunk, a multiple of 32 that divides the capacity."""
 
     takes_shards = True
 
@@ -55,7 +55,7 @@ class StockDecodeAttention(ExactDecodeAttention):
 
 
 class FlashDecodeAttention(ExactDecodeAttention):
-    """Our flash decode, its result in L1. capacity: of the cache; the op's limits are `flash_decode`'s."""
+    """Our flash decode, with its result in L1. capacity: of the cache. For limits see `flash_decode`."""
 
     def __init__(self, config: LlamaConfig, capacity: int) -> None:
         self._chunk, self._scale = min(CHUNK, capacity), config.head_dim**-0.5
@@ -74,19 +74,19 @@ class FlashDecodeAttention(ExactDecodeAttention):
 
 def exact_attention(
     mesh: ttnn.MeshDevice,
-    plan: MeshShape,
+    mesh_shape: MeshShape,
     config: LlamaConfig,
     *,
     users: int,
     capacity: int,
     kv_cache: str,
-    layout: str,
+    decode_sharding: str,
 ) -> ExactDecodeAttention:
-    """Of a model with as many users and positions. kv_cache: the cache's dtype. layout: a name of DECODE_PLANS; the
-    simple plan, the oracle of the fast one, has the stock op. Errors: ShardingError, MeshError."""
+    """Choose the exact attention of a model. kv_cache: the cache's dtype. decode_sharding: one of DECODE_SHARDINGS;
+    interleaved, the reference for sharded, uses the stock op. Raises ShardingError, MeshError."""
     if (
-        check_plan(layout) == "fast"
-        and ShardedDecodeConfig.of(config, plan, users).exact_attention(kv_cache).op == FLASH_DECODE
+        check_decode_sharding(decode_sharding) == "sharded"
+        and ShardedDecodeConfig.of(config, mesh_shape, users).exact_attention(kv_cache).op == FLASH_DECODE
     ):
         return FlashDecodeAttention(config, capacity)
     return StockDecodeAttention(mesh, config, cache_block(capacity))

@@ -1,23 +1,42 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What attention-level speculation can be asked for, checked without ttnn and before anything is opened."""
+"""Settings of decode attention, checked without ttnn and before a device is opened."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD, MAX_USERS
 
 from ..parallel.mesh import TILE, MeshShape
 
+POLICIES = ("exact", "sink", "static", "alspec")
+
+
+@dataclass(frozen=True)
+class AttentionSettings:
+    """policy: one of POLICIES, as in the reference. chunk_size: tokens of the guess at either end, a multiple of 32.
+    threshold: relative error up to which alspec accepts a guess. static_layers: the layers where static takes the
+    guess. Raises ValueError for another policy."""
+
+    policy: str = "exact"
+    chunk_size: int = 128
+    threshold: float = 0.10
+    static_layers: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise ValueError(f"no attention policy {self.policy!r}; policies: {', '.join(POLICIES)}")
+
 
 class SpeculationError(ValueError):
-    """This mesh or these settings cannot speculate; the message names the values."""
+    """This mesh or these settings do not support speculation; the message names the values."""
 
 
 def check_chunk_size(chunk_size: int, capacity: int, name: str = "chunk_size") -> None:
-    """Errors: SpeculationError, which calls it `name`, unless `chunk_size` is a multiple of 32 positions that a cache
-    of `capacity` holds."""
+    """Raises SpeculationError, which calls it `name`, unless `chunk_size` is a multiple of 32 up to the cache's
+    capacity."""
     whole = isinstance(chunk_size, int) and not isinstance(chunk_size, bool)
     if not whole or chunk_size < TILE or chunk_size % TILE or chunk_size > capacity:
         raise SpeculationError(
@@ -25,11 +44,11 @@ def check_chunk_size(chunk_size: int, capacity: int, name: str = "chunk_size") -
         )
 
 
-def check_speculation(plan: MeshShape, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
-    """Refuse what the rows of `plan` cannot do. Errors: SpeculationError."""
-    if plan.sp != 2:
+def check_speculation(mesh_shape: MeshShape, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
+    """Raises SpeculationError for a mesh, batch or setting without attention-level speculation."""
+    if mesh_shape.sp != 2:
         raise SpeculationError(
-            f"attention-level speculation needs a mesh of two rows, such as 2x1; {plan} has {plan.sp}"
+            f"attention-level speculation needs a mesh of two rows, such as 2x1; {mesh_shape} has {mesh_shape.sp}"
         )
     if not 1 <= users <= MAX_USERS:
         raise SpeculationError(f"speculation decodes 1 to {MAX_USERS} users together, got {users}")

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode attention that takes the guess on fixed layers and verifies nothing (ALSpec paper, section 2: the sink and
-static policies, which speculation is compared with)."""
+"""The sink and static policies: decode attention that takes the guess on fixed layers and verifies nothing (ALSpec
+paper, section 2; baselines of speculation)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import ttnn
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, guess_flash_decode
 
 from ...config import LlamaConfig
-from ..attention import DecodeAttention
+from .base import DecodeAttention
 
 
 class GuessAttention(DecodeAttention):
-    """The guess on `layers`, `exact` on the others.
+    """Take the guess on `layers` and `exact` attention on the others.
 
     layers: None for all (sink), else those of the static policy. chunk_size: tokens of the guess at either end, a
-    multiple of 32. Runs on every chip alone, so on any mesh; nothing but the guess is read or computed. Raises
-    ValueError for a layer that the model lacks.
+    multiple of 32. Every chip runs on its own, so any mesh will do; only the guess's tokens are read. Raises ValueError
+    for a layer that the model lacks.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which cards the driver shows: a chip that is not an N150's has another grid, memory or link than all here assumes.
+"""Which boards the driver shows. Only N150 will do: other chips have another grid, memory or link.
 
-Read from sysfs, before anything opens a device. tt-kmd names a card's type in
-`/sys/class/tenstorrent/tenstorrent!N/tt_card_type` (n150, n300, galaxy-wormhole, p100, p150a and so on; unknown),
-where driver and firmware have telemetry; the PCI device id tells the architecture everywhere.
+Read from sysfs, before a device is opened. tt-kmd names a board's type in
+`/sys/class/tenstorrent/tenstorrent!N/tt_card_type` (n150, n300, galaxy-wormhole, p100, p150a and so on; unknown), if
+driver and firmware have telemetry; the PCI device id always tells the architecture.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ WORMHOLE = "0x401e"
 ARCHITECTURES = {"0xfaca": "Grayskull", WORMHOLE: "Wormhole", "0xb140": "Blackhole"}
 
 
-class Card(NamedTuple):
-    """number: of its node in /dev/tenstorrent. kind: tt_card_type, None where the driver does not say.
-    pci_device: such as 0x401e, None where sysfs does not say."""
+class Board(NamedTuple):
+    """number: of its node in /dev/tenstorrent. kind: tt_card_type, None if the driver does not say. pci_device: such as
+    0x401e, None if sysfs does not say."""
 
     number: int
     kind: str | None
@@ -33,25 +33,25 @@ class Card(NamedTuple):
 
     @property
     def may_be_n150(self) -> bool:
-        """False when sysfs says that it is not."""
+        """Return False if sysfs says that it is another board."""
         return (self.kind or N150) == N150 and (self.pci_device or WORMHOLE) == WORMHOLE
 
     def __str__(self) -> str:
         architecture = ARCHITECTURES.get(self.pci_device or "", f"PCI device {self.pci_device or 'unknown'}")
-        return f"{self.number}: {self.kind or 'a card of unknown type'} ({architecture})"
+        return f"{self.number}: {self.kind or 'a board of unknown type'} ({architecture})"
 
 
-def find_cards(
+def find_boards(
     devices: Path | None = None, sysfs: Path | None = None, environment: Mapping[str, str] | None = None
-) -> list[Card]:
-    """The cards this process may open, by number: `visible_boards`, as sysfs (default: SYSFS) describes them."""
+) -> list[Board]:
+    """Return the boards this process may open, by number: `visible_boards`, as described by sysfs (default: SYSFS)."""
     folder = SYSFS if sysfs is None else sysfs
-    return [_card(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)]
+    return [_board(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)]
 
 
-def _card(number: int, folder: Path) -> Card:
+def _board(number: int, folder: Path) -> Board:
     kind = _text(folder / "tt_card_type")
-    return Card(number, None if kind == "unknown" else kind, _text(folder / "device" / "device"))
+    return Board(number, None if kind == "unknown" else kind, _text(folder / "device" / "device"))
 
 
 def _text(path: Path) -> str | None:
@@ -61,12 +61,12 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def check_cards(cards: list[Card]) -> list[Card]:
-    """Raises MeshError, with what was found, when one is certainly not an N150. Returns those that sysfs does not
-    tell from an N300."""
-    if others := [str(card) for card in cards if not card.may_be_n150]:
+def check_boards(boards: list[Board]) -> list[Board]:
+    """Return the boards that sysfs does not tell from an N300. Raises MeshError, with what was found, if one is
+    certainly not an N150."""
+    if others := [str(board) for board in boards if not board.may_be_n150]:
         raise MeshError(
-            f"N150 cards are needed, in /dev/tenstorrent is {', '.join(others)}; where there are N150 too, "
-            "TT_VISIBLE_DEVICES chooses them by number"
+            f"N150 boards are needed, /dev/tenstorrent has {', '.join(others)}; if there are N150 too, choose them by "
+            "number with TT_VISIBLE_DEVICES"
         )
-    return [card for card in cards if card.kind is None]
+    return [board for board in boards if board.kind is None]

@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a chip must hold of a model and its caches, what a decode step reads of it, and whether that fits."""
+"""Count what a chip holds of a model and its caches, what a decode step reads, and whether it fits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...config import LlamaConfig
 from ..parallel.mesh import DRAM_BYTES, TILE, MeshShape
-from ..sharding.config import ShardedDecodeConfig, check_plan
+from ..sharding.config import ShardedDecodeConfig, check_decode_sharding
 from .precision import PrecisionConfig, bytes_of
 
 DRAM_BYTES_PER_S = 288e9  # Wormhole at 12 GT/s
@@ -18,15 +19,16 @@ MAX_USERS = 32
 
 
 class DoesNotFit(ValueError):
-    """The plan needs more DRAM than a chip has; the message states both."""
+    """The model needs more DRAM than a chip has; the message states both."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes of one chip. weights: read at each step; embedding: all of it held, a row a user read.
+    """Bytes of one chip. weights: read in each step; embedding: all of it held, one row per user read.
 
-    kv_cache: of all users at the full context; decode attention reads all of it. rotary: cosine and sine
-    tables. padding: of the weights, what the fast plan lays over the DRAM banks beside their numbers.
+    kv_cache: all users at the full context; decode attention reads all of it. rotary: cosine and sine tables. norms:
+    tiles, which ttnn's norm reads whole, though one row of 32 holds numbers. padding: the part of what a step reads
+    that holds none: those rows, and what fills up the DRAM banks of sharded decode steps.
     """
 
     weights: int
@@ -39,7 +41,7 @@ class Budget:
 
     @property
     def numbers_per_step(self) -> int:
-        """Of what a step reads, without the padding of banks."""
+        """Return what a step reads, without the padding of tiles and banks."""
         return self.read_per_step - self.padding
 
     @property
@@ -51,19 +53,19 @@ class Budget:
         return self.held + RESERVE_BYTES
 
     def beside(self, other: Budget) -> Budget:
-        """Of two models on one chip."""
+        """Add the budget of another model on the same chip."""
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
         return Budget(**sums)
 
     def tokens_per_s(self, bytes_per_s: float = DRAM_BYTES_PER_S) -> float:
-        """The bound for one user: steps a second when nothing but reading costs time."""
+        """Return the bound for one user: steps per second if only reading takes time."""
         return bytes_per_s / self.read_per_step
 
     def check(self, what: str, dram_bytes: int = DRAM_BYTES) -> None:
         """Raises DoesNotFit."""
         if self.needed > dram_bytes:
             raise DoesNotFit(
-                f"{what} needs {self.needed} bytes a chip ({gb(self.needed)} GB: weights and norms "
+                f"{what} needs {self.needed} bytes per chip ({gb(self.needed)} GB: weights and norms "
                 f"{gb(self.weights + self.norms)}, embedding {gb(self.embedding)}, "
                 f"KV cache {gb(self.kv_cache)}, RoPE {gb(self.rotary)}, "
                 f"reserve {gb(RESERVE_BYTES)}); an N150 has {dram_bytes} ({gb(dram_bytes)} GB)"
@@ -71,12 +73,17 @@ class Budget:
 
 
 def budget(
-    config: LlamaConfig, mesh: MeshShape, plan: PrecisionConfig, context: int, users: int = 1, layout: str = "simple"
+    config: LlamaConfig,
+    mesh: MeshShape,
+    precision: PrecisionConfig,
+    context: int,
+    users: int = 1,
+    decode_sharding: str = "interleaved",
 ) -> Budget:
-    """DRAM of one chip. context: cached positions a user, in whole tiles. layout: a name of DECODE_PLANS; the fast plan
-    has every matrix over 12 banks, each as full as the fullest (MatmulConfig.laid_bytes). Raises ValueError for values
-    out of range, MeshError for a mesh that cannot split the model, ShardingError."""
-    check_plan(layout)
+    """Count one chip's DRAM. context: cached positions per user, in whole tiles. decode_sharding: one of
+    DECODE_SHARDINGS; sharded weights take 12 banks, each as full as the fullest (MatmulConfig.laid_bytes). Raises
+    ValueError for values out of range, MeshError for a mesh that cannot split the model, ShardingError."""
+    check_decode_sharding(decode_sharding)
     mesh.check_model(config)
     if not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
@@ -86,18 +93,19 @@ def budget(
     heads, kv_heads, tp = config.num_attention_heads, config.num_key_value_heads, mesh.tp
     weights = 0
     for index in range(config.num_hidden_layers):
-        of = plan.of_layer(index)
+        of = precision.of_layer(index)
         weights += bytes_of(hidden * (heads + 2 * kv_heads) * dim // tp, of.qkv)
         weights += bytes_of(hidden * heads * dim // tp, of.wo)
         weights += sum(bytes_of(hidden * ffn // tp, dtype) for dtype in (of.ff1, of.ff3, of.ff2))
-    weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, plan.lm_head)
+    weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, precision.lm_head)
     padding = 0
-    if layout == "fast":
-        padding = ShardedDecodeConfig.of(config, mesh, users).padding_bytes(plan, config.num_hidden_layers)
+    if decode_sharding == "sharded":
+        padding = ShardedDecodeConfig.of(config, mesh, users).padding_bytes(precision, config.num_hidden_layers)
         weights += padding
     norms = (2 * config.num_hidden_layers + 1) * bytes_of(TILE * hidden, "bfloat16")
+    padding += norms - norms // TILE
     positions = -(-context // TILE) * TILE
-    kv_cache = 2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, plan.kv_cache)
+    kv_cache = 2 * config.num_hidden_layers * users * bytes_of(kv_heads * positions * dim // tp, precision.kv_cache)
     row = 2 * hidden // tp
     return Budget(
         weights=weights,
@@ -110,6 +118,20 @@ def budget(
     )
 
 
+def longest_context(check: Callable[[int], None], most: int, step: int) -> int:
+    """Return the largest multiple of `step` up to `most`, rounded up, for which `check` does not raise DoesNotFit; 0 if
+    it does for all. What more positions need is never less."""
+    low, high = 0, -(-most // step)
+    while low < high:
+        middle = (low + high + 1) // 2
+        try:
+            check(middle * step)
+            low = middle
+        except DoesNotFit:
+            high = middle - 1
+    return low * step
+
+
 def gb(count: int) -> str:
-    """Bytes as 1e9 bytes, to two digits."""
+    """Format bytes as 1e9 bytes, to two digits."""
     return f"{count / 1e9:.2f}"

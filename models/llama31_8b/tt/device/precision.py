@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The number formats of weights and KV cache (ALSpec paper, appendix F: mixed precision)."""
+"""Number formats of weights and KV cache (ALSpec paper, appendix F: mixed precision)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from typing import Any
 TILE_ELEMENTS = 1024
 # A block float tile adds an exponent byte for every 16 numbers.
 TILE_BYTES = {"bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576}
-FIDELITY = {"bfloat16": "HiFi4", "bfloat8_b": "HiFi2", "bfloat4_b": "LoFi"}
+# Fidelity of products with weights of a format. bfloat16 weights accumulate in float32, with which HiFi4 gives single
+# wrong outputs on Wormhole (tt-metal issue 38306); HiFi3 leaves out only the product of both lower halves.
+FIDELITY = {"bfloat16": "HiFi3", "bfloat8_b": "HiFi2", "bfloat4_b": "LoFi"}
 _LAYER_NUMBER = re.compile("0|[1-9][0-9]{0,5}")
 
 
 class PrecisionError(ValueError):
-    """A precision plan that does not exist or is malformed; the message names the entry."""
+    """A precision config that does not exist or is malformed; the message names the entry."""
 
 
 def bytes_of(elements: int, dtype: str) -> int:
-    """Bytes of whole tiles of that many numbers."""
+    """Return the bytes of so many numbers in whole tiles."""
     return -(-elements // TILE_ELEMENTS) * TILE_BYTES[dtype]
 
 
@@ -40,8 +42,8 @@ class LayerPrecision:
 
 @dataclass(frozen=True)
 class PrecisionConfig:
-    """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding
-    are bfloat16."""
+    """layer: formats of every decoder layer that `layers` does not name. Activations, norms and the embedding are
+    bfloat16."""
 
     name: str
     layer: LayerPrecision = LayerPrecision()
@@ -53,55 +55,54 @@ class PrecisionConfig:
         return self.layers.get(index, self.layer)
 
     def weight_formats(self, num_layers: int) -> set[str]:
-        """Every format that a matrix of the layers or the LM head has."""
+        """Return every format of a matrix of the layers or the LM head."""
         return {self.lm_head}.union(*(vars(self.of_layer(index)).values() for index in range(num_layers)))
 
 
-PLANS = ("performance", "accuracy", "bfloat16")
+PRECISIONS = ("performance", "accuracy", "bfloat16")
 
 
-def precision_plan(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionConfig:
-    """A named plan for a model of `num_layers`, changed by a JSON file of `overrides`.
+def precision_config(name: str, num_layers: int, overrides: str | Path | None = None) -> PrecisionConfig:
+    """Return a preset for a model of `num_layers`, changed by a JSON file of `overrides`.
 
-    performance: gate and up in bfloat4_b, but not in the last layer, and the rest in bfloat8_b. accuracy: all
-    bfloat8_b. bfloat16: all bfloat16, the cache too. Raises PrecisionError, also for a file that cannot be read.
+    performance: gate and up in bfloat4_b except in the last layer, the rest in bfloat8_b. accuracy: all bfloat8_b.
+    bfloat16: all bfloat16, the cache too. Raises PrecisionError, also for a file that cannot be read.
 
-    The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ...,
-    "kv_cache": ...}.
+    The file: {"layers": {"31": {"ff1": "bfloat8_b"}}, "layer": {"ff2": "bfloat4_b"}, "lm_head": ..., "kv_cache": ...}.
     """
-    if name not in PLANS:
-        raise PrecisionError(f"no precision plan {name!r}; plans: {', '.join(PLANS)}")
+    if name not in PRECISIONS:
+        raise PrecisionError(f"no precision {name!r}; precisions: {', '.join(PRECISIONS)}")
     if name == "performance":
-        fast = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
-        plan = PrecisionConfig(name, fast, {num_layers - 1: LayerPrecision()})
+        four_bit = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
+        precision = PrecisionConfig(name, four_bit, {num_layers - 1: LayerPrecision()})
     elif name == "accuracy":
-        plan = PrecisionConfig(name)
+        precision = PrecisionConfig(name)
     else:
-        plan = PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
-    return plan if overrides is None else _overridden(plan, Path(overrides), num_layers)
+        precision = PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
+    return precision if overrides is None else _overridden(precision, Path(overrides), num_layers)
 
 
-def _overridden(plan: PrecisionConfig, path: Path, num_layers: int) -> PrecisionConfig:
+def _overridden(precision: PrecisionConfig, path: Path, num_layers: int) -> PrecisionConfig:
     data = _read(path)
     if not isinstance(data, dict):
         raise PrecisionError(f"{path} must hold an object, it holds a {type(data).__name__}")
     if unknown := sorted(set(data) - {"layer", "layers", "lm_head", "kv_cache"}):
         raise PrecisionError(f"{path}: unknown entry {unknown[0]!r}; entries: layer, layers, lm_head, kv_cache")
     whole = {key: _dtype(path, key, data[key]) for key in ("lm_head", "kv_cache") if key in data}
-    common = _layer(path, "layer", plan.layer, data.get("layer", {}))
-    layers = {index: _layer(path, "layer", own, data.get("layer", {})) for index, own in plan.layers.items()}
+    common = _layer(path, "layer", precision.layer, data.get("layer", {}))
+    layers = {index: _layer(path, "layer", own, data.get("layer", {})) for index, own in precision.layers.items()}
     chosen = data.get("layers", {})
     if not isinstance(chosen, dict):
         raise PrecisionError(f"{path}: layers must be an object of layer numbers, it is a {type(chosen).__name__}")
     for text, change in chosen.items():
-        # One spelling a layer: of "1" and "01" in one file, which would count?
+        # One spelling per layer: with "1" and "01" in a file, which would count?
         if not _LAYER_NUMBER.fullmatch(text) or int(text) >= num_layers:
             raise PrecisionError(
                 f"{path}: layers names {text[:20]!r}; the model has layers 0 to {num_layers - 1}, "
                 "written without leading zeros"
             )
         layers[int(text)] = _layer(path, f"layers.{text}", layers.get(int(text), common), change)
-    return replace(plan, name=f"{plan.name}+{path.stem}", layer=common, layers=layers, **whole)
+    return replace(precision, name=f"{precision.name}+{path.stem}", layer=common, layers=layers, **whole)
 
 
 def _read(path: Path) -> Any:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which chip of a row holds which attention layers of a draft model that drafts layer-parallel (EasySpec, section 3.1
-and appendix B), and what DRAM that takes beside the tensor-parallel model. No device is needed to plan."""
+"""Assign attention layers of a layer-parallel draft model to the chips of a TP group (EasySpec, section 3.1 and
+appendix B), and count the DRAM they take beside the tensor-parallel model. Needs no device."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from .mesh import TILE, MeshShape
 
 @dataclass(frozen=True)
 class Stage:
-    """Layers whose attentions run at once on a row of `chips` chips, each on `share` neighbours that split its heads.
+    """Layers whose attentions run at once on a TP group of `chips` chips, each on `share` neighbours that split its
+    heads.
 
-    Of three layers on four chips each has one chip, and the fourth idles; of two layers on four chips each has two.
+    With three layers on four chips each layer has one chip, and the fourth idles; with two layers each has two chips.
     """
 
     layers: tuple[int, ...]
@@ -27,34 +28,33 @@ class Stage:
 
     @property
     def share(self) -> int:
-        """Chips of a layer; a power of two, since rows are of 1, 2, 4 or 8 chips."""
+        """Return the chips per layer, a power of two, since TP groups have 1, 2, 4 or 8 chips."""
         return self.chips // len(self.layers)
 
     @property
     def alone(self) -> bool:
-        """Of one layer only: it is the tensor-parallel layer, its heads split over the whole row."""
+        """Return whether there is one layer only: the tensor-parallel layer, its heads split over the whole group."""
         return len(self.layers) == 1
 
     def place(self, chip: int) -> tuple[int, int] | None:
-        """(layer, which of its `share` parts) of a chip, None for one that idles."""
+        """Return (layer, which of its `share` parts) for a chip, None if it idles."""
         slot, part = divmod(chip, self.share)
         return (self.layers[slot], part) if slot < len(self.layers) else None
 
 
 @dataclass(frozen=True)
 class LayerAssignment:
-    """groups: consecutive layers whose attentions all read what enters the first of them (EasySpec, algorithm 2).
+    """groups: consecutive layers whose attentions all read the first one's input (EasySpec, algorithm 2).
 
-    A group runs in stages of at most tp layers, one after another where it has more; a stage of one layer is the
-    tensor-parallel one, and so are the groups of one layer: layer 0, the last, and on one chip all of them, which then
-    compute the same numbers one after another. A layer on a chip of its own would leave the others idle and read tp
-    times its bytes.
+    A group runs in stages of at most tp layers, one after another. A stage of one layer is the tensor-parallel layer:
+    layer 0, the last layer, and on one chip all of them, which then compute the same numbers one after another. A layer
+    on a chip of its own would leave the others idle and read tp times its bytes.
 
-    Chips of a stage hold whole layers *beside* the tensor-parallel model, which stays whole: the exact passes
-    (calibration, prefill) run on it at its full speed, and each chip computes its own layers' keys and values once more
+    Chips of a stage hold whole layers *beside* the tensor-parallel model, which stays complete: exact passes
+    (calibration, prefill) run on it at full speed, and each chip computes its own layers' keys and values once more
     from the hidden state that the exact pass hands to that layer. The alternative, exact passes on the chips' own
-    layers with every other chip idle, holds no second copy, but reads tp times the attention bytes in every round. For
-    Llama 3.2 1B, N = 4, on 1x4 the copy takes 45 MB a chip and 18 MB for a user's 4096 positions.
+    layers while all other chips idle, needs no second copy but reads tp times the attention bytes in every round. For
+    Llama 3.2 1B, N = 4, on 1x4 the copy takes 45 MB per chip, and 18 MB for 4096 positions of one user.
     """
 
     config: LlamaConfig
@@ -65,19 +65,20 @@ class LayerAssignment:
     def make(cls, config: LlamaConfig, mesh: MeshShape, fuzzy: int | Sequence[Sequence[int]]) -> LayerAssignment:
         """fuzzy: layers in parallel, by the strategies of table 6 (1 is sequential), or the groups themselves.
 
-        Raises ValueError for a size or groups that the model does not have, MeshError for a model that the row, or the
-        chips of one layer, cannot hold in whole heads."""
+        Raises ValueError for a size or groups that the model does not have, MeshError for a model that the TP group, or
+        the chips of one layer, cannot hold in whole heads.
+        """
         layers = config.num_hidden_layers
         groups = layer_groups(layers, fuzzy) if isinstance(fuzzy, int) else check_groups(layers, fuzzy)
-        plan = cls(config, mesh, tuple(map(tuple, groups)))
+        assignment = cls(config, mesh, tuple(map(tuple, groups)))
         mesh.check_model(config)
-        for stage in plan.parallel_stages:
+        for stage in assignment.parallel_stages:
             MeshShape(1, stage.share).check_model(config)
-        return plan
+        return assignment
 
     @property
     def size(self) -> int:
-        """Layers of the largest group."""
+        """Return the layers of the largest group."""
         return max(map(len, self.groups))
 
     def stages(self, group: Sequence[int]) -> list[Stage]:
@@ -86,11 +87,12 @@ class LayerAssignment:
 
     @property
     def parallel_stages(self) -> list[Stage]:
-        """All stages of more than one layer: those that hold a second copy."""
+        """Return all stages of more than one layer: those that hold a second copy."""
         return [stage for group in self.groups for stage in self.stages(group) if not stage.alone]
 
     def formats(self, stage: Stage, precision: PrecisionConfig) -> LayerPrecision:
-        """Of the attentions of a stage, which run as one program. Raises PrecisionError where they differ."""
+        """Return the formats of a stage's attentions, which run as one program. Raises PrecisionError if they
+        differ."""
         kinds = {layer: precision.of_layer(layer) for layer in stage.layers}
         if len({(of.qkv, of.wo) for of in kinds.values()}) > 1:
             named = ", ".join(f"{layer} {of.qkv} and {of.wo}" for layer, of in kinds.items())
@@ -100,14 +102,14 @@ class LayerAssignment:
         return kinds[stage.layers[0]]
 
     def layers_of(self, chip: int) -> list[int]:
-        """Layers whose attention, or part of it, a chip of the row holds beside its tensor-parallel part."""
+        """Return the layers whose attention, or a part of it, a chip holds beside its tensor-parallel part."""
         places = [stage.place(chip) for stage in self.parallel_stages]
         return [place[0] for place in places if place is not None]
 
     def extra(self, precision: PrecisionConfig, context: int, users: int = 1) -> Budget:
-        """DRAM of one chip beside `budget` of the model; the same on every chip, for one program runs on all: a chip
-        that idles in a stage holds zeros. read_per_step: what a fuzzy step reads more than a sequential one. Raises
-        PrecisionError (see `formats`)."""
+        """Count one chip's DRAM beside the model's `budget`; the same on every chip, since one program runs on all: a
+        chip that idles in a stage holds zeros. read_per_step: what a layer-parallel step reads beyond a sequential one.
+        Raises PrecisionError (see `formats`)."""
         config, tp = self.config, self.mesh.tp
         positions = -(-context // TILE) * TILE
         columns = (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim
@@ -130,12 +132,12 @@ class LayerAssignment:
         return Budget(weights, norms, 0, kv_cache, 0, read)
 
     def held(self, precision: PrecisionConfig, context: int, users: int = 1) -> Budget:
-        """DRAM of one chip: the tensor-parallel model and the layers beside it. Raises what `budget` does."""
+        """Count one chip's DRAM: the tensor-parallel model and the layers beside it. Raises what `budget` raises."""
         whole = budget(self.config, self.mesh, precision, context, users)
         return whole.beside(self.extra(precision, context, users))
 
     def __str__(self) -> str:
-        """A line a group: what each chip of the row runs in it; p/q is part p of a layer over q chips."""
+        """Show, one line per group, what each chip runs; p/q is part p of a layer over q chips."""
         tp = self.mesh.tp
         lines = [
             f"layer-parallel drafts of {self.config.name} on a row of {tp} chip{'s' * (tp > 1)}: "
@@ -162,7 +164,7 @@ class LayerAssignment:
         ]
 
     def by_chip(self, precision: PrecisionConfig, context: int, users: int = 1) -> str:
-        """A line a chip of the row: the layers that are its own, and its bytes."""
+        """Show, one line per chip, the layers of its own and its bytes."""
         extra, held = self.extra(precision, context, users), self.held(precision, context, users)
         return "\n".join(
             f"chip {chip}: layers {', '.join(map(str, self.layers_of(chip))) or 'none'} of its own: "

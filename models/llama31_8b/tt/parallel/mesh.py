@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The axes of a mesh of N150: rows are the groups of ALSpec (SP), columns split the model (TP)."""
+"""The axes of a mesh of N150: rows speculate (SP, sp_rank 0 and 1), the chips of a row split the model (TP)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,26 @@ if TYPE_CHECKING:
     import ttnn
 
 TILE = 32
-# Positions of the KV cache that attention takes at once: the largest that divides its capacity.
+# Positions of the KV cache that attention takes at once: the largest one that divides the capacity.
 BLOCKS = (128, 64, TILE)
 SP_AXIS, TP_AXIS = 0, 1
-# 12 banks of 1 GiB (Wormhole); what traces and activations need stands apart in memory.py.
+# 12 banks of 1 GiB (Wormhole); dram_budget.py reserves what traces and activations need.
 DRAM_BYTES = 12 * 1024**3
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
-# Machines of other cards, which MESH_DEVICE names for tt-metal's own models, and as many chips of N150 if there are.
-OTHER_CARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
+# MESH_DEVICE's names for other boards in tt-metal, and as many chips of N150 where that is a mesh.
+OTHER_BOARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
 
 
 class MeshError(ValueError):
-    """The mesh does not exist, or cannot split the model; the message names both numbers."""
+    """The mesh does not exist or cannot split the model; the message names both numbers."""
 
 
 @dataclass(frozen=True)
 class MeshShape:
-    """sp x tp chips, opened as a ttnn mesh of that shape. Every row holds the whole model, split over its
-    columns.
+    """sp x tp chips, opened as a ttnn mesh of that shape. Every row is a TP group that holds the whole model.
 
-    sp: 1, or the two groups of attention-level speculation. tp: chips over which heads, MLP and vocabulary
-    are split.
+    sp: 1, or the two rows of attention-level speculation. tp: chips that split heads, MLP and vocabulary.
     """
 
     sp: int = 1
@@ -50,14 +48,15 @@ class MeshShape:
 
     @classmethod
     def parse(cls, text: str) -> MeshShape:
-        """From ROWSxCOLUMNS, such as 1x8, or a name as in MESH_DEVICE (N150, N150x2, N150x4, N150x8)."""
+        """Parse ROWSxCOLUMNS, such as 1x8, or a name as in MESH_DEVICE (N150, N150x2, N150x4, N150x8). Raises
+        MeshError."""
         upper = text.strip().upper()
         if upper in NAMES:
             return cls(*NAMES[upper])
-        if upper in OTHER_CARDS:
-            same = OTHER_CARDS[upper]
+        if upper in OTHER_BOARDS:
+            same = OTHER_BOARDS[upper]
             raise MeshError(
-                f"the mesh {text!r} is of other cards than N150, the only ones this runs on"
+                f"the mesh {text!r} is of other boards than N150, the only ones this runs on"
                 + (f"; as many chips: {same}" if same else "")
             )
         # MESH_DEVICE is also given as a tuple, "(1, 2)".
@@ -68,7 +67,7 @@ class MeshShape:
 
     @classmethod
     def choose(cls, mesh: str | None = None, environment: Mapping[str, str] | None = None) -> MeshShape:
-        """From the --mesh option, else MESH_DEVICE, else one chip. Raises MeshError, which says where from."""
+        """Take --mesh, else MESH_DEVICE, else one chip. Raises MeshError, which names the source."""
         environment = os.environ if environment is None else environment
         source, text = ("--mesh", mesh) if mesh else ("MESH_DEVICE", environment.get("MESH_DEVICE") or "1x1")
         try:
@@ -82,19 +81,19 @@ class MeshShape:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the ttnn mesh."""
+        """Return rows and columns of the ttnn mesh."""
         return self.sp, self.tp
 
     @property
     def fabric(self) -> str | None:
-        """Name of the ttnn.FabricConfig that connects the chips, None for one chip."""
+        """Return the name of the ttnn.FabricConfig that connects the chips, None for one chip."""
         return "FABRIC_1D" if self.chips > 1 else None
 
     def __str__(self) -> str:
         return f"{self.sp}x{self.tp}"
 
     def check_model(self, config: LlamaConfig) -> None:
-        """Raises MeshError when the columns cannot split the model into whole heads and whole tiles."""
+        """Raises MeshError if a TP group cannot split the model into whole heads and whole tiles."""
         tp = self.tp
         for name in ("num_attention_heads", "num_key_value_heads"):
             heads = getattr(config, name)
@@ -110,22 +109,23 @@ class MeshShape:
             raise MeshError(f"{config.name} has head_dim = {config.head_dim}; supported: 64 and 128")
         if config.num_attention_heads // tp > TILE:
             raise MeshError(
-                f"{config.name} leaves {config.num_attention_heads // tp} query heads a chip on {self}; "
-                f"a tile of {TILE} rows is the most"
+                f"{config.name} leaves {config.num_attention_heads // tp} query heads per chip on {self}; "
+                f"a tile of {TILE} rows is the maximum"
             )
 
     def check_board(self, chips: int) -> None:
-        """Raises MeshError when the machine has fewer chips."""
+        """Raises MeshError if the machine has fewer chips."""
         if chips < self.chips:
             raise MeshError(f"mesh {self} needs {self.chips} chips, this machine has {chips}")
 
     def padded_vocab(self, config: LlamaConfig) -> int:
-        """Columns of the LM head: the vocabulary in whole tiles of every chip."""
+        """Return the columns of the LM head: the vocabulary padded to whole tiles on every chip."""
         step = TILE * self.tp
         return -(-config.vocab_size // step) * step
 
     def mapper(self, mesh: ttnn.MeshDevice, dim: int | None):
-        """Splits `dim` of a host tensor over the columns, the same for every row; None replicates it."""
+        """Return a mapper that splits `dim` of a host tensor over the TP group, the same in every row; None replicates
+        it."""
         import ttnn
 
         if dim is None:
@@ -143,10 +143,10 @@ class MeshShape:
         on_device: bool = True,
         memory: ttnn.MemoryConfig | None = None,
     ) -> ttnn.Tensor:
-        """Host values on the chips, `dim` split as of `mapper`; memory: of a chip's part, DRAM by default.
+        """Put host values on the chips, `dim` split as by `mapper`. memory: of a chip's part, DRAM by default.
 
-        The host converts them: with a mapper and a device, ttnn.from_torch has the chips do it, by programs for every
-        shape that nothing else runs.
+        The host converts them: with a mapper and a device, ttnn.from_torch lets the chips do it, with programs for
+        every shape that nothing else runs.
         """
         import torch
         import ttnn
@@ -161,10 +161,10 @@ class MeshShape:
         return ttnn.to_device(host, mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG) if on_device else host
 
     def open(self, **options) -> ttnn.MeshDevice:
-        """Open the mesh, with the fabric on when it has several chips, and the gate of SGDC (static graph, dynamic
-        concurrency) on every chip. Keyword arguments as of ttnn.open_mesh_device. Close it with `close`.
+        """Open the mesh, with the fabric for several chips, and clear the compute gate on every chip. Keyword
+        arguments: see ttnn.open_mesh_device. Close it with `close`.
 
-        Raises MeshError when ttnn finds too few chips or cards of several, and ttnn's RuntimeError.
+        Raises MeshError if ttnn finds too few chips or boards of several, and ttnn's RuntimeError.
         """
         import ttnn
 
@@ -199,14 +199,15 @@ class MeshShape:
             ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
     def submeshes(self, mesh: ttnn.MeshDevice) -> list[ttnn.MeshDevice]:
-        """The groups of attention-level speculation, a [1, tp] mesh each, which must not outlive `mesh`."""
+        """Return the rows as [1, tp] meshes, which must not outlive `mesh`."""
         import ttnn
 
         return mesh.create_submeshes(ttnn.MeshShape(1, self.tp))
 
 
 def _open_gate(mesh: ttnn.MeshDevice) -> None:
-    """L1 outlives a process: one that ended in a gated region left a gate that would skip the model's ops."""
+    """Clear the compute gate. L1 outlives a process, and one that ended in a gated region left a gate that would skip
+    the model's ops."""
     from tt_kernels.compute_gate.op import clear_compute_gate, require_patched
 
     try:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a decode plan gives the model's modules: its weights, norms, heads and collectives as ttnn objects.
+"""The modules that depend on the decode sharding: weights, norms, heads and collectives as ttnn objects.
 
-`TtLlama` makes one layout and builds every module with its parts, so that no module asks which plan it runs.
+`TtLlama` makes one DecodeModules and builds every layer from it, so that no module asks for the sharding.
 """
 
 from __future__ import annotations
@@ -15,29 +15,27 @@ import ttnn
 
 from ...config import LlamaConfig
 from ..device.precision import LayerPrecision
-from ..linear import BankedProjection, Projection, Row, ShardedTpCollectives
+from ..linear import BankedProjection, Projection
 from ..lm_head import column_blocks
+from ..parallel.collectives import ShardedTpCollectives, TpCollectives
 from ..parallel.mesh import TILE, MeshShape
 from ..rms_norm import RMSNorm, ShardedRMSNorm
 from ..weights.store import WeightStore
-from .config import BANKS, MatmulConfig, ShardedDecodeConfig, Shards, check_plan
+from .config import BANKS, MatmulConfig, ShardedDecodeConfig, Shards, check_decode_sharding
 from .heads import Heads, InterleavedHeads, ShardedHeads
 
 
 class DecodeModules(ABC):
-    """The parts of a model that depend on how decode steps lie on a chip. Prefill and steps over trees use the same
-    parts, with interleaved activations.
-
-    row: its collectives. heads: its queries, keys and values.
-    """
+    """The parts of a model that depend on the decode sharding. Prefill and tree steps use the same parts, with
+    interleaved activations. collectives: of the TP group. heads: splits and joins a decode step's heads."""
 
     name: str
-    row: Row
+    collectives: TpCollectives
     heads: Heads
 
     @abstractmethod
     def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """bfloat16 [1, 1, users, hidden / tp], interleaved in L1 -> where the residual lies."""
+        """Place the embedding, bfloat16 [1, 1, users, hidden / tp], interleaved in L1, as the residual."""
 
     @abstractmethod
     def norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
@@ -52,22 +50,23 @@ class DecodeModules(ABC):
         formats: LayerPrecision,
         split: int,
     ) -> Projection:
-        """A matrix of a layer by its name in LayerPrecision; the others as of WeightStore.put."""
+        """Put a layer's matrix on the mesh, by its name in LayerPrecision; for the others see WeightStore.put."""
 
     @abstractmethod
     def lm_head(self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str) -> list[Projection]:
-        """The blocks of the LM head, next to each other a chip's columns. make: as WeightMap.lm_head."""
+        """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
+        WeightMap.lm_head."""
 
 
 class InterleavedModules(DecodeModules):
-    """Interleaved throughout; ttnn chooses programs. The oracle of the fast layout."""
+    """Everything interleaved; ttnn chooses programs. The reference for sharded modules."""
 
-    name = "simple"
+    name = "interleaved"
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
-        self.row = Row(plan)
-        self.heads = InterleavedHeads(mesh, plan, config)
-        self._columns = plan.padded_vocab(config) // plan.tp
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
+        self.collectives = TpCollectives(mesh_shape)
+        self.heads = InterleavedHeads(mesh, mesh_shape, config)
+        self._columns = mesh_shape.padded_vocab(config) // mesh_shape.tp
 
     def residual(self, x):
         return x
@@ -89,25 +88,25 @@ class InterleavedModules(DecodeModules):
 
 
 class ShardedModules(DecodeModules):
-    """As ShardedDecodeConfig says. Errors: ShardingError."""
+    """Modules by a ShardedDecodeConfig. Raises ShardingError."""
 
-    name = "fast"
+    name = "sharded"
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> None:
-        self.mesh, self.plan = mesh, ShardedDecodeConfig.of(config, plan, users)
-        normed, residual = (in_l1(mesh, shards) for shards in (self.plan.normed, self.plan.residual))
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
+        self.mesh, self.config = mesh, ShardedDecodeConfig.of(config, mesh_shape, users)
+        normed, residual = (in_l1(mesh, shards) for shards in (self.config.normed, self.config.residual))
         self._residual, self._normed = residual, normed
-        self.row = (
-            Row(plan) if plan.tp == 1 else ShardedTpCollectives(plan, mesh, users, config.hidden_size, normed, residual)
-        )
-        self.heads = ShardedHeads(mesh, plan, config, users)
+        self.collectives = TpCollectives(mesh_shape)
+        if mesh_shape.tp > 1:
+            self.collectives = ShardedTpCollectives(mesh_shape, mesh, users, config.hidden_size, normed, residual)
+        self.heads = ShardedHeads(mesh, mesh_shape, config, users)
 
     def residual(self, x):
         return ttnn.interleaved_to_sharded(x, self._residual)
 
     def norm(self, weight, epsilon):
         grid = self._normed.shard_spec.grid.bounding_box().grid_size()
-        tiles = self.plan.normed.tiles
+        tiles = self.config.normed.tiles
         program = ttnn.LayerNormShardedMultiCoreProgramConfig(
             compute_with_storage_grid_size=(grid.x, grid.y),
             subblock_w=max(n for n in range(1, 5) if tiles % n == 0),
@@ -119,13 +118,13 @@ class ShardedModules(DecodeModules):
 
     def matrix(self, store, layer, name, make, formats, split):
         dtype = getattr(formats, name)
-        return self._banked(store, f"{layer}.{name}", make, split, getattr(self.plan, name)(dtype))
+        return self._banked(store, f"{layer}.{name}", make, split, getattr(self.config, name)(dtype))
 
     def lm_head(self, store, make, dtype):
         blocks, start = [], 0
-        for columns in self.plan.head_blocks():
+        for columns in self.config.head_blocks():
             part, name = (start, columns), f"lm_head.{start}+{columns}"
-            product = self.plan.lm_head(columns, dtype)
+            product = self.config.lm_head(columns, dtype)
             blocks.append(self._banked(store, name, lambda part=part: make(*part), -1, product))
             start += columns
         return blocks
@@ -143,28 +142,30 @@ class ShardedModules(DecodeModules):
         return BankedProjection(weight, banked_program(product), source, result)
 
 
-def decode_layout(name: str, mesh: ttnn.MeshDevice, plan: MeshShape, config: LlamaConfig, users: int) -> DecodeModules:
-    """The layout of a plan by name. Errors: ShardingError."""
-    layouts = {"simple": InterleavedModules, "fast": ShardedModules}
-    return layouts[check_plan(name)](mesh, plan, config, users)
+def make_decode_modules(
+    name: str, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int
+) -> DecodeModules:
+    """Make the modules of a decode sharding by name. Raises ShardingError."""
+    layouts = {"interleaved": InterleavedModules, "sharded": ShardedModules}
+    return layouts[check_decode_sharding(name)](mesh, mesh_shape, config, users)
 
 
 def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:
-    """L1 memory of an activation a tile high."""
+    """Return L1 memory of an activation one tile high."""
     grid = ttnn.num_cores_to_corerangeset(shards.cores, mesh.compute_with_storage_grid_size(), row_wise=True)
     spec = ttnn.ShardSpec(grid, [TILE, shards.columns], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
 
 
 def in_banks(product: MatmulConfig) -> ttnn.MemoryConfig:
-    """DRAM memory of a weight, its columns over all banks."""
+    """Return DRAM memory of a weight, its columns over all banks."""
     banks = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(BANKS - 1, 0))})
     spec = ttnn.ShardSpec(banks, [product.inputs, product.bank_columns], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
 
 
 def banked_program(product: MatmulConfig):
-    """Of ttnn.linear with a weight of `in_banks`."""
+    """Return the program of ttnn.linear with a weight in `in_banks`."""
     return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
         in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None
     )

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of a draft model: its steps one by one, or whole rounds of draft, verification and commit that stay on the
-chips."""
+"""A draft model's chains: single steps, or whole rounds of draft, verification and commit on the chips."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from functools import partial
 import torch
 import ttnn
 
-from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_outcome
+from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
 from tt_kernels.speculative_sampling.op import Verified
 
 from ...generation.sampling import draw_uniforms
@@ -20,23 +19,23 @@ from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ..model import TtLlama, overwrite, read
 from ..sampling.top_k import Sampler
 from ..trace import Mark, TracedStep
-from .drafters import Drafts, Rounds
+from .drafters import DraftLoop, Drafts
 from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
 
 
 class ChainSteps:
-    """Decode steps, each leaving its inputs ready for the next; `replay` runs one of the likeliest tokens and gives
-    uint32 [1, users]. chooser: of all steps. inputs: what a step reads."""
+    """Decode steps, each of which makes its inputs ready for the next. traced_step: runs one that takes the likeliest
+    tokens and returns them, uint32 [1, users]. inputs: of a step."""
 
-    def __init__(self, model: TtLlama, chooser: Sampler, eager: bool) -> None:
-        self.model, self._chooser = model, chooser
+    def __init__(self, model: TtLlama, sampler: Sampler, eager: bool) -> None:
+        self.model, self._sampler = model, sampler
         self.inputs = model.step_inputs([0] * model.users, [-1] * model.users)
-        self.replay = TracedStep(model.mesh, self.step, eager)
+        self.traced_step = TracedStep(model.mesh, self.step, eager)
 
     def follow(self, tokens: Mapping[int, int], lengths: Sequence[int], steps: int) -> dict[int, list[int]]:
-        """Of the users in `tokens` what `steps` steps choose, the first of them reading these tokens behind `lengths`
-        cached ones of all users; other users are skipped."""
+        """Decode `steps` steps and return each user's tokens. `tokens[u]` is u's first input, `lengths[u]` its cached
+        length; users not in `tokens` are skipped."""
         users = range(self.model.users)
         hosts = self.model.step_inputs(
             [tokens.get(user, 0) for user in users],
@@ -44,44 +43,44 @@ class ChainSteps:
             on_device=False,
         )
         overwrite(self.inputs, hosts)
-        chosen = [read(self.replay())[0].tolist() for _ in range(steps)]
+        chosen = [read(self.traced_step())[0].tolist() for _ in range(steps)]
         return {user: [int(row[user]) for row in chosen] for user in tokens}
 
-    def step(self, uniforms: ttnn.Tensor | None = None, law: ttnn.Tensor | None = None) -> ttnn.Tensor:
-        """uniforms: of the chooser, where it draws. law: gets the logits, bfloat16 [users, 1, vocab], ROW_MAJOR."""
-        logits = self.model.decode(self.inputs, whole=False)
+    def step(self, uniforms: ttnn.Tensor | None = None, draft_logits: ttnn.Tensor | None = None) -> ttnn.Tensor:
+        """Run one step. uniforms: the sampler's, if it draws. draft_logits: receives the logits, bfloat16 [users, 1,
+        vocab], ROW_MAJOR."""
+        logits = self.model.decode(self.inputs, gather_logits=False)
         ttnn.plus_one(self.inputs.positions, skip_negative_entries=True)
         ttnn.plus_one(self.inputs.angles)
-        if law is not None:
+        if draft_logits is not None:
             by_row = ttnn.to_layout(self.model.gathered(logits), ttnn.ROW_MAJOR_LAYOUT)
-            ttnn.copy(ttnn.reshape(by_row, tuple(law.shape)), law)
-        return self._chooser(logits, uniforms, self.inputs.tokens)
+            ttnn.copy(ttnn.reshape(by_row, tuple(draft_logits.shape)), draft_logits)
+        return self._sampler(logits, uniforms, self.inputs.tokens)
 
 
-class OnDeviceDraftLoop(Rounds):
-    """Rounds of a few launches, traces from the second on: the exact pass of the draft over what was decided
-    (EasySpec's bonus calibration), which gives the first drafted token; a step for each further one; the target's step
-    over the chain, and what follows from its outcome for the next round. The host launches them one behind another,
-    reads accepted tokens, and writes only when a text ends, when the length of chains changes and, where tokens are
-    drawn, their numbers.
+class OnDeviceDraftLoop(DraftLoop):
+    """Rounds of a few launches, traced from the second on: the draft's exact pass over the decided tokens (EasySpec's
+    bonus calibration), which yields the first drafted token; one draft step per further token; the target's step over
+    the chain; and what its outcome means for the next round. The host launches them one after another, reads accepted
+    tokens, and writes only when a text ends, the chains' length changes, or random numbers are needed.
 
-    The target's step has `step.nodes` nodes, at least 2, whatever the length of its chains. Where it samples, chains
-    are drawn by the same parameters, by numbers of the users' generators that come before verification's, as in the
-    reference's loop, and verification is told what from; else they are the likeliest tokens. lengths: decided tokens of
-    each user in the draft's cache; kept up to date.
+    The target's step has `step.nodes` nodes, at least 2, whatever the chains' length. If it samples, chains are drawn
+    by the same parameters, with numbers that each user's generator yields before verification's, as in the reference's
+    loop, and verification gets the draft's logits; otherwise chains are the likeliest tokens. lengths: decided tokens
+    in each user's draft cache; kept up to date.
     """
 
-    least = 1  # the first token comes of the exact pass
+    min_length = 1  # the first token comes of the exact pass
 
     def __init__(self, draft: TtLlama, step: TreeStep, lengths: list[int], eager: bool) -> None:
         self.draft, self.step, self._lengths = draft, step, lengths
-        self._chooser = Sampler(draft.mesh, draft.plan, draft.config, step.sampling)
-        self._steps = ChainSteps(draft, self._chooser, eager)
+        self._sampler = Sampler(draft.mesh, draft.mesh_shape, draft.config, step.sampling)
+        self._steps = ChainSteps(draft, self._sampler, eager)
         users, nodes = draft.users, step.nodes
         # Of every node that can have a child, the first one's numbers for all rows of the exact pass.
-        self._numbers = [self._chooser.uniforms([0.0] * users * (1 if node else nodes)) for node in range(nodes - 1)]
+        self._numbers = [self._sampler.uniforms([0.0] * users * (1 if node else nodes)) for node in range(nodes - 1)]
         if not step.sampling.greedy:
-            step.laws = [self._law() for _ in range(nodes)]
+            step.draft_logits = [self._blank_logits() for _ in range(nodes)]
         nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
         self._pass = self._chains(*nobody, on_device=True)
         last = draft.put_integers(torch.zeros(users), "int32")
@@ -95,15 +94,15 @@ class OnDeviceDraftLoop(Rounds):
         self._calibrating = TracedStep(draft.mesh, self._calibrate, eager)
         self._beginning = TracedStep(draft.mesh, self._begin_chain, eager)
         self._appending = [TracedStep(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
-        self._replay = TracedStep(draft.mesh, self._verify, eager)
+        self._traced_step = TracedStep(draft.mesh, self._verify, eager)
 
     @property
-    def replay(self) -> TracedStep[Verified]:
-        return self._replay
+    def traced_step(self) -> TracedStep[Verified]:
+        return self._traced_step
 
     @property
     def timed(self) -> bool:
-        return all(replay.warm for replay in (self._calibrating, *self._drafting(), self._replay))
+        return all(traced_step.warm for traced_step in (self._calibrating, *self._drafting(), self._traced_step))
 
     def load(self, undrafted, lengths, generators, length):
         users, nodes = range(self.draft.users), self.step.nodes
@@ -128,17 +127,17 @@ class OnDeviceDraftLoop(Rounds):
         return dict.fromkeys(self._given, self._tree)
 
     def release(self) -> None:
-        for replay in (self._calibrating, self._beginning, *self._appending, self._replay):
-            replay.release()
+        for traced_step in (self._calibrating, self._beginning, *self._appending, self._traced_step):
+            traced_step.release()
 
     def __call__(self) -> Verified:
         began = time.perf_counter()
         self._choices = self._calibrating()
         calibrated = Mark(self.draft.mesh)
-        for replay in self._drafting():
-            replay()
+        for traced_step in self._drafting():
+            traced_step()
         drafted = Mark(self.draft.mesh)
-        verified = self._replay()
+        verified = self._traced_step()
         self.calibration_seconds = calibrated.passed() - began
         self.drafting_seconds = drafted.passed() - began
         for user, count in self._given.items():
@@ -154,14 +153,14 @@ class OnDeviceDraftLoop(Rounds):
         return TokenTree.chain(self._length + 1)
 
     def _drafting(self) -> list[TracedStep]:
-        """What makes chains of this length, behind the exact pass."""
+        """Return the steps that make chains of this length, after the exact pass."""
         return [self._beginning, *self._appending[: max(self._length - 1, 0)]]
 
     def _begin(self, undrafted: Mapping[int, Sequence[int]]) -> None:
-        """The first round's tokens: what follows comes of the outcomes."""
+        """Write the first round's tokens; later ones follow from outcomes."""
         users, nodes = range(self.draft.users), self.step.nodes
         if too_many := [len(tokens) for tokens in undrafted.values() if len(tokens) > nodes]:
-            raise ValueError(f"an exact pass takes up to {nodes} decided tokens of a user, got {too_many[0]}")
+            raise ValueError(f"an exact pass takes up to {nodes} decided tokens per user, got {too_many[0]}")
         before = [self._lengths[user] if user in undrafted else -1 for user in users]
         rows = torch.zeros(len(users), nodes, dtype=torch.int64)
         for user, tokens in undrafted.items():
@@ -176,45 +175,45 @@ class OnDeviceDraftLoop(Rounds):
         )
 
     def _draw(self, length: int, generators: Sequence[torch.Generator]) -> None:
-        """The numbers that draw chains, written to the device; none where they are not drawn."""
-        if self.step.laws is None or not length:
+        """Write the random numbers of the chains to the device, if they are drawn."""
+        if self.step.draft_logits is None or not length:
             return
         drawn = torch.zeros(self.draft.users, length, dtype=torch.float64)
         for user in self._given:
             drawn[user] = draw_uniforms([generators[user]], length)[0]
         for node in range(length):
             numbers = drawn[:, node].repeat_interleave(1 if node else self.step.nodes)
-            host = self._chooser.uniforms(numbers.tolist(), on_device=False)
+            host = self._sampler.uniforms(numbers.tolist(), on_device=False)
             overwrite([self._numbers[node]], [host])
 
-    def _law(self) -> ttnn.Tensor:
+    def _blank_logits(self) -> ttnn.Tensor:
         draft = self.draft
         blank = torch.zeros(draft.users, 1, draft.config.vocab_size)
-        return draft.plan.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT")
+        return draft.mesh_shape.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT")
 
     def _chains(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> TreeInputs:
-        """A whole chain a user, whatever of it is decided: no token sees what comes behind it."""
+        """Make inputs of a whole chain per user, however much of it is decided: no token sees what comes after it."""
         batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft.users)
         return self.draft.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
 
     def _calibrate(self) -> ttnn.Tensor:
-        logits = self.draft.decode_tree(self._pass, whole=False)
-        if self.step.laws is not None:
-            law = self.step.laws[0]
+        logits = self.draft.decode_tree(self._pass, gather_logits=False)
+        if self.step.draft_logits is not None:
+            draft_logits = self.step.draft_logits[0]
             by_row = ttnn.to_layout(self.draft.gathered(logits), ttnn.ROW_MAJOR_LAYOUT)
             table = ttnn.reshape(by_row, tuple(by_row.shape)[2:])
-            ttnn.copy(ttnn.reshape(ttnn.embedding(self._decided.row, table), tuple(law.shape)), law)
-        return self._chooser(logits, self._numbers[0])
+            ttnn.copy(ttnn.reshape(ttnn.embedding(self._decided.row, table), tuple(draft_logits.shape)), draft_logits)
+        return self._sampler(logits, self._numbers[0])
 
     def _begin_chain(self) -> None:
         begin_chain(self._decided, self._choices, DraftStep(*self._steps.inputs), self._chain)
 
     def _append(self, node: int) -> None:
         parent = node - 1
-        law = None if self.step.laws is None else self.step.laws[parent]
-        append_token(self._steps.step(self._numbers[parent], law), node, self._chain)
+        draft_logits = None if self.step.draft_logits is None else self.step.draft_logits[parent]
+        append_token(self._steps.step(self._numbers[parent], draft_logits), node, self._chain)
 
     def _verify(self) -> Verified:
         verified = self.step()
-        take_outcome(verified.outcome, self._decided)
+        take_result(verified.result, self._decided)
         return verified

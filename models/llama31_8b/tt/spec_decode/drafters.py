@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who guesses ahead for a TtLlama, and look-up in the text on the host; models that draft: see model_drafters.py."""
+"""The interface of drafters for a TtLlama, and n-gram look-up on the host; for models that draft see
+model_drafters.py."""
 
 from __future__ import annotations
 
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 Drafts = dict[int, tuple[TokenTree, list[int]]]
 
 
-class Rounds(ABC):
-    """Rounds of draft, verification and commit, whoever drafts. The loop calls load and then the object itself in every
-    round, and release at the end.
+class DraftLoop(ABC):
+    """Rounds of draft, verification and commit. The generator calls `load` and then the object itself in every round,
+    and `release` at the end.
 
-    least: the fewest tokens that drafting less would save anything of. drafting_seconds: what drafting took of the last
-    round beside `load`. calibration_seconds: what exact passes over decided tokens took of all its drafting.
+    min_length: drafting fewer tokens saves nothing. drafting_seconds: the last round's drafting outside `load`.
+    calibration_seconds: the part of all its drafting that exact passes over decided tokens took.
     """
 
-    least = 0
+    min_length = 0
     drafting_seconds = 0.0
     calibration_seconds = 0.0
 
@@ -44,38 +45,39 @@ class Rounds(ABC):
         generators: Sequence[torch.Generator],
         length: int,
     ) -> dict[int, TokenTree]:
-        """undrafted: by user who goes on, as of TreeDrafter.draft; emptied when the drafter has seen them. lengths:
-        cached tokens of all users in the target. generators: of all users. length: tokens to draft ahead, from 0.
-        Returns the shapes of what is drafted."""
+        """Load a round and return the shapes of its drafts. undrafted: per continuing user, see TreeDrafter.draft;
+        emptied once the drafter has seen them. lengths: all users' cached tokens in the target. generators: of all
+        users. length: tokens to draft, from 0."""
 
     @abstractmethod
     def __call__(self) -> Verified:
-        """One round of the users that were loaded."""
+        """Run one round of the loaded users."""
 
     @property
     @abstractmethod
-    def replay(self) -> TracedStep[Verified]:
-        """The step that ends a round."""
+    def traced_step(self) -> TracedStep[Verified]:
+        """Return the step that ends a round."""
 
     @property
     def timed(self) -> bool:
-        """Whether the last round ran what had run before: nothing was compiled or captured."""
-        return self.replay.warm
+        """Return whether the last round compiled and captured nothing."""
+        return self.traced_step.warm
 
     def release(self) -> None:
-        """Give traces back."""
-        self.replay.release()
+        """Release traces."""
+        self.traced_step.release()
 
     @abstractmethod
     def drafts(self) -> Drafts:
-        """What was drafted in the last round; reads the device where drafts stay there."""
+        """Return the last round's drafts; reads the device if they stay there."""
 
 
 class TreeDrafter(ABC):
-    """Guesses continuations. The loop calls check, then start for new texts, then what `rounds` gives, and release.
+    """Draft continuations. The generator calls `check`, then `start` for new texts, then what `draft_loop` returns, and
+    `release`.
 
-    step_cost: estimate of one drafted level's cost, the target's step being 1. calibration_seconds: what exact passes
-    over decided tokens took of the last draft.
+    step_cost: estimated cost of one drafted level, relative to the target's step. calibration_seconds: the part of the
+    last draft that exact passes over decided tokens took.
     """
 
     name: str
@@ -84,40 +86,40 @@ class TreeDrafter(ABC):
 
     @abstractmethod
     def check(self, shape: DraftShape, target: TtLlama) -> None:
-        """Raises ValueError for what it cannot draft, or for whom."""
+        """Raises ValueError for shapes or targets that it does not support."""
 
     @abstractmethod
     def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
-        """New texts, one a user; their first `cached` tokens are those of the texts before, as far as these went."""
+        """Start new texts, one per user; the first `cached` tokens are those of the texts before."""
 
     @abstractmethod
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
-        """undrafted: by user the tokens decided since its last draft (or since the prompt), at least one. These drafts
-        are a function of the texts alone: point masses to a verifier."""
+        """Draft trees. undrafted: per user the tokens decided since its last draft (or since the prompt), at least one.
+        These drafts are functions of the texts alone: point masses to a verifier."""
 
     def has_logits(self, shape: DraftShape) -> bool:
-        """Whether verification at a temperature is told the logits that drafts were drawn from."""
+        """Return whether verification at a temperature gets the logits that drafts were drawn from."""
         return False
 
-    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
-        """After start: the rounds of a text, in which `step` verifies. Here `draft` is called in each."""
+    def draft_loop(self, step: TreeStep, shape: DraftShape, eager: bool) -> DraftLoop:
+        """After `start`, return a text's rounds, in which `step` verifies. By default each calls `draft`."""
         return HostDraftLoop(self, step, shape, eager)
 
     def release(self) -> None:
-        """After a text: give traces back."""
+        """Release traces after a text."""
 
 
-class HostDraftLoop(Rounds):
-    """Drafts that the host has, which it writes to the device in every round. None where one token is left."""
+class HostDraftLoop(DraftLoop):
+    """Rounds whose drafts the host writes to the device. With one token left nothing is drafted."""
 
     def __init__(self, drafter: TreeDrafter, step: TreeStep, shape: DraftShape, eager: bool) -> None:
         self.drafter, self.step, self.shape = drafter, step, shape
-        self._replay: TracedStep[Verified] = TracedStep(step.model.mesh, step, eager)
+        self._traced_step: TracedStep[Verified] = TracedStep(step.model.mesh, step, eager)
         self._drafts: Drafts = {}
 
     @property
-    def replay(self) -> TracedStep[Verified]:
-        return self._replay
+    def traced_step(self) -> TracedStep[Verified]:
+        return self._traced_step
 
     def load(self, undrafted, lengths, generators, length):
         if length < 1:
@@ -132,14 +134,14 @@ class HostDraftLoop(Rounds):
         return {user: tree for user, (tree, _) in self._drafts.items()}
 
     def __call__(self) -> Verified:
-        return self._replay()
+        return self._traced_step()
 
     def drafts(self) -> Drafts:
         return self._drafts
 
 
 class NGramDrafter(TreeDrafter):
-    """What followed the last tokens of a text when they occurred in it before (NGramTrees)."""
+    """Draft what followed the text's last tokens where they occurred in it before (NGramTrees)."""
 
     name = "ngram"
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Layer-parallel decode steps of a draft model (EasySpec, section 3.1, algorithm 2), and the exact keys and values of
-the chips' own layers (bonus calibration, section 3.2). Which chip holds what: see layer_parallel.py."""
+"""Layer-parallel decode steps of a draft model (EasySpec, section 3.1, algorithm 2), and exact keys and values for the
+chips' own layers (bonus calibration, section 3.2). For which chip holds what see layer_parallel.py."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 import torch
 import ttnn
 
-from ..attention import Attention, DecodeAttention
+from ...config import LlamaConfig
+from ..attention import Attention
+from ..decode_attention.base import DecodeAttention
 from ..decoder import DecoderLayer
 from ..device.precision import PrecisionConfig
 from ..kv_cache import KVCache
-from ..linear import Projection, gather, reduce
+from ..linear import Projection
+from ..parallel.collectives import gather, reduce
 from ..parallel.layer_parallel import LayerAssignment, Stage
 from ..parallel.mesh import MeshShape
 from ..rms_norm import RMSNorm
@@ -23,31 +26,30 @@ from ..sharding.heads import InterleavedHeads
 from ..weights.map import WeightMap
 from ..weights.store import WeightStore
 
-# Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into the one layer of a cache.
+# Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into a cache of one layer.
 Write = Callable[[KVCache, ttnn.Tensor, ttnn.Tensor], None]
+# Makes a cache for the heads of such a mesh and the layers of such a model.
+NewCache = Callable[[MeshShape, LlamaConfig], KVCache]
 
 
 class ParallelStage:
-    """The attentions of a stage's layers, each with its own norm, weights and cache on its own chips, all chips at once
-    from the same input: one program, whose weights differ by chip."""
+    """The attentions of a stage's layers, each with its own norm, weights and cache on its own chips, all from the same
+    input: one program whose weights differ by chip."""
 
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: LayerAssignment,
+        assignment: LayerAssignment,
         stage: Stage,
         precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        attend: DecodeAttention,
-        *,
-        users: int,
-        capacity: int,
-        zeroed: bool,
+        decode_attention: DecodeAttention,
+        new_cache: NewCache,
     ) -> None:
-        config, self.plan, self.layers = plan.config, plan.mesh, stage.layers
-        formats = plan.formats(stage, precision)
+        config, self.mesh_shape, self.layers = assignment.config, assignment.mesh, stage.layers
+        formats = assignment.formats(stage, precision)
         name = f"own.{'-'.join(map(str, stage.layers))}"
         chip = MeshShape(1, stage.share)  # a chip of a stage has the heads of one of a row of `share` chips
         self.norm = RMSNorm(
@@ -61,31 +63,31 @@ class ParallelStage:
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
             Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
             rope,
-            attend,
+            decode_attention,
             InterleavedHeads(mesh, chip, config),
         )
-        self.cache = KVCache(mesh, chip, config.with_layers(1), precision.kv_cache, users, capacity, zeroed)
-        slots = torch.zeros(len(stage.layers), plan.mesh.tp)
-        for column in range(plan.mesh.tp):
+        self.cache = new_cache(chip, config.with_layers(1))
+        slots = torch.zeros(len(stage.layers), assignment.mesh.tp)
+        for column in range(assignment.mesh.tp):
             place = stage.place(column)
             if place is not None:
                 slots[stage.layers.index(place[0]), column] = 1
 
         def mask(values: torch.Tensor) -> ttnn.Tensor:
             """A number for each chip of the row and each layer of `values` [layers, chips]: [1, layers, 1, 1]."""
-            return plan.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
+            return assignment.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
 
         self._slots = mask(slots)
         self._owns = [mask(row[None]) for row in slots]
 
     def decode(self, whole: ttnn.Tensor, positions: ttnn.Tensor, angles: Angles) -> list[ttnn.Tensor]:
-        """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> by layer what its attention adds to the
-        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches. positions: as of Attention.decode."""
+        """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to the
+        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches. positions: see Attention.decode."""
         partial = self.attention.decode(self.norm(whole), self.cache, positions, angles)
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
         # brings every layer's columns to the chip that keeps them.
         stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
-        sums = reduce(stacked, self.plan)
+        sums = reduce(stacked, self.mesh_shape)
         _, _, users, columns = sums.shape
         return [
             ttnn.slice(sums, [0, slot, 0, 0], [1, slot + 1, users, columns], memory_config=ttnn.L1_MEMORY_CONFIG)
@@ -93,18 +95,18 @@ class ParallelStage:
         ]
 
     def select(self, layer: int, whole: ttnn.Tensor, so_far: ttnn.Tensor | None) -> ttnn.Tensor:
-        """What enters the layers that chips have: `whole` on those of `layer`, `so_far` on the others."""
+        """Select the input of the chips' own layers: `whole` on the chips of `layer`, `so_far` on the others."""
         mine = ttnn.mul(whole, self._owns[self.layers.index(layer)], memory_config=ttnn.DRAM_MEMORY_CONFIG)
         return mine if so_far is None else ttnn.add(so_far, mine, memory_config=ttnn.DRAM_MEMORY_CONFIG)
 
     def refill(self, entering: ttnn.Tensor, angles: Angles, write: Write) -> None:
-        """entering: what `select` made of all layers -> exact keys and values in the chips' own caches."""
+        """Write exact keys and values into the chips' own caches. entering: what `select` made for all layers."""
         keys, values = self.attention.keys_and_values(self.norm(entering), angles)
         write(self.cache, keys, values)
 
 
 class Refill:
-    """Of one exact pass: call it with each layer and the hidden state that enters it, in order."""
+    """Refill the chips' own caches during one exact pass: call it with each layer and its input, in order."""
 
     def __init__(self, stages: Sequence[ParallelStage], angles: Angles, write: Write) -> None:
         self._stages = {layer: stage for stage in stages for layer in stage.layers}
@@ -123,44 +125,39 @@ class Refill:
 
 
 class LayerGroups:
-    """The layers of a model in the groups of a plan. Stages of one layer run as the tensor-parallel layer they are."""
+    """The layers of a model in the groups of an assignment. Stages of one layer run as the tensor-parallel layer."""
 
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
-        plan: LayerAssignment,
+        assignment: LayerAssignment,
         layers: Sequence[DecoderLayer],
         precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        attend: DecodeAttention,
-        *,
-        users: int,
-        capacity: int,
-        zeroed: bool,
+        decode_attention: DecodeAttention,
+        new_cache: NewCache,
     ) -> None:
-        attend.check_trees()  # drafts and their calibration have exact attention
-        self.plan, self.layers = plan, layers
+        decode_attention.check_trees()  # drafts and their calibration have exact attention
+        self.assignment, self.layers = assignment, layers
         self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = []
-        for group in plan.groups:
+        for group in assignment.groups:
             stages: list[int | ParallelStage] = [
                 stage.layers[0]
                 if stage.alone
                 else ParallelStage(
                     mesh,
-                    plan,
+                    assignment,
                     stage,
                     precision,
                     weights,
                     store,
                     rope,
-                    attend,
-                    users=users,
-                    capacity=capacity,
-                    zeroed=zeroed,
+                    decode_attention,
+                    new_cache,
                 )
-                for stage in plan.stages(group)
+                for stage in assignment.stages(group)
             ]
             self._groups.append((group, stages))
 
@@ -169,15 +166,15 @@ class LayerGroups:
         return [stage for _, stages in self._groups for stage in stages if isinstance(stage, ParallelStage)]
 
     def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
-        """All layers by algorithm 2: the attentions of a group read what enters its first layer; each MLP reads the
-        residual with the attentions up to its own and the MLPs before it. Shapes as of DecoderLayer.decode."""
+        """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
+        residual with the attentions up to its own and the MLPs before it. Shapes: see DecoderLayer."""
         for group, stages in self._groups:
-            entering, added = gather(x, self.plan.mesh), []
+            entering, updates = gather(x, self.assignment.mesh), []
             for stage in stages:
                 if isinstance(stage, ParallelStage):
-                    added += stage.decode(entering, positions, angles)
+                    updates += stage.decode(entering, positions, angles)
                 else:
-                    added.append(self.layers[stage].attention_share(entering, cache, positions, angles))
-            for layer, attended in zip(group, added, strict=True):
-                x = self.layers[layer].rest_after(x, attended)
+                    updates.append(self.layers[stage].attention_update(entering, cache, positions, angles))
+            for layer, update in zip(group, updates, strict=True):
+                x = self.layers[layer].add_attention_and_mlp(x, update)
         return x

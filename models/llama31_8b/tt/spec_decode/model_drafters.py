@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Models that guess ahead on the target's chips: a smaller one, or the target itself over part of its cache."""
+"""Models that draft on the target's chips: a smaller one, or the target itself over part of its cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 import ttnn
 
-from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MOST_GUESSED_USERS
+from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MAX_GUESSED_USERS
 
 from ...generation.sampling import SamplingParams
 from ...spec_decode.draft_length import self_step_cost, weights_read
@@ -23,9 +23,9 @@ from ..model import TtLlama, overwrite, read
 from ..prefill import PREFILL_CHUNK, cache_prompt, kept_prefix
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..trace import TracedStep
+from .draft_limits import check_draft_shape
 from .draft_loop import ChainSteps, OnDeviceDraftLoop
-from .draft_rows import pass_nodes
-from .drafters import Drafts, Rounds, TreeDrafter
+from .drafters import DraftLoop, Drafts, TreeDrafter
 from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
 
@@ -33,40 +33,40 @@ GREEDY = SamplingParams(0.0)
 
 
 class ModelDrafter(TreeDrafter):
-    """Drafts of a model that lies on the target's mesh: chains of the likeliest tokens, one step a token, fuzzy where
-    the model was made with a LayerAssignment; or trees of the `shape.width` likeliest tokens behind a node, one pass
-    a level over all nodes that have children. Trees are the reference's of as many nodes (fixed_shape).
+    """Draft with a model on the target's mesh: chains of the likeliest tokens, one step per token, layer-parallel if
+    the model has a LayerAssignment; or trees of the `shape.width` likeliest tokens after each node, one pass per level
+    over all nodes with children. Trees are the reference's with as many nodes (fixed_shape).
 
     A round begins with one exact pass over the tokens decided since the last (EasySpec's bonus calibration, section
-    3.2): it writes their keys and values over what drafting left there, so that the draft's cache equals that of a
-    plain pass, and its last node gives the first drafted tokens. draft: with as many users and positions as the target.
+    3.2). It overwrites the keys and values that drafting left there, so that the draft's cache equals a plain pass's,
+    and its last node yields the first drafted tokens. draft: with as many users and positions as the target.
 
-    Rounds of chains stay on the chips (OnDeviceDraftLoop) and are drawn where the text is, as the reference's; trees go
-    over the host, and hold the likeliest tokens.
+    Chains stay on the chips (OnDeviceDraftLoop) and are drawn if the text is, as in the reference; trees go through the
+    host and hold the likeliest tokens.
     """
 
     name = "model"
 
     def __init__(self, draft: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK) -> None:
         self.model, self.prefill_chunk = draft, prefill_chunk
-        self._chooser = Sampler(draft.mesh, draft.plan, draft.config, GREEDY)
+        self._sampler = Sampler(draft.mesh, draft.mesh_shape, draft.config, GREEDY)
         self._lengths = [0] * draft.users
         self._nodes, self._width = 0, 1
         self._exact: _ExactPass | None = None
 
     @property
     def lengths(self) -> list[int]:
-        """Decided tokens of each user that the draft's cache holds."""
+        """Return each user's decided tokens in the draft's cache."""
         return list(self._lengths)
 
     def has_logits(self, shape: DraftShape) -> bool:
         return shape.width == 1
 
-    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
+    def draft_loop(self, step: TreeStep, shape: DraftShape, eager: bool) -> DraftLoop:
         if shape.width == 1:
             return OnDeviceDraftLoop(self.model, step, self._lengths, eager)
-        self._exact = _ExactPass(self.model, self._nodes, self._chooser, self._width, eager)
-        return super().rounds(step, shape, eager)
+        self._exact = _ExactPass(self.model, self._nodes, self._sampler, self._width, eager)
+        return super().draft_loop(step, shape, eager)
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
         draft = self.model
@@ -81,17 +81,17 @@ class ModelDrafter(TreeDrafter):
                 f"the draft model has {draft.users} users of {draft.capacity} positions, the target {target.users} of "
                 f"{target.capacity}"
             )
-        parallel = 1 if draft.groups is None else draft.groups.plan.size
+        parallel = 1 if draft.groups is None else draft.groups.assignment.size
         if parallel > 1 and (shape.length < 2 or shape.width > 1):
             raise ValueError(
                 f"{shape} comes from exact passes alone: {parallel} layers in parallel would change nothing"
             )
-        self._nodes, self._width = pass_nodes(shape, draft.users), shape.width
+        self._nodes, self._width = check_draft_shape(shape, draft.users), shape.width
         if shape.width > min(CANDIDATES, draft.config.vocab_size):
             raise ValueError(
-                f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates a node, {shape} has {shape.width}"
+                f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates per node, {shape} has {shape.width}"
             )
-        draft.attend.check_trees()
+        draft.decode_attention.check_trees()
 
     def start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         for user, (text, same) in enumerate(zip(texts, cached, strict=True)):
@@ -101,7 +101,7 @@ class ModelDrafter(TreeDrafter):
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._exact is None:
-            raise RuntimeError("trees need texts and their rounds: call start and rounds first")
+            raise RuntimeError("trees need texts and their rounds: call start and draft_loop first")
         began = time.perf_counter()
         found = self._calibrate(self._exact, undrafted)
         self.calibration_seconds = time.perf_counter() - began
@@ -110,10 +110,11 @@ class ModelDrafter(TreeDrafter):
 
     def release(self) -> None:
         if self._exact is not None:
-            self._exact.replay.release()
+            self._exact.traced_step.release()
 
     def _calibrate(self, exact: _ExactPass, undrafted: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-        """Exact passes over what was decided, one unless a round was skipped -> the likeliest next tokens by user."""
+        """Run exact passes over the decided tokens, one unless a round was skipped -> the likeliest next tokens by
+        user."""
         found: dict[int, list[int]] = {}
         left = {user: list(tokens) for user, tokens in undrafted.items()}
         while left:
@@ -132,8 +133,8 @@ class ModelDrafter(TreeDrafter):
         behind_root: Mapping[int, list[int]],
         shape: DraftShape,
     ) -> Drafts:
-        """Level by level: of each pass over the inner nodes so far, those of the last level rank the next one's tokens;
-        nodes that have no token yet go along, seen by none that has."""
+        """Draft level by level: after each pass over the inner nodes so far, the last level's rank the next one's
+        tokens. Nodes without a token yet are in the pass too, seen by none that has one."""
         form = fixed_shape(shape.length, shape.width, shape.budget)
         parents, column = form.tree.parents.tolist(), {node: slot for slot, node in enumerate(form.inner)}
         tokens = {user: [root] + [0] * (len(form.tree) - 1) for user, root in roots.items()}
@@ -151,23 +152,23 @@ class ModelDrafter(TreeDrafter):
 
 
 class SelfDrafter(TreeDrafter):
-    """The target drafts chains for itself, by attention to the first and last `window` cached tokens (the guess of
+    """Let the target draft chains for itself, by attention to the first and last `window` cached tokens (the guess of
     attention-level speculation, whose last tile may add up to 31 tokens to the tail).
 
-    No second model and no second cache: what a draft writes behind the decided tokens is overwritten by the target's
-    step over the tree. window: a multiple of 32 up to the cache's capacity. Errors: ValueError for another, for layer
-    groups, and for more than 8 users.
+    There is no second model and no second cache: the target's step over the tree overwrites what a draft wrote after
+    the decided tokens. window: a multiple of 32 up to the cache's capacity. Raises ValueError for another window, for
+    layer groups, and for more than 8 users.
     """
 
     name = "self"
 
     def __init__(self, target: TtLlama, window: int) -> None:
         check_chunk_size(window, target.capacity, "window")
-        if target.users > MOST_GUESSED_USERS:
-            raise ValueError(f"1 to {MOST_GUESSED_USERS} users draft for themselves, got {target.users}")
+        if target.users > MAX_GUESSED_USERS:
+            raise ValueError(f"1 to {MAX_GUESSED_USERS} users draft for themselves, got {target.users}")
         self.target = target
-        self.model = target.attending(GuessAttention(target.config, window, target.attend))
-        self._chooser = Sampler(target.mesh, target.plan, target.config, GREEDY)
+        self.model = target.with_attention(GuessAttention(target.config, window, target.decode_attention))
+        self._sampler = Sampler(target.mesh, target.mesh_shape, target.config, GREEDY)
         self._lengths = [0] * target.users
         self._chain: ChainSteps | None = None
         self.window = window
@@ -182,13 +183,13 @@ class SelfDrafter(TreeDrafter):
         self._lengths = [len(text) for text in texts]
         self.step_cost = self_step_cost(self.target.config, self.window, max(self._lengths, default=1))
 
-    def rounds(self, step: TreeStep, shape: DraftShape, eager: bool) -> Rounds:
-        self._chain = ChainSteps(self.model, self._chooser, eager)
-        return super().rounds(step, shape, eager)
+    def draft_loop(self, step: TreeStep, shape: DraftShape, eager: bool) -> DraftLoop:
+        self._chain = ChainSteps(self.model, self._sampler, eager)
+        return super().draft_loop(step, shape, eager)
 
     def draft(self, undrafted: Mapping[int, Sequence[int]], shape: DraftShape) -> Drafts:
         if self._chain is None:
-            raise RuntimeError("drafts need texts and their rounds: call start and rounds first")
+            raise RuntimeError("drafts need texts and their rounds: call start and draft_loop first")
         roots = {user: tokens[-1] for user, tokens in undrafted.items()}
         for user, tokens in undrafted.items():
             self._lengths[user] += len(tokens)
@@ -198,7 +199,7 @@ class SelfDrafter(TreeDrafter):
 
     def release(self) -> None:
         if self._chain is not None:
-            self._chain.replay.release()
+            self._chain.traced_step.release()
 
 
 def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
@@ -206,26 +207,26 @@ def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
 
 
 class _ExactPass:
-    """An exact pass over forests of up to `nodes` nodes of each user; `replay` runs it and gives the likeliest tokens
-    behind each node, float32 [1, 1, users * nodes, 32], ORIGIN less the ids, likeliest first."""
+    """An exact pass over forests of up to `nodes` nodes per user. traced_step: runs it and returns the likeliest tokens
+    after each node, float32 [1, 1, users * nodes, 32], as ORIGIN - id, likeliest first."""
 
-    def __init__(self, model: TtLlama, nodes: int, chooser: Sampler, width: int, eager: bool) -> None:
-        self.model, self.nodes, self.width, self._chooser = model, nodes, width, chooser
+    def __init__(self, model: TtLlama, nodes: int, sampler: Sampler, width: int, eager: bool) -> None:
+        self.model, self.nodes, self.width, self._sampler = model, nodes, width, sampler
         self._inputs = self._made({}, [], on_device=True)
-        self.replay = TracedStep(model.mesh, self._step, eager)
+        self.traced_step = TracedStep(model.mesh, self._step, eager)
 
     def follow(
         self, forests: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]
     ) -> dict[int, list[list[int]]]:
-        """Of the users in `forests` the `width` likeliest tokens behind each node, likeliest first. lengths: cached
-        tokens of all users; other users are skipped."""
+        """Return the `width` likeliest tokens after each node for the users in `forests`, likeliest first. lengths: all
+        users' cached tokens; other users are skipped."""
         overwrite(self._inputs, self._made(forests, lengths, on_device=False))
-        told = ORIGIN - read(self.replay())[..., : self.width]
+        told = ORIGIN - read(self.traced_step())[..., : self.width]
         rows = told.reshape(self.model.users, self.nodes, self.width).long().tolist()
         return {user: rows[user][: len(tree)] for user, (tree, _) in forests.items()}
 
     def _step(self) -> ttnn.Tensor:
-        return self._chooser.candidates(self.model.decode_tree(self._inputs, whole=False))[1]
+        return self._sampler.candidates(self.model.decode_tree(self._inputs, gather_logits=False))[1]
 
     def _made(
         self,

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts by token-level speculation: a token tree a user and step is drafted on the host, verified and committed on the
-chips, which return accepted tokens (FlashSpecInfer, section 5; "Optimized Speculative Sampling", exact verification).
-"""
+"""Text by token-level speculation: each step drafts a token tree per user, and the chips verify and commit it and
+return accepted tokens (FlashSpecInfer, section 5; "Optimized Speculative Sampling", exact verification)."""
 
 from __future__ import annotations
 
@@ -31,20 +30,20 @@ OnStep = Callable[[TreeStep, Drafts, Verified], None]
 
 
 class TreeGenerator(Generator):
-    """Runs a TtLlama with exact attention, several tokens a step: `drafter` guesses trees of `shape`, by default by
-    look-up in each user's text, and every step verifies `shape.most_nodes` nodes a user whatever its trees are, so that
-    one captured trace serves all.
+    """Generate with a TtLlama with exact attention, several tokens per step: `drafter` drafts trees of `shape`, by
+    default by n-gram look-up in each user's text, and every step verifies `shape.most_nodes` nodes per user whatever
+    its trees are, so that one captured trace serves all.
 
-    Greedy text is, token for token, that of Generator, up to ties that rounding breaks. Drawn text has the target's
-    distribution; with drafts by look-up, and chains of a draft model, its numbers are those of the reference's loop
-    with a fixed draft length, and so are the tokens where none lies at a border.
+    Greedy text equals Generator's token for token, except for ties that rounding breaks. Sampled text has the target's
+    distribution; with n-gram drafts, and with a draft model's chains, it uses the random numbers of the reference's
+    loop with a fixed draft length, and so yields its tokens unless one is at a border.
 
-    adaptive: draft as far as pays best by what was accepted and by times (AdaptiveDraftLength), up to `shape`; the
-    target's step has the full width all the same. lossy: verify drawn text by the sigmoid approximation, for drafts
-    with logits. on_step: sees the step, whose `logits` are of all nodes, the drafts by user and what was verified,
-    before their tokens are used. Errors: ValueError for a shape the drafter does not draft or wider than a tree may be,
-    more than 8 users, an attention that is not exact, a cache without room for a tree, and `lossy` for drafts without
-    logits.
+    adaptive: choose the draft length that pays best by acceptance and times (AdaptiveDraftLength), up to `shape`; the
+    target's step keeps its full width. lossy: verify sampled text by the sigmoid approximation, for drafts with logits.
+    on_step: sees the step, whose `logits` are of all nodes, the drafts by user and the verification result, before
+    their tokens are used. Raises ValueError for a shape that the drafter does not draft or that is too large for a
+    tree, more than 8 users, an attention that is not exact, a cache without room for a tree, and `lossy` for drafts
+    without logits.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class TreeGenerator(Generator):
     ) -> None:
         super().__init__(model, prefill_chunk=prefill_chunk, trace=trace)
         self.drafter = drafter or NGramDrafter()
-        model.attend.check_trees()
+        model.decode_attention.check_trees()
         if shape.length < 1:
             raise ValueError("a draft length of 0 drafts nothing")
         if shape.most_nodes > MAX_NODES:
@@ -91,9 +90,9 @@ class TreeGenerator(Generator):
         context_limit: int | None = None,
         context: Sequence[Sequence[int]] | None = None,
     ) -> SpeculativeResult:
-        """As of Generator, with the metrics of speculation. A text ends where a tree no longer fits the cache.
+        """Do Generator.generate, with the metrics of speculation. A text ends when a tree no longer fits the cache.
 
-        Raises ValueError besides for top_k and top_p, which verification does not know, and for on_logits: the host
+        Also raises ValueError for top_k and top_p, which verification does not support, and for on_logits: the host
         sees no logits.
         """
         if sampling is not None and (sampling.top_k or sampling.top_p < 1.0) and not sampling.greedy:
@@ -124,49 +123,49 @@ class TreeGenerator(Generator):
     def _start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         self.drafter.start(texts, cached)
 
-    def _decode(self, streams: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
-        """Rounds of draft, tree step, and commit, until every stream has ended."""
+    def _decode(self, sequences: list[SequenceState], lengths: list[int], source: _TokenSource) -> None:
+        """Run rounds of draft, tree step and commit until every sequence has ended."""
         self.replays = 0
         step = TreeStep(self.model, self.spare, source.sampling, self.lossy)
-        rounds = self.drafter.rounds(step, self.shape, eager=self.why_eager is not None)
+        draft_loop = self.drafter.draft_loop(step, self.shape, eager=self.why_eager is not None)
         rule = self._length_rule(source.sampling)
-        undrafted = [list(stream.token_ids) for stream in streams]  # tokens the drafter has not seen
+        undrafted = [list(sequence.token_ids) for sequence in sequences]  # tokens the drafter has not seen
         try:
-            while unfinished := [stream for stream in streams if stream.finish_reason is None]:
+            while unfinished := [sequence for sequence in sequences if sequence.finish_reason is None]:
                 began = time.perf_counter()
-                length = max(rule.next_length(), rounds.least)
+                length = max(rule.next_length(), draft_loop.min_length)
                 if source.sampling.greedy or self.adaptive:
                     length = min(length, _worth(unfinished))
-                new = {stream.user: undrafted[stream.user] for stream in unfinished}
-                trees = rounds.load(new, lengths, source.generators, length)
+                new = {sequence.user: undrafted[sequence.user] for sequence in unfinished}
+                trees = draft_loop.load(new, lengths, source.generators, length)
                 drafted = time.perf_counter()
-                verified = rounds()
+                verified = draft_loop()
                 outcomes = verified.check()
                 ended = time.perf_counter()
                 if self.on_step is not None:
-                    self.on_step(step, rounds.drafts(), verified)
+                    self.on_step(step, draft_loop.drafts(), verified)
                 given, accepted = 0, []
-                for stream in unfinished:
-                    outcome, tree = outcomes[stream.user], trees[stream.user]
-                    used = stream.push_all(outcome.tokens)
-                    lengths[stream.user] += len(used)
-                    undrafted[stream.user] += used
+                for sequence in unfinished:
+                    outcome, tree = outcomes[sequence.user], trees[sequence.user]
+                    used = sequence.push_all(outcome.tokens)
+                    lengths[sequence.user] += len(used)
+                    undrafted[sequence.user] += used
                     given += len(used)
                     self._metrics.num_output_tokens += len(used)
                     if len(tree) > 1:
                         self._metrics.record_draft(tree.max_depth, len(tree) - 1, len(outcome.path))
                         accepted.append((tree.max_depth, len(outcome.path)))
-                self._ran(rounds.replay, 0, 0, given)
+                self._ran(draft_loop.traced_step, 0, 0, given)
                 self._metrics.num_target_steps += len(unfinished)
-                drafting = drafted - began + rounds.drafting_seconds
-                verifying = ended - drafted - rounds.drafting_seconds
+                drafting = drafted - began + draft_loop.drafting_seconds
+                verifying = ended - drafted - draft_loop.drafting_seconds
                 self._metrics.draft_seconds += drafting
-                self._metrics.calibration_seconds += rounds.calibration_seconds
+                self._metrics.calibration_seconds += draft_loop.calibration_seconds
                 self._metrics.target_seconds += verifying
                 # Whatever its trees are, a step costs the same: one row.
-                rule.observe(length, 1, accepted, (drafting, verifying) if rounds.timed else None)
+                rule.observe(length, 1, accepted, (drafting, verifying) if draft_loop.timed else None)
         finally:
-            rounds.release()
+            draft_loop.release()
             self.drafter.release()
 
     def _length_rule(self, sampling: SamplingParams) -> FixedDraftLength | AdaptiveDraftLength:
@@ -178,7 +177,7 @@ class TreeGenerator(Generator):
 
 
 def _worth(unfinished: list[SequenceState]) -> int:
-    """Drafted tokens that texts about to end could still take. Those of a fixed length, drawn, take no heed: they must
-    not depend on neighbours."""
+    """Return how many drafted tokens the ending texts could still take. Sampled drafts of a fixed length do not ask:
+    they must not depend on neighbours."""
     # Every step yields one token more than it accepts, so drafting the last token is never worth it.
     return max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in unfinished) - 1

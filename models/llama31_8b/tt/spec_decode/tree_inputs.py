@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a decode step over token trees reads (FlashSpecInfer, section 5.1)."""
+"""The inputs of a decode step over token trees (FlashSpecInfer, section 5.1)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import ttnn
 class TreeInputs(NamedTuple):
     """Tensors on the device, so that a captured trace stays valid; every user's tree has as many nodes.
 
-    tokens: uint32 [1, users * nodes], user by user. prefix: int32 [users], cached tokens before the tree, -1 for a
-    user to skip. intervals: int32 [users, 2, nodes], visiting times: enter, then leave. angles: uint32 [1, users *
-    nodes], a node's position: prefix + depth, 0 for skipped users. All ROW_MAJOR, the same on every chip.
+    tokens: uint32 [1, users * nodes], user by user. prefix: int32 [users], cached tokens before the tree, -1 skips a
+    user. intervals: int32 [users, 2, nodes], visiting times: enter, then leave. angles: uint32 [1, users * nodes], a
+    node's position: prefix + depth, 0 for skipped users. All ROW_MAJOR, the same on every chip.
     """
 
     tokens: ttnn.Tensor
@@ -26,7 +26,7 @@ class TreeInputs(NamedTuple):
 
 
 def depths(enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
-    """The ancestors of each node, from its visiting times. enter, leave: integers [users, nodes], enter a permutation
+    """Count each node's ancestors from its visiting times. enter, leave: integers [users, nodes], enter a permutation
     of 0 .. nodes - 1, leave inclusive -> int64 [users, nodes], 0 for roots."""
     found = torch.zeros(enter.shape, dtype=torch.int64)
     for user, (entered, left) in enumerate(zip(enter.tolist(), leave.tolist(), strict=True)):
@@ -40,6 +40,6 @@ def depths(enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
 
 
 def node_positions(prefixes: Sequence[int], enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
-    """Where each node stands in its text, int64 [users, nodes]; 0 for skipped users (a prefix of -1)."""
+    """Return each node's position in its text, int64 [users, nodes]; 0 for skipped users (a prefix of -1)."""
     start = torch.tensor(list(prefixes))[:, None]
     return torch.where(start < 0, 0, start + depths(enter, leave))

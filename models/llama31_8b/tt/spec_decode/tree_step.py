@@ -15,8 +15,8 @@ from tt_kernels.speculative_sampling.op import (
     lossy_sigmoid_sampling,
     speculative_sampling,
 )
-from tt_kernels.speculative_sampling.program import OUTCOME_HEAD
-from tt_kernels.speculative_sampling.words import uniform_words
+from tt_kernels.speculative_sampling.program import RESULT_HEAD
+from tt_kernels.speculative_sampling.uniforms import uniform_words
 
 from ...generation.sampling import SamplingParams, draw_uniforms
 from ...spec_decode.sigmoid import SigmoidApproximation
@@ -28,20 +28,20 @@ ROOT = TokenTree.chain(1)
 
 
 class TreeStep:
-    """A step over trees of `nodes` nodes a user, its inputs on the device: what it reads is loaded, what it returns is
-    each user's accepted path and the token behind it.
+    """A step over trees of `nodes` nodes per user, with its inputs on the device; returns each user's accepted path and
+    the token after it.
 
-    sampling: greedy verification compares arg-maxima, at a temperature drafts are verified exactly, or by `lossy`.
-    inputs, tokens: what the model and verification read. laws: of each node the logits its children were drawn from,
-    bfloat16 [users, 1, vocab], ROW_MAJOR; None for drafts that are point masses. logits: of all nodes in the last step,
-    bfloat16 [1, 1, users * nodes, vocab] on every chip.
+    sampling: greedy verification compares arg-maxima; at a temperature drafts are verified exactly, or by `lossy`.
+    inputs, tokens: what the model and verification read. draft_logits: the logits that each node's children were drawn
+    from, bfloat16 [users, 1, vocab], ROW_MAJOR; None for drafts that are point masses. logits: all nodes' in the last
+    step, bfloat16 [1, 1, users * nodes, vocab] on every chip.
     """
 
     def __init__(
         self, model: TtLlama, nodes: int, sampling: SamplingParams, lossy: SigmoidApproximation | None = None
     ) -> None:
         self.model, self.nodes, self.sampling, self.lossy = model, nodes, sampling, lossy
-        self.laws: Sequence[ttnn.Tensor] | None = None
+        self.draft_logits: Sequence[ttnn.Tensor] | None = None
         nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
         blank = torch.zeros(model.users, nodes, dtype=torch.int64)
         skipped = [-1] * model.users
@@ -57,15 +57,13 @@ class TreeStep:
         lengths: Sequence[int],
         generators: Sequence[torch.Generator],
     ) -> None:
-        """`load_trees`, and `draw` for their nodes."""
+        """Do `load_trees`, and `draw` for the trees' nodes."""
         self.load_trees(drafts, lengths)
         self.draw({user: len(tree) for user, (tree, _) in drafts.items()}, generators)
 
     def load_trees(self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]) -> None:
-        """Write the trees and tokens of some users to the device; the others are skipped. lengths: cached tokens of all
-        users.
-
-        Raises ValueError (tree_inputs) when a tree does not fit."""
+        """Write some users' trees and tokens to the device; the others are skipped. lengths: all users' cached tokens.
+        Raises ValueError (tree_inputs) if a tree does not fit."""
         model, users = self.model, self.model.users
         trees = [drafts[user][0] if user in drafts else ROOT for user in range(users)]
         batch = TokenTreeBatch.stack(trees, self.nodes)
@@ -78,15 +76,15 @@ class TreeStep:
         overwrite((self._parents, self.tokens), (model.put_integers(*row, on_device=False) for row in rows))
 
     def load_parents(self, trees: Mapping[int, TokenTree]) -> None:
-        """Other trees of the loaded nodes, cut short: which nodes verification knows. Where the nodes lie in the cache
-        and what they see stays."""
+        """Cut the loaded trees short: change which nodes verification knows, but neither the nodes' places in the cache
+        nor what they see."""
         cut = [trees.get(user, ROOT) for user in range(self.model.users)]
         parents = TokenTreeBatch.stack(cut, self.nodes).parents
         overwrite([self._parents], [self.model.put_integers(parents, "int32", on_device=False)])
 
     def draw(self, nodes: Mapping[int, int], generators: Sequence[torch.Generator]) -> None:
-        """The numbers that decide so many nodes of some users, written to the device; none where sampling is greedy.
-        generators: of all users; each draws for its own nodes only."""
+        """Write the random numbers that decide so many nodes of some users; none if sampling is greedy. generators: of
+        all users; each draws only for its own nodes."""
         if self._words is None:
             return
         uniforms = torch.zeros(self.model.users, self.nodes, dtype=torch.float64)
@@ -95,7 +93,7 @@ class TreeStep:
         overwrite([self._words], [self._put_words(uniform_words(uniforms), on_device=False)])
 
     def __call__(self) -> Verified:
-        """Nothing is read and no address moves: it can be captured."""
+        """Run the step. Nothing is read by the host and no address changes, so it can be captured."""
         model, nodes = self.model, self.nodes
         self.logits = logits = model.decode_tree(self.inputs)
         shape = (model.users, nodes)
@@ -108,7 +106,7 @@ class TreeStep:
                 self.tokens,
                 self._parents,
                 ttnn.reshape(by_row, (*shape, by_row.shape[3])),
-                None if self.laws is None else ttnn.concat(list(self.laws), dim=1),
+                None if self.draft_logits is None else ttnn.concat(list(self.draft_logits), dim=1),
                 self._words,
             )
             temperature = self.sampling.temperature
@@ -117,9 +115,9 @@ class TreeStep:
             else:
                 alpha, beta = self.lossy.alpha, self.lossy.beta
                 verified = lossy_sigmoid_sampling(*drafted, alpha=alpha, beta=beta, temperature=temperature)
-        model.cache.commit(self.inputs.prefix, verified.outcome, nodes, first_column=OUTCOME_HEAD)
+        model.cache.commit(self.inputs.prefix, verified.result, nodes, first_column=RESULT_HEAD)
         return verified
 
     def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:
         model, words = self.model, (words & 0xFFFFFFFF).to(torch.uint32)
-        return model.plan.put(model.mesh, words, "uint32", "ROW_MAJOR_LAYOUT", on_device=on_device)
+        return model.mesh_shape.put(model.mesh, words, "uint32", "ROW_MAJOR_LAYOUT", on_device=on_device)

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Converted weights on disk: what an entry is made from names it, so that no other weights are ever found in it."""
+"""Converted weights on disk: an entry is named by all that it is made from, so that no other weights are ever found in
+it."""
 
 from __future__ import annotations
 
@@ -20,21 +21,20 @@ from filelock import FileLock
 from loguru import logger
 from tqdm import tqdm
 
-from ...checkpoint.gguf.conversion_cache import cache_folder
+from runtime_patches.runtime_root import project_cache_dir
+
 from ...config import LlamaConfig
 from ..device.precision import PrecisionConfig
 from ..parallel.mesh import MeshShape
 
-# Part of every key: raise it when the layout of a converted tensor changes.
+# Part of every key: increase it when the layout of a converted tensor changes.
 LAYOUT_VERSION = 2
-_SHOWN_NAME = 40  # characters of a model's or plan's name in a folder's
+_SHOWN_NAME = 40  # characters of a model's or precision's name in a folder's
 
 
 def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 of every tensor's name, shape, dtype and all its bytes; a progress bar on a terminal.
-
-    Tensors are hashed side by side, a thread a core: hashlib lets go of the interpreter meanwhile.
-    """
+    """Return a SHA-256 of every tensor's name, shape, dtype and bytes; shows a progress bar on a terminal. Tensors are
+    hashed in parallel, one thread per core: hashlib releases the GIL."""
 
     def of(name: str) -> bytes:
         tensor = state[name].detach()
@@ -56,41 +56,36 @@ def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
 
 
 def entry_folder(
-    config: LlamaConfig, state: Mapping[str, torch.Tensor], plan: MeshShape, precision: PrecisionConfig
+    config: LlamaConfig, state: Mapping[str, torch.Tensor], mesh_shape: MeshShape, precision: PrecisionConfig
 ) -> Path:
-    """Where the converted weights of this model, mesh, precision plan and ttnn version are kept.
-
-    Reads all of `state`; every field of `config` counts.
-    """
+    """Return the folder of the converted weights of this model, mesh shape, precision config and ttnn version. Reads
+    all of `state`; every field of `config` counts."""
     made_from = {
         "config": asdict(config),
         "weights": state_fingerprint(state),
-        "mesh": str(plan),
+        "mesh": str(mesh_shape),
         "precision": asdict(precision),
         "ttnn": importlib.metadata.version("ttnn"),
         "layout": LAYOUT_VERSION,
     }
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]
     shown = [re.sub(r"[^A-Za-z0-9.+]+", "-", name)[:_SHOWN_NAME] for name in (config.name, precision.name)]
-    return cache_folder() / "tt_weights" / "-".join([*shown, str(plan), digest])
+    return project_cache_dir() / "tt_weights" / "-".join([*shown, str(mesh_shape), digest])
 
 
 class WeightCache:
-    """One entry's folder, which several processes may use at once.
-
-    A file counts only with its line in the manifest: a description and the SHA-256 of its content. Files appear
-    whole, by renaming, and one process writes at a time.
-    """
+    """One entry's folder, which several processes may use at once. A file counts only with its line in the manifest: a
+    description and the SHA-256 of its content. Files appear whole, by renaming, and one process writes at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Makes the folder. Raises OSError."""
+        """Make the folder. Raises OSError."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(folder / "entry.lock")
         self._manifest = self._read()
 
     def find(self, name: str, described: Mapping) -> Path | None:
-        """The file of this name and description; None, and said, when there is another or a damaged one."""
+        """Find the file of this name and description; None, with a warning, if it is different or damaged."""
         found = self._manifest.get(name)
         if found is None:
             return None

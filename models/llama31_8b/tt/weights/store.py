@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Weights on the mesh, converted once and kept in the cache on disk."""
+"""Put weights on the mesh, converted once and cached on disk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .cache import WeightCache
 
 
 class WeightStore:
-    """Puts host matrices on the mesh. folder: the cache entry (see cache.py), None for no cache."""
+    """Put host matrices on the mesh. folder: the cache entry (see cache.py), None for no cache."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, plan: MeshShape, folder: Path | None = None) -> None:
-        self.mesh, self.plan = mesh, plan
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, folder: Path | None = None) -> None:
+        self.mesh, self.mesh_shape = mesh, mesh_shape
         self.cache = None if folder is None else WeightCache(folder)
         self.converted, self.reused = 0, 0
 
@@ -31,10 +31,10 @@ class WeightStore:
         layout: str = "TILE_LAYOUT",
         memory: ttnn.MemoryConfig | None = None,
     ) -> ttnn.Tensor:
-        """The tensor `make` gives, in DRAM, as [1, 1, rows, columns] (ROW_MAJOR: [rows, columns]).
+        """Put `make`'s tensor in DRAM as [1, 1, rows, columns] (ROW_MAJOR: [rows, columns]).
 
-        split: the dimension, -1 or -2, that the chips of a row share; None for a copy on each. memory: of a chip's
-        part, None for interleaved; a cached file serves all.
+        split: the dimension, -1 or -2, that a TP group shares; None for a copy on each chip. memory: of a chip's part,
+        None for interleaved; one cached file serves all.
         """
         described = {"dtype": dtype, "split": split, "layout": layout}
         if self.cache is not None and (cached := self.cache.find(name, described)) is not None:
@@ -53,4 +53,4 @@ class WeightStore:
             tensor = tensor.reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
         dim = None if split is None else tensor.ndim + split
         values = tensor if dtype == "bfloat16" else tensor.float()
-        return self.plan.put(self.mesh, values, dtype, layout, dim, on_device=False)
+        return self.mesh_shape.put(self.mesh, values, dtype, layout, dim, on_device=False)

@@ -31,7 +31,7 @@ struct comparison : condition_tag {
     sfpi_inline comparison(reg value, std::uint32_t set_mode) : r(value), mode(set_mode) {}
     sfpi_inline void narrow(bool negated) const {
         const std::uint32_t chosen = negated ? mode ^ 4 : mode;
-        // One branch a mode: the mode is an immediate.
+        // One branch per mode: the mode is an immediate.
         if (chosen == SFPSETCC_MOD1_LREG_LT0) {
             asm volatile("sfpu setcc %0 0" ::"f"(r));
         } else if (chosen == SFPSETCC_MOD1_LREG_NE0) {
@@ -176,7 +176,7 @@ sfpi_inline auto operator||(bool l, const R& r) {
 }  // namespace detail
 
 // Float comparisons: the sign of a difference, as IEEE orders finite numbers. Against a literal zero the
-// register itself is tested, so negative zero counts as negative there, as SFPSETCC has it.
+// register itself is tested, so negative zero counts as negative there, as in SFPSETCC.
 namespace detail {
 
 sfpi_inline bool literal_zero(float value) {

@@ -6,10 +6,10 @@
 // A vector register is held in a `float`, so GCC's optimizer and register allocator carry it in an f register
 // of an rv32imf core with the soft-float ABI: 32 virtual registers, none of which exists on the chip. Each
 // vector instruction is one line of inline assembly, `sfpu <name> <operands>`, with those registers as
-// operands. The driver then replaces such lines: compiler/vector.py allocates the eight real LREGs to what
+// operands. The driver then replaces such lines: compiler/sfpu/vector.py allocates the eight real LREGs to what
 // GCC has left, and refuses a function that needs more, or one where real float instructions remain.
 //
-// The lines are `asm volatile`: a write depends on the lane flags of the moment, which GCC does not know, so
+// The lines are `asm volatile`: a write depends on the current lane flags, which GCC does not know, so
 // their order must stay. "=f" results are whole new values (what inactive lanes hold is never used); "+f"
 // results keep the old value in inactive lanes.
 
@@ -69,7 +69,7 @@ sfpi_inline reg load_bits(std::uint32_t bits) {
     return result;
 }
 
-// A variable without initializer: any value, but one that begins here. Left undefined to GCC it would be live
+// A variable without initializer: any value, but one that begins here. If GCC saw it undefined it would be live
 // from the start of the function.
 sfpi_inline reg undefined() {
     reg result;

@@ -79,7 +79,7 @@ struct vFloat16a : vFloat {
 
 enum class integer_kind { Int, UInt, SMag, Mag, SMag16, SMag8, UInt16, UInt8 };
 
-// 32 bits a lane, read as two's complement (Int), unsigned (UInt), sign and magnitude (SMag) or a magnitude
+// 32 bits per lane, read as two's complement (Int), unsigned (UInt), sign and magnitude (SMag) or a magnitude
 // with a clear top bit (Mag). The sized kinds say what range a conversion has clamped to. Kinds convert to
 // each other without a change of bits.
 template <integer_kind K>

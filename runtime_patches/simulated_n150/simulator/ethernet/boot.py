@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in for Tenstorrent's base firmware on the core of an Ethernet tile.
+"""Stand in for Tenstorrent's base firmware on the core of an Ethernet tile.
 
-The base firmware trains the link, then waits for customer code: it calls the application at 0x9040 whenever the word
-at 0x9004 is not zero, and offers services through a table of functions at 0x9020 (tt-metal: eth_l1_address_map.h,
+The base firmware trains the link, then waits for customer code: it calls the application at 0x9040 whenever the word at
+0x9004 is not zero, and offers services through a table of functions at 0x9020 (tt-metal: eth_l1_address_map.h,
 erisc-b0-*.ld, erisc.cc, internal/ethernet/erisc.h). Here it only waits and calls; every service returns at once.
 """
 
@@ -54,7 +54,7 @@ def _load(rd: int, value: int) -> list[int]:
 
 
 def program() -> dict[int, bytes]:
-    """{L1 address: code or table} of the stub; the core starts at address 0."""
+    """Return {L1 address: code or table} of the stub; the core starts at address 0."""
     prologue = [*_load(_SP, STACK), *_load(_GP, GLOBAL_POINTER)]
     poll = [
         *_load(_T0, LAUNCH_FLAG),
@@ -81,7 +81,7 @@ def start(tile) -> None:
 
 
 def is_waiting(tile) -> bool:
-    """Whether the core is in the stub: not in an application, nor in a service that one called."""
+    """Return whether the core is in the stub: not in an application, nor in a service that one called."""
     return STUB <= tile.erisc.pc_register.read_uint() < RETURN
 
 

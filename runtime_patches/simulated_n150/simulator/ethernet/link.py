@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cable between the Ethernet tiles of two chips, and what can go wrong with it.
+"""Model a cable between the Ethernet tiles of two chips, and what can go wrong with it.
 
 Packets arrive in the order they were sent, `latency` cycles after the last byte has left. A test can cut a link (it
-loses what is sent from then on and what is on the way), delay it (more latency), or make it lossy. Hardware sends a
-lost packet again until it is acknowledged, so a lossy link is one whose packets arrive late: each loss costs the time
-after which the sender tries again, and everything behind waits for it.
+loses what is sent from then on and what is under way), delay it (more latency), or make it lossy. Hardware sends a lost
+packet again until it is acknowledged, so a lossy link is one whose packets arrive late: each loss costs the time after
+which the sender tries again, and all later packets wait for it.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class End:
         if self.link.is_cut(now):
             self.lost += 1
             return
-        # One behind the other: a packet that is sent again holds up those after it, as sequence numbers demand.
+        # One after the other: a packet that is sent again holds up those after it, as sequence numbers demand.
         arrives = max(leaves + self.link.latency + self.link.resend_cycles(), self._last_arrival + 1)
         self._last_arrival = arrives
         self.underway.append(Packet(address, data, now, arrives))
 
     def hurry(self, latest: int) -> None:
-        """Let the packets on the way arrive from cycle `latest` on, one a cycle, unless they would sooner."""
+        """Let the packets under way arrive from cycle `latest` on, one per cycle, unless they would arrive sooner."""
         for index, packet in enumerate(self.underway):
             self.underway[index] = replace(packet, arrives=min(packet.arrives, latest + index))
         self._last_arrival = self.underway[-1].arrives if self.underway else min(self._last_arrival, latest)
 
     def next_arrival(self) -> int | None:
-        """The cycle at which the oldest packet under way reaches the other end."""
+        """Return the cycle at which the oldest packet under way reaches the other end."""
         return self.underway[0].arrives if self.underway else None
 
     def deliver(self, now: int) -> Packet:
@@ -91,7 +91,7 @@ class Link:
         return self._cut_at is not None and now >= self._cut_at
 
     def cut(self, now: int) -> int:
-        """Unplug the cable: what is on the way is lost too. Returns how many packets that were."""
+        """Unplug the cable: what is under way is lost too. Return how many packets that were."""
         self._cut_at, lost = now, 0
         for end in self.ends:
             lost += len(end.underway)
@@ -100,19 +100,19 @@ class Link:
         return lost
 
     def mend(self, now: int) -> None:
-        """A cable without faults again; what was lost stays lost, what a delay holds up arrives in the usual time."""
+        """Remove all faults; what was lost stays lost, what a delay holds up arrives in the usual time."""
         self._cut_at, self._loss, self.latency = None, 0.0, LATENCY
         for end in self.ends:
             end.hurry(now + LATENCY)
 
     def lose(self, probability: float, seed: int) -> None:
-        """From now on each transmission is lost with `probability` and tried again after RESEND_AFTER cycles."""
+        """Lose each transmission from now on with `probability` and try it again after RESEND_AFTER cycles."""
         if not 0 <= probability < 1:
-            raise ValueError(f"the probability of a loss lies between 0 and below 1, got {probability}")
+            raise ValueError(f"the probability of a loss is at least 0 and below 1, got {probability}")
         self._loss, self._random = probability, random.Random(seed)
 
     def resend_cycles(self) -> int:
-        """Cycles by which losses hold up the packet that is being sent."""
+        """Return the cycles by which losses hold up the packet that is being sent."""
         losses = 0
         while self._loss and self._random.random() < self._loss:
             losses += 1

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The transmit and receive queues of an Ethernet tile (tt-isa-documentation, EthernetTile/EthernetTxRx.md).
+"""Model the transmit and receive queues of an Ethernet tile (tt-isa-documentation, EthernetTile/EthernetTxRx.md).
 
-Modelled is what firmware and the stock fabric use: TT-link packets of transmit queue 0, which write the L1 or a
+What firmware and the stock fabric use is modelled: TT-link packets of transmit queue 0, which write the L1 or a
 register of the tile at the other end of the link. Refused by name: raw packets, queue 1, reads of the receive queues.
 
-Times are guesses, marked below: nothing public states them. What they are good for is that packets take time, keep
-their order and fill a queue; they forecast nothing.
+Times are guesses, marked below: nothing public states them. They ensure that packets take time, keep their order and
+fill a queue; they forecast nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Packet:
 
 
 def wire_cycles(data_bytes: int, frame_bytes: int = FRAME_BYTES) -> int:
-    """Cycles the wire is taken by `data_bytes`, cut into frames."""
+    """Return the cycles for which `data_bytes`, cut into frames, take the wire."""
     frames = max(1, -(-data_bytes // frame_bytes))
     return -int(-(data_bytes + frames * HEADER_BYTES) // BYTES_A_CYCLE)
 
@@ -89,7 +89,7 @@ class _Words:
 
 
 class TransmitQueue(MemMapable):
-    """One transmit queue. `link` takes its packets (see link.End); None, as on a tile with no cable, refuses them.
+    """One transmit queue. `link` takes its packets (see link.End); None, for a tile with no cable, refuses them.
 
     A command latches its registers and the data. CMD reads 1 until the wire is free for the packet, then 0. A second
     command before that is refused: the documentation asks software to wait.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an Ethernet tile has beside its L1, core and NoC interfaces, and how the NoC sees it.
+"""Add to an Ethernet tile what it has besides its L1, core and NoC interfaces, and let the NoC see it.
 
 tt-isa-documentation, WormholeB0/EthernetTile/BabyRISCV/README.md, "Memory map"; InstructionRAM.md; CycleCounters.md.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from framework.memory.mem_mapable import MemMapable
 from framework.memory.memory_map import AddressRange
 
+from runtime_patches.simulated_n150.simulator.behaviour import tile_view
+from runtime_patches.simulated_n150.simulator.behaviour.stream_registers import StreamRegisters
 from runtime_patches.simulated_n150.simulator.ethernet.queues import NotModelled, ReceiveQueue, TransmitQueue
-from runtime_patches.simulated_n150.simulator.patches import tile_view
-from runtime_patches.simulated_n150.simulator.patches.stream_registers import StreamRegisters
 
 STREAMS = 32
 _STREAM_REGISTERS = 0xFFB40000

@@ -25,21 +25,21 @@ from framework.sim.wormhole.coords import (
 )
 from framework.sim.wormhole.wh_device import wormhole_factory
 
-from runtime_patches.simulated_n150.simulator.burst import BURST_VARIABLE
-from runtime_patches.simulated_n150.simulator.burst.engine import Burst
+from runtime_patches.simulated_n150.simulator.compute_grid import compute_grid, logical_place
 from runtime_patches.simulated_n150.simulator.ethernet import boot
 from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
-from runtime_patches.simulated_n150.simulator.patches.unused_tiles import compute_grid, logical_place
+from runtime_patches.simulated_n150.simulator.speed.burst import BURST_VARIABLE
+from runtime_patches.simulated_n150.simulator.speed.burst.engine import Burst
 
 FIRST_WORKER = (1, 1)
 
 
 def workers_at_start(chips: int) -> list[tuple[int, int]]:
-    """NoC 0 coordinates of the workers that are there from the start on each of `chips` chips.
+    """Return the NoC 0 coordinates of the workers that exist from the start on each of `chips` chips.
 
-    Any other is made by the first use of it, and time goes on while its firmware starts. On a mesh that would come
-    between writes that the host has sent to several chips at once: one chip's program would run, and write to another,
-    while what the host wrote there before is still to come. So all workers of a mesh's compute grid are there.
+    Any other is made by its first use, and time goes on while its firmware starts. On a mesh that would come between
+    writes that the host has sent to several chips at once: one chip's program would run, and write to another, while
+    what the host wrote there before is still to come. So all workers of a mesh's compute grid exist from the start.
     """
     grid = compute_grid()
     if chips == 1 or grid is None:
@@ -56,7 +56,6 @@ class LockstepDevice(Device):
         self._clock = clock
 
     def write(self, unified, addr, data):
-        self._waiting = False
         self.tt_device.write(unified, addr, data)
 
     def deassert_reset(self, unified):
@@ -68,17 +67,13 @@ class LockstepDevice(Device):
         return self._clock.now - start if done else None
 
     def run_until(self, happened: Callable[[], bool], cycles: int) -> bool:
-        """Let the mesh go on until something has happened, for `cycles` cycles at most; whether it has."""
+        """Let the mesh go on until something has happened, for `cycles` cycles at most; return whether it has."""
         end = self._clock.now + cycles
         while not happened():
             if self._clock.now >= end:
                 return False
             self._clock.advance(Device._SETTLE_CHUNK)
         return True
-
-    def is_at_rest(self) -> bool:
-        """Whether nothing on the whole mesh goes on before the host does something (patches/polling.py)."""
-        return self._clock.is_at_rest()
 
     def _maybe_pump(self):
         self._clock.advance(self.cycles_per_poll)
@@ -111,14 +106,14 @@ class LinkedEthCore:
         return self._device.read(self._unified, addr, size)
 
     def assert_reset(self):
-        """The host never resets the core of an active link."""
+        """Do nothing: the host never resets the core of an active link."""
 
     def deassert_reset(self):
-        """See assert_reset."""
+        """Do nothing, as assert_reset."""
 
 
 class Chip:
-    """number: as in the cluster descriptor, of `chips`. address: where the host program waits for this chip."""
+    """A chip. number: as in the cluster descriptor, of `chips`. address: where the host program waits for this chip."""
 
     def __init__(self, number: int, chips: int, clock: Clock, translated: bool, why: str, address: str):
         self.number = number
@@ -152,12 +147,12 @@ class Chip:
         clock.add_chip(simulated, Burst(simulated).run if compiled else simulated.run)
 
     def ethernet_tile(self, channel: int):
-        """The tile of an Ethernet channel: the entry of that number in the SoC descriptor's list."""
+        """Return the tile of an Ethernet channel: the entry of that number in the SoC descriptor's list."""
         place = list(ETH_COORD_MAP)[channel]
         return self.device.tt_device.tile_directory[ETH_COORD_MAP[place]]
 
     def connect(self, channel: int) -> None:
-        """Let the core of a channel whose cable is plugged in start."""
+        """Start the core of a channel whose cable is plugged in."""
         place = list(ETH_COORD_MAP)[channel]
         self.fabric.register(place, LinkedEthCore(self.device, ETH_COORD_MAP[place]))
         boot.start(self.ethernet_tile(channel))

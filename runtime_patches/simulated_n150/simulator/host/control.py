@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tests ask of the links (see runtime_patches/simulated_n150/links.py): one line of JSON, and one back."""
+"""Answer what tests ask about the links (see runtime_patches/simulated_n150/links.py): one line of
+JSON, and one back."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from runtime_patches.simulated_n150.simulator.host.lockstep import Clock
 
 
 class LinkControl:
-    """Answers requests about the links of a clock."""
+    """Answer requests about the links of a clock."""
 
     def __init__(self, clock: Clock):
         self._clock = clock

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The common clock of a mesh.
+"""Keep the common clock of a mesh.
 
-Time goes on in windows no longer than the shortest link's latency. What is sent within a window arrives after it, so
-at its start every arrival within it is known, and the chips can be run one after the other: each up to the cycle of an
+Time goes on in windows no longer than the shortest link's latency. What is sent within a window arrives after it, so at
+its start every arrival within it is known, and the chips can be run one after the other: each up to the cycle of an
 arrival, the packet is handed over, and on. The order of the chips makes no difference. Time goes on only when the host
 reads (it polls) and never when it writes, so that what the host writes to several chips takes effect at one moment.
 """
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from runtime_patches.simulated_n150.simulator.ethernet.link import End, Link
-from runtime_patches.simulated_n150.simulator.patches.polling import is_at_rest
 
 
 class Clock:
-    """chips: simulated devices (framework TT_Device) by number. links: between them, added once all are there."""
+    """The clock. chips: simulated devices (framework TT_Device) by number. links: between them, added once all are
+    there."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -68,11 +68,6 @@ class Clock:
                 self._run(chip, device, until)
             self.now = until
 
-    def is_at_rest(self) -> bool:
-        """Whether no chip does anything, and nothing is on the way to one, before the host does something."""
-        underway = any(end.underway for link in self.links for end in link.ends)
-        return not underway and not self.events and all(map(is_at_rest, self.chips))
-
     def _run(self, chip: int, device, until: int) -> None:
         """Bring one chip to cycle `until`, handing it the packets that arrive before."""
         pump, inbound, run = device.clocks[0], self._inbound[chip], self._running[chip]
@@ -94,7 +89,8 @@ class Clock:
             run(until - pump.clock_tick_num)
 
     def link_report(self) -> list[str]:
-        """A line for each direction of each link: both ends, packets, and where the core at either end stands."""
+        """Return a line for each direction of each link: both ends, packets, and where the core at
+        either end stands."""
         lines = []
         for link in self.links:
             state = "cut" if link.is_cut(self.now) else f"latency {link.latency}"

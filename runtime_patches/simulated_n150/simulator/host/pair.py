@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The host program's connection to one chip: nng's pair1 protocol over TCP, on a plain socket.
+"""Connect to the host program of one chip: nng's pair1 protocol over TCP, on a plain socket.
 
 The nng library receives in threads of its own, so that what the host sent to one chip first may be seen after what it
-sent to another later: a semaphore it cleared before a launch would be cleared in the midst of the program. On a plain
-socket all that was sent before a message that has arrived is there to be read (loopback TCP delivers as it sends), and
+sent to another later: a semaphore it cleared before a launch would be cleared in the middle of the program. On a plain
+socket all that was sent before a message that has arrived can be read (loopback TCP delivers as it sends), and
 ``received`` returns it without waiting.
 
 Sources: nanomsg RFC "SP TCP mapping" (greeting, lengths of 64 bits), nng's pair1 (a hop count of 32 bits first).
@@ -27,7 +27,7 @@ _LARGE, _MORE_MS = 32 * 1024, 2
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port of "tcp://host:port", the only kind UMD listens on; ValueError otherwise."""
+    """Return host and port of "tcp://host:port", the only kind UMD listens on; ValueError otherwise."""
     scheme, _, place = text.partition("://")
     host, _, port = place.rpartition(":")
     if scheme != "tcp" or not host or not port.isdecimal():
@@ -56,11 +56,11 @@ class HostConnection:
         return self._socket.fileno()
 
     def send(self, message: bytes) -> None:
-        """ConnectionError when the host program is gone."""
+        """Send a message; ConnectionError when the host program is gone."""
         self._socket.sendall(_LENGTH.pack(_HOPS.size + len(message)) + _FIRST_HOP + message)
 
     def received(self) -> deque[bytes]:
-        """All messages that have arrived and were not taken off yet, oldest first; the caller takes them off."""
+        """Return all messages that have arrived and were not taken off yet, oldest first; the caller takes them off."""
         at_once = 0
         while not self.ended:
             # A message that has begun is waited for: its sender sends the rest as soon as there is room.
@@ -72,7 +72,8 @@ class HostConnection:
         return self._messages
 
     def next(self) -> bytes | None:
-        """The oldest message that was not taken off yet, waited for; None when the host program has ended."""
+        """Return the oldest message that was not taken off yet, waiting for it; None when the host
+        program has ended."""
         while not self._messages:
             if self.ended:
                 return None
@@ -83,7 +84,7 @@ class HostConnection:
         self._socket.close()
 
     def _receive(self) -> int:
-        """Wait for what comes next; its bytes, 0 when the host program has ended."""
+        """Wait for what comes next; return how many bytes, 0 when the host program has ended."""
         try:
             part = self._socket.recv(_PART)
         except ConnectionError:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the simulator processes of one host program find each other.
+"""Let the simulator processes of one host program find each other.
 
 tt-metal's UMD starts a simulator process for each chip, one after the other in the order of their numbers: it spawns
 run.sh, waits until that process has dialled in, and goes on to the next. The first process of a host program hosts all
@@ -20,12 +20,12 @@ _BACKLOG = 16
 
 
 def name_of(program: int, purpose: str) -> str:
-    """Abstract socket name for a host program's process id. purpose: "chips" or "links"."""
+    """Return the abstract socket name for a host program's process id. purpose: "chips" or "links"."""
     return f"\0llama-alspec-simulated-n150-{purpose}-{program}"
 
 
 def listen(program: int, purpose: str = "chips") -> socket.socket | None:
-    """A listening socket, or None when another process has the name."""
+    """Return a listening socket, or None when another process has the name."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(name_of(program, purpose))
@@ -47,7 +47,7 @@ def hand_over(program: int, address: str) -> None:
 
 
 def accept(listener: socket.socket) -> tuple[str, socket.socket]:
-    """The next address handed over, and the connection whose end tells its sender that the chips are gone."""
+    """Return the next address handed over, and the connection whose end tells its sender that the chips are gone."""
     connection, _ = listener.accept()
     received = b""
     while not received.endswith(b"\n"):
@@ -59,5 +59,5 @@ def accept(listener: socket.socket) -> tuple[str, socket.socket]:
 
 
 def program_id() -> int:
-    """The process id of the host program: UMD spawns run.sh, which becomes this process."""
+    """Return the process id of the host program: UMD spawns run.sh, which becomes this process."""
     return os.getppid()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process that hosts the chips of a mesh: takes the host program's requests for all of them, one at a time."""
+"""Host the chips of a mesh in one process: take the host program's requests for all of them, one at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ DESCRIPTOR_VARIABLE = "TT_METAL_MOCK_CLUSTER_DESC_PATH"
 
 
 class MeshServer:
-    """descriptor: the parsed cluster descriptor, which says how many chips there are and what joins them."""
+    """The server. descriptor: the parsed cluster descriptor, which says how many chips there are and
+    what joins them."""
 
     def __init__(self, descriptor: dict, diagnosis: Diagnosis):
         self.descriptor, self.diagnosis = descriptor, diagnosis
@@ -96,13 +97,13 @@ class MeshServer:
                 self.chips[end.place.chip].connect(end.place.channel)
 
     def _elsewhere(self, chip: int, cycle: int, window: int) -> tuple[bool, list[str]]:
-        """For a chip's deadlock watch: whether anything moved in the last `window` cycles, and what to report."""
+        """Tell a chip's deadlock watch whether anything moved in the last `window` cycles, and what to report."""
         watches = [other.device.tt_device.deadlock_detector for other in self.chips]
         latest = max([watch.stall_since for watch in watches] + [self.clock.latest_arrival])
         return latest > cycle - window, [f"chip {chip}:", *self.clock.link_report()]
 
     def _serve(self) -> bool:
-        """Do what the host has asked of all chips, and one read, in which time goes on; whether there was one.
+        """Do what the host has asked of all chips, and one read, in which time goes on; return whether there was one.
 
         All that the host had asked of any chip before that read is done first, as on a board, where a write takes
         nanoseconds. A chip's requests after a read wait until it is done: another thread of the host waits for it.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""UMD's messages, read and written without the flatbuffers library, which takes ten times as long.
+"""Read and write UMD's messages without the flatbuffers library, which takes ten times as long.
 
 Table DeviceRequestResponse: command (int8), data ([uint32]), core (struct of two uint64), address (uint64), size
 (uint32), in slots 0 to 4; see the simulator's framework/bridge/protocol.py, whose functions these stand in for.
@@ -20,7 +20,7 @@ _ANSWER = build_msg(CMD_READ, data=bytes(_WORD_BYTES))[: -2 * _WORD_BYTES]
 
 
 def parse(message: bytes) -> Request:
-    """As protocol.parse."""
+    """Do as protocol.parse."""
     table = _OFFSET.unpack_from(message)[0]
     slots = table - _SIGNED_OFFSET.unpack_from(message, table)[0]
     size = int.from_bytes(message[slots : slots + 2], "little")
@@ -43,7 +43,7 @@ def parse(message: bytes) -> Request:
 
 
 def answer(data: bytes) -> bytes:
-    """As protocol.build_msg(CMD_READ, data=data), with zeros up to a whole number of words."""
+    """Do as protocol.build_msg(CMD_READ, data=data), with zeros up to a whole number of words."""
     if not data:
         return build_msg(CMD_READ)
     padded = data + bytes(-len(data) % _WORD_BYTES)

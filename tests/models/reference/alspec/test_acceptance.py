@@ -12,8 +12,8 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.reference.alspec.acceptance import accept_guess
+from models.llama31_8b.reference.alspec.counters import SpeculationCounters
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
-from models.llama31_8b.reference.alspec.statistics import SpeculationCounters
 from models.llama31_8b.reference.model.attention import decode_attention
 from models.llama31_8b.reference.model.step import DecodeStep
 from tests.support.attention_cases import dense_attention_of, guess_positions, path_to, tree_of

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -196,6 +197,9 @@ def test_what_cannot_be_followed_is_named(model, cache):
         GuessRange(32, 32, 8, tiles=2)
     with pytest.raises(ValueError, match="chunk_size 32 is not a multiple of 32 above 32"):
         GuessRange.followed(32)
+    with pytest.raises(ValueError, match="at most 256 tokens of a text at once, got 257"):
+        long = ReferenceLlama.random(replace(tiny_config(), max_position_embeddings=512), seed=2)
+        long.forward(torch.zeros(1, 257, dtype=torch.int64), long.new_cache(1, 300), policy=ALSpecAttention(0.4, RANGE))
     parents = (-1, 0, 0)
     with pytest.raises(ValueError, match="not of a token tree"):
         model.forward(

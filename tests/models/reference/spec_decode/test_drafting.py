@@ -72,9 +72,10 @@ def test_sequential_strategies_mean_no_groups():
         (None, None, DraftShape(4)),
         (None, 7, DraftShape(7)),
         (None, 0, DraftShape(0)),
-        ("5x3", None, DraftShape(5, 3)),
-        ("5x3", 5, DraftShape(5, 3)),
-        ("4x1", None, DraftShape(4, 1)),
+        ("5x3", None, DraftShape(5, 3, budget=16)),
+        ("5x3", 5, DraftShape(5, 3, budget=16)),
+        ("4x1", None, DraftShape(4, 1, budget=5)),
+        ("4x9", None, DraftShape(4, 9, budget=32)),
         ("auto", None, DraftShape(5, 4, True)),
         ("auto", 6, DraftShape(6, 4, True)),
     ],
@@ -92,7 +93,9 @@ def test_bad_tree_options_are_refused(text):
 def test_bad_shapes_are_refused():
     with pytest.raises(ValueError, match="tree 4x2 has depth 4, but the draft length is given as 5"):
         DraftShape.parse("4x2", 5)
-    with pytest.raises(ValueError, match="length 40 needs a budget of at least 41 rows, got 32"):
+    with pytest.raises(
+        ValueError, match="a draft of 40 tokens needs 41 rows with its root, a verification pass has 32"
+    ):
         DraftShape.parse("40x2")
     for fields in ({"length": -1}, {"width": 0}, {"budget": 1}, {"length": 2.5}):
         with pytest.raises(ValueError, match="draft .* must be an integer"):
@@ -122,7 +125,7 @@ def test_contexts_must_suffice():
     short = small.resembling(0.1, max_position_embeddings=32)
     with pytest.raises(ContextLengthError, match=r"context of 32 tokens; the longest prompt \(20\) and 13 new"):
         ModelDrafter(short).check(small.CONFIG, [[1] * 20], 13)
-    with pytest.raises(ContextLengthError, match="draft length 9 behind a prompt of 250 tokens exceeds .* 256"):
+    with pytest.raises(ContextLengthError, match="draft length 9 after a prompt of 250 tokens exceeds .* 256"):
         NGramDrafter(DraftShape(9)).check(small.CONFIG, [[1] * 250], 4)
     with pytest.raises(ContextLengthError, match="draft length 9 .*draft model's context of 32"):
         ModelDrafter(short, DraftShape(9)).check(small.CONFIG, [[1] * 25], 2)
@@ -215,7 +218,7 @@ def test_adaptive_length_follows_acceptance():
 
 
 def test_times_that_are_no_steps_alone_are_left_out():
-    """As of rounds on chips, whose first ones compile and capture: until one is timed the longest drafts are tried."""
+    """The first rounds on chips compile and capture: until one is timed the longest drafts are tried."""
     rule = AdaptiveDraftLength(4, StepCosts(0.1), rows_per_level=0.0, measured=True, first=4)
     for _ in range(3):
         assert rule.next_length() == 4

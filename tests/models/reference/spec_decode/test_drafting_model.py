@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Model drafts: bonus calibration, drift without it, cache bookkeeping, and that q is the law of the
+"""Model drafts: bonus calibration, drift without it, cache bookkeeping, and that q is the distribution of the
 tokens."""
 
 import pytest
@@ -111,7 +111,7 @@ def test_fuzzy_passes_do_change_the_draft():
 
 @pytest.mark.parametrize("fuzzy", [None, 3])
 @pytest.mark.parametrize("form", ["chain", "tree"])
-def test_draft_laws_are_those_of_the_drafted_paths(form, fuzzy):
+def test_draft_distributions_are_those_of_the_drafted_paths(form, fuzzy):
     """Row i of the probabilities is what the draft model, run along the path to node i, says: what exactness
     needs."""
     sampling = SamplingParams(0.8, top_p=0.95)

@@ -42,7 +42,7 @@ def test_a_perfect_draft_fills_every_block():
     result = run(perfect(), max_new_tokens=22)
     assert result.token_ids == plain(max_new_tokens=22).token_ids
     metrics = result.speculation
-    # 21 tokens after the first, 7 a step.
+    # 21 tokens after the first, 7 per step.
     assert metrics.num_drafts == 9 and metrics.mean_acceptance_length == 7.0 and metrics.draft_acceptance_rate == 1.0
     assert metrics.acceptance_histogram == [0] * 6 + [9] and metrics.tokens_per_target_step == 7.0
     assert result.decode_tokens == 63 == metrics.num_output_tokens
@@ -153,7 +153,7 @@ def test_adaptive_sampling_is_repeatable():
 
 
 @pytest.mark.parametrize("name", drafters())
-def test_a_conversation_continues_behind_its_cache(name):
+def test_a_conversation_continues_after_its_cache(name):
     drafter, cache = drafters()[name](), MODEL.new_cache(1, 256)
     held: list[int] = []
     for turn in range(3):
@@ -228,7 +228,7 @@ def test_requests_that_cannot_be_served_are_refused_before_any_work():
         run(ModelDrafter(small.resembling(0.1, vocab_size=80)))
     with pytest.raises(ContextLengthError, match="context of 32"):
         run(ModelDrafter(small.resembling(0.1, max_position_embeddings=32)))
-    with pytest.raises(ContextLengthError, match="draft length 9 behind a prompt of 250"):
+    with pytest.raises(ContextLengthError, match="draft length 9 after a prompt of 250"):
         run(NGramDrafter(DraftShape(9)), [[1] * 250])
     with pytest.raises(ValueError, match="prompt of user 1 is empty"):
         run(perfect(), [[1], []])
@@ -241,7 +241,7 @@ def test_length_zero_is_plain_decoding():
 
 
 def test_what_cannot_pay_is_turned_off():
-    """The target drafting for itself on a short context costs a target step a token: off from the start."""
+    """The target drafting for itself on a short context costs a target step per token: off from the start."""
     messages = []
     sink = logger.add(messages.append, level="INFO", format="{message}")
     sampling = SamplingParams(1.0)  # estimated costs, so that the outcome does not hang on this machine's clock

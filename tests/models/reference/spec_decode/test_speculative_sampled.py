@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampled speculative output has the target's distribution: real models of eight tokens, chi-squared tests.
 
-The exact law of the next two tokens is computed from the model over all 64 pairs. At 100,000 draws the trees
-are drawn in bulk from the draft model's laws; the whole generation loop, cache and all, is tested on fewer
+The exact distribution of the next two tokens is computed from the model over all 64 pairs. At 100,000 draws the trees
+are drawn in bulk from the draft model's distributions; the whole generation loop, cache and all, is tested on fewer
 draws.
 """
 
@@ -69,7 +69,7 @@ def path_logits(name: str, fuzzy: int = 1) -> list[torch.Tensor]:
     return levels
 
 
-def laws(name: str, params: SamplingParams, fuzzy: int = 1) -> list[torch.Tensor]:
+def distributions(name: str, params: SamplingParams, fuzzy: int = 1) -> list[torch.Tensor]:
     return [warp_logits(logits, params) for logits in path_logits(name, fuzzy)]
 
 
@@ -77,14 +77,14 @@ def rand(*shape, seed):
     return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def node_laws(law: list[torch.Tensor], shape: TokenTree, tokens: torch.Tensor) -> torch.Tensor:
-    """[draws, N, V]: the law after the path to every node."""
+def node_distributions(distribution: list[torch.Tensor], shape: TokenTree, tokens: torch.Tensor) -> torch.Tensor:
+    """[draws, N, V]: the distribution after the path to every node."""
     rows = []
     for node in range(len(shape)):
         code = torch.zeros(len(tokens), dtype=torch.int64)
         for step in shape.path(node)[1:]:
             code = code * VOCAB + tokens[:, step]
-        rows.append(law[int(shape.depth[node])][code])
+        rows.append(distribution[int(shape.depth[node])][code])
     return torch.stack(rows, dim=1)
 
 
@@ -94,16 +94,18 @@ def draw_trees(shape: TokenTree, q: list[torch.Tensor], sampled: bool) -> torch.
         children = (shape.parents == node).nonzero().flatten()
         if not len(children):
             continue
-        law = node_laws(q, shape, tokens)[:, node]
+        distribution = node_distributions(q, shape, tokens)[:, node]
         if sampled:
-            tokens[:, children] = sample_without_replacement(law, rand(DRAWS, len(children), seed=node)).clamp(min=0)
+            tokens[:, children] = sample_without_replacement(distribution, rand(DRAWS, len(children), seed=node)).clamp(
+                min=0
+            )
         else:
-            tokens[:, children] = law.topk(len(children), dim=-1).indices
+            tokens[:, children] = distribution.topk(len(children), dim=-1).indices
     return tokens
 
 
-def p_value(cells: torch.Tensor, law: torch.Tensor) -> float:
-    expected = law.double().flatten()
+def p_value(cells: torch.Tensor, distribution: torch.Tensor) -> float:
+    expected = distribution.double().flatten()
     observed = torch.bincount(cells, minlength=len(expected))
     if bool((observed[expected == 0] > 0).any()):
         return 0.0
@@ -116,12 +118,14 @@ def p_value(cells: torch.Tensor, law: torch.Tensor) -> float:
 
 
 def pair_test(form, params, sampled, fuzzy=1):
-    p, q = laws("target", params), laws("draft", params, fuzzy)
+    p, q = distributions("target", params), distributions("draft", params, fuzzy)
     shape = SHAPES[form]
     tokens = draw_trees(shape, q, sampled)
     trees = TokenTreeBatch.shared(shape, DRAWS)
-    draft = node_laws(q, shape, tokens) if sampled else None
-    verified = verify_exact(trees, tokens, node_laws(p, shape, tokens), draft, rand(DRAWS, len(shape), seed=90))
+    draft = node_distributions(q, shape, tokens) if sampled else None
+    verified = verify_exact(
+        trees, tokens, node_distributions(p, shape, tokens), draft, rand(DRAWS, len(shape), seed=90)
+    )
     rows = torch.arange(DRAWS)
     output = torch.cat([tokens.gather(1, verified.path.clamp(min=0)), verified.bonus.unsqueeze(1)], dim=1)
     output[rows, verified.lengths] = verified.bonus
@@ -137,7 +141,7 @@ def pair_test(form, params, sampled, fuzzy=1):
 def test_distribution_over_100000_draws(form, sampled, setting):
     value, length = pair_test(form, SETTINGS[setting], sampled)
     kind = "drawn" if sampled else "top"
-    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens a step", form, kind, setting, value, length)
+    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens per step", form, kind, setting, value, length)
     assert value > 1e-3 and length > 1.05
 
 
@@ -163,7 +167,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_whole_loop_keeps_the_distribution(name):
-    """Three tokens a text: the first from prefill, the others from speculation; law of (first, second) and of
+    """Three tokens a text: the first from prefill, the others from speculation; distribution of (first, second) and of
     (second, third)."""
     params = SamplingParams(1.0, top_p=0.95, seed=17)
     users, drafter = LOOPS[name][0], LOOPS[name][1]()
@@ -177,7 +181,7 @@ def test_the_whole_loop_keeps_the_distribution(name):
         eos_token_ids=(),
     )
     texts = torch.tensor(result.token_ids)
-    p = laws("target", params)
+    p = distributions("target", params)
     first_second = p[0][0].unsqueeze(1) * p[1]
     triples = first_second.unsqueeze(2) * p[2].view(VOCAB, VOCAB, VOCAB)
     values = (

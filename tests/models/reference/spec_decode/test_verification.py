@@ -31,7 +31,7 @@ def rand(*shape, seed):
 
 
 def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Target and draft as Markov chains over the last token: two [VOCAB, VOCAB] tables of next-token laws."""
+    """Target and draft as Markov chains over the last token: two [VOCAB, VOCAB] tables of next-token distributions."""
     generator = torch.Generator().manual_seed(seed)
     target = 1.5 * torch.randn(VOCAB, VOCAB, generator=generator)
     draft = target + torch.randn(VOCAB, VOCAB, generator=generator)
@@ -46,13 +46,13 @@ def draft_tree(shape: TokenTree, q: torch.Tensor, kind: str, seed: int) -> tuple
         children = (shape.parents == node).nonzero().flatten()
         if not len(children):
             continue
-        law, uniforms = q[tokens[:, node]], rand(DRAWS, len(children), seed=seed * 100 + node)
+        distribution, uniforms = q[tokens[:, node]], rand(DRAWS, len(children), seed=seed * 100 + node)
         if kind == "distinct":
-            drawn = sample_without_replacement(law, uniforms)
+            drawn = sample_without_replacement(distribution, uniforms)
         elif kind == "independent":
-            drawn = torch.stack([inverse_cdf(law, uniforms[:, i]) for i in range(len(children))], dim=1)
+            drawn = torch.stack([inverse_cdf(distribution, uniforms[:, i]) for i in range(len(children))], dim=1)
         else:
-            drawn = law.topk(len(children), dim=-1).indices
+            drawn = distribution.topk(len(children), dim=-1).indices
         # Where the warped support has run out a sibling repeats token 0 of mass 0; it can never be accepted.
         tokens[:, children] = drawn.clamp(min=0)
     return trees, tokens
@@ -108,7 +108,7 @@ def test_output_has_the_targets_distribution(form, kind, setting):
     )
     value = p_value(two_tokens(verified, tokens, p, seed=3), p)
     accepted = float(verified.lengths.double().mean())
-    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens a step", form, kind, setting, value, 1 + accepted)
+    logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens per step", form, kind, setting, value, 1 + accepted)
     assert accepted > 0.2, "the draft must matter for this test to mean anything"
     assert value > 1e-3
 
@@ -170,7 +170,7 @@ def resamples_from_the_target(monkeypatch):
 
 
 @pytest.mark.parametrize("form", SHAPES)
-@pytest.mark.parametrize("mistake", ["resample-from-target", "wrong-draft-law", "ratio-for-point-mass"])
+@pytest.mark.parametrize("mistake", ["resample-from-target", "wrong-draft-distribution", "ratio-for-point-mass"])
 def test_wrong_verifiers_fail_the_same_test(form, mistake, monkeypatch):
     p, q = tables(SETTINGS["t1"])
     kind = "top" if mistake == "ratio-for-point-mass" else "distinct"
@@ -178,7 +178,7 @@ def test_wrong_verifiers_fail_the_same_test(form, mistake, monkeypatch):
     claimed = q
     if mistake == "resample-from-target":
         resamples_from_the_target(monkeypatch)
-    elif mistake == "wrong-draft-law":
+    elif mistake == "wrong-draft-distribution":
         claimed = warp_logits(q.log(), SamplingParams(0.8))
     verified = verify_exact(trees, tokens, p[tokens], claimed[tokens], rand(*tokens.shape, seed=2))
     assert p_value(two_tokens(verified, tokens, p, seed=3), p) < 1e-9

@@ -83,8 +83,8 @@ def first_token_law(verify, q_row, draws, seed):
 
 @pytest.mark.parametrize("scale", [(-1e3, 1e3), (-1e4, 1e4)])
 def test_deviation_from_the_target_is_measured(scale):
-    """Total variation distance of the next token from the target's law, over 100,000 draws, beside the
-    draft's own distance and that of exact verification: the lossy mode lands on the draft's law, not on the
+    """Total variation distance of the next token from the target's distribution, over 100,000 draws, beside the
+    draft's own distance and that of exact verification: the lossy mode lands on the draft's distribution, not on the
     target's."""
     draws, params = 100_000, SamplingParams(1.0)
     generator = torch.Generator().manual_seed(3)
@@ -107,8 +107,8 @@ def test_deviation_from_the_target_is_measured(scale):
         lambda trees, tokens, u: verify_exact(trees, tokens, wide(p), wide(q), u), q, draws, seed=5
     )
 
-    def distance(law):
-        return 0.5 * float((law - p.double()).abs().sum())
+    def distance(distribution):
+        return 0.5 * float((distribution - p.double()).abs().sum())
 
     logger.warning(
         "sigmoid {}: total variation from the target {:.4f} at acceptance {:.3f}; exact {:.4f} at {:.3f}; "

@@ -20,7 +20,7 @@ class Drawn(NamedTuple):
 
 def attention_alone() -> type:
     """A DecodeAttention, which needs ttnn."""
-    from models.llama31_8b.tt.attention import DecodeAttention
+    from models.llama31_8b.tt.decode_attention.base import DecodeAttention
     from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     class Alone(DecodeAttention):
@@ -37,7 +37,14 @@ def attention_alone() -> type:
 
 
 def forced(
-    mesh, config, state, prefilled, chunk_size: int, capacity: int, steps: list[Drawn], layout: str = "simple"
+    mesh,
+    config,
+    state,
+    prefilled,
+    chunk_size: int,
+    capacity: int,
+    steps: list[Drawn],
+    decode_sharding: str = "interleaved",
 ) -> tuple[list[dict], dict[Drawn, list]]:
     """Steps of the first layer: from the embedding to the exchange behind the layer, the first of each kind eagerly,
     the others from one trace for each kind where this dispatch has traces.
@@ -50,25 +57,27 @@ def forced(
 
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
-    model, pair = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size, layout=layout)
+    model, pair = build_pair(
+        mesh, config, state, capacity=capacity, chunk_size=chunk_size, decode_sharding=decode_sharding
+    )
     load_cache(model, *prefilled)
     layer, entered = model.layers[0], {}
     for step in dict.fromkeys(step._replace(hit=True) for step in steps):
         inputs = model.step_inputs([step.token], [step.position])
-        x = model.layout.residual(model.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
+        x = model.decode_modules.residual(model.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
         entered[step] = (x, model.rope.decode_angles(inputs.angles), inputs.positions)
 
     def one_layer(attend, step: Drawn):
         held, angles, positions = entered[step._replace(hit=True)]
-        layer.attention.attend = attend
+        layer.attention.decode_attention = attend
         x = ttnn.clone(held, memory_config=held.memory_config())  # the layer writes into it, and frees it
-        attend.begin_step()
-        heads = layer.before_attention(x, angles)
-        attend.before_attention(x, heads)
-        attended = layer.attended(heads, model.cache, positions)
-        with attend.until_next_attention(0):
-            x = layer.after_attention(x, attended)
-        attend.end_step(x)
+        attend.reset_priority()
+        heads = layer.project_qkv(x, angles)
+        attend.exchange_inputs(x, heads)
+        heads_output = layer.attend(heads, model.cache, positions)
+        with attend.gate(0):
+            x = layer.after_attention(x, heads_output)
+        attend.exchange_output(x)
         return x
 
     def together(step: Drawn):
@@ -81,7 +90,7 @@ def forced(
     for index, step in enumerate(steps):
         rows = [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(replays[step]())]
         pair.check()
-        counts = pair.outcomes().layers[0]
+        counts = pair.statistics().layers[0]
         logger.info("step {}: {}, counted {}", index, step, counts)
         told.append(
             {

@@ -33,24 +33,21 @@ def build_pair(
     chunk_size=32,
     threshold=0.1,
     precision="bfloat16",
-    layout="simple",
+    decode_sharding="interleaved",
     attention=None,
     ends=None,
 ):
     """(TtLlama that speculates, its AttentionSpeculation, or a subclass `attention`). ends: (first, last) tokens of the
     guess in whole tiles, the tail with those that are not cached yet, instead of the default."""
     from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
-    from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from models.llama31_8b.tt.weights.map import WeightMap
-    from models.llama31_8b.tt.weights.store import WeightStore
+    from models.llama31_8b.tt.settings import ModelSettings
     from tt_kernels.speculative_flash_decode.op import GuessRange
 
-    plan = MeshShape(*mesh.shape)
-    attend = (attention or AttentionSpeculation)(
+    pair = (attention or AttentionSpeculation)(
         mesh,
-        plan,
+        MeshShape(*mesh.shape),
         config,
         users=users,
         capacity=capacity,
@@ -59,21 +56,8 @@ def build_pair(
         timeout_s=TIMEOUT_S,
         guess_range=None if ends is None else GuessRange(*ends),
     )
-    formats = precision_plan(precision, config.num_hidden_layers)
-    weights, store = WeightMap(config, state, plan), WeightStore(mesh, plan)
-    model = TtLlama(
-        mesh,
-        plan,
-        config,
-        formats,
-        weights,
-        store,
-        users=users,
-        capacity=capacity,
-        attend=attend,
-        layout=layout,
-    )
-    return model, attend
+    settings = ModelSettings(users, capacity, precision, pair, decode_sharding)
+    return TtLlama.from_state_dict(config, state, mesh, settings), pair
 
 
 def load_cache(model, keys, values) -> None:
@@ -94,7 +78,7 @@ def load_cache(model, keys, values) -> None:
                 whole,
                 dtype=tensor.dtype,
                 layout=ttnn.TILE_LAYOUT,
-                mesh_mapper=model.plan.mapper(model.mesh, 1),
+                mesh_mapper=model.mesh_shape.mapper(model.mesh, 1),
             )
             ttnn.copy_host_to_device_tensor(host, tensor)
 
@@ -130,7 +114,7 @@ def speculate(mesh, config, state, prefilled, chunk_size: int, capacity: int, ru
                 decisions[-1],
                 [int(row.argmax()) for row in rows],
             )
-        told["runs"].append({"logits": logits, "decisions": decisions, "outcomes": attend.outcomes()})
+        told["runs"].append({"logits": logits, "decisions": decisions, "outcomes": attend.statistics()})
         if number == 0:
             cached = run.start + len(run.tokens)
             told["cache"] = [
@@ -179,19 +163,19 @@ def guarded(model) -> dict:
     from models.llama31_8b.tt.generator import _result
     from tt_kernels.common.peer import PeerError
 
-    attend, told = model.attend, []
+    attend, told = model.decode_attention, []
     for status in (0, 8):
-        states = torch.zeros(2, 1, 1, attend.pairs.STATE_WORDS, dtype=torch.int32)
-        states[1, ..., attend.pairs.STATUS_WORD] = status
+        states = torch.zeros(2, 1, 1, attend.attention_pairs.STATE_WORDS, dtype=torch.int32)
+        states[1, ..., attend.attention_pairs.STATUS_WORD] = status
         host = ttnn.from_torch(
             states,
             dtype=ttnn.uint32,
             layout=ttnn.ROW_MAJOR_LAYOUT,
             mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0),
         )
-        ttnn.copy_host_to_device_tensor(host, attend.pairs.state)
+        ttnn.copy_host_to_device_tensor(host, attend.attention_pairs.state)
         tokens = model.put_integers(torch.tensor([[7]]), "uint32")
-        attend.guard(tokens)
+        attend.guard_tokens(tokens)
         seen = [int(ttnn.to_torch(part)) & 0xFFFFFFFF for part in ttnn.get_device_tensors(tokens)]
         try:
             outcome = _result(model, tokens, chosen=True).tolist()
@@ -256,6 +240,6 @@ def row_decisions(
         out = model.decode(model.step_inputs([token], [position + step]))
         attend.check()
         parts = ttnn.get_device_tensors(out)
-        told["logits"].append([ttnn.to_torch(part)[0, 0, 0].float() for part in parts[:: model.plan.tp]])
+        told["logits"].append([ttnn.to_torch(part)[0, 0, 0].float() for part in parts[:: model.mesh_shape.tp]])
         told["decisions"].append([[layer.last[0] for layer in chip] for chip in attend.log.read()])
-    return told | {"failures": attend.outcomes().failures}
+    return told | {"failures": attend.statistics().failures}

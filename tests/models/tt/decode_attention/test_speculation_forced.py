@@ -15,7 +15,7 @@ from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from tests.models.tt.decode_attention.forced_outcomes import Drawn, forced
-from tests.models.tt.sharding.decode_plan_programs import BANKED
+from tests.models.tt.sharding.sharding_programs import BANKED
 from tests.support.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
@@ -53,16 +53,16 @@ def test_a_hundred_drawn_outcomes_leave_what_one_chip_alone_computes(sim_mesh):
 @pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(7200)
-def test_a_hit_and_a_miss_by_the_fast_plan(sim_mesh):
-    """Bit for bit as a chip alone by the same plan, and as the simple plan to PCC 0.999. Both chips are whole: the
-    products want cores beside all banks."""
+def test_a_hit_and_a_miss_of_sharded_steps(sim_mesh):
+    """Bit for bit as a chip alone with the same sharding, and as interleaved steps to PCC 0.999. Both chips are whole:
+    the products want cores beside all banks."""
     config = replace(BANKED, max_position_embeddings=CAPACITY)
     state, given = prepared(config)
     steps = [Drawn(3, 96, True), Drawn(3, 96, False)]
     results = []
-    for grid, layout in (("2x2", "simple"), ("8x8", "fast")):
+    for grid, decode_sharding in (("2x2", "interleaved"), ("8x8", "sharded")):
         told, alone = sim_mesh((2, 1), grid, dispatch="fast").run(
-            forced, config, state, given, CHUNK_SIZE, CAPACITY, steps, layout, timeout=3500
+            forced, config, state, given, CHUNK_SIZE, CAPACITY, steps, decode_sharding, timeout=3500
         )
         check(told, alone, steps)
         results.append(alone)

@@ -14,49 +14,49 @@ LLAMA = preset("llama-3.1-8b")
 CAPACITY, CHUNK_SIZE = 4096, 128
 
 
-def measured(mesh, users: int, capacity: int, layers: int, chunk_size: int | None, layout: str) -> dict:
+def measured(mesh, users: int, capacity: int, layers: int, chunk_size: int | None, decode_sharding: str) -> dict:
     """In the worker: what model and steps take, with exact attention or a guess of 2 x chunk_size keys."""
     from perf.footprint.mesh_build import measure
 
-    chosen = {"layers": layers, "chunk_size": chunk_size, "layout": layout}
+    chosen = {"layers": layers, "chunk_size": chunk_size, "decode_sharding": decode_sharding}
     return asdict(measure(mesh, "performance", users, capacity, 512, **chosen))
 
 
 @pytest.mark.mock_mesh
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "shape, users, layout",
+    "shape, users, decode_sharding",
     [
-        ((2, 1), 8, "simple"),
-        ((2, 1), 1, "fast"),
-        ((2, 2), 1, "simple"),
-        ((2, 2), 8, "fast"),
-        ((2, 4), 1, "simple"),
-        pytest.param((2, 4), 1, "fast", marks=pytest.mark.slow),
+        ((2, 1), 8, "interleaved"),
+        ((2, 1), 1, "sharded"),
+        ((2, 2), 1, "interleaved"),
+        ((2, 2), 8, "sharded"),
+        ((2, 4), 1, "interleaved"),
+        pytest.param((2, 4), 1, "sharded", marks=pytest.mark.slow),
     ],
     ids=lambda value: str(value).replace(", ", "x"),
 )
-def test_the_speculative_step_of_two_layers_builds_and_fits(mock_mesh, shape, users, layout):
-    check(mock_mesh(shape), shape, users, layers=2, layout=layout)
+def test_the_speculative_step_of_two_layers_builds_and_fits(mock_mesh, shape, users, decode_sharding):
+    check(mock_mesh(shape), shape, users, layers=2, decode_sharding=decode_sharding)
 
 
 @pytest.mark.mock_mesh
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("layout", ["simple", "fast"])
+@pytest.mark.parametrize("decode_sharding", ["interleaved", "sharded"])
 @pytest.mark.parametrize("shape", [(2, 1), (2, 2), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
-def test_the_speculative_step_of_32_layers_builds_and_fits(mock_mesh, shape, layout):
-    check(mock_mesh(shape), shape, 1, layers=32, layout=layout)
+def test_the_speculative_step_of_32_layers_builds_and_fits(mock_mesh, shape, decode_sharding):
+    check(mock_mesh(shape), shape, 1, layers=32, decode_sharding=decode_sharding)
 
 
-def check(worker, shape: tuple[int, int], users: int, layers: int, layout: str) -> None:
+def check(worker, shape: tuple[int, int], users: int, layers: int, decode_sharding: str) -> None:
     """Exact and speculative steps of the first layers: both fit, and what speculation holds beside is small."""
     exact, speculative = (
-        MeshMemory.of_dict(worker.run(measured, users, CAPACITY, layers, chunk_size, layout, timeout=2900))
+        MeshMemory.of_dict(worker.run(measured, users, CAPACITY, layers, chunk_size, decode_sharding, timeout=2900))
         for chunk_size in (None, CHUNK_SIZE)
     )
     for name, found in (("exact", exact), ("speculative", speculative)):
-        logger.info("{}x{}, {} layers, {}, {} plan, {} users: {}", *shape, layers, name, layout, users, found)
+        logger.info("{}x{}, {} layers, {}, {}, {} users: {}", *shape, layers, name, decode_sharding, users, found)
         assert found.logits[0] == (1, 1, users, LLAMA.vocab_size)
         assert found.l1_held + found.decode.l1_peak <= found.l1_size and found.dram_peak <= found.dram_size
     # The priorities, their gathered rows and the log in DRAM; the states of pairs and rows in L1.

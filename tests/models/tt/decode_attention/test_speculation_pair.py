@@ -26,7 +26,7 @@ from tt_kernels.token_guard.op import FAILED
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(10000)]
 STEPS = 12  # of the whole comparison (--run-slow, the tiny model); the short one has those whose outcomes a case names
 BYPASSED_AT = 62  # the last position with fewer than two chunks cached
-LEAST_PCC = 0.99
+MIN_PCC = 0.99
 NEAR_BOUND = 0.01
 
 
@@ -81,7 +81,7 @@ def test_tokens_are_the_references_and_logits_agree_on_both_rows(told, expected)
         for rows, logits, token in zip(run["logits"], wanted.logits[-steps:], wanted.tokens[-steps:], strict=True):
             assert torch.equal(*rows), "the rows of the mesh must end a step with the same residual"
             errors.append(figures(rows[0], logits))
-            assert errors[-1]["pcc"] >= LEAST_PCC, errors[-1]
+            assert errors[-1]["pcc"] >= MIN_PCC, errors[-1]
             assert int(rows[0].argmax()) == token
     for name in ("absolute", "relative"):
         logger.info("largest {} error of logits: {:.4f}", name, max(error[name] for error in errors))
@@ -135,7 +135,7 @@ def test_both_rows_cache_every_token(told, expected, steps):
             wanted = getattr(expected[0].cache, name)[layer][0, :, :cached]
             found = figures(mine, wanted)
             logger.info("{} of layer {}: {}", name, layer, found)
-            assert found["pcc"] >= LEAST_PCC
+            assert found["pcc"] >= MIN_PCC
 
 
 @pytest.fixture(scope="module")

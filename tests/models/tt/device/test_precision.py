@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from models.llama31_8b.tt.device.precision import PrecisionError, bytes_of, precision_plan
+from models.llama31_8b.tt.device.precision import PrecisionError, bytes_of, precision_config
 
 
 def write(tmp_path, data) -> str:
@@ -16,7 +16,7 @@ def write(tmp_path, data) -> str:
 
 
 def test_performance_keeps_four_bits_out_of_the_last_layer():
-    plan = precision_plan("performance", 32)
+    plan = precision_config("performance", 32)
     assert {plan.of_layer(i).ff1 for i in range(31)} == {plan.of_layer(i).ff3 for i in range(31)} == {"bfloat4_b"}
     assert plan.of_layer(31).ff1 == plan.of_layer(31).ff3 == plan.of_layer(0).ff2 == "bfloat8_b"
     assert plan.kv_cache == plan.lm_head == "bfloat8_b"
@@ -24,13 +24,13 @@ def test_performance_keeps_four_bits_out_of_the_last_layer():
 
 
 def test_accuracy_is_bfloat8_throughout():
-    plan = precision_plan("accuracy", 32)
+    plan = precision_config("accuracy", 32)
     assert set(vars(plan.of_layer(7)).values()) == {"bfloat8_b"}
 
 
 def test_overrides_change_what_they_name_and_nothing_else(tmp_path):
     data = {"layer": {"ff2": "bfloat4_b"}, "layers": {"3": {"qkv": "bfloat16"}}, "kv_cache": "bfloat16"}
-    plain, plan = precision_plan("performance", 32), precision_plan("performance", 32, write(tmp_path, data))
+    plain, plan = precision_config("performance", 32), precision_config("performance", 32, write(tmp_path, data))
     assert plan.of_layer(3).qkv == "bfloat16" and plan.of_layer(4).qkv == "bfloat8_b"
     assert {plan.of_layer(i).ff2 for i in range(32)} == {"bfloat4_b"}
     assert plan.of_layer(31).ff1 == "bfloat8_b" and plan.of_layer(3).ff1 == "bfloat4_b"
@@ -60,14 +60,14 @@ def test_overrides_change_what_they_name_and_nothing_else(tmp_path):
 def test_malformed_overrides_are_refused(tmp_path, data, words):
     path = write(tmp_path, data)
     with pytest.raises(PrecisionError, match=words) as refused:
-        precision_plan("accuracy", 32, path)
+        precision_config("accuracy", 32, path)
     assert path in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "[" * 100_000], ids=["a long number", "deep nesting"])
 def test_json_beyond_pythons_limits_is_refused(tmp_path, text):
     with pytest.raises(PrecisionError, match="plan.json is not valid JSON"):
-        precision_plan("accuracy", 32, write(tmp_path, text))
+        precision_config("accuracy", 32, write(tmp_path, text))
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):
@@ -76,13 +76,13 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     binary.write_bytes(b"\xff\xfe{}")
     for path, why in ((folder, "Is a directory"), (binary, "not UTF-8 text"), (absent, "No such file")):
         with pytest.raises(PrecisionError, match=why) as refused:
-            precision_plan("accuracy", 32, path)
+            precision_config("accuracy", 32, path)
         assert str(path) in str(refused.value)
 
 
-def test_unknown_plan_is_refused():
-    with pytest.raises(PrecisionError, match="'fast'; plans: performance, accuracy, bfloat16"):
-        precision_plan("fast", 32)
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(PrecisionError, match="'fast'; precisions: performance, accuracy, bfloat16"):
+        precision_config("fast", 32)
 
 
 def test_bytes_are_those_of_whole_tiles():

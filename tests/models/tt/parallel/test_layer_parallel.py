@@ -12,9 +12,10 @@ import torch
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionError, precision_plan
+from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionError, precision_config
 from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment, Stage
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.weights.map import WeightMap
 
 DRAFT = preset("llama-3.2-1b")  # 16 layers
@@ -62,7 +63,7 @@ def test_every_part_of_a_parallel_layer_lies_on_one_chip(tp, size):
         assert places[len(found) :] == [None] * (tp - len(found)) and tp - len(found) < len(stage.layers)
 
 
-def test_a_plan_prints_itself():
+def test_an_assignment_prints_itself():
     text = str(plan(4, 4)).splitlines()
     assert text[0] == ("layer-parallel drafts of llama-3.2-1b on a row of 4 chips: 16 layers in 6 groups of up to 4")
     assert [line.split() for line in text[1:3]] == [
@@ -75,7 +76,7 @@ def test_a_plan_prints_itself():
 
 def test_bytes_of_the_chips_own_layers_by_hand():
     """Four stages on 1x4: a whole attention each; bfloat8_b takes 1088 bytes for 1024 numbers."""
-    formats, made = precision_plan("performance", 16), plan(4, 4)
+    formats, made = precision_config("performance", 16), plan(4, 4)
     extra = made.extra(formats, context=4096, users=2)
     matrices = 2048 * (32 + 2 * 8) * 64 + 2048 * 2048
     assert extra.weights == 4 * matrices * 1088 // 1024
@@ -93,21 +94,18 @@ def test_bytes_of_the_chips_own_layers_by_hand():
 
 
 def test_layers_of_one_program_have_one_format():
-    formats = precision_plan("accuracy", 16)
+    formats = precision_config("accuracy", 16)
     mixed = replace(formats, layers={5: LayerPrecision(wo="bfloat16")})
     with pytest.raises(PrecisionError, match="4 bfloat8_b and bfloat8_b, 5 bfloat8_b and bfloat16"):
         plan(4, 4).extra(mixed, 4096)
     assert plan(4, 1).extra(mixed, 4096).held == 0, "layers alone may have their own"
 
 
-def test_a_plan_of_another_model_is_refused_before_any_work(monkeypatch):
-    pytest.importorskip("ttnn")
-    monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
-    from models.llama31_8b.tt.model import TtLlama
-
-    formats = precision_plan("accuracy", 8)
-    with pytest.raises(ValueError, match="of llama-3.2-1b with 16 layers on 1x4, the model is .* with 8 on 1x4"):
-        TtLlama(None, MeshShape(1, 4), DRAFT.with_layers(8), formats, None, None, fuzzy=plan(4, 4))
+def test_an_assignment_for_another_model_is_refused_before_any_work():
+    settings = ModelSettings(layer_assignment=plan(4, 4))
+    settings.check(DRAFT, MeshShape(1, 4))
+    with pytest.raises(ValueError, match="for llama-3.2-1b with 16 layers on 1x4, the model is .* with 8 on 1x4"):
+        settings.check(DRAFT.with_layers(8), MeshShape(1, 4))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,7 @@ def test_each_chip_gets_its_own_layer(stage):
         (4, 0, DRAFT, "from 1 to 14 for a model of 16 layers, got 0"),
         (4, [[0, 1]], DRAFT, "layers 0 to 15 once, in order"),
         (8, 2, SMALL, "num_key_value_heads = 4, which 8 chips"),
-        (4, 4, replace(DRAFT, num_attention_heads=64), "leaves 64 query heads a chip on 1x1"),
+        (4, 4, replace(DRAFT, num_attention_heads=64), "leaves 64 query heads per chip on 1x1"),
     ],
 )
 def test_what_cannot_be_is_refused(tp, size, config, words):

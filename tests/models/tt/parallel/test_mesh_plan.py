@@ -40,9 +40,9 @@ def test_meshes_that_do_not_exist_are_refused(text):
 
 @pytest.mark.parametrize("text, same", [("N300", "N150x2"), ("t3k", "N150x8")])
 def test_machines_of_other_cards_are_told_the_mesh_of_as_many_chips(text, same):
-    with pytest.raises(MeshError, match=f"'{text}' is of other cards than N150.*as many chips: {same}$"):
+    with pytest.raises(MeshError, match=f"'{text}' is of other boards than N150.*as many chips: {same}$"):
         MeshShape.parse(text)
-    with pytest.raises(MeshError, match="'P150' is of other cards than N150, the only ones this runs on$"):
+    with pytest.raises(MeshError, match="'P150' is of other boards than N150, the only ones this runs on$"):
         MeshShape.parse("P150")
 
 
@@ -101,7 +101,7 @@ def test_llama_31_8b_splits_on_every_mesh(mesh):
         ({"hidden_size": 4096 + 32}, "1x2", "hidden_size = 4128"),
         ({"intermediate_size": 1000}, "1x1", "intermediate_size = 1000"),
         ({"head_dim": 96}, "1x1", "head_dim = 96"),
-        ({"num_attention_heads": 64}, "1x1", "64 query heads a chip"),
+        ({"num_attention_heads": 64}, "1x1", "64 query heads per chip"),
     ],
 )
 def test_models_that_cannot_be_split_are_refused(change, mesh, words):

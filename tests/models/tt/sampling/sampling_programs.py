@@ -39,10 +39,10 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
     draws = []
     for params, numbers in cases:
-        chooser = make_chooser(mesh, params, vocab, block_tiles=block_tiles)
-        borders, picked = chooser.borders(values, keys), []
+        sampler = make_chooser(mesh, params, vocab, block_tiles=block_tiles)
+        borders, picked = sampler.borders(values, keys), []
         for row in numbers:
-            chooser.pick(*borders, chooser.uniforms(row.tolist()), output)
+            sampler.pick(*borders, sampler.uniforms(row.tolist()), output)
             picked.append(read(output)[0])
         draws.append({"borders": [read(part)[0, 0] for part in borders], "tokens": torch.stack(picked).long()})
     return {
@@ -61,22 +61,23 @@ def pick_among(mesh, ids, numbers) -> list[int]:
     from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.top_k import ORIGIN
 
-    chooser = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
+    sampler = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
     up_to = torch.arange(1.0, 33.0).repeat(len(ids), 1)
-    parts = [chooser._put(part, "float32") for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))]
-    return read(chooser.pick(*parts, chooser.uniforms(numbers)))[0].tolist()
+    parts = [sampler._put(part, "float32") for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))]
+    return read(sampler.pick(*parts, sampler.uniforms(numbers)))[0].tolist()
 
 
 def host_side(mesh) -> dict:
-    """The message about a number that is no uniform one. First ids of blocks."""
+    """Messages about a number outside [0, 1) and about too many candidates; first ids of blocks."""
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.tt.sampling.top_k import block_starts
 
     told = {"starts": block_starts([96, 64], 3)}
-    try:
-        make_chooser(mesh, SamplingParams(0.7, top_k=5), 128256).uniforms([0.5, 1.0])
-    except ValueError as error:
-        told["one"] = str(error)
+    for name, params in (("one", SamplingParams(0.7, top_k=5)), ("many", SamplingParams(0.7, top_k=33, top_p=0.9))):
+        try:
+            make_chooser(mesh, params, 128256).uniforms([0.5, 1.0])
+        except ValueError as error:
+            told[name] = str(error)
     return told
 
 
@@ -93,7 +94,7 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
     masses: list[list[torch.Tensor]] = [[] for _ in prompts]
 
     def texts(choose, prompts, params, **options):
-        generator = Generator(model, choose=choose, prefill_chunk=32)
+        generator = Generator(model, sample_on=choose, prefill_chunk=32)
         found = generator.generate(prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options)
         return found.token_ids
 
@@ -107,12 +108,12 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
         "masses": [torch.stack(rows) for rows in masses],
         "numbers": draw_uniforms(make_generators(params, len(prompts)), new_tokens),
     }
-    unlimited, whole = replace(params, top_k=0), []
+    unlimited, seen = replace(params, top_k=0), []
     first = {"on_token": lambda user, token: True}
     return told | {
         "device from all": texts("device", prompts[:1], unlimited, **first),
-        "host from all": texts("host", prompts[:1], unlimited, on_logits=lambda user, row: whole.append(row), **first),
-        "all": warp_logits(whole[0][None], unlimited),
+        "host from all": texts("host", prompts[:1], unlimited, on_logits=lambda user, row: seen.append(row), **first),
+        "all": warp_logits(seen[0][None], unlimited),
     }
 
 
@@ -128,23 +129,23 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
 
     model = build_model(mesh, "performance", users, 1024)
     inputs = model.step_inputs([0] * users, [0] * users)
-    logits = model.decode(inputs, whole=False)
+    logits = model.decode(inputs, gather_logits=False)
     found = {}
     for name, params in (
         ("greedy", SamplingParams()),
         ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9)),
-        ("from many", SamplingParams(0.7, top_k=40, top_p=0.9)),
+        ("by temperature", SamplingParams(0.7)),
     ):
-        chooser = Sampler(mesh, model.plan, model.config, params)
-        source = _TokenSource(model, params, users, chooser, None)
+        sampler = Sampler(mesh, model.mesh_shape, model.config, params)
+        source = _TokenSource(model, params, users, sampler, None)
         # The first run also writes what programs keep on the device.
         _step(model, inputs, source)
         memory, ids = step_memory(
-            lambda chooser=chooser, source=source: chooser(logits, source.uniforms, inputs.tokens)
+            lambda sampler=sampler, source=source: sampler(logits, source.uniforms, inputs.tokens)
         )
         found[name] = asdict(memory) | {
             "ids": ids,
-            "blocks": chooser.blocks,
+            "blocks": sampler.blocks,
             "step": transfers(lambda source=source: _step(model, inputs, source)),
             "draw": transfers(lambda source=source: source.draw(range(users))),
         }
@@ -172,16 +173,16 @@ def likeliest(mesh, logits) -> list:
     from models.llama31_8b.generation.sampling import SamplingParams
 
     rows, vocab = logits.shape
-    chooser = make_chooser(mesh, SamplingParams(), vocab)
-    width = sum(chooser.blocks) * mesh.shape[1]
+    sampler = make_chooser(mesh, SamplingParams(), vocab)
+    width = sum(sampler.blocks) * mesh.shape[1]
     padded = F.pad(logits, (0, width - vocab), value=float(logits.max()) + 1)
     given = ttnn.from_torch(
         padded[None, None],
         dtype=ttnn.bfloat16,
         layout=ttnn.TILE_LAYOUT,
         device=mesh,
-        mesh_mapper=chooser.plan.mapper(mesh, -1),
+        mesh_mapper=sampler.mesh_shape.mapper(mesh, -1),
     )
     output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
-    chooser(given, None, output)
+    sampler(given, None, output)
     return [ttnn.to_torch(part)[0].tolist() for part in ttnn.get_device_tensors(output)]

@@ -26,7 +26,7 @@ def draft_and_calibrate(mesh, config, groups, prompt: list[int], drafted: list[i
     for each in (cache, plain):
         reference.prefill([prompt], each)
     model.prefill(prompt, 0, 0, last=False)
-    told = {"fuzzy": [], "plan": str(model.groups.plan)}
+    told = {"fuzzy": [], "plan": str(model.groups.assignment)}
 
     for position, token in enumerate(drafted, len(prompt)):
         wanted = reference.forward(torch.tensor([[token]]), cache, layer_groups=groups)[0, 0]
@@ -47,12 +47,12 @@ def draft_and_calibrate(mesh, config, groups, prompt: list[int], drafted: list[i
 
 
 def own_cache_figures(model, reference, length: int) -> list[dict]:
-    """Of each chip's own layers' keys and values of the first user."""
+    """Compare each chip's own layers' keys and values of the first user."""
     import torch
     import ttnn
 
     found = []
-    plan = model.groups.plan
+    plan = model.groups.assignment
     for stage, parallel in zip(plan.parallel_stages, model.groups.parallel_stages, strict=True):
         for name in ("keys", "values"):
             (ours,) = getattr(parallel.cache, name)

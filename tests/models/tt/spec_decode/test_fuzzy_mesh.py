@@ -29,12 +29,12 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     target = build_model(mesh, "performance", 1, CAPACITY, layers)
     between = in_use(mesh)[0]
     draft = build_model(mesh, "performance", 1, CAPACITY, draft_layers, model="llama-3.2-1b", fuzzy=SIZE)
-    plan, formats = draft.groups.plan, draft.precision
+    plan, formats = draft.groups.assignment, draft.precision
     held = {
-        "target": (between - before, budget(target.config, target.plan, target.precision, CAPACITY).held),
+        "target": (between - before, budget(target.config, target.mesh_shape, target.precision, CAPACITY).held),
         "draft": (in_use(mesh)[0] - between, plan.held(formats, CAPACITY).held),
     }
-    chooser = Sampler(mesh, draft.plan, draft.config, SamplingParams(0.0))
+    sampler = Sampler(mesh, draft.mesh_shape, draft.config, SamplingParams(0.0))
     chain = TokenTree.chain(DRAFTED + 1)
     nodes = draft.tree_inputs(
         torch.zeros(1, len(chain), dtype=torch.int64), [CAPACITY - 32], chain.enter[None], chain.leave[None]
@@ -42,9 +42,9 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     step = TreeStep(target, len(chain), SamplingParams(0.0))
     inputs = draft.step_inputs([0], [CAPACITY - 1])
     steps = {
-        "draft": lambda: chooser(draft.decode(inputs, whole=False), None, inputs.tokens),
-        "calibrate": lambda: chooser(draft.decode_tree(nodes, whole=False)),
-        "verify and commit": lambda: step().outcome,
+        "draft": lambda: sampler(draft.decode(inputs, gather_logits=False), None, inputs.tokens),
+        "calibrate": lambda: sampler(draft.decode_tree(nodes, gather_logits=False)),
+        "verify and commit": lambda: step().result,
     }
     view, told = ttnn.get_memory_view(mesh, ttnn.BufferType.L1), {}
     for name, run in steps.items():

@@ -9,9 +9,9 @@ from loguru import logger
 
 from tests.models.tt.parallel_programs import CONFIG
 from tests.models.tt.spec_decode.tree_programs import rounds
-from tests.support.tt_tolerances import GRID, LEAST_PCC, prompt
+from tests.support.tt_tolerances import GRID, MIN_PCC, prompt
 
-LEAST_GAP, MOST_ERROR = 0.02, 0.15
+LEAST_GAP, MAX_ERROR = 0.02, 0.15
 # Right tokens of the trees of two users by round: a whole path, none, some.
 HITS = [[2, 0], [3, 1], [0, 3]]
 HITS_OF_A_ROW = [[2]]
@@ -22,7 +22,7 @@ def check_rounds(told: dict, hits: list[list[int]]) -> None:
     for row in told["rounds"]:
         for found in row:
             logger.info("{}", found)
-            assert found["pcc"] >= LEAST_PCC and found["absolute"] < MOST_ERROR
+            assert found["pcc"] >= MIN_PCC and found["absolute"] < MAX_ERROR
     for user, text in enumerate(told["texts"]):
         rows = [row[user] for row in told["rounds"]]
         assert [len(found["path"]) for found in rows] == [row[user] for row in hits]
@@ -31,7 +31,7 @@ def check_rounds(told: dict, hits: list[list[int]]) -> None:
         assert made == text[1 : 1 + len(made)] and len(made) == sum(row[user] + 1 for row in hits)
     for row in told["cache"]:
         logger.info("cache: {}", row)
-        assert row["pcc"] >= LEAST_PCC
+        assert row["pcc"] >= MIN_PCC
 
 
 @pytest.mark.sim

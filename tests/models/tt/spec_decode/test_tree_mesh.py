@@ -34,7 +34,7 @@ def built(mesh, users: int, nodes: int, temperature: float | None) -> dict:
         memory, result = step_memory(lambda: model.decode_tree(inputs))
     else:
         step = TreeStep(model, nodes, SamplingParams(temperature))
-        memory, result = step_memory(lambda: step().outcome)
+        memory, result = step_memory(lambda: step().result)
     view = ttnn.get_memory_view(mesh, ttnn.BufferType.L1)
     return {
         "result": result,

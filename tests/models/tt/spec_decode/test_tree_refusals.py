@@ -31,9 +31,11 @@ def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None
         if refuse is not None:
             raise ValueError(refuse)
 
-    attend = SimpleNamespace(check_trees=check_trees)
-    groups = None if parallel is None else SimpleNamespace(plan=SimpleNamespace(size=parallel))
-    return SimpleNamespace(users=users, capacity=capacity, config=config, attend=attend, mesh=None, groups=groups)
+    attention = SimpleNamespace(check_trees=check_trees)
+    groups = None if parallel is None else SimpleNamespace(assignment=SimpleNamespace(size=parallel))
+    return SimpleNamespace(
+        users=users, capacity=capacity, config=config, decode_attention=attention, mesh=None, groups=groups
+    )
 
 
 def test_positions_are_those_of_each_nodes_path():
@@ -103,7 +105,7 @@ def test_what_a_generator_of_trees_does_not_sample():
     [
         (llama(), DraftShape(5, 4, grown=True), "trees of a fixed shape, none grown"),
         (llama(parallel=2), DraftShape(3, 2), "exact passes alone: 2 layers in parallel"),
-        (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates a node, .* has 33"),
+        (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates per node, .* has 33"),
         (llama(config=preset("smollm2-135m")), DraftShape(3), "49152 token ids and the target .* has 128256"),
         (llama(capacity=128), DraftShape(3), "1 users of 128 positions, the target 1 of 256"),
         (llama(users=2), DraftShape(3), "2 users of 256 positions, the target 1"),
@@ -115,7 +117,7 @@ def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
     from models.llama31_8b.tt.spec_decode import model_drafters
 
     monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
-    draft.plan = None
+    draft.mesh_shape = None
     with pytest.raises(ValueError, match=words):
         model_drafters.ModelDrafter(draft).check(shape, llama())
 
@@ -125,19 +127,19 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
 
     monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     draft = llama(users=8)
-    draft.plan = None
+    draft.mesh_shape = None
     model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
-    with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates a node need 40 rows"):
+    with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates per node need 40 rows"):
         model_drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
 
 
 def test_the_nodes_of_a_draft_models_passes():
-    """Of a chain as many as a round decides, of a tree those with children, for every shorter draft too."""
-    from models.llama31_8b.tt.spec_decode.draft_rows import pass_nodes
+    """A chain has as many nodes as a round decides, a tree those with children, for every shorter draft too."""
+    from models.llama31_8b.tt.spec_decode.draft_limits import check_draft_shape
 
-    assert pass_nodes(DraftShape(4), 6) == 5
+    assert check_draft_shape(DraftShape(4), 6) == 5
     shape = DraftShape(4, 2)
-    nodes = pass_nodes(shape, 1)
+    nodes = check_draft_shape(shape, 1)
     for length in range(1, 5):
         form = fixed_shape(length, 2, shape.most_nodes)
         parents = set(form.tree.parents.tolist()) - {-1, 0}
@@ -167,7 +169,7 @@ def test_a_model_drafts_chains_for_itself_alone(monkeypatch):
 
     monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
     target = llama()
-    target.plan, target.attending = None, lambda attend: target
+    target.mesh_shape, target.with_attention = None, lambda attend: target
     drafter = model_drafters.SelfDrafter(target, 64)
     drafter.check(DraftShape(3), target)
     with pytest.raises(ValueError, match="drafts for itself, not for another"):

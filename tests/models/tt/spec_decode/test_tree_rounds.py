@@ -31,9 +31,9 @@ def host(monkeypatch):
 class Scripted:
     """A drafter and its rounds: `outcomes` are the new tokens of each user in each round, by user in text order."""
 
-    replay = SimpleNamespace(replays=0)
+    traced_step = SimpleNamespace(replays=0)
     step_cost = 0.0
-    least, timed = 0, False
+    min_length, timed = 0, False
     drafting_seconds = calibration_seconds = 0.0
 
     def __init__(self, *outcomes: dict[int, list[int]]) -> None:
@@ -45,7 +45,7 @@ class Scripted:
     def start(self, texts, cached):
         self.started = [list(text) for text in texts]
 
-    def rounds(self, step, shape, eager):
+    def draft_loop(self, step, shape, eager):
         return self
 
     def load(self, undrafted, lengths, generators, worth):
@@ -71,9 +71,9 @@ def generated(drafter: Scripted, prompts, users: int = 2, adaptive: bool = False
     from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
 
     model = ReferenceChips(MODEL, users, CAPACITY, 32)
-    model.attend.check_trees = lambda: None
+    model.decode_attention.check_trees = lambda: None
     generator = TreeGenerator(model, DraftShape(LENGTH), drafter, adaptive=adaptive)
-    generator._chooser = lambda *_: None
+    generator._sampler = lambda *_: None
     options = {"sampling": SamplingParams(0.0), "max_new_tokens": 20} | request
     return generator, generator.generate(prompts, **options)
 
@@ -125,7 +125,7 @@ def test_a_context_that_is_full_ends_a_text_before_a_tree_that_would_not_fit():
 def test_drafts_that_do_not_pay_become_shorter(least):
     """Nothing is accepted and a drafted token costs half a step: drafting ends, or is as short as saves anything."""
     drafter = Scripted(*[{0: [token]} for token in range(1, 17)])
-    drafter.step_cost, drafter.least = 0.5, least
+    drafter.step_cost, drafter.min_length = 0.5, least
     sampling = SamplingParams(1.0, seed=0)
     _, result = generated(
         drafter,

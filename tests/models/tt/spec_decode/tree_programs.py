@@ -153,32 +153,21 @@ def texts_by_a_draft_model(
     from models.llama31_8b.reference.spec_decode.generate import speculative_generate
     from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter as Reference
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
-    from models.llama31_8b.tt.device.precision import precision_plan
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
     from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.settings import ModelSettings
     from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter
     from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
-    from models.llama31_8b.tt.weights.map import WeightMap
-    from models.llama31_8b.tt.weights.store import WeightStore
 
     users, shape = len(prompts), DraftShape(length, width)
     config = row_config(mesh, replace(TINY, num_attention_heads=1))
     model, reference = build(mesh, config, users=users, capacity=CAPACITY)
-    small, plan = config.with_layers(1 if fuzzy is None else 2), MeshShape(*mesh.shape)
-    layers = None if fuzzy is None else LayerAssignment.make(small, plan, fuzzy)
+    small = config.with_layers(1 if fuzzy is None else 2)
+    layers = None if fuzzy is None else LayerAssignment.make(small, MeshShape(*mesh.shape), fuzzy)
     state = {name: value for name, value in random_state_dict(config, 0).items() if name in tensor_shapes(small)}
-    draft = TtLlama(
-        mesh,
-        plan,
-        small,
-        precision_plan("bfloat16", small.num_hidden_layers),
-        WeightMap(small, state, plan),
-        WeightStore(mesh, plan),
-        users=users,
-        capacity=CAPACITY,
-        fuzzy=layers,
-    )
+    settings = ModelSettings(users=users, capacity=CAPACITY, precision="bfloat16", layer_assignment=layers)
+    draft = TtLlama.from_state_dict(small, state, mesh, settings)
     small_reference = ReferenceLlama.from_state_dict(small, state)
     drafter, rounds = ModelDrafter(draft, prefill_chunk=32), []
 

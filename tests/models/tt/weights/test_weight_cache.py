@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling
-from models.llama31_8b.tt.device.precision import LayerPrecision, precision_plan
+from models.llama31_8b.tt.device.precision import LayerPrecision, precision_config
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.weights import cache as weight_cache
 from models.llama31_8b.tt.weights.cache import WeightCache, entry_folder
@@ -30,7 +30,7 @@ CONFIG = LlamaConfig(
     max_position_embeddings=256,
     name="tiny",
 )
-PLAN = precision_plan("accuracy", 2)
+PLAN = precision_config("accuracy", 2)
 OTHER_FIELDS = {
     "num_attention_heads": 4,
     "bos_token_id": 1,
@@ -99,12 +99,12 @@ def test_every_field_of_the_config_changes_the_entry(name):
         assert folder(config=replace(CONFIG, **{name: other})) != folder()
 
 
-def test_plan_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
+def test_precision_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
     found = {
         folder(),
         folder(plan=MeshShape(1, 2)),
         folder(plan=MeshShape(2, 1)),
-        folder(precision=precision_plan("performance", 2)),
+        folder(precision=precision_config("performance", 2)),
         folder(precision=replace(PLAN, layers={1: LayerPrecision(ff1="bfloat16")})),
         folder(precision=replace(PLAN, lm_head="bfloat16")),
     }

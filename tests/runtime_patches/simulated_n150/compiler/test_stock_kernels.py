@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from runtime_patches.simulated_n150.compiler import driver
-from tests.runtime_patches.simulated_n150.compiler.compiler_calls import Compiler
+from tests.runtime_patches.simulated_n150.compiler.cache.compiler_calls import Compiler
 
 pytestmark = pytest.mark.sim
 OWN = "#define OWN 2\n"
@@ -54,19 +54,6 @@ def test_a_stock_kernel_is_empty_and_links(compiler, core):
     assert compiler.call(arguments, unit) == "empty"
     header = subprocess.run(["readelf", "-h", linked], capture_output=True, text=True, check=True).stdout
     assert "0x1000" in header and "RISC-V" in header
-    # The shell's link and the driver's are the same.
-    built = linked.read_bytes()
-    linked.unlink()
-    subprocess.run(driver.machine_code_link(arguments), check=True)
-    assert linked.read_bytes() == built
-
-
-def test_it_needs_no_python(compiler):
-    """What the shell does alone takes a tenth of the time; nothing else would tell that it no longer does."""
-    root = compiler.root("one")
-    including(compiler, "a", root / STOCK)
-    compiler.driver.unlink()
-    assert compiler.compile(root, "a", OWN)[0] == "empty"
 
 
 def test_a_kernel_from_elsewhere_is_compiled(compiler, tmp_path):
@@ -80,15 +67,6 @@ def test_a_kernel_from_elsewhere_is_compiled(compiler, tmp_path):
     for name in ("ours", "mixed", "neighbour", "of a math core", "text alone"):
         outcome, built = compiler.compile(root, name, f"{OWN}// {name}\n")
         assert outcome == "plain" and b"answer" in built, name
-
-
-def test_a_path_of_odd_characters_is_no_pattern(compiler, tmp_path):
-    """Of the root `o*e` the kernels are stock, of `one` not, though the first matches the second's name."""
-    root, other = compiler.root("o*e $(x)"), compiler.root("one $(x)")
-    including(compiler, "a", root / STOCK)
-    including(compiler, "b", other / STOCK)
-    assert compiler.compile(root, "a", OWN)[0] == "empty"
-    assert compiler.compile(root, "b", OWN)[0] != "empty"
 
 
 def test_an_error_in_a_kernel_from_elsewhere_is_found(compiler, tmp_path):

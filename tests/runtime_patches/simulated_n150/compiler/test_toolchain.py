@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -92,23 +91,20 @@ def test_sources_are_rewritten_line_by_line():
     assert "unroll N" not in new and "unroll(window)" not in new and "#pragma GCC unroll 8  // rows" in new
 
 
-@pytest.mark.parametrize("asked", ["", "1"], ids=["all compiled", "stock kernels empty"])
 @pytest.mark.parametrize("folder", ["plain", "of two 'words'", "long" * 40])
-def test_the_launcher_starts_the_driver_and_keeps_its_bytecode(tmp_path, monkeypatch, folder, asked):
+def test_the_launcher_starts_the_driver_and_keeps_its_bytecode(tmp_path, folder):
     """Through a link, with whatever path the interpreter has; a script's own bytecode would not be kept."""
-    monkeypatch.setenv(driver.EMPTY_STOCK_KERNELS, asked)
-    modules, interpreter = tmp_path / "of $HOME" / "compiler", tmp_path / folder / "python"
-    modules.mkdir(parents=True)
+    made, interpreter = tmp_path / "of $HOME", tmp_path / folder / "python"
+    toolchain.copy_driver(made)
     interpreter.parent.mkdir()
     interpreter.symlink_to(sys.executable)
-    shutil.copy(driver.__file__, modules)
     program, link = tmp_path / "program", tmp_path / "link"
-    program.write_text(toolchain.launcher(str(interpreter), modules.parent))
+    program.write_text(toolchain.launcher(str(interpreter), made))
     program.chmod(0o755)
     link.symlink_to(program)
     said = subprocess.run([link, "--version"], capture_output=True, text=True, check=True).stdout
     assert said == f"{driver.VERSION}\n"
-    assert list(modules.glob("__pycache__/driver.*.pyc"))
+    assert list(made.glob("compiler/__pycache__/driver.*.pyc"))
 
 
 def test_missing_packages_stop_the_build_with_the_line_that_installs_them(monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ import torch
 
 from tests.runtime_patches.simulated_n150.mesh.mesh_programs import collective_body
 
-GRID = "4x2"  # with two links reduce_scatter wants eight cores
+GRID = "4x2"  # with two links reduce_scatter needs eight cores
 DRAM, L1, SHARDED = "DRAM_MEMORY_CONFIG", "L1_MEMORY_CONFIG", "sharded"
 FLAT, TALL = (32, 128), (64, 256)  # a row of four tiles; two rows of eight
 

@@ -36,7 +36,7 @@ def packets_of(worker):
 
 @pytest.mark.sim
 def test_two_runs_and_a_run_in_python_carry_the_same_packets(sim_mesh):
-    # Workers of their own, all fresh: packets also carry what earlier programs left in L1 behind their headers.
+    # Workers of their own, all fresh: packets also carry what earlier programs left in L1 after their headers.
     compiled, python = ({"SIMULATED_N150_BURST": switch} for switch in "10")
     packets, *results = packets_of(sim_mesh((1, 2), variables=compiled))
     assert set(packets) >= {"chip 0 channel 1", "chip 1 channel 7"}

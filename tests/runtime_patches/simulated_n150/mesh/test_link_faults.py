@@ -144,7 +144,7 @@ def test_a_cut_is_reported_by_both_members_and_the_mesh_opens_again(sim_mesh):
 @pytest.mark.sim
 @pytest.mark.parametrize("after", [600, 1200, 1800, 2600])
 def test_a_cut_during_an_exchange_ends_it(sim_mesh, after):
-    """Whatever had got through by then: it ends, and a member that did not get the data says so."""
+    """Whatever had got through by then: it ends, and a rank that did not get the data says so."""
     worker = sim_mesh((1, 2))
     ((message, held),) = worker.run(exchange_body, [("cut", {"in_cycles": after})])
     if message is None:
@@ -166,7 +166,7 @@ def test_a_silent_peer_is_reported(sim_mesh):
 
 @pytest.mark.sim
 def test_a_peer_later_than_the_patience_is_reported(sim_mesh):
-    """Its packets take 50,000 cycles, and a member waits for 20,000."""
+    """Its packets take 50,000 cycles, and a rank waits for 20,000."""
     worker = sim_mesh((1, 2))
     ((message, held),) = worker.run(exchange_body, [("delay", {"latency": 50_000})])
     assert message.count("gave up in call 1") == 2 and ARRIVED in message and held == KEPT

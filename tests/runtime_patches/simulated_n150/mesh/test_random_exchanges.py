@@ -20,7 +20,7 @@ def draw_rows(draw: random.Random) -> list[list[int]]:
     """Any priorities, but for those where nobody holds the result: that is an error, after which a pair is still."""
     while True:
         top = [draw.randrange(4) for _ in range(2)]
-        rows = [[draw.randint(0, top[member]) for _ in range(USERS)] for member in range(2)]
+        rows = [[draw.randint(0, top[rank]) for _ in range(USERS)] for rank in range(2)]
         try:
             common_reference.sender(rows, USERS)
         except common_reference.NobodyError:
@@ -37,16 +37,16 @@ def test_a_hundred_exchanges_with_random_roles(sim_mesh):
     found, entries, states = sim_mesh((1, 2)).run(exchanges_body, values, calls, USERS)
     for number, (rows, (held, gathered)) in enumerate(zip(calls, found, strict=True)):
         right, right_gathered = reference.device_exchange(list(values[number]), rows, USERS)
-        for member in (0, 1):
-            where = f"exchange {number}, member {member}, priorities {rows}"
-            assert torch.equal(held[member], right[member]), where
-            assert torch.equal(gathered[member], right_gathered), where
+        for rank in (0, 1):
+            where = f"exchange {number}, rank {rank}, priorities {rows}"
+            assert torch.equal(held[rank], right[rank]), where
+            assert torch.equal(gathered[rank], right_gathered), where
     senders = [common_reference.sender(rows, USERS) for rows in calls]
     assert [state.sent for state in states] == [senders.count(0), senders.count(1)]
     assert [state.calls for state in states] == [EXCHANGES] * 2 and len(entries) == 1
-    # What was drawn: both roles often, changes of role, ties, and all priorities of a member.
+    # What was drawn: both roles often, changes of role, ties, and all priorities of a rank.
     tops = [tuple(max(row) for row in rows) for rows in calls]
     assert min(senders.count(0), senders.count(1)) > 25
     assert sum(one != two for one, two in zip(senders, senders[1:])) > 25
     assert [state.ties for state in states] == [sum(a == b for a, b in tops)] * 2 and states[0].ties > 5
-    assert all({top[member] for top in tops} == {0, 1, 2, 3} for member in (0, 1))
+    assert all({top[rank] for top in tops} == {0, 1, 2, 3} for rank in (0, 1))

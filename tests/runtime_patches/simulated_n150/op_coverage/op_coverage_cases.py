@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The stock ttnn operations the model uses, each as a small case with its torch oracle.
+"""The stock ttnn operations the model uses, each as a small case with its torch reference.
 
 A case is a function of the open device that returns (got, expected), two torch tensors, or a list of such
 pairs. It runs in the device's process, so ttnn is imported inside. Shapes are one to four tiles: the point is
@@ -145,17 +145,17 @@ def linear_bfloat4_b(device):
 # -- elementwise --------------------------------------------------------------------------------------------
 
 
-def _unary(device, name, oracle, x):
+def _unary(device, name, reference, x):
     import ttnn
 
-    return get(getattr(ttnn, name)(put(device, x))), oracle(x.float())
+    return get(getattr(ttnn, name)(put(device, x))), reference(x.float())
 
 
-def _binary(device, name, oracle, dtype="bfloat16"):
+def _binary(device, name, reference, dtype="bfloat16"):
     import ttnn
 
     a, b = put(device, normal(32, 64), dtype), put(device, normal(32, 64, seed=1), dtype)
-    return get(getattr(ttnn, name)(a, b)), oracle(get(a).float(), get(b).float())
+    return get(getattr(ttnn, name)(a, b)), reference(get(a).float(), get(b).float())
 
 
 @case("add")
@@ -168,7 +168,7 @@ def add_float32(device):
     return _binary(device, "add", torch.add, "float32")
 
 
-@case("add_bfloat8_b", note="operands and result as quantised; the oracle's result is quantised by the host")
+@case("add_bfloat8_b", note="operands and result as quantised; the reference's result is quantised by the host")
 def add_bfloat8_b(device):
     got, expected = _binary(device, "add", torch.add, "bfloat8_b")
     return got, get(put(device, expected.bfloat16(), "bfloat8_b"))
@@ -440,7 +440,7 @@ def packed(x: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.ldexp(torch.sign(groups) * steps, largest - 7).reshape(x.shape).float()
 
 
-@case("typecast_to_and_from_bfloat8_b", exact=True, note="the oracle packs as the hardware documentation says")
+@case("typecast_to_and_from_bfloat8_b", exact=True, note="the reference packs as the hardware documentation says")
 def typecast_bfloat8_b(device):
     return _typecast_block_float(device, "bfloat8_b", 8)
 

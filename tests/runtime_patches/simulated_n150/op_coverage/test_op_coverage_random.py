@@ -16,7 +16,7 @@ from tests.support.pcc import agreement
 SEED = 20260821
 DRAWS = 18
 SIDES = (32, 64, 96)
-# Operation -> its oracle.
+# Operation -> its reference.
 UNARY = {
     "exp": torch.exp,
     "silu": torch.nn.functional.silu,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-collect_ignore_glob = [] if importlib.util.find_spec("framework") else ["test_*.py"]
+collect_ignore_glob = [] if importlib.util.find_spec("framework") else ["*test_*.py"]
 PROJECT = Path(__file__).resolve().parents[4]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fresh_interpreter():
-    """Runs Python text in a process of its own, so that a patch cannot reach other tests; returns its output."""
+    """Run Python text in a process of its own, so that a patch cannot reach other tests; returns its output."""
 
     def run(text: str, **environment: str) -> str:
         done = subprocess.run(

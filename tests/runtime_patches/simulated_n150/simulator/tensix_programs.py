@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Tensix backend with L1 behind it, for tests of the packers and unpackers."""
+"""A Tensix backend with L1, for tests of the packers and unpackers."""
 
 from __future__ import annotations
 

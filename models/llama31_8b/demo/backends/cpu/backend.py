@@ -29,24 +29,24 @@ SUPPORT = Support(
         "layers": "the first layers alone write no text",
         "mesh": _CHIPS,
         "precision": _CHIPS,
-        "precision_overrides": _CHIPS,
-        "plan": _CHIPS,
+        "decode_sharding": _CHIPS,
         "sample_on": _CHIPS,
     },
 )
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
-    """Generate for the prompts `texts`, or chat where there is none; exit code. Raises UserError, and what `load_model`
-    raises."""
+    """Generate for the prompts `texts`, or chat where there are none; return the exit code. Raises UserError, and what
+    `load_model` raises."""
     from ....checkpoint.load import load_model
     from ...chat import chat, check_chat
     from ...session import run_prompts
     from ...text import encode_prompts
-    from .generation import ReferenceSession, make_policy
+    from .generation import ReferenceSession
 
     loaded = load_model(options.model, max_context=options.max_context)
-    policy = make_policy(loaded, options)
+    options.check_static_layers(loaded.source, loaded.config.num_hidden_layers)
+    policy = options.policy()
     if texts is None:
         check_chat(loaded)
         return chat(ReferenceSession(loaded, options, policy, chat=True), options)
@@ -68,7 +68,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
 def write_page(
     loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, prompt: list[int], tokens: list[int]
 ) -> None:
-    """The page of --html. The first token comes of the prefill, where nothing speculates."""
+    """Write the page of --html. The first token comes from the prefill, where nothing speculates."""
     from pathlib import Path
 
     from ...shaded_page import shaded_page, shaded_tokens

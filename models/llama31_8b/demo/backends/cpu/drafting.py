@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The drafter a run asks for."""
+"""The drafter of a run on the CPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ...options import DemoOptions, UserError
 
 
 def make_drafter(loaded: LoadedModel, options: DemoOptions) -> Drafter | None:
-    """The drafter of --draft, None for none. A draft model is loaded here.
+    """Return the drafter of --draft, None for none; load a draft model.
 
-    Raises UserError for a draft model with another vocabulary, or a layer-parallel size the model is too
+    Raises UserError for a draft model with another vocabulary, or a layer-parallel size that the model is too
     small for, and what load_model raises.
     """
     kind = options.drafter
@@ -28,7 +28,7 @@ def make_drafter(loaded: LoadedModel, options: DemoOptions) -> Drafter | None:
         if kind == "ngram":
             return NGramDrafter(shape)
         if kind == "self":
-            return SelfDrafter(loaded.model, shape, window=options.draft_window, fuzzy=options.fuzzy)
+            return SelfDrafter(loaded.model, shape, fuzzy=options.fuzzy)
         draft = load_model(kind)
         prints = draft.tokenizer.fingerprint(), loaded.tokenizer.fingerprint()
         check_vocabularies(loaded.config, draft.config, prints[1], prints[0])

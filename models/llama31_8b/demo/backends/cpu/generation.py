@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts by the reference model: the attention policy a run asks for, and the texts of one batch."""
+"""Texts by the reference model: a session, and the texts of one batch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from loguru import logger
+import torch
 from tqdm import tqdm
 
 from ....reference import generate as plain
 from ....reference.spec_decode.generate import speculative_generate
-from ...options import AUTO, DemoOptions, UserError
+from ...options import DemoOptions
 from ...session import OnToken, Session
 from .drafting import make_drafter
-from .static_layers import calibrated_layers
 
 if TYPE_CHECKING:
     from ....checkpoint.load import LoadedModel
@@ -26,36 +25,18 @@ if TYPE_CHECKING:
     from ....results import AttentionStatistics, GenerationResult
 
 
-def make_policy(loaded: LoadedModel, options: DemoOptions) -> AttentionPolicy:
-    """The attention policy, with static layers checked against the model or found by calibration."""
-    if options.attention != "static":
-        return options.policy()
-    if options.static_layers == AUTO:
-        logger.info("choosing static layers by a calibration run")
-        layers = calibrated_layers(loaded, options)
-    else:
-        layers = options.static_layer_set()
-        beyond = [layer for layer in sorted(layers) if layer >= loaded.config.num_hidden_layers]
-        if beyond:
-            raise UserError(
-                f"--static-layers names layer {beyond[0]}, but {loaded.source} has layers 0 to "
-                f"{loaded.config.num_hidden_layers - 1}"
-            )
-    logger.info("static layers: {}", ", ".join(map(str, sorted(layers))) or "none")
-    return options.policy(layers)
-
-
 class ReferenceSession(Session):
     """The reference model on this machine. chat: one user's cache is kept from text to text."""
 
     def __init__(self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False) -> None:
-        """Loads a draft model. Raises as make_drafter does."""
+        """Load a draft model, if any. Raises as make_drafter does."""
         self.checkpoint = self.loaded = loaded
         self.options, self.policy = options, policy
         limit = loaded.config.max_position_embeddings
         self.capacity = options.chat_context(limit) if chat else limit
         self.cache = loaded.model.new_cache(capacity=self.capacity) if chat else None
         self.drafter = make_drafter(loaded, options)
+        self.threads = torch.get_num_threads()
 
     def generate(
         self,
@@ -102,7 +83,8 @@ def generate_texts(
     context: Sequence[Sequence[int]] | None = None,
     drafter: Drafter | None = None,
 ) -> GenerationResult:
-    """One text a prompt, behind what `cache` holds: `context`, ids of each user. Prefill progress on stderr."""
+    """Generate one text per prompt, after what `cache` holds: `context`, the ids of each user. Show prefill progress on
+    stderr."""
     bar = tqdm(
         total=sum(map(len, prompts)),
         desc="prefill",
@@ -134,7 +116,6 @@ def generate_texts(
             prompts,
             drafter,
             adaptive=options.adapt,
-            lossy=options.lossy(),
             context=context,
             **request,
         )

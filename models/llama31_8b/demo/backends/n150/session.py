@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts on open boards: a generator, what its texts' first steps took, and what its chips counted over all of them."""
+"""Generation on open boards: a generator, the time of its first steps, and the chips' counters over all texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class BoardSession(Session):
-    """Whoever opened the boards closes them. limit: positions that a prompt and its text may take."""
+    """A session on boards that the caller opens and closes. limit: positions that a prompt and its continuation may
+    take."""
 
     def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int) -> None:
         self.checkpoint, self.options, self.generator, self.limit = checkpoint, options, generator, limit
@@ -55,12 +56,12 @@ class BoardSession(Session):
 
     @property
     def statistics(self) -> AttentionStatistics | None:
-        """The chips count anew for each text: the sums."""
+        """Return the sums over all texts; the chips count from zero in each."""
         return type(self._counted[0]).merged(self._counted) if self._counted else None
 
 
 class TokenClock:
-    """Calls back for every token of so many users, and remembers when it came."""
+    """Call back for every token of `users` users, and remember its time."""
 
     def __init__(self, on_token: Callable[[int, int], bool], users: int = 1) -> None:
         self._on_token, self._users = on_token, users
@@ -71,7 +72,7 @@ class TokenClock:
         return self._on_token(user, token)
 
     def first_tokens(self, count: int) -> tuple[int, float]:
-        """How many of the first `count` decoded tokens there were, and the seconds they took. Each user's first token
-        is the prefill's."""
+        """Return how many of the first `count` decoded tokens there were, and the seconds they took. Each user's first
+        token comes from the prefill."""
         taken = self._times[self._users - 1 : self._users + count]
         return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`--device sim`: the TT-NN path on simulated N150, a tiny random Llama or a few layers of a model checked step
-by step.
+"""`--device sim`: the TT-NN path on simulated N150, a tiny random Llama or a few layers of a model, checked step by
+step.
 
-The steps run in a process of their own (`steps.py`), in the simulator's environment, which ttnn reads when it is
-imported.
+The steps run in their own process (`steps.py`), in the simulator's environment, which ttnn reads when it is imported.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from loguru import logger
 
 from ....config import LlamaConfig, RopeScaling
 from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
-from ....tt.device.precision import PrecisionError, precision_plan
+from ....tt.device.precision import PrecisionError, precision_config
 from ....tt.parallel.mesh import TILE, MeshError, MeshShape
 from ....tt.sharding.config import GRID as WHOLE_GRID
 from ....tt.sharding.config import ShardedDecodeConfig, ShardingError
-from ...options import ATTENTIONS, AUTO, DemoOptions, UserError
-from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, PLAN, Support, chip_tree_nodes, layer_parallel
+from ...options import ATTENTIONS, DemoOptions, UserError
+from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, DECODE_SHARDING, Support, chip_tree_nodes, layer_parallel
 
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
 CAPACITY, PROMPT_TOKENS = 128, 40
-MOST_POSITIONS = 256
+MAX_POSITIONS = 256
 DEFAULT_TOKENS, DRAFTED_TOKENS = (
     3,
     8,
 )  # a step takes seconds; drafts are accepted once the text repeats itself
 CHUNK_SIZE = 32
-MOST_PARALLEL = 4  # layers of a draft; each takes the simulator seconds a step
+MAX_PARALLEL = 4  # layers of a draft; each takes the simulator seconds a step
 PRECISION = "accuracy"
 _CHECKED = "a few steps are checked one by one against the reference"
 SUPPORT = Support(
@@ -52,7 +51,7 @@ SUPPORT = Support(
     chat=_CHECKED,
     prompts=_CHECKED,
     refused=dict.fromkeys(
-        ("stop", "chat_template", "max_context", "top_k", "top_p", "sample_on", "tail_alignment", "html"),
+        ("stop", "chat_template", "max_context", "top_k", "top_p", "sample_on", "html"),
         _CHECKED,
     ),
     reads_prompt=False,
@@ -66,14 +65,15 @@ TINY = LlamaConfig(
     num_attention_heads=2,
     num_key_value_heads=1,
     head_dim=64,
-    max_position_embeddings=MOST_POSITIONS,
+    max_position_embeddings=MAX_POSITIONS,
     rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
     name="tiny",
 )
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
-    """Check `max_new_tokens` tokens, by default a few; the exit code. Raises UserError for what cannot be simulated."""
+    """Check `max_new_tokens` tokens, by default a few; return the exit code. Raises UserError for what cannot be
+    simulated."""
     from runtime_patches import sgdc
     from runtime_patches.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150 import doctor
@@ -93,19 +93,19 @@ def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
         raise UserError(f"--device sim: {error}") from error
     if request["tokens"] != options.max_new_tokens:
         logger.info("--device sim checks {} tokens unless --max-new-tokens says otherwise", request["tokens"])
-    module = __spec__.name.rpartition(".")[0] + ".sim_steps"
+    module = __spec__.name.rpartition(".")[0] + ".steps"
     command = [sys.executable, "-m", module, json.dumps(request)]
     root = Path(__file__).resolve().parents[5]
     return subprocess.run(command, env=environment, cwd=root, check=False).returncode
 
 
 def plan_request(options: DemoOptions) -> dict:
-    """What `sim_steps` is to do, checked. Raises UserError."""
+    """Return the checked request for `steps`. Raises UserError."""
     attention = str(options.attention)
     mesh = _mesh(options, attention)
     config = _config(options, mesh)
     precision = options.precision or PRECISION
-    nodes, layout = chip_tree_nodes(options), options.plan or PLAN
+    nodes, decode_sharding = chip_tree_nodes(options), options.decode_sharding or DECODE_SHARDING
     if options.draft_kind == "model" and (options.drafter != TINY.name or options.model is not None):
         target = "" if options.model is None else f" for {options.model}"
         raise UserError(
@@ -119,48 +119,42 @@ def plan_request(options: DemoOptions) -> dict:
     chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
     if attention == "exact" and "chunk_size" in options.given:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
-    window = options.draft_window if "draft_window" in options.given else CHUNK_SIZE
     # The first step is the first whose guess leaves keys out: the tail holds up to a tile more than a chunk.
-    guessed = window if options.draft_kind == "self" else None if attention == "exact" else chunk_size
+    guessed = CHUNK_SIZE if options.draft_kind == "self" else None if attention == "exact" else chunk_size
     prompt_tokens = PROMPT_TOKENS if guessed is None else 2 * guessed + TILE - 1
     wanted = prompt_tokens + tokens + nodes
-    if wanted > MOST_POSITIONS:
+    if wanted > MAX_POSITIONS:
         raise UserError(
-            f"--device sim caches up to {MOST_POSITIONS} positions; a prompt of {prompt_tokens} tokens and "
+            f"--device sim caches up to {MAX_POSITIONS} positions; a prompt of {prompt_tokens} tokens and "
             f"--max-new-tokens {tokens}{f' with trees of {nodes} nodes' if nodes else ''} need {wanted}"
         )
     capacity = max(CAPACITY, -(-wanted // 32) * 32)
     try:
-        precision_plan(precision, config.num_hidden_layers, options.precision_overrides)
+        precision_config(precision, config.num_hidden_layers)
         mesh.check_model(config)
         layer_parallel(options, config, mesh)
-        if layout == "fast":
+        if decode_sharding == "sharded":
             ShardedDecodeConfig.of(config, mesh, users=1)
         if attention == "alspec":
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
         elif attention != "exact":
             check_chunk_size(chunk_size, capacity)
-        if options.draft_kind == "self":
-            check_chunk_size(window, capacity, "--draft-window")
     except (PrecisionError, MeshError, ShardingError, SpeculationError) as error:
         raise UserError(f"--device sim: {error}") from error
-    layers = _static_layers(options, config) if attention == "static" else []
-    overrides = options.precision_overrides
+    options.check_static_layers(config.name, config.num_hidden_layers)
     return {
         "mesh": str(mesh),
-        "grid": grid_for(config, mesh, guessed is not None, layout),
-        "layout": layout,
-        "dispatch": dispatch_of(layout),
+        "grid": grid_for(config, mesh, guessed is not None, decode_sharding),
+        "decode_sharding": decode_sharding,
+        "dispatch": dispatch_of(decode_sharding),
         "tokens": tokens,
         "seed": options.seed,
         "temperature": options.temperature,
-        "verify": options.verify,
         "precision": precision,
-        "overrides": None if overrides is None else os.path.abspath(overrides),
         "attention": attention,
         "threshold": options.threshold,
         "chunk_size": chunk_size,
-        "static_layers": layers,
+        "static_layers": sorted(options.static_layer_set()),
         "model": options.model,
         "layers": options.layers,
         "prompt": _prompt(options),
@@ -172,30 +166,30 @@ def plan_request(options: DemoOptions) -> dict:
         "tree": options.tree,
         "draft": options.drafter,
         "fuzzy": options.fuzzy,
-        "window": window,
     }
 
 
-def grid_for(config: LlamaConfig, mesh: MeshShape, guesses: bool, layout: str = "simple") -> str:
-    """Compute cores of each chip; guesses: kernels of the guess run too, on three or more. Joining heads takes one for
-    each query head, of a layer that a chip has to itself all of them; sums over a row take eight; the fast plan takes a
-    whole chip, which has cores beside its DRAM banks."""
-    if layout == "fast":
+def grid_for(config: LlamaConfig, mesh: MeshShape, guesses: bool, decode_sharding: str = "interleaved") -> str:
+    """Return the compute cores per chip. guesses: guess kernels run too, which need at least three. Joining heads takes
+    a core per query head, or per head of a whole layer for layer-parallel drafts; sums over a TP group take eight;
+    sharded decode steps need a whole chip, which has cores beside its DRAM banks."""
+    if decode_sharding == "sharded":
         return "x".join(map(str, WHOLE_GRID))
-    cores = max(config.num_attention_heads, 4 if guesses else 1)
+    from runtime_patches.simulated_n150.grids import smallest_grid
+
     if not guesses and mesh.tp > 1:
-        return f"4x{max(2, -(-cores // 4))}"
-    cores = max(config.num_attention_heads // mesh.tp, 4 if guesses else 1)
-    return f"2x{-(-cores // 2)}"
+        return smallest_grid(max(config.num_attention_heads, 8), columns=4)
+    return smallest_grid(max(config.num_attention_heads // mesh.tp, 4 if guesses else 1), columns=2)
 
 
-def dispatch_of(layout: str) -> str:
-    """The host would launch a program on 64 cores one by one; the chip's own queues do it several times faster."""
-    return "fast" if layout == "fast" else "slow"
+def dispatch_of(decode_sharding: str) -> str:
+    """Return the dispatch mode. Launching programs on 64 cores is several times faster from the chip's queues than from
+    the host."""
+    return "fast" if decode_sharding == "sharded" else "slow"
 
 
 def _mesh(options: DemoOptions, attention: str) -> MeshShape:
-    """The mesh of --mesh or $MESH_DEVICE; for alspec the least that can speculate, else one chip."""
+    """Return the mesh of --mesh or $MESH_DEVICE, else one chip, or the smallest pair for alspec."""
     asked = options.mesh or os.environ.get("MESH_DEVICE")
     try:
         mesh = MeshShape.choose(options.mesh) if asked else MeshShape(2 if attention == "alspec" else 1, 1)
@@ -212,8 +206,8 @@ def _mesh(options: DemoOptions, attention: str) -> MeshShape:
 
 
 def tiny_model(fuzzy: int | None, mesh: MeshShape) -> LlamaConfig:
-    """The tiny random model: with layers enough for drafts of `fuzzy` layers in parallel between the first and the
-    last, and heads for each chip of a row."""
+    """Return the tiny random model's config, with enough layers for drafts of `fuzzy` parallel layers between the first
+    and the last, and heads for each chip of a TP group."""
     layers = TINY.num_hidden_layers if fuzzy is None else max(TINY.num_hidden_layers, fuzzy + 2)
     return replace(
         TINY,
@@ -225,7 +219,7 @@ def tiny_model(fuzzy: int | None, mesh: MeshShape) -> LlamaConfig:
 
 
 def _config(options: DemoOptions, mesh: MeshShape) -> LlamaConfig:
-    """Of the tiny model, or of the first layers of --model."""
+    """Return the config of the tiny model, or of the first layers of --model."""
     if options.model is None:
         if options.layers is not None:
             raise UserError("--layers is how many of a model's are run; give --model")
@@ -233,9 +227,9 @@ def _config(options: DemoOptions, mesh: MeshShape) -> LlamaConfig:
             raise UserError(f"{asked[0]} needs --model: the tiny random model has no tokenizer")
         if options.fuzzy is None or options.draft_kind != "model":
             return TINY
-        if options.fuzzy > MOST_PARALLEL:
+        if options.fuzzy > MAX_PARALLEL:
             raise UserError(
-                f"--device sim makes its tiny model for up to {MOST_PARALLEL} layers in parallel, got --fuzzy "
+                f"--device sim makes its tiny model for up to {MAX_PARALLEL} layers in parallel, got --fuzzy "
                 f"{options.fuzzy}"
             )
         return tiny_model(options.fuzzy, mesh)
@@ -251,22 +245,9 @@ def _config(options: DemoOptions, mesh: MeshShape) -> LlamaConfig:
 
 
 def _prompt(options: DemoOptions) -> str | None:
-    """A text for a model's tokenizer, None for the tiny model's random tokens."""
+    """Return a text for a model's tokenizer, None for the tiny model's random tokens."""
     if options.model is None:
         return None
     if not options.prompts_given:
         return Path(__file__).parents[2].joinpath("sample_prompt.txt").read_text(encoding="utf-8")
     return next(iter(options.prompt_texts() or ()), None)
-
-
-def _static_layers(options: DemoOptions, config: LlamaConfig) -> list[int]:
-    if options.static_layers == AUTO:
-        raise UserError(
-            "--attention static on chips needs --static-layers; a run with --device cpu finds and names them"
-        )
-    layers = sorted(options.static_layer_set())
-    if beyond := [layer for layer in layers if layer >= config.num_hidden_layers]:
-        raise UserError(
-            f"--static-layers names layer {beyond[0]}, but {config.name} has layers 0 to {config.num_hidden_layers - 1}"
-        )
-    return layers

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""When a step on simulated chips agrees with the reference."""
+"""Decide whether a step on simulated chips agrees with the reference."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 
 def lowest_pcc(found: Sequence[float]) -> float:
-    """NaN where any is not a number."""
+    """Return the lowest PCC, NaN if any is NaN."""
     return math.nan if any(map(math.isnan, found)) else min(found)
 
 
-def verdict(found: Sequence[float], least: float) -> int:
-    """Print the lowest PCC; exit code 0 when every one reaches `least`, which NaN does not."""
+def verdict(found: Sequence[float], required: float) -> int:
+    """Print the lowest PCC; exit code 0 when every one reaches `required`, which NaN never does."""
     lowest = lowest_pcc(found)
-    print(f"lowest PCC {lowest:.6f}, required {least}")
-    return 0 if lowest >= least else 1
+    print(f"lowest PCC {lowest:.6f}, required {required}")
+    return 0 if lowest >= required else 1
 
 
 def step_figures(step: str, got, expected, show=print) -> dict[str, Any]:
-    """Figures of logits, float32 [vocab], beside those expected, shown."""
+    """Compare logits, float32 [vocab], with the expected ones, and show the figures."""
     import torch
 
     pcc = float(torch.corrcoef(torch.stack((got, expected)).double())[0, 1])

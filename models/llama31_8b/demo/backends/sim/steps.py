@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process of `--device sim`: prefill, then greedy steps on simulated chips, beside the reference."""
+"""The process of `--device sim`: prefill, then greedy steps on simulated chips, compared with the reference."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ from ....reference.model.random_weights import random_state_dict
 from ....results import GenerationResult
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.metrics import SpeculativeResult
-from ....spec_decode.sigmoid import SigmoidApproximation
 from ....spec_decode.tree import TokenTree, TokenTreeBatch
-from ....tt.decode_attention.by_name import decode_attention
-from ....tt.device.precision import PrecisionConfig, precision_plan
+from ....tt.decode_attention.settings import AttentionSettings
+from ....tt.device.precision import PrecisionConfig, precision_config
 from ....tt.model import TtLlama, read
 from ....tt.parallel.layer_parallel import LayerAssignment
 from ....tt.parallel.mesh import MeshShape
+from ....tt.settings import ModelSettings
 from ....tt.spec_decode.drafters import NGramDrafter, TreeDrafter
 from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
 from ....tt.spec_decode.tree_generator import TreeGenerator
 from ....tt.spec_decode.tree_step import TreeStep
-from ....tt.weights.map import WeightMap
-from ....tt.weights.store import WeightStore
 from ...options import DemoOptions
 from ...report import ReportConsole, drafting_line, make_report, print_hits
-from .backend import TINY, tiny_model
+from .backend import CHUNK_SIZE, TINY, tiny_model
 from .checked_steps import lowest_pcc, step_figures, verdict
 
 if TYPE_CHECKING:
@@ -52,11 +50,11 @@ if TYPE_CHECKING:
 CHUNK = 32  # tokens of a prefill chunk
 PATTERN = 3  # tokens that a random prompt repeats where drafts are looked up
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
-LEAST_PCC, LEAST_PCC_OF_FOUR_BITS = 0.99, 0.95
+MIN_PCC, MIN_PCC_OF_FOUR_BITS = 0.99, 0.95
 
 
 class Source(NamedTuple):
-    """Whose numbers are checked, on which prompt."""
+    """The model whose numbers are checked, and the prompt."""
 
     name: str
     config: LlamaConfig
@@ -65,8 +63,8 @@ class Source(NamedTuple):
 
 
 def source_of(request: dict[str, Any]) -> Source:
-    """The tiny random model and a random prompt, or the first layers of a checkpoint and the prompt's first tokens,
-    repeated where it is shorter."""
+    """Return the tiny random model with a random prompt, or the first layers of a checkpoint with the prompt's first
+    tokens, repeated if it is shorter."""
     count = request["prompt_tokens"]
     if request["model"] is None:
         generator = torch.Generator().manual_seed(request["seed"])
@@ -93,7 +91,7 @@ def source_of(request: dict[str, Any]) -> Source:
 
 
 def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
-    """The attention policy of the reference that the chips are to follow."""
+    """Return the reference's attention policy that the chips must follow."""
     name, chunk_size = request["attention"], request["chunk_size"]
     if name == "alspec":
         return policies.ALSpecAttention(request["threshold"], chunk_size)
@@ -103,82 +101,65 @@ def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """arguments: the request of sim.plan_request as JSON. 0 when every step agrees."""
+    """Run a request of `plan_request`, given as JSON; return 0 if every step agrees."""
     request = json.loads(arguments[0])
-    plan, source = MeshShape.parse(request["mesh"]), source_of(request)
-    precision = precision_plan(request["precision"], source.config.num_hidden_layers, request["overrides"])
+    mesh_shape, source = MeshShape.parse(request["mesh"]), source_of(request)
+    precision = precision_config(request["precision"], source.config.num_hidden_layers)
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
-    layout = "" if request["layout"] == "simple" else f", {request['layout']} plan"
+    sharding = "" if request["decode_sharding"] == "interleaved" else f", {request['decode_sharding']} decode steps"
     guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}"
     show(
-        f"simulated N150, {plan} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
-        f"{precision.name} precision{layout}, a prompt of {len(source.prompt)} tokens; "
+        f"simulated N150, {mesh_shape} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
+        f"{precision.name} precision{sharding}, a prompt of {len(source.prompt)} tokens; "
         f"{request['attention']} attention{guess}, steps run eagerly",
         flush=True,
     )
     dispatch = request["dispatch"]
-    if plan.chips > 1:
-        device = plan.open(**room, **mesh_options(dispatch))
+    if mesh_shape.chips > 1:
+        device = mesh_shape.open(**room, **mesh_options(dispatch))
     else:
         device = ttnn.open_device(device_id=0, **room, **opening_options(dispatch))
     run = _tree_steps if request["nodes"] else _steps
     try:
-        steps, result = run(device, plan, source, precision, request, show)
+        steps, result = run(device, mesh_shape, source, precision, request, show)
     finally:
-        if plan.chips > 1:
-            plan.close(device)
+        if mesh_shape.chips > 1:
+            mesh_shape.close(device)
         else:
             ttnn.close_device(device)
     formats = precision.weight_formats(source.config.num_hidden_layers)
-    least = LEAST_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else LEAST_PCC
-    drafts = {name: request[name] for name in ("draft", "verify", "temperature")} if request["nodes"] else {}
+    required = MIN_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else MIN_PCC
+    drafts = {name: request[name] for name in ("draft", "temperature")} if request["nodes"] else {}
     options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
     lowest = lowest_pcc([step["pcc"] for step in steps])
     if request["json"]:
-        found = {"request": request, "steps": steps, "lowest_pcc": lowest, "required_pcc": least}
+        found = {"request": request, "steps": steps, "lowest_pcc": lowest, "required_pcc": required}
         print(json.dumps(found | report.to_dict()))
-        return int(not lowest >= least)
+        return int(not lowest >= required)
     if report.speculation is not None:
         ReportConsole(file=sys.stdout, highlight=False).print(drafting_line(report.speculation))
     if result.statistics is not None:
         print_hits(report, ReportConsole(file=sys.stdout, highlight=False))
-    return verdict([step["pcc"] for step in steps], least)
+    return verdict([step["pcc"] for step in steps], required)
 
 
 def _steps(
-    device, plan, source: Source, precision: PrecisionConfig, request, show
+    device, mesh_shape, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], GenerationResult]:
-    """Figures of the prefill and of every step; both go on with the chips' token, so that a near tie does not part
-    them."""
+    """Return figures of the prefill and every step; both sides continue with the chips' token, so that a near tie does
+    not separate them."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
-    attend = decode_attention(
-        request["attention"],
-        device,
-        plan,
-        config,
-        users=1,
+    static = frozenset(request["static_layers"])
+    settings = ModelSettings(
         capacity=capacity,
-        kv_cache=precision.kv_cache,
-        layout=request["layout"],
-        chunk_size=request["chunk_size"],
-        threshold=request["threshold"],
-        static_layers=request["static_layers"],
+        precision=precision,
+        attention=AttentionSettings(request["attention"], request["chunk_size"], request["threshold"], static),
+        decode_sharding=request["decode_sharding"],
     )
-    weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
-    model = TtLlama(
-        device,
-        plan,
-        config,
-        precision,
-        weights,
-        store,
-        capacity=capacity,
-        attend=attend,
-        layout=request["layout"],
-    )
+    model = TtLlama.from_state_dict(config, source.state, device, settings)
     reference, policy = ReferenceLlama.from_state_dict(config, source.state), reference_policy(request)
     cache = reference.new_cache(1, capacity)
     started = time.perf_counter()
@@ -192,7 +173,7 @@ def _steps(
     for step in range(request["tokens"] - 1):
         expected = reference.forward(torch.tensor([tokens[-1:]]), cache, policy=policy)[0, 0]
         out = model.decode(model.step_inputs(tokens[-1:], [len(prompt) + step]))
-        attend.check()
+        model.decode_attention.check()
         got = read(out)[0, 0, 0].float()
         found.append(step_figures(f"decode {step + 1}", got, expected, show))
         tokens.append(int(got.argmax()))
@@ -203,7 +184,7 @@ def _steps(
         prefilled - started,
         len(tokens) - 1,
         time.perf_counter() - prefilled,
-        attend.statistics(),
+        model.decode_attention.statistics(),
     )
     ours, theirs = result.statistics, policy.statistics
     if ours is not None and theirs is not None:
@@ -217,13 +198,13 @@ def _steps(
 
 
 def _tree_steps(
-    device, plan, source: Source, precision: PrecisionConfig, request, show
+    device, mesh_shape, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], SpeculativeResult]:
-    """Figures of the prefill and of every step over a tree, all its nodes against the reference's forward over the same
-    tree; both go on with the path that the chips accept."""
+    """Return figures of the prefill and every tree step, comparing all nodes with the reference's forward pass over the
+    same tree; both sides continue with the path that the chips accept."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
-    weights, store = WeightMap(config, source.state, plan), WeightStore(device, plan)
-    model = TtLlama(device, plan, config, precision, weights, store, capacity=capacity, layout=request["layout"])
+    settings = ModelSettings(capacity=capacity, precision=precision, decode_sharding=request["decode_sharding"])
+    model = TtLlama.from_state_dict(config, source.state, device, settings)
     reference = ReferenceLlama.from_state_dict(config, source.state)
     cache = reference.new_cache(1, capacity)
     found: list[dict] = []
@@ -244,20 +225,18 @@ def _tree_steps(
     shape = DraftShape.parse(request["tree"], request["draft_length"])
     drafter: TreeDrafter = NGramDrafter()
     if request["draft"] == SelfDrafter.name:
-        drafter = SelfDrafter(model, request["window"])
+        drafter = SelfDrafter(model, CHUNK_SIZE)
     elif request["draft"] != NGramDrafter.name:
         # A fuzzy draft is the target itself, so that what it loses is seen alone; else the first layer drafts.
         first, layers = (config if request["fuzzy"] else config.with_layers(1)), None
         if (request["fuzzy"] or 1) > 1:
-            layers = LayerAssignment.make(first, plan, request["fuzzy"])
+            layers = LayerAssignment.make(first, mesh_shape, request["fuzzy"])
             show(str(layers), flush=True)
-        formats = precision_plan(request["precision"], first.num_hidden_layers, None)
         state = {name: source.state[name] for name in tensor_shapes(first)}
-        weights, store = WeightMap(first, state, plan), WeightStore(device, plan)
-        draft = TtLlama(device, plan, first, formats, weights, store, capacity=capacity, fuzzy=layers)
+        settings = ModelSettings(capacity=capacity, precision=request["precision"], layer_assignment=layers)
+        draft = TtLlama.from_state_dict(first, state, device, settings)
         drafter = ModelDrafter(draft, prefill_chunk=CHUNK)
-    lossy = SigmoidApproximation() if request["verify"] == "sigmoid" else None
-    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check, lossy=lossy)
+    generator = TreeGenerator(model, shape, drafter, prefill_chunk=CHUNK, on_step=check)
     expected = reference.prefill([prompt], cache)[0]
     found.append(step_figures("prefill", generator.prefill(prompt, 0), expected, show))
     result = generator.generate(

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Started by runner.py: runs the body of one stage with its device open, and writes the answer as JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .context import Context
+from .expectations import Expectations
+from .findings import CouldNotRun
+
+
+def run(body: str, kind: str, chips: int, recording: bool) -> dict[str, Any]:
+    """Return {"checks", "recorded"}, {"could_not_run": why} or {"error": one line, "phase": what was being done}."""
+    phase = "reading the stage"
+    try:
+        module, _, name = body.partition(":")
+        function = getattr(importlib.import_module(module), name)
+        phase = "opening the device"
+        device = _open(kind, chips) if chips else None
+        context = Context(kind, device, None if recording else Expectations.read(), recording)
+        phase = "the stage itself"
+        checks = function(context)
+        answer = {"checks": [asdict(check) for check in checks], "recorded": context.recorded}
+        phase = "closing the device"
+        _close(kind, device)
+        return answer
+    except CouldNotRun as error:
+        return {"could_not_run": str(error)}
+    except Exception as error:  # noqa: BLE001 - whatever a broken machine raises is the finding
+        traceback.print_exc()
+        return {"error": _one_line(error), "phase": phase}
+
+
+def _one_line(error: Exception) -> str:
+    """Return a message without ttnn's return addresses, at most 400 characters of it."""
+    text = " ".join(str(error).split("backtrace:")[0].split())
+    return f"{type(error).__name__}: {text}"[:400]
+
+
+def _open(kind: str, chips: int):
+    import ttnn
+
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
+    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+
+    if kind == "n150":
+        return MeshShape(chips, 1).open(trace_region_size=1 << 22)
+    room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
+    if chips == 1:
+        return ttnn.open_device(device_id=0, **room, **opening_options("fast"))
+    return MeshShape(chips, 1).open(**room, **mesh_options("slow"))
+
+
+def _close(kind: str, device) -> None:
+    """Close boards; simulated chips end with their process."""
+    if kind == "n150" and device is not None:
+        import ttnn
+
+        ttnn.close_mesh_device(device)
+
+
+if __name__ == "__main__":
+    found = run(**json.loads(sys.argv[2]))
+    Path(sys.argv[1]).write_text(json.dumps(found), encoding="utf-8")
+    sys.stderr.flush()
+    os._exit(0)  # a simulated device that is not closed takes long to go

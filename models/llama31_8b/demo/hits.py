@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`llama-alspec hits FILE`: how often attention-level speculation would hit on a text of one's own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from ..checkpoint.errors import ModelLoadError
+from ..command_line import OneLineParser, run_command
+from ..config import UnsupportedModelError
+from .cli import log_to_stderr
+from .options import DemoOptions, UserError, read_prompt
+from .report import ReportConsole, layer_bars, predictions, print_estimate
+
+GUESSES = "ends", "followed"
+TOKENS = 2048
+PROG = "llama-alspec hits"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code."""
+    log_to_stderr()
+    return run_command(PROG, lambda: _run(_parse(argv)), (UserError, ModelLoadError, UnsupportedModelError))
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = OneLineParser(
+        prog=PROG,
+        description="Read a text as if each of its tokens were decoded, and print how often the guess of the attention "
+        "passes, by layer. Runs on the CPU.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("file", metavar="FILE", type=Path, help="a UTF-8 text file")
+    add("--model", metavar="MODEL", help="as of llama-alspec (default: $HF_MODEL, else SmolLM2-135M-Instruct)")
+    add("--tokens", type=int, default=TOKENS, metavar="N", help=f"the text's first N tokens (default: {TOKENS})")
+    add("--threshold", type=float, default=0.10, metavar="X", help="of the acceptance (default: 0.10)")
+    add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (default: 128)")
+    add(
+        "--guess",
+        choices=GUESSES,
+        default=GUESSES[0],
+        help="what the guess reads: ends: S first and S last tokens (default); followed: as many, namely 32 first and S "
+        "last ones and the tiles on which the layer's attention lay one step before",
+    )
+    add("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args(argv)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.tokens < 1:
+        raise UserError(f"--tokens must be at least 1, got {args.tokens}")
+    options = DemoOptions(attention="alspec", threshold=args.threshold, chunk_size=args.chunk_size)
+    text = read_prompt(args.file)
+    # Torch takes a second to import: what is refused by the options alone does not wait for it.
+    from ..checkpoint.load import load_model
+    from ..reference.hits import measure_hits
+    from ..reference.model.step import GuessRange
+
+    try:
+        guess_range = {"ends": GuessRange.both_ends, "followed": GuessRange.followed}[args.guess](options.chunk_size)
+    except ValueError as error:
+        raise UserError(f"--guess {args.guess}: {error}") from error
+    loaded = load_model(args.model)
+    whole = loaded.tokenizer.encode(text)
+    ids = whole[: min(args.tokens, loaded.config.max_position_embeddings)]
+    began = time.perf_counter()
+    with tqdm(total=len(ids), unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
+        counters = measure_hits(
+            loaded.model, ids, options.threshold, guess_range, lambda done: bar.update(done - bar.n)
+        )
+    seconds, rate = time.perf_counter() - began, counters.hit_rate
+    if args.json:
+        found = {
+            "model": loaded.source,
+            "file": str(args.file),
+            "tokens": len(ids),
+            "tokens_of_file": len(whole),
+            "threshold": "inf" if options.threshold == float("inf") else options.threshold,
+            "chunk_size": options.chunk_size,
+            "guess": args.guess,
+            "hit_rate": rate,
+            "hit_rate_per_layer": counters.hit_rate_per_layer,
+            "hits": counters.hits,
+            "misses": counters.misses,
+            "bypassed_positions": counters.bypassed_positions,
+            "seconds": seconds,
+            "estimate": predictions(rate, len(ids), options.chunk_size),
+        }
+        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
+        return 0
+    print(
+        f"{loaded.source}, {args.file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
+        f"{options.threshold:g}, S = {options.chunk_size}, guess: {args.guess}"
+    )
+    if rate is None:
+        print(f"No guess was verified: speculation starts at {2 * options.chunk_size} tokens, 2S.")
+        return 0
+    console = ReportConsole(file=sys.stdout, highlight=False)
+    console.print(
+        f"hit rate [bold]{rate:.1%}[/bold]  ({counters.hits} hits, {counters.misses} misses; "
+        f"{counters.bypassed_positions} positions bypassed)\n\n[bold]hit rate by layer[/bold]"
+    )
+    console.print(layer_bars(counters.hit_rate_per_layer))
+    console.print()
+    print_estimate(rate, len(ids), options.chunk_size, console)
+    return 0

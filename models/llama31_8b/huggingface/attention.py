@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Define the attention and mask functions that transformers calls under the name "alspec".
+
+Prefill is transformers' own sdpa attention. A decode step computes that too, and the guess beside it; each query
+takes the guess where it passes verification (ALSpec paper, section 3.2). So text and hit rate are those of a machine
+that speculates, at the cost of both attentions.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from ..reference.alspec.acceptance import accept_guess
+from ..reference.model.step import GuessRange
+from .decode_step import RowGeometry, guess_of_one, guess_of_rows, row_geometry
+from .scoring import guess_of_text
+from .speculation import (
+    ATTENTION_NAME,
+    AttentionSpeculation,
+    UnsupportedAttentionError,
+    check_config,
+    speculation_of,
+)
+
+__all__ = ["ATTENTION_NAME", "alspec_attention", "alspec_mask"]
+
+# What a model hands its attention function beside queries, keys and values, when it is not None.
+_REFUSED = {
+    "softcap": "soft caps of attention scores",
+    "sliding_window": "a sliding window",
+    "s_aux": "learned attention sinks",
+    "position_bias": "position biases",
+    "cache": "paged caches",
+    "head_mask": "head masks",
+}
+
+
+def alspec_mask(*arguments: Any, **options: Any) -> torch.Tensor | None:
+    """Return transformers' sdpa mask: bool [rows, 1, queries, keys] or None. Raises UnsupportedAttentionError for a
+    model with a feature that the guess does not know, before its first layer runs."""
+    config, window = options.get("config"), options.get("local_size")
+    if config is not None:
+        check_config(config)
+    if window is not None:
+        kind = getattr(config, "model_type", "unknown")
+        raise UnsupportedAttentionError(f"model type {kind!r} cannot be served: a sliding window of {window} tokens")
+    return sdpa_mask(*arguments, **options)
+
+
+@torch.compiler.disable
+def alspec_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Return the attention of one layer; transformers calls it.
+
+    query: [rows, heads, queries, d]; key, value: [rows, kv_heads, cached, d], the cache with the new tokens.
+    attention_mask: bool [rows, 1, queries, cached] or None for full causal attention. Returns ([rows, queries, heads,
+    d], None). Raises UnsupportedAttentionError naming what cannot be served.
+    """
+    _check(module, attention_mask, options)
+    speculation = speculation_of(module)
+    queries, cached = query.shape[2], key.shape[2]
+    exact, _ = sdpa_attention_forward(
+        module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+    )
+    if speculation.scores_texts:
+        _check_scoring(module, queries, cached, attention_mask)
+    elif queries > 1 and (attention_mask is None or queries == cached or queries > speculation.step_tokens):
+        return exact, None  # prefill
+    if dropout:
+        raise UnsupportedAttentionError(
+            f"attention dropout {dropout}: speculation decides at inference; call model.eval()"
+        )
+    guess_range, layer = speculation.guess_range, _layer_of(module)
+    if attention_mask is None and not speculation.scores_texts:
+        _check_position(layer, cached, options.get("position_ids"), speculation)
+    eligible: torch.Tensor | bool
+    if cached < guess_range.bypass_below:
+        speculation.bypass(layer, len(query), queries, query.device)
+        return exact, None
+    if speculation.scores_texts:
+        guess = (speculation.text_guess or guess_of_text)(query, key, value, guess_range, scaling)
+        eligible = torch.arange(1, queries + 1, device=query.device) >= guess_range.bypass_below
+        eligible = eligible.expand(len(query), -1)
+    elif attention_mask is None:
+        guess, eligible = guess_of_one(query, key, value, guess_range, scaling), True
+    else:
+        geometry = _geometry(attention_mask, len(query), cached, guess_range)
+        guess, eligible = guess_of_rows(query, key, value, geometry, scaling), geometry.eligible
+    accepted = accept_guess(guess.flatten(2).flatten(0, 1), exact.flatten(2).flatten(0, 1), speculation.threshold)
+    accepted = accepted.view(len(query), queries)
+    if eligible is not True:
+        accepted = accepted & eligible
+    speculation.record(layer, accepted, eligible)
+    return torch.where(accepted[:, :, None, None], guess, exact), None
+
+
+def _layer_of(module: nn.Module) -> int:
+    layer = getattr(module, "layer_idx", None)
+    if layer is None:
+        raise UnsupportedAttentionError(f"{type(module).__name__} has no layer_idx, so its decisions have no place")
+    return int(layer)
+
+
+def _check(module: nn.Module, mask: torch.Tensor | None, options: dict[str, Any]) -> None:
+    name = type(module).__name__
+    for option, what in _REFUSED.items():
+        if options.get(option) is not None:
+            raise UnsupportedAttentionError(f"{name} cannot be served: {what} ({option})")
+    causal = options.get("is_causal")
+    if not (getattr(module, "is_causal", True) if causal is None else causal):
+        raise UnsupportedAttentionError(f"{name} cannot be served: its attention is not causal")
+    if mask is not None and (mask.dtype != torch.bool or mask.ndim != 4 or mask.shape[1] != 1):
+        raise UnsupportedAttentionError(
+            f"{name} cannot be served with a mask of {mask.dtype} {list(mask.shape)}; expected torch.bool "
+            "[rows, 1, queries, keys]"
+        )
+
+
+def _check_scoring(module: nn.Module, queries: int, cached: int, mask: torch.Tensor | None) -> None:
+    if mask is not None or queries != cached:
+        raise UnsupportedAttentionError(
+            f"{type(module).__name__}: whole texts are scored without padding and without earlier tokens in a cache; "
+            f"got {queries} tokens, {cached} keys and {'a' if mask is not None else 'no'} mask"
+        )
+
+
+def _check_position(
+    layer: int, cached: int, position_ids: torch.Tensor | None, speculation: AttentionSpeculation
+) -> None:
+    """Raise UnsupportedAttentionError when keys follow this step's token. Looks once per text and in layer 0 alone,
+    since it waits for the device."""
+    if layer:
+        return
+    follows = speculation.last_unmasked == cached - 1
+    if not follows and position_ids is not None and position_ids.ndim == 2:
+        _refuse_keys_after(int(position_ids.max()), cached)
+    speculation.last_unmasked = cached
+
+
+def _refuse_keys_after(last: int, cached: int) -> None:
+    if last + 1 < cached:
+        raise UnsupportedAttentionError(
+            f"{cached} keys for a token at position {last}, without a mask: a static cache's unwritten keys would be "
+            "read; use a DynamicCache (cache_implementation='dynamic')"
+        )
+
+
+class _LastGeometry(threading.local):
+    """Hold the geometry of the thread's last mask, for the other layers of its step."""
+
+    mask: weakref.ref[torch.Tensor] | None = None
+    guess_range: GuessRange | None = None
+    geometry: RowGeometry | None = None
+
+
+_last = _LastGeometry()
+
+
+def _geometry(mask: torch.Tensor, rows: int, cached: int, guess_range: GuessRange) -> RowGeometry:
+    if _last.mask is None or _last.mask() is not mask or _last.guess_range != guess_range:
+        seen = mask[:, 0, :, :cached].expand(rows, -1, -1)
+        _last.geometry = row_geometry(seen, guess_range)
+        _last.mask, _last.guess_range = weakref.ref(mask), guess_range
+    assert _last.geometry is not None
+    return _last.geometry

@@ -1,0 +1,288 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hold the settings and counters of attention-level speculation in a transformers model (ALSpec paper, section 3.2)."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from ..reference.alspec.acceptance import check_threshold
+from ..reference.model.step import GuessRange, check_positive
+
+ATTENTION_NAME = "alspec"
+
+# (query [B, H, T, d], key, value [B, K, T, d], guess_range, scale) -> the guess of every position, [B, T, H, d].
+TextGuess = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, GuessRange, "float | None"], torch.Tensor]
+
+
+class UnsupportedAttentionError(ValueError):
+    """The model, cache or mask has a feature that the guess does not know; the message names it and its value."""
+
+
+@dataclass
+class _LayerCounts:
+    """Hold what one layer decided.
+
+    hits, verified: int64 [rows] on the layer's device. seen, verified_all: per row on the host, queries of all steps,
+    and of those steps in which every query was verified (they cost no kernel).
+    """
+
+    hits: torch.Tensor
+    verified: torch.Tensor
+    seen: list[int]
+    verified_all: list[int]
+    accepted_steps: list[torch.Tensor] = field(default_factory=list)
+    verified_steps: list[torch.Tensor | tuple[int, int, bool]] = field(default_factory=list)
+
+
+class AttentionSpeculation:
+    """Hold the settings of the attention function "alspec", and counts of what it decided.
+
+    threshold: lambda of section 3.2; 0 takes no guess, infinity every one. chunk_size: S, keys that the guess reads at
+    either end, or a GuessRange that says which it reads; tail_alignment: where the tail may begin (32 as on the device,
+    1 as in the paper). step_tokens: steps of 2 to this many query tokens after cached ones are decode steps too, such
+    as the checks of assisted generation; longer ones are prefill, which is exact. keep_decisions: also keep every
+    decision, a byte per layer, row and token, for `decisions`.
+
+    Counts are kept on each layer's device and read by the properties below alone: a decode step never waits for the
+    host. A count is one (layer, row, query token); rows are those of the batch at that step. What generate() writes
+    after a row's end is counted too, and so are drafts that assisted generation refuses.
+
+    Raises ValueError for settings out of range.
+    """
+
+    def __init__(
+        self,
+        threshold: float = 0.10,
+        chunk_size: int | GuessRange = 128,
+        tail_alignment: int = 32,
+        *,
+        step_tokens: int = 32,
+        keep_decisions: bool = False,
+    ) -> None:
+        self.threshold = check_threshold(threshold)
+        if isinstance(chunk_size, GuessRange):
+            if tail_alignment not in (32, chunk_size.alignment):
+                raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
+            if chunk_size.tiles:
+                raise ValueError(f"tiles chosen by mass are for the reference's ALSpecAttention, got {chunk_size}")
+            self.guess_range = chunk_size
+        else:
+            self.guess_range = GuessRange.both_ends(chunk_size, tail_alignment)
+        check_positive("step_tokens", step_tokens)
+        self.step_tokens, self.keep_decisions = step_tokens, keep_decisions
+        self.scores_texts = False
+        self.text_guess: TextGuess | None = None
+        self.last_unmasked = 0  # keys of the last step without a mask, for the check against static caches
+        self._layers: dict[int, _LayerCounts] = {}
+
+    def __repr__(self) -> str:
+        return f"AttentionSpeculation(threshold={self.threshold:g}, {self.guess_range})"
+
+    def attach(self, model: nn.Module) -> AttentionSpeculation:
+        """Use these settings and counters for all attention of `model`, in place of any attached before.
+
+        Raises UnsupportedAttentionError for a model that was not loaded with attn_implementation="alspec", or one with
+        a feature the guess does not know.
+        """
+        check_config(model.config)
+        implementation = model.config._attn_implementation
+        if implementation != ATTENTION_NAME:
+            raise UnsupportedAttentionError(
+                f"{type(model).__name__} has attn_implementation={implementation!r}: load it with "
+                f"attn_implementation={ATTENTION_NAME!r}, or call model.set_attn_implementation({ATTENTION_NAME!r})"
+            )
+        modules = _modules_with_layer(model)
+        if not modules:
+            raise UnsupportedAttentionError(f"{type(model).__name__} has no attention modules with a layer_idx")
+        for module in modules:
+            _ATTACHED[module] = self
+        return self
+
+    @contextmanager
+    def attached(self, model: nn.Module) -> Iterator[AttentionSpeculation]:
+        """Attach for as long as the context lasts."""
+        before = {module: _ATTACHED.get(module) for module in _modules_with_layer(model)}
+        self.attach(model)
+        try:
+            yield self
+        finally:
+            for module, speculation in before.items():
+                if speculation is None:
+                    del _ATTACHED[module]
+                else:
+                    _ATTACHED[module] = speculation
+
+    @contextmanager
+    def scoring(self, guess: TextGuess | None = None) -> Iterator[AttentionSpeculation]:
+        """Let a forward over whole texts treat every token as a decode step, as in section 5.1 of the paper.
+
+        guess: what computes the guess of every position, in place of scoring.guess_of_text.
+        """
+        before = self.scores_texts, self.text_guess
+        self.scores_texts, self.text_guess = True, guess
+        try:
+            yield self
+        finally:
+            self.scores_texts, self.text_guess = before
+
+    def record(self, layer: int, accepted: torch.Tensor, verified: torch.Tensor | bool) -> None:
+        """Count one layer's decisions. accepted: bool [rows, tokens]; verified: likewise, or one bool for all."""
+        rows, tokens = accepted.shape
+        counts = self._rows_of(layer, rows, accepted.device)
+        counts.hits[:rows] += accepted.sum(1)
+        if isinstance(verified, torch.Tensor):
+            counts.verified[:rows] += verified.sum(1)
+        for row in range(rows):
+            counts.seen[row] += tokens
+            counts.verified_all[row] += tokens * (verified is True)
+        if self.keep_decisions:
+            counts.accepted_steps.append(accepted)
+            counts.verified_steps.append(verified if isinstance(verified, torch.Tensor) else (rows, tokens, verified))
+
+    def bypass(self, layer: int, rows: int, tokens: int, device: torch.device) -> None:
+        """Count a step of one layer in which no query speculated."""
+        self.record(layer, torch.zeros(rows, tokens, dtype=torch.bool, device=device), False)
+
+    def reset(self) -> None:
+        """Forget all counts and decisions."""
+        self._layers.clear()
+
+    def _rows_of(self, layer: int, rows: int, device: torch.device) -> _LayerCounts:
+        counts = self._layers.get(layer)
+        if counts is None:
+            none = torch.zeros(0, dtype=torch.int64, device=device)
+            counts = self._layers[layer] = _LayerCounts(none, none.clone(), [], [])
+        more = rows - len(counts.seen)
+        if more > 0:
+            pad = torch.zeros(more, dtype=torch.int64, device=counts.hits.device)
+            counts.hits, counts.verified = torch.cat((counts.hits, pad)), torch.cat((counts.verified, pad))
+            counts.seen += [0] * more
+            counts.verified_all += [0] * more
+        return counts
+
+    def totals(self) -> torch.Tensor:
+        """Return int64 [layers, rows, 3] on the host: hits, misses, bypassed. Waits for the devices."""
+        layers = max(self._layers, default=-1) + 1
+        rows = max((len(counts.seen) for counts in self._layers.values()), default=0)
+        table = torch.zeros((layers, rows, 3), dtype=torch.int64)
+        for layer, counts in self._layers.items():
+            hits, seen = counts.hits.cpu(), torch.tensor(counts.seen)
+            verified = counts.verified.cpu() + torch.tensor(counts.verified_all)
+            table[layer, : len(hits)] = torch.stack((hits, verified - hits, seen - verified), dim=1)
+        return table
+
+    def totals_per_layer(self) -> torch.Tensor:
+        """Return int64 [layers, 3]: hits, misses, bypassed."""
+        return self.totals().sum(1)
+
+    def totals_per_row(self) -> torch.Tensor:
+        """Return int64 [rows, 3]: hits, misses, bypassed."""
+        return self.totals().sum(0)
+
+    def decisions(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (accepted bool [layers, rows, T], verified bool [rows, T]) of the T query tokens since the last reset.
+
+        Raises ValueError without keep_decisions, without a step, and when the number of rows changed on the way.
+        """
+        if not self.keep_decisions or not self._layers:
+            raise ValueError("no decisions were kept: set keep_decisions=True and run a decode step")
+        batches = {len(step) for counts in self._layers.values() for step in counts.accepted_steps}
+        if len(batches) != 1:
+            raise ValueError(f"the number of rows changed between steps ({sorted(batches)}): reset in between")
+        accepted = [
+            torch.cat([step.cpu() for step in self._layers[layer].accepted_steps], dim=1)
+            for layer in sorted(self._layers)
+        ]
+        verified = torch.cat(
+            [
+                step.cpu() if isinstance(step, torch.Tensor) else torch.full(step[:2], step[2])
+                for step in self._layers[min(self._layers)].verified_steps
+            ],
+            dim=1,
+        )
+        return torch.stack(accepted), verified
+
+    def _sums(self) -> list[int]:
+        return self.totals().sum((0, 1)).tolist()
+
+    @property
+    def hits(self) -> int:
+        return self._sums()[0]
+
+    @property
+    def misses(self) -> int:
+        return self._sums()[1]
+
+    @property
+    def bypassed(self) -> int:
+        """Return the queries with fewer than 2S cached tokens, per layer: neither hits nor misses."""
+        return self._sums()[2]
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Return hits over hits + misses, in [0, 1]; None when nothing was verified."""
+        return _rate(self._sums())
+
+    @property
+    def hit_rate_per_layer(self) -> list[float | None]:
+        """Return the hit rate of each layer, None where nothing was verified."""
+        return [_rate(counts) for counts in self.totals_per_layer().tolist()]
+
+
+def _rate(counts: Sequence[int]) -> float | None:
+    verified = counts[0] + counts[1]
+    return counts[0] / verified if verified else None
+
+
+def _modules_with_layer(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if getattr(module, "layer_idx", None) is not None]
+
+
+_ATTACHED: weakref.WeakKeyDictionary[nn.Module, AttentionSpeculation] = weakref.WeakKeyDictionary()
+_default = AttentionSpeculation()
+
+
+def use_by_default(speculation: AttentionSpeculation) -> AttentionSpeculation:
+    """Make these the settings and counters of all models without attached ones, and return them."""
+    global _default
+    _default = speculation
+    return speculation
+
+
+def speculation_of(module: nn.Module) -> AttentionSpeculation:
+    """Return the settings and counters of an attention module or a whole model: what is attached, else the default."""
+    found = _ATTACHED.get(module)
+    if found is None and getattr(module, "layer_idx", None) is None:
+        found = next((_ATTACHED[part] for part in module.modules() if part in _ATTACHED), None)
+    return _default if found is None else found
+
+
+# Features in a transformers config that change the attention in a way the guess does not know.
+_REFUSED_FIELDS = {
+    "attn_logit_softcapping": "soft caps of attention scores",
+    "attention_chunk_size": "chunked attention",
+    "alibi": "ALiBi biases",
+}
+
+
+def check_config(config: object) -> None:
+    """Raise UnsupportedAttentionError naming the model type and the feature that cannot be served."""
+    kind = getattr(config, "model_type", type(config).__name__)
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedAttentionError(f"model type {kind!r} cannot be served: it is an encoder and a decoder")
+    for name, what in _REFUSED_FIELDS.items():
+        if value := getattr(config, name, None):
+            raise UnsupportedAttentionError(f"model type {kind!r} cannot be served: {what} ({name}={value})")
+    sliding = [layer for layer in getattr(config, "layer_types", None) or () if layer != "full_attention"]
+    if sliding:
+        window = getattr(config, "sliding_window", None)
+        raise UnsupportedAttentionError(
+            f"model type {kind!r} cannot be served: {len(sliding)} layers of {sliding[0]} (sliding_window={window})"
+        )

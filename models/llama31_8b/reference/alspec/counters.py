@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""How often attention-level speculation hit: counts of the acceptance rule's decisions (ALSpec paper, section 3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence
+
+import torch
+
+
+@dataclass
+class StepDecisions:
+    """Decisions of one decode step.
+
+    accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached; counted: bool
+    [batch, T], False for queries dropped with `keep_queries`; users: the cache row of each batch row.
+    """
+
+    users: list[int]
+    accepted: torch.Tensor
+    verified: torch.Tensor
+    counted: torch.Tensor
+
+
+class SpeculationCounters:
+    """Hits, misses and bypassed positions, kept per layer, per decoded token and per user.
+
+    One count is one (layer, user, query token). Recording costs one small tensor write per layer; sums are made when
+    asked for. Bypassed positions (fewer than two chunks cached) are neither hits nor misses.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[StepDecisions] = []
+
+    def begin_step(self, layers: int, users: Sequence[int], verified: torch.Tensor) -> torch.Tensor:
+        """Start a step and return its `accepted` buffer, bool [layers, batch, T], for the policy to fill."""
+        accepted = torch.zeros((layers, *verified.shape), dtype=torch.bool)
+        self.steps.append(StepDecisions(list(users), accepted, verified, torch.ones_like(verified)))
+        return accepted
+
+    def keep_queries(self, row: int, queries: Sequence[int]) -> None:
+        """Count only these queries of a batch row of the last step: the draft tokens that were accepted."""
+        counted = self.steps[-1].counted
+        counted[row] = False
+        counted[row, list(queries)] = True
+
+    @property
+    def step_count(self) -> int:
+        """Decode steps recorded."""
+        return len(self.steps)
+
+    def forget_after(self, count: int) -> None:
+        """Keep the first `count` steps only."""
+        del self.steps[count:]
+
+    def reset(self) -> None:
+        """Forget everything recorded."""
+        self.steps.clear()
+
+    def _counts(self, step: StepDecisions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return (hits, misses, bypassed), each int64 [layers, batch]."""
+        verified = step.verified & step.counted
+        hits = (step.accepted & verified).sum(2)
+        layers = step.accepted.shape[0]
+        bypassed = (~step.verified & step.counted).sum(1).expand(layers, -1)
+        return hits, verified.sum(1).expand(layers, -1) - hits, bypassed
+
+    def totals_per_layer(self) -> torch.Tensor:
+        """Return int64 [layers, 3]: hits, misses, bypassed; [0, 3] when nothing was recorded."""
+        if not self.steps:
+            return torch.zeros((0, 3), dtype=torch.int64)
+        return sum(torch.stack([count.sum(1) for count in self._counts(step)], dim=1) for step in self.steps)
+
+    def totals_per_user(self) -> dict[int, tuple[int, int, int]]:
+        """Return (hits, misses, bypassed) of each user over all layers and tokens."""
+        totals: dict[int, tuple[int, int, int]] = {}
+        for step in self.steps:
+            table = torch.stack([count.sum(0) for count in self._counts(step)], dim=1).tolist()
+            for user, counts in zip(step.users, table):
+                hits, misses, bypassed = totals.get(user, (0, 0, 0))
+                totals[user] = (hits + counts[0], misses + counts[1], bypassed + counts[2])
+        return dict(sorted(totals.items()))
+
+    def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
+        """Return the share of layers that accepted, for each counted token of a user in order; None where bypassed."""
+        return [None if layers is None else sum(layers) / len(layers) for layers in self.decisions_per_token(user)]
+
+    def decisions_per_token(self, user: int = 0) -> list[list[bool] | None]:
+        """Return which layers accepted, for each counted token of a user in order; None where bypassed."""
+        decisions: list[list[bool] | None] = []
+        for step in self.steps:
+            for row in (index for index, owner in enumerate(step.users) if owner == user):
+                layers = step.accepted[:, row].T.tolist()
+                verified, counted = step.verified[row].tolist(), step.counted[row].tolist()
+                decisions += [mine if ok else None for mine, ok, count in zip(layers, verified, counted) if count]
+        return decisions
+
+    @property
+    def hits(self) -> int:
+        return int(self.totals_per_layer()[:, 0].sum())
+
+    @property
+    def misses(self) -> int:
+        return int(self.totals_per_layer()[:, 1].sum())
+
+    @property
+    def bypassed(self) -> int:
+        """Bypassed (layer, user, token) triples; divide by the layer count for positions."""
+        return int(self.totals_per_layer()[:, 2].sum())
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Hits over hits + misses, in [0, 1]; None when nothing was verified."""
+        hits, misses, _ = self.totals_per_layer().sum(0).tolist()
+        return hits / (hits + misses) if hits + misses else None
+
+    @property
+    def hit_rate_per_layer(self) -> list[float | None]:
+        """Hit rate of each layer, None where nothing was verified."""
+        return [h / (h + m) if h + m else None for h, m, _ in self.totals_per_layer().tolist()]
+
+    @property
+    def hit_rate_per_user(self) -> dict[int, float | None]:
+        """Hit rate of each user, None where nothing was verified."""
+        return {user: h / (h + m) if h + m else None for user, (h, m, _) in self.totals_per_user().items()}
+
+    @property
+    def bypassed_positions(self) -> int:
+        """Decoded tokens, over all users, for which no layer speculated."""
+        return sum(int((~step.verified & step.counted).sum()) for step in self.steps)

@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measure what each op's program takes of the 69 KB that a core keeps for kernels by default.
+
+Each op of ours is launched at shapes of Llama 3.1 8B on a mock mesh whose buffer for kernels is too small for any of
+them: the runtime then says how large the program is on the cores that hold the most, and of what. Sizes are those of
+the stand-in compiler where no SFPI is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from perf.lib.data_file import FOLDER, add_write_option, write
+from perf.lib.measuring_process import answered, measure_apart
+
+# What ttnn keeps on each core for programs in flight, unless a device is opened with another worker_l1_size.
+DEFAULT_BYTES = 69 * 1024
+NCRISC_BYTES = 16 * 1024  # its own memory, which its kernel is copied to
+# Limits per core: words of arguments per kernel, semaphores and circular buffers (16 bytes each).
+MAX_ARGUMENTS, MAX_SEMAPHORES, MAX_BUFFERS = 341, 16, 32
+TOO_SMALL = 256
+MESH = (2, 2)
+RECORDED = FOLDER / "footprint" / "kernel_sizes.json"
+_TOTAL = re.compile(r"Program size \((\d+)\) too large for kernel config buffer")
+_PART = re.compile(r"^ +(runtime args|semaphores|circular buffers|brisc|ncrisc|trisc[012]) +(\d+) B$", re.MULTILINE)
+_TIMEOUT_S = 900
+
+
+@dataclass(frozen=True)
+class ProgramSize:
+    """Bytes of a program on the cores that hold the most. args, semaphores, buffers: their values and descriptions.
+    brisc to trisc2: the code of its processors."""
+
+    op: str
+    args: int
+    semaphores: int
+    buffers: int
+    brisc: int
+    ncrisc: int
+    trisc0: int
+    trisc1: int
+    trisc2: int
+    total: int
+
+    @classmethod
+    def of_message(cls, op: str, message: str) -> ProgramSize:
+        """Read ttnn's error. Errors: ValueError if it says something else."""
+        total, parts = _TOTAL.search(message), dict(_PART.findall(message))
+        if total is None or len(parts) != 8:
+            raise ValueError(f"{op} ended with another error: {message}")
+        names = [field.name for field in fields(cls)][1:-1]
+        sizes = dict(zip(names, map(int, parts.values()), strict=True))
+        return cls(op, total=int(total[1]), **sizes)
+
+
+def measure() -> list[ProgramSize]:
+    """Measure every op, in a process with a mock mesh. Errors: SystemExit when that fails."""
+    from runtime_patches import sgdc
+    from runtime_patches.simulated_n150.environment import mock_environment, process_environment
+
+    environment = process_environment(mock_environment(MESH, sgdc.overlays())) | {"TT_LOGGER_LEVEL": "fatal"}
+    return [ProgramSize(**row) for row in measure_apart("perf.footprint.kernel_sizes", {}, environment, _TIMEOUT_S)]
+
+
+def _work() -> list[dict[str, Any]]:
+    import ttnn
+
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - TOO_SMALL
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(*MESH), worker_l1_size=room)
+    try:
+        found = []
+        for op, launch in _launches(mesh):
+            try:
+                launch()
+            except RuntimeError as error:
+                found.append(asdict(ProgramSize.of_message(op, str(error))))
+            else:
+                raise RuntimeError(f"{op} takes less than {TOO_SMALL} bytes: its size is not known")
+        return found
+    finally:
+        ttnn.close_mesh_device(mesh)
+
+
+def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield each op with its name, on a chip's part of the model."""
+    import ttnn
+
+    from tt_kernels.common.peer import ChipPairs
+    from tt_kernels.common.tp_group import TpGroup
+    from tt_kernels.compute_gate.op import set_compute_gate
+    from tt_kernels.compute_gate.outcome_log import OutcomeLog
+    from tt_kernels.device_exchange.op import DeviceExchange
+    from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
+    from tt_kernels.speculative_flash_decode.op import (
+        Peer,
+        flash_decode,
+        guess_flash_decode,
+        speculative_flash_decode,
+    )
+    from tt_kernels.speculative_sampling.op import (
+        VocabTpGroup,
+        greedy_verification,
+        lossy_sigmoid_sampling,
+        speculative_sampling,
+    )
+    from tt_kernels.token_guard.op import guard_tokens
+    from tt_kernels.tree_attention.op import tree_attention
+    from tt_kernels.tree_cache.op import commit_path, write_nodes
+
+    def tile(*shape: int, dtype: str = "bfloat16"):
+        return ttnn.empty(list(shape), getattr(ttnn, dtype), ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
+
+    def words(*shape: int, dtype: str = "uint32"):
+        layout = ttnn.ROW_MAJOR_LAYOUT
+        return ttnn.empty(list(shape), getattr(ttnn, dtype), layout, mesh, ttnn.DRAM_MEMORY_CONFIG)
+
+    users, nodes, heads, kv_heads, head_dim, tokens, vocab, chunk = 8, 4, 16, 4, 128, 1024, 64128, 128
+    q, position = tile(1, users, heads, head_dim), words(users, dtype="int32")
+    k, v = (tile(users, kv_heads, tokens, head_dim, dtype="bfloat8_b") for _ in range(2))
+    priority, group = words(1, 1, 1, 32), TpGroup(mesh, 1, (6, 7))
+    pairs = ChipPairs(mesh, 0, (7, 7))
+    peer = Peer(pairs, words(1, 1, 2, 32))
+    decode = (q, k, v, position)
+    yield "flash_decode", lambda: flash_decode(*decode, chunk_size=chunk)
+    narrow_k, narrow_v = (tile(users, kv_heads, tokens, 64) for _ in range(2))
+    narrow = (tile(1, users, heads, 64), narrow_k, narrow_v, position)
+    yield "flash_decode, head_dim 64, bfloat16", lambda: flash_decode(*narrow, chunk_size=chunk)
+    yield "guess_flash_decode", lambda: guess_flash_decode(*decode, chunk_size=chunk)
+    yield "speculative_flash_decode", lambda: speculative_flash_decode(*decode, chunk_size=chunk)
+    yield (
+        "speculative_flash_decode, chip pairs of TP groups",
+        lambda: speculative_flash_decode(*decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group),
+    )
+    tree, intervals = tile(1, heads, users * nodes, head_dim), words(users, 2, nodes, dtype="int32")
+    yield "tree_attention", lambda: tree_attention(tree, k, v, position, intervals)
+    narrow_tree = tile(1, heads, users * nodes, 64)
+    yield (
+        "tree_attention, head_dim 64, bfloat16",
+        lambda: tree_attention(narrow_tree, narrow_k, narrow_v, position, intervals),
+    )
+    keys, values = (tile(1, kv_heads, users * nodes, head_dim, dtype="bfloat8_b") for _ in range(2))
+    yield "write_nodes", lambda: write_nodes(k, v, keys, values, position, nodes)
+    result = words(users, 4 + 2 * nodes, dtype="int32")
+    yield "commit_path", lambda: commit_path([k, v] * 32, position, result, nodes, first_column=4)
+    drafted, parents, numbers = words(users, nodes), words(users, nodes, dtype="int32"), words(users, nodes)
+    target, draft = tile(users, nodes, vocab), tile(users, nodes, vocab)
+    split: dict[str, Any] = {"tp_group": VocabTpGroup(mesh)}
+    verified = (drafted, parents, target)
+    yield "speculative_sampling", lambda: speculative_sampling(*verified, draft, numbers)
+    yield (
+        "speculative_sampling, a TP group",
+        lambda: speculative_sampling(*verified, draft, numbers, **split),
+    )
+    yield (
+        "lossy_sigmoid_sampling, a TP group",
+        lambda: lossy_sigmoid_sampling(*verified, draft, numbers, **split),
+    )
+    yield "greedy_verification", lambda: greedy_verification(drafted, parents, drafted, vocab)
+    exchange = DeviceExchange(pairs, users)
+    yield (
+        "device_exchange",
+        lambda: exchange(tile(1, 1, users, 4096), priority, tile(1, users, heads, head_dim)),
+    )
+    log = OutcomeLog(mesh, layers=32, users=users)
+    yield "set_compute_gate", lambda: set_compute_gate(priority, log=log, layer=0)
+    chosen, all_nodes = words(1, users), words(1, users * nodes)
+    decided = Decided(all_nodes, position, words(1, users * nodes), words(users, dtype="int32"), words(1, users))
+    step = DraftStep(words(1, users), words(users, dtype="int32"), words(1, users))
+    chain = Chain(words(1, users * nodes), position, words(1, users * nodes), words(users, nodes))
+    yield "begin_chain", lambda: begin_chain(decided, words(1, users * nodes), step, chain)
+    yield "append_token", lambda: append_token(chosen, 2, chain)
+    yield "take_result", lambda: take_result(result, decided)
+    yield "guard_tokens", lambda: guard_tokens(chosen, [pairs, group])
+
+
+def table(found: Sequence[ProgramSize]) -> str:
+    """Return a line of Markdown per op."""
+    lines = [
+        "| op | arguments | semaphores | buffers | BRISC | NCRISC | TRISC 0, 1, 2 | all | of 69 KB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for one in found:
+        lines.append(
+            f"| {one.op} | {one.args} | {one.semaphores} | {one.buffers} | {one.brisc} | {one.ncrisc} | "
+            f"{one.trisc0}, {one.trisc1}, {one.trisc2} | {one.total} | {one.total / DEFAULT_BYTES:.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def recorded() -> list[ProgramSize]:
+    """Return the figures in perf/data."""
+    rows = json.loads(RECORDED.read_text(encoding="utf-8"))["rows"]
+    names = {field.name for field in fields(ProgramSize)}
+    return [ProgramSize(**{name: value for name, value in row.items() if name in names}) for row in rows]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0; 1 if a program does not fit."""
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.footprint.kernel_sizes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_write_option(parser)
+    options = parser.parse_args(argv)
+    found = measure()
+    if options.write:
+        rows = [asdict(one) | {"share": one.total / DEFAULT_BYTES} for one in found]
+        write(options.write, parser, argv, rows)
+    print(json.dumps({"rows": [asdict(one) for one in found]}) if options.json else table(found))
+    return int(any(one.total > DEFAULT_BYTES for one in found))
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated cycles beside the nanoseconds that the ALSpec paper's tables 4 to 6 print, op by op.
+
+`python -m perf.sweep.paper_cycles` writes docs/results/paper_cycles.md from perf/data/paper_cycles.csv, which is the
+CSV of `python -m perf.sweep --suite paper --source sim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perf.projections.decode_model.fit import FIXED, LAYER, table_ops
+from perf.projections.estimator.tables import DATA, LAYERS
+from perf.sweep.configurations import Configuration, suites
+from perf.sweep.groups import merged, ns_of
+from perf.sweep.table import PASS, Block, read
+
+CSV = DATA / "paper_cycles.csv"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "paper_cycles.md"
+CHIPS = (1, 2, 4)
+OF_A_TOKEN = 0.02  # ops below this share of a token are not judged
+WITHIN = 0.15
+# The decode model's role of a table's row -> the small op that is launched.
+_SMALL = {
+    "attention norm": "norm", "MLP norm": "norm", "last norm": "norm", "unshard": "unshard",
+    "create heads": "create_heads", "rotate": "rotate", "update cache": "update_cache", "shard": "shard",
+    "concat heads": "concat_heads", "attention add": "add", "MLP add": "add", "gated product": "gated_product",
+}  # fmt: skip
+_COLLECTIVES = {"gather": "all_gather", "scatter": "reduce_scatter"}
+_MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", "lm_head": "lm_head"}
+
+
+UNTRUE = """\
+## What stays untrue of silicon
+
+- The ops are those of ttnn 0.81.1, the times those of v0.55: flash decode and collectives were rewritten between.
+- A packet's header flit (1 in 257 of a long one) is not sent, and a link has no virtual channels and a router no
+  buffers: two packets for one link follow each other whole. Random reads over NoC 0 come out 18 % slower than the ISA
+  document measured, over NoC 1 12 % slower; readers placed by `get_optimal_dram_bank_to_logical_worker_assignment` to
+  2 % (tests/runtime_patches/simulated_n150/simulator/behaviour/test_bandwidth.py).
+- Many cores that write to DRAM with dynamic virtual channels collapse to a third on silicon, and do not here.
+- A channel's refreshes are spread evenly over its bytes (92 % of 24 bytes per cycle); rows, banks and turning from
+  reading to writing cost nothing.
+- L1 has no bank conflicts, and the link from a router to its own tile is not held by what arrives.
+- A broadcast holds the union of its routes; its tree on silicon has the major axis first and last.
+- Kernels are GCC 12's code, not SFPI's, and the cost model of cores and Tensix units is a floor.
+- One cycle is a nanosecond: no throttling, no host, no gap between programs.""".splitlines()
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a table. cycles: simulated, None where the op was not run. share: of a published token's time."""
+
+    chips: int
+    section: str
+    role: str
+    op: str
+    published_ns: int
+    share: float
+    cycles: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Relative to the published time, a nanosecond per cycle."""
+        return None if self.cycles is None else self.cycles / self.published_ns - 1
+
+
+def configuration_of(role: str, section: str, chips: int) -> Configuration | None:
+    """Return the configuration of the suite `paper` that is a table's row, None where the suite has none."""
+    if role in _SMALL and not (section == FIXED and role in ("unshard", "shard")):
+        return Configuration.make("decode_op", op=_SMALL[role], tp=chips)
+    if role in _COLLECTIVES:
+        return Configuration.make("collective", op=_COLLECTIVES[role], mesh=f"1x{chips}")
+    if role == "attention":
+        heads = {"heads": 32 // chips, "kv_heads": 8 // chips}
+        return Configuration.make("flash_decode", variant="stock", chunk_size=256, **heads)
+    if role in _MATMULS:
+        layout = {"role": _MATMULS[role], "layout": "dram_sharded"}
+        tp = 1 if role == "lm_head" else chips
+        found = [c for c in suites()["paper"] if all(c.get(k) == v for k, v in layout.items())]
+        return next(c for c in found if c["k"] * c["n"] == _products(role, tp))
+    return None
+
+
+def _products(role: str, tp: int) -> int:
+    hidden, ffn = 4096, 14336
+    sizes = {"qkv": 6144 * hidden // tp, "wo": hidden * hidden // tp, "lm_head": 32064 * hidden}
+    return sizes.get(role, hidden * ffn // tp)
+
+
+def rows(blocks: Sequence[Block]) -> list[PaperRow]:
+    """Return every row of tables 4 to 6 with the cycles of what passed among `blocks`."""
+    cycles = {block.name: sum(map(ns_of, merged(block))) for block in blocks if block.status == PASS}
+    found = []
+    for chips in CHIPS:
+        table = table_ops(chips)
+        token = sum(ns * (LAYERS if section == LAYER else 1) for section, _, ns in table)
+        for section, op, ns in table:
+            configuration = configuration_of(op.role, section, chips)
+            took = cycles.get(configuration.name) if configuration is not None else None
+            share = ns * (LAYERS if section == LAYER else 1) / token
+            found.append(PaperRow(chips, section, op.role, op.name, ns, share, took))
+    return found
+
+
+def layer_sums(told: Sequence[PaperRow], chips: int) -> tuple[float, float, float]:
+    """Return published ns and simulated cycles of those of a layer that were run, and their share of its ns."""
+    layer = [row for row in told if row.chips == chips and row.section == LAYER]
+    ran = [row for row in layer if row.cycles is not None]
+    published = sum(row.published_ns for row in ran)
+    whole = sum(row.published_ns for row in layer)
+    return float(published), sum(row.cycles or 0.0 for row in ran), published / whole
+
+
+def page(blocks: Sequence[Block]) -> str:
+    """Return the text of PAGE."""
+    told = rows(blocks)
+    lines = [
+        "<!-- Written by python -m perf.sweep.paper_cycles from perf/data/paper_cycles.csv; edit neither by hand. -->",
+        "# Simulated cycles beside the paper's times",
+        "",
+        "Llama 3.1 8B's decode ops at context 1K on one of 1, 2 and 4 chips: the nanoseconds that tables 4 to 6 of the",
+        "ALSpec paper print (TT-Metalium v0.55 on N150) beside the cycles of ttnn 0.81.1's ops on 8x8 simulated",
+        "cores, 1 cycle = 1 ns, both with launch. Made by",
+        "",
+        "```sh",
+        "python -m perf.sweep --suite paper --source sim --csv perf/data/paper_cycles.csv",
+        "python -m perf.sweep.paper_cycles",
+        "```",
+        "",
+        "| op | " + " | ".join(f"{n} chip{'s' * (n > 1)}: ns | cycles | error" for n in CHIPS) + " |",
+        "|---|" + "---:|" * 3 * len(CHIPS),
+    ]
+    lines += _table(told)
+    lines += ["", *_verdict(told), "", *UNTRUE, ""]
+    return "\n".join(lines)
+
+
+def _table(told: Sequence[PaperRow]) -> list[str]:
+    places: dict[tuple[str, str, str], dict[int, PaperRow]] = {}
+    for row in told:
+        places.setdefault((row.section, row.op, row.role), {}).setdefault(row.chips, row)
+    lines = []
+    for (_, op, role), of in places.items():
+        if all(row.cycles is None for row in of.values()) and all(row.share < OF_A_TOKEN for row in of.values()):
+            continue
+        cells = [_cells(of.get(chips)) for chips in CHIPS]
+        name = f"{op} ({role})"
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    sums = [layer_sums(told, chips) for chips in CHIPS]
+    cells = [
+        f"{published:.0f} | {cycles:.0f} | {cycles / published - 1:+.1%}" if published else "- | - | -"
+        for published, cycles, _ in sums
+    ]
+    lines.append("| a layer's ops that were run | " + " | ".join(cells) + " |")
+    lines.append("| their share of its published time | " + " | ".join(f"{share:.0%} | | " for *_, share in sums) + "|")
+    return lines
+
+
+def _cells(row: PaperRow | None) -> str:
+    if row is None:
+        return "- | - | -"
+    if row.cycles is None:
+        return f"{row.published_ns} | not run | "
+    mark = "**" if abs(row.error or 0.0) > WITHIN and row.share >= OF_A_TOKEN else ""
+    return f"{row.published_ns} | {row.cycles:.0f} | {mark}{row.error:+.1%}{mark}"
+
+
+def _verdict(told: Sequence[PaperRow]) -> list[str]:
+    judged = [row for row in told if row.share >= OF_A_TOKEN]
+    ran = [row for row in judged if row.cycles is not None]
+    good = [row for row in ran if abs(row.error or 0.0) <= WITHIN]
+    return [
+        f"Bold: more than {WITHIN:.0%} off and at least {OF_A_TOKEN:.0%} of a token. Of the {len(judged)} rows of that "
+        f"size {len(ran)} were run, and {len(good)} of",
+        f"these are within {WITHIN:.0%}. Rows below {OF_A_TOKEN:.0%} that the suite does not have are left out.",
+    ]
+
+
+def main() -> int:
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(read(CSV)), encoding="utf-8")
+    print(PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

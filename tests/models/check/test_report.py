@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reports hold nothing private, stay short, and say what was found."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.llama31_8b.check.findings import COULD_NOT_RUN, FAIL, PASS, Check, Finding
+from models.llama31_8b.check.redact import redact, redact_all
+from models.llama31_8b.check.report import MAX_CHARACTERS, make, markdown
+
+WORD = st.text(string.ascii_letters + string.digits + "-_", min_size=2, max_size=12)
+# What a report says in any case cannot be a private name, or it would be taken out of it.
+NAME = WORD.filter(lambda word: word.lower() not in "<name> <path> <address> <number> <mail> opened failed on at by")
+AROUND = st.sampled_from(["", " ", "failed: ", "(", "'", "at ", "opened by "])
+
+
+@given(NAME, AROUND, AROUND)
+def test_host_and_user_names_are_taken_out(name, before, after):
+    text = redact(f"{before}{name}{after} {name.upper()}", [name])
+    assert name.lower() not in text.lower().replace("<name>", "").replace("opened by", "").replace("failed:", "")
+
+
+@given(st.lists(WORD.map(lambda word: f"q{word}q"), min_size=2, max_size=5), AROUND)
+def test_paths_keep_their_last_part_alone(parts, before):
+    text = redact(f"{before}/{'/'.join(parts)}/driver.cpp: no such file", [])
+    assert "driver.cpp: no such file" in text
+    assert not [part for part in parts if part in text]
+    assert parts[0] not in redact(f"~/{parts[0]}/x and ./{parts[0]}/x", [])
+
+
+@given(st.text("0123456789abcdefABCDEF", min_size=12, max_size=20), st.sampled_from(["", "0x"]))
+def test_serial_numbers_are_taken_out(serial, prefix):
+    assert serial not in redact(f"board {prefix}{serial}, bus 0", [])
+
+
+@given(st.tuples(*[st.integers(0, 255)] * 4).map(lambda four: ".".join(map(str, four))))
+def test_addresses_are_taken_out(address):
+    assert address not in redact(f"from {address} by a.b@{'x'}.org", []) and "a.b@" not in redact("a.b@x.org", [])
+
+
+@pytest.mark.parametrize(
+    "text", ["no /dev/tenstorrent/0", "ttnn 0.81.1", "PCC 0.999913, 12 of 256 differ", "1/sqrt(d)"]
+)
+def test_what_a_maintainer_needs_stays(text):
+    assert redact(text, ["nobody"]) == text
+
+
+def test_keys_and_lists_are_redacted_too():
+    assert redact_all({"joe": ["joe", 1, None, {"a": "joe!"}]}, ["joe"]) == {
+        "<name>": ["<name>", 1, None, {"a": "<name>!"}]
+    }
+
+
+def test_a_report_is_short_however_much_failed():
+    why = "x " * 5000
+    findings = [Finding(f"stage {n}", FAIL, 1.0, why, ("try this",) * 3, (Check("a", why),)) for n in range(40)]
+    report = make(findings, "n150", "full", "d" * 900, "check-1")
+    text = markdown(report)
+    assert len(text) <= MAX_CHARACTERS and text.endswith("report.json has all)\n") and report["exit_code"] == 2
+
+
+def test_a_report_says_what_was_found():
+    findings = [
+        Finding("open", PASS, 2.5, checks=(Check("cores", "8x8", "8x8", True),)),
+        Finding("gate", COULD_NOT_RUN, 0.1, "no compiler", ("install it",)),
+    ]
+    text = markdown(make(findings, "n150", "quick", "", "check-1"))
+    assert "| open | pass | 2.5 | cores: 8x8 |" in text and "**gate**, could not run: no compiler\n- install it" in text
+    assert "(no description was given)" in text

@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Faults put into stages: each gives the right status, stage and advice, and the others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from models.llama31_8b.check import cli
+from models.llama31_8b.check.advice import FALLBACKS, advice
+from models.llama31_8b.check.bodies.host import driver_checks
+from models.llama31_8b.check.findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Finding, exit_code, failed_checks
+from models.llama31_8b.check.runner import run_stages
+from models.llama31_8b.check.stages import LEVELS, SIM_PATIENCE, STAGES, Stage
+
+FAULTY = "tests.models.check.faulty_bodies"
+
+
+def stage(body: str, name: str = "gate", **settings) -> Stage:
+    return Stage(name, f"{FAULTY}:{body}", **{"chips": 0, **settings})
+
+
+def run(*stages: Stage, level: str = "full") -> list[Finding]:
+    return list(run_stages(stages, "sim", level))
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "why"),
+    [
+        ("passes", PASS, ""),
+        ("wrong_value", FAIL, "op: expected equal, measured PCC 1.000000, largest error "),
+        ("other_version", COULD_NOT_RUN, "outputs were recorded with ttnn 0.0.1, installed is "),
+        ("dies", FAIL, "its process ended with signal SIGSEGV: the last words of a runtime"),
+        ("raises", FAIL, "RuntimeError: Failed to allocate hugepage on"),
+        ("lacks", COULD_NOT_RUN, "no compiler"),
+        ("is_not_there", FAIL, "AttributeError: "),
+    ],
+)
+def test_a_fault_has_its_status_and_the_others_go_on(body, status, why):
+    found, after = run(stage(body), stage("passes", "open"))
+    assert (found.status, after.status) == (status, PASS) and found.why.startswith(why), found
+    assert (FALLBACKS["gate"][0] in found.advice) == (status != PASS)
+
+
+def test_a_hung_stage_is_ended_with_what_it_started():
+    (found,) = run(stage("hangs", limit_s=8 / SIM_PATIENCE))
+    assert found.status == FAIL and found.why.startswith("took longer than 8 s")
+    assert any("a hang" in text for text in found.advice)
+    lines = (open(f"/proc/{pid}/cmdline").read() for pid in os.listdir("/proc") if pid.isdecimal() and _alive(pid))
+    assert not [line for line in lines if f"{FAULTY}:hangs" in line]
+
+
+def _alive(pid: str) -> bool:
+    return os.path.exists(f"/proc/{pid}/cmdline")
+
+
+def test_stages_whose_needs_failed_or_whose_level_is_higher_are_skipped():
+    stages = (stage("lacks", "a"), stage("passes", "b", needs=("a",)), stage("passes", "c", level="soak"))
+    found = run(*stages, stage("passes", "d", chips=4))
+    assert [one.status for one in found] == [COULD_NOT_RUN, SKIPPED, SKIPPED, SKIPPED]
+    assert [one.why for one in found[1:]] == ["needs a", "of level soak", "needs 4 chips, there is 2"]
+
+
+def test_exit_codes():
+    codes = {(PASS, SKIPPED): 0, (PASS, COULD_NOT_RUN): 1, (COULD_NOT_RUN, FAIL, PASS): 2, (): 0}
+    assert {key: exit_code([Finding("a", status) for status in key]) for key in codes} == codes
+
+
+def test_the_stages_are_sound():
+    """Names are unique, needs come before, every failure has advice, and bodies exist."""
+    names = [one.name for one in STAGES]
+    assert len(set(names)) == len(names) and set(FALLBACKS) == set(names)
+    for index, one in enumerate(STAGES):
+        assert set(one.needs) <= set(names[:index]) and one.level in LEVELS and one.limit_s > 0
+
+
+def test_a_missing_driver_file_is_named(tmp_path):
+    driver, pages, iommu = tmp_path / "version", tmp_path / "nr", tmp_path / "iommu"
+    why = failed_checks(driver_checks(driver, pages, iommu))
+    assert f"measured no {driver}" in why and "no hugepages, IOMMU off" in why
+    assert any("hugepages are missing" in text for text in advice("host", why))
+    driver.write_text("2.3.0\n")
+    pages.write_text("0\n")
+    assert [check.ok for check in driver_checks(driver, pages, iommu)] == [True, False]
+    (iommu / "dmar0").mkdir(parents=True)
+    assert failed_checks(driver_checks(driver, pages, iommu)) == ""
+
+
+def test_a_run_writes_its_report(tmp_path, capsys):
+    arguments = ["--device", "sim", "--report", str(tmp_path / "r"), "--describe", "a first try"]
+    assert cli.main(arguments, (stage("passes"), stage("raises", "open"))) == 2
+    report = json.loads((tmp_path / "r/report.json").read_text())
+    assert [one["status"] for one in report["stages"]] == [PASS, FAIL] and report["description"] == "a first try"
+    text = (tmp_path / "r/report.md").read_text()
+    assert "someone" not in text and "hugepages are missing" in text and report["run"] in text
+    assert "nothing was uploaded" in capsys.readouterr().out
+
+
+def test_a_report_that_cannot_be_written_is_shown(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    arguments = ["--device", "sim", "--report", str(tmp_path / "file"), "--describe", ""]
+    assert cli.main(arguments, (stage("passes"),)) == 1
+    out = capsys.readouterr().out
+    assert "### llama-alspec check: check-" in out and "could not be written to" in out
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(900)
+def test_a_wrong_sum_on_a_chip_fails():
+    (found,) = run(stage("wrong_ones", "stock op", chips=1))
+    assert found.status == FAIL and found.why == "ones + ones: expected [2.0], measured [3.0]"
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_cut_link_fails():
+    (found,) = run(stage("cut_link", "link", chips=2))
+    assert found.status == FAIL and "gave up" in found.why and any("cable" in text for text in found.advice)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_quick_passes_on_simulated_chips():
+    found = list(run_stages(STAGES, "sim", "quick"))
+    assert {one.stage: one.status for one in found if one.status not in (PASS, SKIPPED)} == {}
+    assert sum(one.status == PASS for one in found) >= 7

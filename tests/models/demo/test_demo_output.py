@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Standard streams that are closed, full or not in UTF-8, and how torch's threads wait: commands of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.gguf_files import write_hf_folder
+
+COMMAND = [sys.executable, "-m", "models.llama31_8b.demo"]
+FULL = Path("/dev/full")
+
+
+def shell(redirection: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """Run the command by a shell, which closes and redirects."""
+    return subprocess.run(
+        ["bash", "-c", f'exec "$@" {redirection}', "bash", *COMMAND, *arguments],
+        capture_output=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("arguments", [("--prompt", "x"), ("--help",), ("cache",), ("hits", "--help")])
+def test_a_closed_standard_output_is_refused(arguments):
+    done = shell(">&-", *arguments)
+    assert done.returncode == 2 and done.stderr.endswith(b"error: standard output is closed\n"), done.stderr
+
+
+def test_a_closed_standard_error_changes_no_exit_code():
+    done = shell("2>&-", "--prompt", "x", "--threshold", "-1")
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_help_that_cannot_be_written():
+    done = shell(f">{FULL}", "--help")
+    said = b"llama-alspec: error: cannot write the help: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_a_text_that_cannot_be_written(tmp_path):
+    write_hf_folder(tmp_path)
+    done = shell(f">{FULL}", "--model", str(tmp_path), "--device", "cpu", "--prompt", "the", "--json")
+    assert done.returncode == 2 and b"No space left on device" in done.stderr and b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_prompts_of_other_bytes_than_utf8(locale):
+    given = subprocess.run(
+        [*COMMAND, "--prompt", b"\xff"], capture_output=True, timeout=300, env={**os.environ, "LC_ALL": locale}
+    )
+    said = b"llama-alspec: error: the prompt is not UTF-8 text: byte 0xff after 0 characters\n"
+    assert (given.returncode, given.stderr) == (2, said)
+    piped = subprocess.run(
+        [*COMMAND, "--device", "cpu"],
+        input=b"a\xff",
+        capture_output=True,
+        timeout=300,
+        env={**os.environ, "LC_ALL": locale},
+    )
+    assert piped.returncode == 2 and piped.stderr.startswith(b"llama-alspec: error: standard input is not UTF-8 text")
+    assert piped.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("given, policy", [({}, b"'PASSIVE'"), ({"OMP_WAIT_POLICY": "ACTIVE"}, b"'ACTIVE'")])
+def test_threads_of_torch_wait_without_spinning_unless_told_to(given, policy):
+    """The OpenMP library itself reports it when torch is loaded, which the check of the options does."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [*COMMAND, "--prompt", "x", "--threshold", "-1"],
+        capture_output=True,
+        timeout=300,
+        env={**environment, **given, "OMP_DISPLAY_ENV": "true"},
+    )
+    assert b"OMP_WAIT_POLICY = " + policy in done.stderr, done.stderr

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`llama-alspec hits FILE`: what it reports of a text of one's own, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from models.llama31_8b.demo import hits
+from tests.support.gguf_files import untied, write_hf_folder
+
+TEXT = "the and the in 12 " * 30
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    write_hf_folder(folder, untied())
+    return str(folder)
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "mine.txt").write_text(TEXT, encoding="utf-8")
+    return str(tmp_path / "mine.txt")
+
+
+def test_the_command_reports_a_file(model, file, capsys):
+    arguments = [file, "--model", model, "--chunk-size", "32", "--threshold", "0.9", "--tokens", "150"]
+    assert hits.main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tokens"] == 150 < found["tokens_of_file"] and found["bypassed_positions"] == 63
+    assert found["hits"] + found["misses"] == 2 * (150 - 63) and len(found["hit_rate_per_layer"]) == 2
+    assert hits.main(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"150 of {found['tokens_of_file']} tokens" in shown and "hit rate by layer" in shown
+    assert f"hit rate {found['hit_rate']:.1%} ({found['hits']} hits, {found['misses']} misses" in shown
+    assert "as fast as without any" in shown
+
+
+def test_another_guess_is_measured_by_the_same_command(model, file, capsys):
+    arguments = [file, "--model", model, "--chunk-size", "64", "--threshold", "0.05", "--tokens", "250", "--json"]
+    ends, followed = (
+        (hits.main([*arguments, "--guess", name]), json.loads(capsys.readouterr().out))[1] for name in hits.GUESSES
+    )
+    assert (ends["guess"], followed["guess"]) == ("ends", "followed")
+    assert ends["bypassed_positions"] == followed["bypassed_positions"] == 127
+    assert ends["hits"] + ends["misses"] == followed["hits"] + followed["misses"]
+    assert ends["hit_rate_per_layer"] != followed["hit_rate_per_layer"]
+
+
+def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
+    assert hits.main([file, "--model", model, "--tokens", "200"]) == 0
+    assert "No guess was verified: speculation starts at 256 tokens, 2S." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (["--tokens", "0"], "--tokens must be at least 1, got 0"),
+        (["--threshold", "-1"], "threshold must be a number >= 0"),
+        (["--model", "absent"], "no model absent"),
+        (["--chunk-size", "5"], "chunk_size 5 is not a multiple"),
+        (["--chunk-size", "32", "--guess", "followed"], "chunk_size 32 is not a multiple of 32 above 32"),
+    ],
+)
+def test_bad_requests_are_one_line(model, file, capsys, change, words):
+    assert hits.main([file, "--model", model, *change]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("llama-alspec hits: error: ") and words in shown.err and not shown.out
+
+
+def test_files_that_cannot_be_read(tmp_path, capsys):
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    for name, words in {"absent.txt": "No such file", "latin.txt": "latin.txt is not UTF-8 text"}.items():
+        assert hits.main([str(tmp_path / name)]) == 2
+        assert words in capsys.readouterr().err

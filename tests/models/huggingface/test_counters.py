@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Counters by layer and row: what they add up to, whose they are, and that no step waits for the device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import models.llama31_8b.huggingface as alspec
+from models.llama31_8b.huggingface import speculation as settings
+from models.llama31_8b.huggingface.attention import alspec_attention
+from tests.support.pretend_gpu import WAITS, OnGpu, pretended_gpu
+from tests.support.tiny_transformers import decoded, tiny_decoder
+
+THRESHOLD, CHUNK = 0.5, 32
+
+
+def text(tokens: int, rows: int = 1) -> torch.Tensor:
+    return torch.randint(1, 96, (rows, tokens), generator=torch.Generator().manual_seed(2))
+
+
+def test_counts_are_the_sums_of_the_decisions() -> None:
+    model = tiny_decoder()
+    counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
+    decoded(model, text(100, 2), 40)
+    accepted, verified = counted.decisions()
+    assert accepted.shape == (3, 2, 60) and verified.shape == (2, 60)
+    assert not (accepted & ~verified).any()
+    hits = accepted.sum(2)
+    expected = torch.stack((hits, verified.sum(1) - hits, (~verified).sum(1).expand(3, -1)), dim=2)
+    assert torch.equal(counted.totals(), expected)
+    assert torch.equal(counted.totals_per_layer(), expected.sum(1))
+    assert torch.equal(counted.totals_per_row(), expected.sum(0))
+    assert (counted.hits, counted.misses, counted.bypassed) == tuple(expected.sum((0, 1)).tolist())
+    assert counted.hit_rate == counted.hits / (counted.hits + counted.misses)
+    assert counted.hit_rate_per_layer == [h / (h + m) for h, m, _ in expected.sum(1).tolist()]
+    counted.reset()
+    assert counted.hit_rate is None and counted.totals().shape == (0, 0, 3)
+
+
+def test_rows_come_and_go() -> None:
+    model = tiny_decoder()
+    counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
+    for rows in (1, 3, 2):
+        decoded(model, text(100, rows), 90)
+    assert counted.totals().sum((0, 2)).tolist() == [3 * 30, 3 * 20, 3 * 10]
+    with pytest.raises(ValueError, match=r"the number of rows changed between steps \(\[1, 2, 3\]\)"):
+        counted.decisions()
+
+
+def test_decisions_that_were_not_kept() -> None:
+    with pytest.raises(ValueError, match="set keep_decisions=True"):
+        alspec.AttentionSpeculation().decisions()
+
+
+def test_two_models_count_apart_and_others_by_default(monkeypatch) -> None:
+    monkeypatch.setattr(settings, "_default", settings._default)
+    first, second, third = (tiny_decoder(seed=seed) for seed in range(3))
+    mine = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(first)
+    yours = alspec.AttentionSpeculation(0.2, CHUNK).attach(second)
+    default = alspec.use_by_default(alspec.AttentionSpeculation(float("inf"), CHUNK))
+    for model in (first, second, third):
+        decoded(model, text(100), 70)
+    assert [own.totals().sum() for own in (mine, yours, default)] == [90, 90, 90]
+    assert default.hit_rate == 1 and yours.hit_rate < mine.hit_rate < 1
+    assert alspec.speculation_of(first) is mine and alspec.speculation_of(third) is default
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_step_waits_for_the_device(queries: int, masked: bool, monkeypatch) -> None:
+    """Layer 0 on the host and layer 1 on a GPU, as accelerate spreads a model; only reading the counts waits."""
+
+    class Layer(torch.nn.Module):
+        is_causal, num_key_value_groups = True, 2
+
+        def __init__(self, layer: int) -> None:
+            super().__init__()
+            self.layer_idx = layer
+
+    monkeypatch.setattr(settings, "_default", settings._default)
+    counted = alspec.use_by_default(alspec.AttentionSpeculation(THRESHOLD, CHUNK))
+    masked = masked or queries > 1
+    with pretended_gpu() as gpu:
+        generator = torch.Generator().manual_seed(0)
+        shapes = ((2, 4, queries, 16), (2, 2, 100, 16), (2, 2, 100, 16))
+        host = [torch.randn(shape, generator=generator) for shape in shapes]
+        mask = torch.ones(2, 1, queries, 100, dtype=torch.bool).tril(100 - queries) if masked else None
+        if mask is not None:
+            mask[1, :, :, :9] = False
+        outs = []
+        for layer, move in ((0, lambda tensor: tensor), (1, OnGpu)):
+            moved = [move(tensor) for tensor in host]
+            seen = mask if mask is None else move(mask)
+            WAITS.clear()
+            out, _ = alspec_attention(Layer(layer), *moved, seen, scaling=0.25)
+            assert not WAITS
+            outs.append(out)
+        assert outs[1].device.type == gpu.type
+        assert torch.equal(outs[0], outs[1].cpu())
+        assert torch.equal(counted.totals()[0], counted.totals()[1]) and counted.totals().sum() == 4 * queries
+        assert WAITS, "reading the counts waits"

@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decode steps of transformers models under "alspec": the same decisions as the reference's, whatever the batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from loguru import logger
+
+import models.llama31_8b.huggingface as alspec
+from models.llama31_8b.checkpoint.load import load_model
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.model.step import GuessRange
+from perf.quality.forward import text_pass
+from perf.quality.texts import Texts
+from tests.support.tiny_transformers import DECODERS, decoded, tiny_decoder
+
+THRESHOLD, CHUNK = 0.5, 32
+
+
+def texts(rows: int, tokens: int, seed: int = 1) -> torch.Tensor:
+    return torch.randint(1, 96, (rows, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def left_padded(ids: torch.Tensor, padding: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """(ids, mask) with so many zeros before each row; rows end together, so the first tokens of some are cut."""
+    mask = torch.ones_like(ids)
+    for row, count in enumerate(padding):
+        mask[row, :count] = 0
+    return ids * mask, mask
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_rows_after_left_padding_decide_as_alone(kind: str) -> None:
+    model = tiny_decoder(kind)
+    ids, mask = left_padded(texts(3, 150), [0, 37, 64])
+    together = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
+    logits = decoded(model, ids, 90, mask)
+    accepted, verified = together.decisions()
+    assert accepted.shape == (3, 3, 60) and 0.02 < together.hit_rate < 0.98, "both outcomes must occur"
+    for row in range(3):
+        alone = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
+        start = int((mask[row] == 0).sum())
+        mine = decoded(model, ids[row : row + 1, start:], 90 - start)
+        assert torch.equal(alone.decisions()[0][:, 0], accepted[:, row])
+        assert torch.equal(alone.decisions()[1][0], verified[row])
+        torch.testing.assert_close(mine[0], logits[row], rtol=1e-3, atol=1e-4)
+    assert verified[0].all() and not verified[2, :10].any(), "26 cached tokens and more; 64 speculate"
+
+
+@pytest.mark.parametrize("chunk,alignment", [(32, 32), (16, 1), (GuessRange(16, 48, 16), 32)])
+def test_drafts_decide_as_one_by_one(chunk, alignment) -> None:
+    """Steps of several tokens, as assisted generation checks them, with and without padding."""
+    model = tiny_decoder()
+    ids, mask = left_padded(texts(2, 160), [0, 21])
+    for given in (None, mask):
+        found = {}
+        for width in (1, 7):
+            speculation = alspec.AttentionSpeculation(THRESHOLD, chunk, alignment, keep_decisions=True)
+            speculation.attach(model)
+            logits = decoded(model, ids, 60, given, width)
+            found[width] = (*speculation.decisions(), logits)
+        assert torch.equal(found[1][0], found[7][0]) and torch.equal(found[1][1], found[7][1])
+        assert 0.02 < float(found[1][0].double().mean()) < 0.98
+        torch.testing.assert_close(found[1][2], found[7][2], rtol=1e-3, atol=1e-4)
+
+
+def test_long_steps_are_prefill() -> None:
+    model, exact = tiny_decoder(), tiny_decoder(attention="sdpa")
+    exact.load_state_dict(model.state_dict())
+    speculation = alspec.AttentionSpeculation(float("inf"), CHUNK, step_tokens=8).attach(model)
+    ids = texts(1, 120)
+    ours, theirs = decoded(model, ids, 80, width=9), decoded(exact, ids, 80, width=9)
+    torch.testing.assert_close(ours[:, :36], theirs[:, :36])
+    assert speculation.totals_per_layer().tolist() == [[4, 0, 0]] * 3, "the last step had 4 tokens"
+
+
+def test_threshold_0_is_sdpa_and_infinity_takes_every_guess() -> None:
+    model, exact = tiny_decoder(), tiny_decoder(attention="sdpa")
+    exact.load_state_dict(model.state_dict())
+    ids, mask = left_padded(texts(2, 130), [0, 11])
+    never = alspec.AttentionSpeculation(0.0, CHUNK).attach(model)
+    assert torch.equal(decoded(model, ids, 70, mask), decoded(exact, ids, 70, mask))
+    eligible = mask.cumsum(1)[:, 70:] >= 2 * CHUNK
+    assert never.totals_per_row().tolist() == [[0, 3 * int(row.sum()), 3 * int((~row).sum())] for row in eligible]
+    always = alspec.AttentionSpeculation(float("inf"), CHUNK).attach(model)
+    assert not torch.allclose(decoded(model, ids, 70, mask), decoded(exact, ids, 70, mask))
+    assert always.totals_per_layer().tolist() == [[int(eligible.sum()), 0, int((~eligible).sum())]] * 3
+
+
+@pytest.mark.parametrize("dtype,agreement", [(torch.bfloat16, 0.9), (torch.float16, 0.97)])
+def test_half_precision_decides_nearly_alike(dtype: torch.dtype, agreement: float) -> None:
+    model = tiny_decoder()
+    ids, mask = left_padded(texts(2, 140), [0, 9])
+    found = []
+    for kind in (torch.float32, dtype):
+        model = model.to(kind)
+        speculation = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
+        decoded(model, ids, 80, mask)
+        found.append(speculation.decisions()[0])
+    same = float((found[0] == found[1]).double().mean())
+    logger.info("{}: {:.1%} of the decisions as in float32", dtype, same)
+    assert same > agreement
+
+
+def test_a_cropped_cache_decides_again_alike() -> None:
+    model = tiny_decoder()
+    ids = texts(1, 120)
+    speculation = alspec.AttentionSpeculation(THRESHOLD, CHUNK, keep_decisions=True).attach(model)
+    with torch.no_grad():
+        cache = model(input_ids=ids[:, :100], use_cache=True).past_key_values
+        found = []
+        for _ in range(2):
+            speculation.reset()
+            logits = [
+                model(input_ids=ids[:, at : at + 1], past_key_values=cache, use_cache=True).logits
+                for at in range(100, 120)
+            ]
+            found.append((speculation.decisions()[0], torch.cat(logits)))
+            cache.crop(-20)
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+    assert 0 < float(found[0][0].double().mean()) < 1
+
+
+@pytest.mark.model
+def test_the_trained_model_decides_as_the_reference() -> None:
+    """SmolLM2, float32, all layers, 200 tokens, three rows after left padding; a quarter of the tokens one by one, the
+    others as drafts, which takes a third of the time."""
+    from models.llama31_8b.huggingface.load import load_transformers
+
+    chunk, padding, prefill, steps = 64, [0, 45, 90], 190, 200
+    reference, model = load_model(), load_transformers().model
+    book = Texts().book_ids(reference.tokenizer)
+    total = prefill + steps
+    ids, mask = left_padded(torch.tensor([book[start : start + total] for start in (0, 300, 700)]), padding)
+    speculation = alspec.AttentionSpeculation(0.10, chunk, keep_decisions=True).attach(model)
+    logits = decoded(model, ids, prefill, mask, width=25, singles=50).log_softmax(-1)
+    accepted, verified = speculation.decisions()
+    for row, count in enumerate(padding):
+        text = ids[row, count:].tolist()
+        cache = reference.model.new_cache(1, len(text))
+        reference.model.prefill([text[: prefill - count]], cache)
+        expected = text_pass(reference.model, text[prefill - count :], ALSpecAttention(0.10, chunk), cache=cache)
+        assert torch.equal(accepted[:, row], expected.accepted), f"row {row}"
+        assert torch.equal(verified[row], expected.verified), f"row {row}"
+        losses = -logits[row, range(steps - 1), text[prefill - count + 1 :]]
+        torch.testing.assert_close(losses, expected.losses, rtol=1e-3, atol=1e-3)
+    assert 0.2 < speculation.hit_rate < 0.8
+    logger.info("hit rate {:.1%} of {} decisions", speculation.hit_rate, accepted.numel())
+
+
+@pytest.mark.model
+def test_the_trained_model_at_threshold_0_writes_the_text_of_sdpa() -> None:
+    from models.llama31_8b.huggingface.load import load_transformers
+
+    loaded = load_transformers(speculation=alspec.AttentionSpeculation(0.0, 64))
+    ids = torch.tensor([loaded.tokenizer(Texts().book())["input_ids"][:150]])
+    found = {}
+    for attention in ("alspec", "sdpa"):
+        loaded.model.set_attn_implementation(attention)
+        found[attention] = loaded.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=24,
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    assert loaded.speculation.hit_rate == 0 and loaded.speculation.misses > 0
+    assert torch.equal(found["alspec"].sequences, found["sdpa"].sequences)
+    ours, theirs = (torch.stack(run.logits) for run in found.values())
+    assert float((ours - theirs).abs().max()) < 1e-4

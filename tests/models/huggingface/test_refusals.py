@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What "alspec" cannot serve is refused by name, before it computes something else."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import models.llama31_8b.huggingface as alspec
+from models.llama31_8b.huggingface.attention import alspec_attention
+from models.llama31_8b.reference.model.step import GuessRange
+from tests.support.tiny_transformers import tiny_decoder
+
+IDS = torch.ones((1, 8), dtype=torch.int64)
+SLIDING = {"sliding_window": 16}
+
+
+@pytest.mark.parametrize(
+    "kind,options,message",
+    [
+        ("gemma2", {}, "model type 'gemma2' cannot be served: soft caps of attention scores.*=50.0"),
+        ("mistral", SLIDING, "model type 'mistral' cannot be served: a sliding window of 16 tokens"),
+        (
+            "qwen2",
+            {**SLIDING, "use_sliding_window": True, "max_window_layers": 1},
+            "model type 'qwen2' cannot be served: 2 layers of sliding_attention .sliding_window=16",
+        ),
+        ("gemma3_text", SLIDING, "model type 'gemma3_text' cannot be served: 3 layers of sliding_attention"),
+    ],
+)
+def test_model_types_with_other_attention(kind, options, message) -> None:
+    model = tiny_decoder(kind, **options)
+    with pytest.raises(alspec.UnsupportedAttentionError, match=message), torch.no_grad():
+        model(input_ids=IDS)
+
+
+def test_attaching_names_the_model_that_cannot_be_served() -> None:
+    with pytest.raises(alspec.UnsupportedAttentionError, match="'gemma2' cannot be served: soft caps"):
+        alspec.AttentionSpeculation().attach(tiny_decoder("gemma2"))
+    with pytest.raises(
+        alspec.UnsupportedAttentionError,
+        match="LlamaForCausalLM has attn_implementation='sdpa': load it with attn_implementation='alspec'",
+    ):
+        alspec.AttentionSpeculation().attach(tiny_decoder(attention="sdpa"))
+    with pytest.raises(alspec.UnsupportedAttentionError, match="'t5' cannot be served: it is an encoder and"):
+        alspec.AttentionSpeculation().attach(
+            SimpleNamespace(config=SimpleNamespace(model_type="t5", is_encoder_decoder=True))
+        )
+
+
+@pytest.mark.parametrize(
+    "settings,message",
+    [
+        ({"threshold": -0.1}, "threshold must be a number >= 0.*-0.1"),
+        ({"threshold": float("nan")}, "threshold must be a number >= 0.*nan"),
+        ({"chunk_size": 0}, "chunk_size must be a positive integer, got 0"),
+        ({"chunk_size": 48}, "chunk_size 48 is not a multiple of tail_alignment 32"),
+        ({"chunk_size": GuessRange(16, 16, 16), "tail_alignment": 8}, "tail_alignment 8 beside GuessRange"),
+        ({"step_tokens": 0}, "step_tokens must be a positive integer, got 0"),
+    ],
+)
+def test_wrong_settings(settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        alspec.AttentionSpeculation(**settings)
+
+
+class Layer(torch.nn.Module):
+    layer_idx, is_causal = 0, True
+
+
+def attend(mask=None, module: torch.nn.Module | None = None, queries: int = 1, keys: int = 80, **options):
+    query, key = torch.randn(1, 4, queries, 16), torch.randn(1, 2, keys, 16)
+    module = Layer() if module is None else module
+    module.num_key_value_groups = 2
+    return alspec_attention(module, query, key, key, mask, **{"scaling": 0.25, **options})
+
+
+def test_a_static_cache_without_a_mask() -> None:
+    message = "80 keys for a token at position 69, without a mask: a static cache's unwritten keys"
+    with pytest.raises(alspec.UnsupportedAttentionError, match=message):
+        attend(position_ids=torch.tensor([[69]]))
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"softcap": 30.0}, r"soft caps of attention scores \(softcap\)"),
+        ({"sliding_window": 64}, r"a sliding window \(sliding_window\)"),
+        ({"s_aux": torch.zeros(4)}, r"learned attention sinks \(s_aux\)"),
+        ({"position_bias": torch.zeros(1)}, r"position biases \(position_bias\)"),
+        ({"is_causal": False}, "its attention is not causal"),
+        ({"dropout": 0.1}, "attention dropout 0.1.*model.eval"),
+        ({"mask": torch.zeros(1, 1, 1, 80)}, r"a mask of torch.float32 \[1, 1, 1, 80\]; expected torch.bool"),
+        ({"mask": torch.ones(1, 4, 1, 80, dtype=torch.bool)}, r"torch.bool \[1, 4, 1, 80\]"),
+    ],
+)
+def test_what_a_model_hands_over(options, message) -> None:
+    with pytest.raises(alspec.UnsupportedAttentionError, match=message):
+        attend(**options)
+
+
+def test_modules_without_a_place() -> None:
+    class Cross(torch.nn.Module):
+        is_causal = False
+
+    class Nameless(torch.nn.Module):
+        is_causal = True
+
+    with pytest.raises(alspec.UnsupportedAttentionError, match="Cross cannot be served: its attention is not"):
+        attend(module=Cross())
+    with pytest.raises(alspec.UnsupportedAttentionError, match="Nameless has no layer_idx"):
+        attend(module=Nameless())

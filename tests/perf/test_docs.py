@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The documents' figures are those of perf/data, and no figure stands without its data."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from perf import docs, record
+from perf.__main__ import commands
+from perf.lib.data_file import save, without_outputs
+
+DOCUMENTS = docs.documents()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(docs.ROOT).as_posix())
+def test_a_document_says_what_its_data_say(path):
+    text = path.read_text(encoding="utf-8")
+    assert docs.generated(text) == text, "make docs writes the figures anew"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(docs.ROOT).as_posix())
+def test_no_figure_stands_without_its_data(path):
+    name, text = path.relative_to(docs.ROOT).as_posix(), path.read_text(encoding="utf-8")
+    assert docs.without_data(text, docs.plain_facts(name)) == []
+    gone = [phrase for phrase in docs.plain_facts(name) if phrase not in docs.prose(text)]
+    assert not gone, f"{docs.PLAIN_FACTS.name} allows what {name} does not say"
+
+
+@pytest.mark.parametrize("path", sorted(docs.FOLDER.rglob("*.json")), ids=lambda path: path.stem)
+def test_a_data_file_says_what_made_it(path):
+    facts, rows = docs.read(path)
+    module = docs.module_of(facts["command"])
+    assert not facts["commit"].endswith("+changes") and (not module or module in dict(commands())), "is there"
+    assert facts["date"] >= "2026-11-22" and facts["seconds"] >= 0 and "python" in facts["versions"] and rows
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(docs, "FOLDER", tmp_path)
+    rows = [{"size": 1, "gain": 1.5, "name": "a b"}, {"size": 1, "gain": 2.5, "name": None}]
+    save(tmp_path / "x_1.json", "python -m perf.x", rows, chips=2)
+    save(tmp_path / "x_10.json", "python -m perf.x --long", [{"size": 3, "gain": 4.0, "name": "c"}], chips=4)
+    return tmp_path
+
+
+def test_a_table_is_made_of_its_marker(folder):
+    marker = "<!-- table x_*.json\n| n | gain |\n| {name} on {chips} | {gain:.1f}x |\n-->"
+    text = f"before\n{marker}\nold <!-- /table -->\nafter"
+    made = docs.generated(text)
+    assert "| n | gain |\n|---|---:|\n| a b on 2 | 1.5x |\n| - on 2 | 2.5x |\n| c on 4 | 4.0x |\n" in made
+    assert "- `python -m perf.x` (" in made and "`python -m perf.x --long`" in made
+    assert "old" not in made and made.endswith("after") and docs.generated(made) == made
+    assert docs.without_data(made, ()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ('x_1.json name="a b" {gain:.1f}x', "1.5x"),
+        ("x_*.json gain=4 {size} of {chips}", "3 of 4"),
+        ("x_1.json mean=size {gain:.2f} ± {gain_error:.1f}, {size} ± {size_error:.0f}", "2.00 ± 0.5, 1 ± 0"),
+        ("x_*.json name=c mean=size,chips {gain:.1f} ± {gain_error}", "4.0 ± -"),
+    ],
+)
+def test_a_figure_is_that_of_one_row(folder, asked, shown):
+    assert (
+        docs.generated(f"<!-- figure {asked} -->9<!-- /figure -->") == f"<!-- figure {asked} -->{shown}<!-- /figure -->"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("y.json {gain}", "no such file"),
+        ("x_1.json {gain}", "2 rows; a figure has one row"),
+        ("x_1.json gain=7 {gain}", "selects no row"),
+        ("x_10.json gain", "a format such as"),
+    ],
+)
+def test_markers_without_data_are_refused(folder, asked, why):
+    with pytest.raises(ValueError, match=why):
+        docs.generated(f"<!-- figure {asked} --><!-- /figure -->")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a step takes 1.55x fewer", 1),
+        ("1.55 times as fast", 1),
+        ("about 28 % hit, 6 GB, 16 minutes, 30,000 cycles", 4),
+        ("a mesh of 2x4 and 8 chips; PCC 0.999", 0),
+        ("`--limit 5 s` and\n```\n3 x\n``` and [x](a_5%.png)", 0),
+    ],
+)
+def test_what_counts_as_a_figure(text, found):
+    assert len(docs.without_data(text, ())) == found
+
+
+def test_a_plain_fact_is_allowed_where_it_stands():
+    assert docs.without_data("it takes 6 GB\nof disk, not 7 GB", ["6 GB of disk"]) == ["it takes ..., not 7 GB"]
+
+
+def test_data_files_keep_what_chooses_the_results():
+    given = "--layers 2 --write a.json --hits 0 1 --plot=b.png --json --long --trace c".split()
+    assert without_outputs(given) == ["--layers", "2", "--hits", "0", "1", "--long"]
+
+
+def test_what_a_command_prints_is_shown_as_it_was(folder, capfd):
+    script = "print('pcc 1.0000'); print('distance 0.6')"
+    assert record.main([str(folder / "said.json"), sys.executable, "-c", script]) == 0
+    made = docs.generated("<!-- output said.json -->old<!-- /output -->")
+    assert made == "<!-- output said.json -->\n\n```\npcc 1.0000\ndistance 0.6\n```\n\n<!-- /output -->"
+    assert record.main([str(folder / "json.json"), sys.executable, "-c", "print('{\"hits\": 0.5}')"]) == 0
+    assert docs.generated("<!-- figure json.json {hits:.0%} --><!-- /figure -->").count("50%") == 1
+    assert record.main([str(folder / "none.json"), sys.executable, "-c", "raise SystemExit(3)"]) == 3
+    assert not (folder / "none.json").exists()
+
+
+def test_rows_of_a_data_file_are_lines(folder):
+    text = (folder / "x_1.json").read_text()
+    assert json.loads(text)["rows"][1]["name"] is None and text.count("\n  {") == 2
+
+
+def test_every_command_is_listed_with_what_it_does():
+    listed = dict(commands())
+    assert {"perf.sweep", "perf.quality", "perf.projections.estimator", "perf.steps.bench_alspec"} <= set(listed)
+    assert not any(name in module for module in listed for name in ("worker", "mesh_build"))
+    for module, what in listed.items():
+        assert what.endswith(".") and what[0].isupper(), module

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Make tiny decoders of transformers with random weights, large enough to speculate in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+    # Scores far from uniform, so that the middle of a text counts in some queries and not in others.
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+    "eos_token_id": None,
+    "bos_token_id": None,
+}
+DECODERS = ("llama", "qwen2", "qwen3", "mistral", "gemma")
+
+
+def tiny_decoder(kind: str = "llama", attention: str = "alspec", seed: int = 0, **options: Any) -> Any:
+    """Return a model of this model_type in eval mode. options: those of its config, over SHAPE."""
+    import transformers
+
+    import models.llama31_8b.huggingface  # noqa: F401  registers "alspec"
+
+    settings = {**SHAPE, **({"sliding_window": None} if kind == "mistral" else {}), **options}
+    config = transformers.AutoConfig.for_model(kind, **settings)
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    model.generation_config.eos_token_id = None
+    return model.eval()
+
+
+@torch.no_grad()
+def decoded(
+    model: Any,
+    ids: torch.Tensor,
+    prefill: int,
+    mask: torch.Tensor | None = None,
+    width: int = 1,
+    singles: int = 0,
+) -> torch.Tensor:
+    """Return logits [rows, T - prefill, vocab] of given tokens, decoded after an exact prefill `width` at a time, the
+    first `singles` one by one.
+
+    ids: int64 [rows, T]; mask: int64 likewise, 0 for padding.
+    """
+
+    def places(start: int, end: int) -> dict[str, torch.Tensor]:
+        """Return what tells a padded row where its tokens are."""
+        if mask is None:
+            return {}
+        positions = (mask[:, :end].cumsum(1) - 1).clamp(min=0)
+        return {"attention_mask": mask[:, :end], "position_ids": positions[:, start:]}
+
+    out = model(input_ids=ids[:, :prefill], use_cache=True, **places(0, prefill))
+    logits, start = [], prefill
+    while start < ids.shape[1]:
+        part = ids[:, start : start + (width if start >= prefill + singles else 1)]
+        out = model(
+            input_ids=part,
+            past_key_values=out.past_key_values,
+            use_cache=True,
+            **places(start, start + part.shape[1]),
+        )
+        logits.append(out.logits)
+        start += part.shape[1]
+    return torch.cat(logits, dim=1)

@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The chips that share a user's heads (tensor parallelism) and therefore decide together on its guess.
+
+The kernel side is `kernels/tp_session.hpp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tt_kernels.common.cores import check_core, core_set
+from tt_kernels.common.device_state import DeviceState, StateOfOne
+from tt_kernels.common.peer import check_fabric, timeout_words
+
+MAX_CHIPS = 8
+DEFAULT_TIMEOUT_S = 2.0
+_STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11, "accepted": 12}
+_REASONS = {
+    1: "TP rank {silent} sent no numbers",
+    2: "TP rank {silent} did not vote",
+    3: "the fabric link took no packet",
+    4: "TP rank {silent} is in another call",
+}
+
+
+@dataclass(frozen=True)
+class ChipState:
+    """What a chip's output core keeps: `calls` in which it sent, `accepted` of them, and the failure if there was one.
+    silent: the TP rank of the chip that was missed."""
+
+    calls: int
+    status: int
+    status_call: int
+    silent: int
+    accepted: int
+
+    @property
+    def failure(self) -> str | None:
+        if self.status == 0:
+            return None
+        reason = _REASONS.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
+        return f"gave up in call {self.status_call}: {reason}"
+
+
+class TpGroup(DeviceState):
+    """Every TP group along `tp_axis` of a mesh: 2 to MAX_CHIPS chips that share the heads of the same users.
+
+    core: (x, y) of the output core, the same on every chip; not the exchange core of a pair. link: which Ethernet link
+        between two chips. timeout_s: how long a chip waits for the numbers of another, in seconds at 1 GHz; five times
+        as long for its vote, which may wait for a peer.
+
+    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
+    """
+
+    STATE_WORDS, STATUS_WORD = 640, _STATE_FIELDS["status"]  # sizeof(tp::State), rounded up to 64 bytes
+    defines = (("TP_GROUP", "1"), ("PEER_LINK_FABRIC", "1"))
+
+    def __init__(
+        self,
+        mesh,
+        tp_axis: int = 1,
+        core: tuple[int, int] = (0, 0),
+        link: int = 0,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ):
+        check_fabric()
+        shape = tuple(mesh.shape)
+        if tp_axis not in range(len(shape)) or not 2 <= shape[tp_axis] <= MAX_CHIPS:
+            raise ValueError(
+                f"TP groups along axis {tp_axis} need a mesh with 2 to {MAX_CHIPS} chips there; its shape is {shape}"
+            )
+        check_core(mesh, core)
+        self.tp_axis, self.shape, self.core, self.link = tp_axis, shape, core, link
+        self.chips, self.timeout_s, self.timeout = shape[tp_axis], timeout_s, timeout_words(timeout_s)
+        self.make_state(mesh, core_set(core), 1)
+
+    def names(self) -> list[str]:
+        return [f"chip {coordinate}" for coordinate in self.coordinates()]
+
+    def coordinates(self) -> list[tuple[int, ...]]:
+        """List all chips, row-major."""
+        return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
+
+    def tp_rank(self, coordinate: tuple[int, ...]) -> int:
+        """Return the index of a chip in its TP group."""
+        return coordinate[self.tp_axis]
+
+    def states(self) -> Sequence[StateOfOne]:
+        """Return the state of every chip, row-major. Waits for the device."""
+        return [
+            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
+        ]
+
+    def link_args(self, coordinate: tuple[int, ...], program) -> list[int]:
+        """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`."""
+        import ttnn
+
+        core = ttnn.CoreCoord(*self.core)
+        there = self.device.worker_core_from_logical_core(core)
+        here = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*coordinate))
+        flags, connections = [], []
+        for step in (1, -1):
+            place = list(coordinate)
+            place[self.tp_axis] += step
+            flags.append(int(0 <= place[self.tp_axis] < self.chips))
+            if flags[-1]:
+                node = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
+                found = ttnn.setup_fabric_connection(here, node, self.link, program, core)
+                connections += [there.x, there.y, 1, *found]
+        return [*flags, *connections]

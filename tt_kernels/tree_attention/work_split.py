@@ -1,0 +1,194 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which core does what: the jobs of each group of workers, the keys a worker holds at once, and the circular buffers
+that must fit its L1 (README.md has the table of buffers)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tt_kernels.common import merge_tree, value_rows
+from tt_kernels.common.attention_checks import TILE
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
+from tt_kernels.common.kernel import Core
+from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS, Problem
+
+WORKER = "worker"
+_NAMES = (
+    "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
+    "row_max_b rescale rescale_other output control control_writer intervals"
+)
+HANDOVER_BYTES = 16
+INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
+
+DEFAULT_KEY_CHUNK = 256
+# Cycles of a query tile over a key tile for each tile of head_dim, and bytes a cycle that all cores together, or one of
+# them, read from DRAM; for the choice of a layout only.
+COMPUTE_CYCLES, CHIP_BYTES, CORE_BYTES = 250, 250, 24
+# Cycles of a job besides its keys, and of a merge of two partial results of a query tile for each of their tiles.
+JOB_CYCLES, MERGE_CYCLES = 3000, 400
+
+
+def times_tiles(problem: Problem, key_tiles: int) -> int:
+    """Return the key tiles of a chunk that can hold nodes."""
+    return min(problem.tree_tiles, key_tiles)
+
+
+def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: int) -> dict[str, Buffer]:
+    """Return every circular buffer by its name in kernels/config.hpp. workers, query_tiles: per job. key_tiles: tiles
+    of keys a worker processes at once. Buffers that other cores write into come first, at the same address everywhere.
+    """
+    levels = merge_tree.levels(workers)
+    head = problem.head_tiles
+    tiles = {
+        "query": ("BFLOAT16", query_tiles * head),
+        "keys": (problem.cache_dtype, 2 * key_tiles * head),
+        "values": (problem.cache_dtype, 2 * key_tiles * value_rows.stride(head)),
+        "query_times": ("BFLOAT16", query_tiles),
+        "key_times": ("BFLOAT16", 2 * times_tiles(problem, key_tiles)),
+        "ones": ("BFLOAT16", value_rows.pushes_of_ones(head)),
+        "scores": ("FLOAT32", 2 * key_tiles),
+        "weights": ("BFLOAT16", 2 * key_tiles),
+        "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
+        "row_max_a": ("BFLOAT16", query_tiles),
+        "row_max_b": ("BFLOAT16", query_tiles),
+        "rescale": ("FLOAT32", 1),
+        "output": ("BFLOAT16", 2 * head),
+    }
+    if levels:
+        tiles |= {
+            "gathered": ("FLOAT32", levels * query_tiles * (head + 1)),
+            "gathered_row_max": ("BFLOAT16", levels * query_tiles),
+            "rescale_other": ("FLOAT32", 1),
+        }
+    words = {"control": MAX_USERS, "control_writer": MAX_USERS, "intervals": 2 * MAX_NODES}
+    on = frozenset({WORKER})
+    found = {
+        f"cb_{name}": Buffer(INDICES[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, on)
+        for name, (dtype, pages) in tiles.items()
+    }
+    for name, count in words.items():
+        found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on)
+    if levels:
+        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on)
+    return found
+
+
+def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, available: int) -> None:
+    """Raise UnsupportedError if a core needs more than `available` bytes of L1."""
+    buffers = make_buffers(problem, workers, query_tiles, key_tiles)
+    needed = l1_bytes(buffers)[WORKER]
+    if needed > available:
+        raise UnsupportedError(
+            f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} and "
+            f"{workers} worker(s) per head need {needed} bytes of L1 on a core, of which {available} are free "
+            f"(largest buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_per_head, a smaller "
+            "key_chunk, or free tensors in L1"
+        )
+
+
+@dataclass(frozen=True)
+class WorkSplit:
+    """groups: the workers of each group, which does the jobs g, g + len(groups), ... query_tiles: per job. passes: jobs
+    per key/value head of a user. key_tiles: tiles of keys a worker processes at once. buffers: by name."""
+
+    groups: tuple[tuple[Core, ...], ...]
+    query_tiles: int
+    passes: int
+    key_tiles: int
+    buffers: dict[str, Buffer]
+
+    @property
+    def workers(self) -> list[Core]:
+        return [core for group in self.groups for core in group]
+
+    @property
+    def workers_per_group(self) -> int:
+        return len(self.groups[0])
+
+
+@lru_cache(maxsize=1024)
+def choose_work_split(
+    problem: Problem,
+    cores: tuple[Core, ...],
+    l1_free: int,
+    *,
+    workers_per_head: int | None = None,
+    query_tiles: int | None = None,
+    key_chunk: int | None = None,
+) -> WorkSplit:
+    """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
+
+    workers_per_head: cores that share the keys of a job; query_tiles: per job; by default the fastest by `cost`.
+        key_chunk: tokens a worker processes at once, default 256 or the most that fit. Errors: UnsupportedError with
+        the numbers.
+    """
+    if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
+        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
+    if workers_per_head is not None and workers_per_head > len(cores):
+        raise UnsupportedError(
+            f"{workers_per_head} workers per head need {workers_per_head} cores, the grid has {len(cores)}"
+        )
+    max_tiles = problem.max_tokens // TILE
+    if key_chunk is not None and (
+        type(key_chunk) is not int or not TILE <= key_chunk <= problem.max_tokens or key_chunk % TILE
+    ):
+        raise UnsupportedError(
+            f"key_chunk must be a multiple of {TILE} from {TILE} to the {problem.max_tokens} tokens of the caches, "
+            f"got {key_chunk!r}"
+        )
+    if query_tiles is not None and (type(query_tiles) is not int or not 1 <= query_tiles <= problem.query_tiles):
+        raise UnsupportedError(
+            f"query_tiles must be from 1 to the {problem.query_tiles} that {problem.nodes} nodes of "
+            f"{problem.group_heads} query heads take, got {query_tiles!r}"
+        )
+    wanted = (key_chunk or min(DEFAULT_KEY_CHUNK, problem.max_tokens)) // TILE
+    key_sizes = [wanted] if key_chunk else range(min(wanted, max_tiles), 0, -1)
+
+    def fits(workers: int, tiles: int, keys: int) -> bool:
+        return l1_bytes(make_buffers(problem, workers, tiles, keys))[WORKER] <= l1_free
+
+    best, best_cost = None, 0.0
+    for tiles in [query_tiles] if query_tiles else job_sizes(problem.query_tiles):
+        passes = -(-problem.query_tiles // tiles)
+        jobs = problem.items * passes
+        for workers in [workers_per_head] if workers_per_head else group_sizes(len(cores), jobs):
+            keys = next((keys for keys in key_sizes if fits(workers, tiles, keys)), None)
+            if keys is None:
+                break  # more workers need more
+            groups = min(jobs, len(cores) // workers)
+            time = cost(problem, jobs, groups, workers, tiles, keys)
+            if best is None or time < best_cost:
+                dealt = tuple(tuple(cores[g * workers : (g + 1) * workers]) for g in range(groups))
+                best = WorkSplit(dealt, tiles, passes, keys, make_buffers(problem, workers, tiles, keys))
+                best_cost = time
+    if best is None:
+        check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
+        raise AssertionError("a layout that fits was not taken")
+    return best
+
+
+def group_sizes(cores: int, jobs: int) -> list[int]:
+    """Return the numbers of workers per head worth trying: the most for each number of groups, and powers of two;
+    fewest first."""
+    powers = {1 << level for level in range(cores.bit_length())}
+    return sorted(powers | {cores // groups for groups in range(1, min(jobs, cores) + 1)})
+
+
+def job_sizes(query_tiles: int) -> list[int]:
+    """Return the query tiles per job worth trying: the fewest for each number of passes, most passes last."""
+    return sorted({-(-query_tiles // passes) for passes in range(1, query_tiles + 1)}, reverse=True)
+
+
+def cost(problem: Problem, jobs: int, groups: int, workers: int, query_tiles: int, key_tiles: int) -> float:
+    """Estimate the cycles that `groups` groups of `workers` take for `jobs` jobs with a half-filled cache. A worker
+    reads its key tiles once, while it computes those before; all share the DRAM. Then the partial results are merged.
+    """
+    tile_bytes = 2 * problem.head_tiles * TILE_BYTES[problem.cache_dtype]
+    read = tile_bytes / min(CORE_BYTES, CHIP_BYTES / (groups * workers))
+    compute = COMPUTE_CYCLES * problem.head_tiles * query_tiles * (1 + 2 / key_tiles)
+    share = -(-max(problem.max_tokens // TILE // 2, 1) // workers)
+    merge = merge_tree.levels(workers) * query_tiles * (problem.head_tiles + 1) * MERGE_CYCLES
+    return -(-jobs // groups) * (share * max(read, compute) + merge + JOB_CYCLES)
