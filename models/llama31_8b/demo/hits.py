@@ -48,7 +48,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--guess",
         choices=GUESSES,
         default=GUESSES[0],
-        help="what the guess reads: ends: S first and S last tokens (default); followed: as many, namely 32 first and S "
+        help="what the guess reads: ends: S first and S last tokens (default); followed: as many, 32 first and S "
         "last ones and the tiles on which the layer's attention lay one step before",
     )
     add("--json", action="store_true", help="print one JSON object")
