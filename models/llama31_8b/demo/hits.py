@@ -20,6 +20,7 @@ from .cli import log_to_stderr
 from .options import DemoOptions, UserError, read_prompt
 from .report import ReportConsole, layer_bars, predictions, print_estimate
 
+GUESSES = "ends", "followed"
 TOKENS = 2048
 PROG = "llama-alspec hits"
 
@@ -43,6 +44,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--tokens", type=int, default=TOKENS, metavar="N", help=f"the text's first N tokens (default: {TOKENS})")
     add("--threshold", type=float, default=0.10, metavar="X", help="of the acceptance (default: 0.10)")
     add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (default: 128)")
+    add(
+        "--guess",
+        choices=GUESSES,
+        default=GUESSES[0],
+        help="what the guess reads: ends: S first and S last tokens (default); followed: as many, 32 first and S "
+        "last ones and the tiles on which the layer's attention lay one step before",
+    )
     add("--json", action="store_true", help="print one JSON object")
     return parser.parse_args(argv)
 
@@ -55,14 +63,19 @@ def _run(args: argparse.Namespace) -> int:
     # Torch takes a second to import: what is refused by the options alone does not wait for it.
     from ..checkpoint.load import load_model
     from ..reference.hits import measure_hits
+    from ..reference.model.step import GuessRange
 
+    try:
+        guess_range = {"ends": GuessRange.both_ends, "followed": GuessRange.followed}[args.guess](options.chunk_size)
+    except ValueError as error:
+        raise UserError(f"--guess {args.guess}: {error}") from error
     loaded = load_model(args.model)
     whole = loaded.tokenizer.encode(text)
     ids = whole[: min(args.tokens, loaded.config.max_position_embeddings)]
     began = time.perf_counter()
     with tqdm(total=len(ids), unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
         counters = measure_hits(
-            loaded.model, ids, options.threshold, options.chunk_size, lambda done: bar.update(done - bar.n)
+            loaded.model, ids, options.threshold, guess_range, lambda done: bar.update(done - bar.n)
         )
     seconds, rate = time.perf_counter() - began, counters.hit_rate
     if args.json:
@@ -73,6 +86,7 @@ def _run(args: argparse.Namespace) -> int:
             "tokens_of_file": len(whole),
             "threshold": "inf" if options.threshold == float("inf") else options.threshold,
             "chunk_size": options.chunk_size,
+            "guess": args.guess,
             "hit_rate": rate,
             "hit_rate_per_layer": counters.hit_rate_per_layer,
             "hits": counters.hits,
@@ -85,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
         return 0
     print(
         f"{loaded.source}, {args.file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
-        f"{options.threshold:g}, S = {options.chunk_size}"
+        f"{options.threshold:g}, S = {options.chunk_size}, guess: {args.guess}"
     )
     if rate is None:
         print(f"No guess was verified: speculation starts at {2 * options.chunk_size} tokens, 2S.")

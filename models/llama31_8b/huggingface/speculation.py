@@ -70,6 +70,8 @@ class AttentionSpeculation:
         if isinstance(chunk_size, GuessRange):
             if tail_alignment not in (32, chunk_size.alignment):
                 raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
+            if chunk_size.tiles:
+                raise ValueError(f"tiles chosen by mass are for the reference's ALSpecAttention, got {chunk_size}")
             self.guess_range = chunk_size
         else:
             self.guess_range = GuessRange.both_ends(chunk_size, tail_alignment)

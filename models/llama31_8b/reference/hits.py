@@ -12,6 +12,7 @@ from .alspec.counters import SpeculationCounters
 from .alspec.policies import ALSpecAttention
 from .model.model import ReferenceLlama
 from .model.projection import FEW_ROWS
+from .model.step import GuessRange
 
 
 @torch.inference_mode()
@@ -19,7 +20,7 @@ def measure_hits(
     model: ReferenceLlama,
     ids: Sequence[int],
     threshold: float = 0.10,
-    chunk_size: int = 128,
+    chunk_size: int | GuessRange = 128,
     progress: Callable[[int], None] | None = None,
 ) -> SpeculationCounters:
     """Feed a text to `model` token by token under attention-level speculation, and return what it counted.

@@ -14,6 +14,7 @@ from ..model.attention import Segments
 from ..model.step import DecodeStep, GuessRange
 from .acceptance import accept_guess, check_threshold
 from .counters import SpeculationCounters
+from .followed import MassFollower
 
 
 class AttentionPolicy(ABC):
@@ -27,6 +28,7 @@ class AttentionPolicy(ABC):
 
     name: str
     statistics: SpeculationCounters | None = None
+    follows = False  # whether a GuessRange may have tiles, chosen by the mass of the last exact pass
 
     def __init__(self, chunk_size: int | GuessRange = 128, tail_alignment: int = 32) -> None:
         if not isinstance(chunk_size, GuessRange):
@@ -35,6 +37,8 @@ class AttentionPolicy(ABC):
             self.guess_range = chunk_size
         else:
             raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
+        if self.guess_range.tiles and not self.follows:
+            raise ValueError(f"{self.name} attention has no verified step to follow: {self.guess_range} names tiles")
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Prepare a decode step; called once before its layers."""
@@ -95,22 +99,28 @@ class ALSpecAttention(AttentionPolicy):
     """
 
     name = "alspec"
+    follows = True
     statistics: SpeculationCounters
 
     def __init__(self, threshold: float = 0.10, chunk_size: int | GuessRange = 128, tail_alignment: int = 32) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.threshold = check_threshold(threshold)
         self.statistics = SpeculationCounters()
+        self.follower = MassFollower(self.guess_range) if self.guess_range.tiles else None
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
+        if self.follower is not None:
+            self.follower.begin_step(step)
         self._accepted = self.statistics.begin_step(layers, step.users, step.eligible)
 
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
         exact = segments.exact()
         eligible = segments.eligible
+        # The exact pass of a bypassed query leaves its masses too.
+        followed = None if self.follower is None else self.follower.guess(layer, segments)
         if eligible is False:
             return exact
-        guess = segments.guess()
+        guess = segments.guess() if followed is None else followed
         accepted = accept_guess(guess, exact, self.threshold)
         if eligible is not True:
             accepted &= eligible

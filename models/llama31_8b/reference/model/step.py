@@ -48,15 +48,17 @@ class GuessRange:
 
     The tail ends at the next multiple of `alignment` after the query (32: the tile boundary, as the device kernel
     reads; 1: the paper's definition), so it has last - alignment + 1 to `last` keys. whole_tail: the tail begins one
-    such unit earlier where the query does not end one, so that it has at least `last` keys. Queries with fewer than
-    first + last cached tokens, their own included, are bypassed. Raises ValueError for sizes that are not positive
-    multiples of the alignment.
+    such unit earlier where the query does not end one, so that it has at least `last` keys. tiles: so many tiles of 32
+    keys between them, which each key/value head chooses for itself (../alspec/followed.py). Queries with fewer cached
+    tokens than all of these, their own included, are bypassed. Raises ValueError for sizes that are not positive
+    multiples of the alignment, and for tiles beside another alignment than 32.
     """
 
     first: int
     last: int
     alignment: int = 32
     whole_tail: bool = False
+    tiles: int = 0
 
     def __post_init__(self) -> None:
         for label in ("alignment", "first", "last"):
@@ -64,6 +66,10 @@ class GuessRange:
             check_positive(label, value)
             if value % self.alignment:
                 raise ValueError(f"{label} {value} is not a multiple of the tail's alignment {self.alignment}")
+        if isinstance(self.tiles, bool) or not isinstance(self.tiles, int) or self.tiles < 0:
+            raise ValueError(f"tiles must be an integer of 0 or more, got {self.tiles!r}")
+        if self.tiles and self.alignment != 32:
+            raise ValueError(f"{self.tiles} tiles of 32 keys beside a tail's alignment of {self.alignment}")
 
     @classmethod
     def both_ends(cls, chunk_size: int, tail_alignment: int = 32) -> GuessRange:
@@ -75,10 +81,20 @@ class GuessRange:
             raise ValueError(f"chunk_size {chunk_size} is not a multiple of tail_alignment {tail_alignment}")
         return cls(chunk_size, chunk_size, tail_alignment, whole_tail=True)
 
+    @classmethod
+    def followed(cls, chunk_size: int) -> GuessRange:
+        """Return as many keys as `both_ends`: one tile of first ones, `chunk_size` last ones, and for the rest the
+        tiles on which the layer's attention lay one step before (../alspec/followed.py). Raises ValueError when
+        `chunk_size` is not a multiple of 32 above 32."""
+        check_positive("chunk_size", chunk_size)
+        if chunk_size % 32 or chunk_size == 32:
+            raise ValueError(f"chunk_size {chunk_size} is not a multiple of 32 above 32")
+        return cls(32, chunk_size, 32, whole_tail=True, tiles=chunk_size // 32 - 1)
+
     @property
     def bypass_below(self) -> int:
         """Cached tokens."""
-        return self.first + self.last
+        return self.first + self.last + self.tiles * self.alignment
 
     def tail_start(self, cached):
         """Return the first key of the tail of a query with `cached` tokens, itself included (an int, or an integer
