@@ -29,7 +29,7 @@ def test_weights_are_those_of_the_checkpoint():
     elements = sum(
         shape[0] * shape[1] for name, shape in tensor_shapes(LLAMA).items() if len(shape) == 2 and "embed" not in name
     )
-    assert budget(plan="accuracy").weights == elements * 1088 // 1024
+    assert budget(precision="accuracy").weights == elements * 1088 // 1024
     four_bit = 31 * 2 * 4096 * 14336 // 1024 * (1088 - 576)
     assert budget(precision="performance").weights == elements * 1088 // 1024 - four_bit
 
@@ -53,7 +53,7 @@ def test_sharded_weights_fill_twelve_banks_alike():
 def test_the_numbers_of_a_step_are_those_of_the_checkpoint():
     """Matrices in bfloat8_b, 65 norms of 4096 bfloat16 numbers (0.5 MB, read as 17.0 MB of tiles), the cache, a row of
     the embedding and of either table of angles."""
-    found = budget(plan="accuracy")
+    found = budget(precision="accuracy")
     norms = 65 * 4096 * 2
     assert found.norms == 32 * norms and found.padding == 31 * norms
     assert found.numbers_per_step == found.weights + norms + found.kv_cache + 2 * 4096 + 2 * 2 * 128
