@@ -19,12 +19,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from loguru import logger
-
+from perf.lib.counted_points import cycles_until_end, measure_points, measure_points_apart
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
-from perf.lib.measuring_process import answered, measure_apart
-from perf.lib.start_line import common_start, held_at_start_line, signed
+from perf.lib.measuring_process import answered
+from perf.lib.start_line import common_start, held_at_start_line
 
 GRID = "5x4"  # two rows per rank
 RANK_GRID = (5, 2)
@@ -171,42 +170,22 @@ def measure_point(device, point: Point) -> Cycles:
     start = common_start(both)
     sides = [[cores for (_, y), cores in both.items() if y // 2 == rank] for rank in range(2)]
     return Cycles(
-        exact=_until(list(alone.values()), common_start(alone)),
-        sender=_until(sides[0], start),
-        guess=_until([both[exchange[0]]], start),
-        receiver=_until(sides[1], start),
-        guess_alone=_until(list(guessed.values()), common_start(guessed)),
+        exact=cycles_until_end(alone.values(), common_start(alone)),
+        sender=cycles_until_end(sides[0], start),
+        guess=cycles_until_end([both[exchange[0]]], start),
+        receiver=cycles_until_end(sides[1], start),
+        guess_alone=cycles_until_end(guessed.values(), common_start(guessed)),
     )
-
-
-def _until(cores: list, start: int) -> int:
-    """Return the cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
-    return max(signed(span.end - start) for core in cores for span in core.kernels().values())
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
     """Return the cycles of each point, measured in a process that holds a simulated chip."""
-    from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
-    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
-
-    variables = simulated_environment(GRID, cycle_overlays()) | CYCLE_VARIABLES
-    asked = {"points": [asdict(point) for point in points]}
-    measured = measure_apart("perf.ops.bench_flash_decode", asked, process_environment(variables), TIMEOUT_S)
+    measured = measure_points_apart("perf.ops.bench_flash_decode", points, GRID, TIMEOUT_S)
     return [(point, Cycles(**cycles)) for point, cycles in zip(points, measured, strict=True)]
 
 
 def _work(points: list[dict]) -> list[dict]:
-    import ttnn
-
-    device = ttnn.open_device(device_id=0)
-    try:
-        measured = []
-        for point in (Point(**point) for point in points):
-            measured.append(asdict(measure_point(device, point)))
-            logger.info(f"{point}: {measured[-1]}")
-        return measured
-    finally:
-        ttnn.close_device(device)
+    return measure_points((Point(**point) for point in points), measure_point)
 
 
 def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:

@@ -18,12 +18,11 @@ import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from loguru import logger
-
 from models.llama31_8b.spec_decode.tree import TokenTree
+from perf.lib.counted_points import cycles_until_end, measure_points, measure_points_apart
 from perf.lib.data_file import add_write_option, write
-from perf.lib.measuring_process import answered, measure_apart
-from perf.lib.start_line import common_start, held_at_start_line, signed
+from perf.lib.measuring_process import answered
+from perf.lib.start_line import common_start, held_at_start_line
 
 GRID = "4x2"
 KEY_CHUNK = 128
@@ -162,7 +161,7 @@ def measure_point(device, point: Point) -> Cycles:
 
     def cycles_of(launch):
         counts = measure(device, partial(held, launch))
-        return _until(counts, common_start(counts))
+        return cycles_until_end(counts.values(), common_start(counts))
 
     stock = None
     if point.workers == 1:
@@ -180,39 +179,21 @@ def measure_point(device, point: Point) -> Cycles:
             program_config=config,
         )
         counts = measure(device, attend)
-        stock = _until(counts, min(span.start for core in counts.values() for span in core.kernels().values()))
+        stock = cycles_until_end(
+            counts.values(), min(span.start for core in counts.values() for span in core.kernels().values())
+        )
     shaped, chained = tree(point.shape), tree("chain")
     return Cycles(cycles_of(shaped), cycles_of(chained), stock, cycles_of(decode))
 
 
-def _until(counts: dict, start: int) -> int:
-    """Return the cycles from `start` to the end of the last kernel; the clock is the chip's."""
-    return max(signed(span.end - start) for core in counts.values() for span in core.kernels().values())
-
-
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
     """Return the cycles of each point, measured in a process that holds a simulated chip."""
-    from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
-    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
-
-    variables = simulated_environment(GRID, cycle_overlays()) | CYCLE_VARIABLES
-    asked = {"points": [asdict(point) for point in points]}
-    measured = measure_apart("perf.ops.bench_tree_attention", asked, process_environment(variables), TIMEOUT_S)
+    measured = measure_points_apart("perf.ops.bench_tree_attention", points, GRID, TIMEOUT_S)
     return [(point, Cycles(**cycles)) for point, cycles in zip(points, measured, strict=True)]
 
 
 def _work(points: list[dict]) -> list[dict]:
-    import ttnn
-
-    device = ttnn.open_device(device_id=0)
-    try:
-        measured = []
-        for point in (Point(**point) for point in points):
-            measured.append(asdict(measure_point(device, point)))
-            logger.info(f"{point}: {measured[-1]}")
-        return measured
-    finally:
-        ttnn.close_device(device)
+    return measure_points((Point(**point) for point in points), measure_point)
 
 
 def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:

@@ -24,7 +24,6 @@ from perf.sweep.configurations import Configuration
 from perf.sweep.launch import Launch
 
 RESIDUAL_CORES = 32
-ROTARY_POSITIONS = 1024
 
 
 def decode_op(mesh, c: Configuration) -> Launch:

