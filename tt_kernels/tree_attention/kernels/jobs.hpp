@@ -61,18 +61,29 @@ struct Span {
         return from <= range.begin ? 0 : attention::min(from - range.begin, range.size());
     }
     bool masks(const attention::Range& range) const { return unmasked(range) < range.size(); }
+    bool masks(const attention::Part& part) const {
+        return masks(part.first) || masks(part.last) || masks(part.middle);
+    }
 
-    // The key tiles that `worker` reads. Only the last workers may have none.
-    attention::Range part(uint32_t worker) const {
-        return attention::part_of(
-                   tokens, attention::GuessRange{0, 0, false}, worker, config::workers(), false)
-            .middle;
+    // What the guess reads: what that of the tree's root reads, and all nodes.
+    attention::GuessRange guess() const {
+        if constexpr (!config::speculate) {
+            return {0, 0, false};
+        }
+        const uint32_t own = attention::min(prefix + 1, tokens);
+        return {config::guess_first(), config::guess_last(), config::guess_whole_tail(), false, tokens - own};
+    }
+    bool bypassed() const { return guess().bypassed(tokens); }
+
+    // The key tiles that `worker` reads. Without speculation only the last workers may have none.
+    attention::Part part(uint32_t worker) const {
+        return attention::part_of(tokens, guess(), worker, config::workers(), config::speculate);
     }
 
     // The levels at which `worker` receives partial results (merge_tree.hpp).
     uint32_t sources(uint32_t worker) const {
         return merge_tree::sources_of(
-            worker, config::workers(), [this](uint32_t other) { return part(other).size() > 0; });
+            worker, config::workers(), [this](uint32_t other) { return part(other).tiles() > 0; });
     }
 };
 
@@ -88,6 +99,16 @@ inline void for_each_chunk(const attention::Range& range, Visit visit) {
     for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
         visit(attention::Range{begin, attention::min(begin + config::key_tiles(), range.end)});
     }
+}
+
+// The same for the ranges of `part`: those of the guess, then the middle.
+template <typename Visit>
+inline void for_each_chunk(const attention::Part& part, Visit visit) {
+    if constexpr (config::speculate) {
+        for_each_chunk(part.first, visit);
+        for_each_chunk(part.last, visit);
+    }
+    for_each_chunk(part.middle, visit);
 }
 
 }  // namespace jobs

@@ -87,10 +87,13 @@ void kernel_main() {
             continue;
         }
         const jobs::Span span = jobs::span_of(prefixes[job.user]);
-        const attention::Range part = span.part(worker);
-        if (part.size() == 0) {
+        const attention::Part part = span.part(worker);
+        const uint32_t sources = span.sources(worker);
+        if (part.tiles() == 0) {
+            partials.receive(sources, credit_of);
             continue;
         }
+        bool first = true;
         const uint32_t query_tiles = config::query_tiles();
         cb_reserve_back(config::cb_query, query_tiles * head_tiles);
         gather_queries(query, job, 0, 1);
@@ -100,16 +103,17 @@ void kernel_main() {
             {keys, values, config::cb_keys, config::cb_values, base, span.tokens, config::key_tiles()});
         jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
             in_turn.read(chunk);
-            if (chunk.begin == part.begin && query_tiles > 1) {
+            if (first && query_tiles > 1) {
                 // In the order in which steps need them: two are scored before the first takes in values.
                 const uint32_t early = attention::min(query_tiles, 3);
                 gather_queries(query, job, 1, early);
                 in_turn.finish();
                 gather_queries(query, job, early, query_tiles);
             }
+            first = false;
         });
         in_turn.finish();
-        partials.receive(span.sources(worker), credit_of);
+        partials.receive(sources, credit_of);
     }
     noc_async_atomic_barrier();
 }
