@@ -105,11 +105,8 @@ def build_program(
                 "priority": tensors.described("priority"),
             },
             {
-                **{
-                    name: tensors.address(name)
-                    for name in ("intervals", "output", "guess", "distance_sq", "norm_sq", "priority")
-                },
-                "threshold_sq": float_bits(threshold**2),
+                name: tensors.address(name)
+                for name in ("intervals", "output", "guess", "distance_sq", "norm_sq", "priority")
             },
         ),
         "compute.cpp": (
@@ -117,7 +114,7 @@ def build_program(
                 math_fidelity=getattr(ttnn.MathFidelity, math_fidelity), fp32_dest_acc_en=True
             ),
             {},
-            {"scale": float_bits(scale)},
+            {"scale": float_bits(scale), "threshold_sq": float_bits(threshold**2)},
         ),
     }
     kernels = [

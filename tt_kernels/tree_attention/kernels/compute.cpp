@@ -80,14 +80,18 @@ struct State : Steps<head_tiles, TreeStep, State> {
 
     static void emit(const TreeStep&) {}
 
+    // The result of query tile `tile`, whose state is at the front of its buffer.
+    static __attribute__((noinline)) void emit_tile(const jobs::Job& job, uint32_t tile, uint32_t to) {
+        cb_wait_front(config::cb_state, config::partial_tiles);
+        normalise_init(config::cb_state, to);
+        normalise<head_tiles>(config::cb_state, 0, register_rows::bands_of(0, job.rows_of(tile)), to);
+    }
+
     // Emits what the state holds of each query tile, which is the guess, and keeps it: states take turns in their
     // buffer, so each is copied to its end.
     __attribute__((noinline)) void emit_guess(const jobs::Job& job) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            cb_wait_front(config::cb_state, config::partial_tiles);
-            const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
-            normalise_init(config::cb_state, config::cb_guess);
-            normalise<head_tiles>(config::cb_state, 0, bands, config::cb_guess);
+            emit_tile(job, tile, config::cb_guess);
             copy_tiles(config::cb_state, 0, config::partial_tiles, config::cb_state);
             cb_pop_front(config::cb_state, config::partial_tiles);
         }
@@ -190,15 +194,11 @@ struct State : Steps<head_tiles, TreeStep, State> {
     }
 
     __attribute__((noinline)) void emit_results(const jobs::Job& job) {
-        normalise_init(config::cb_state, config::cb_output);
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            cb_wait_front(config::cb_state, config::partial_tiles);
-            const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
-            normalise<head_tiles>(config::cb_state, 0, bands, config::cb_output);
+            emit_tile(job, tile, config::cb_output);
             cb_pop_front(config::cb_state, config::partial_tiles);
             if (config::speculate && tile > 0) {  // while the writer prepares this one
                 measure(job, tile - 1);
-                normalise_init(config::cb_state, config::cb_output);
             }
         }
         if constexpr (config::speculate) {
@@ -218,7 +218,7 @@ struct State : Steps<head_tiles, TreeStep, State> {
         pack_reconfig_data_format(config::cb_norms);
         guess_distance::measure<head_tiles>(
             config::cb_measured_guess, config::cb_measured_exact, config::cb_norms,
-            register_rows::bands_of(0, job.rows_of(tile)), 0);
+            register_rows::bands_of(0, job.rows_of(tile)), RUNTIME_ARG(threshold_sq));
     }
 };
 
@@ -245,16 +245,15 @@ void kernel_main() {
             continue;
         }
         if (part.tiles() > 0) {
-            const auto attend = [&](const attention::Range& chunk) {
-                state.attend(job, chunk.size(), span.unmasked(chunk));
-            };
-            if (config::speculate && worker == attention::speculative_worker(config::workers())) {
-                jobs::for_each_chunk(part.first, attend);
-                jobs::for_each_chunk(part.last, attend);
-                state.finish();
-                state.emit_guess(job);
-            }
-            jobs::for_each_chunk(part.middle, attend);
+            jobs::for_each_chunk(
+                part,
+                [&](const attention::Range& chunk) { state.attend(job, chunk.size(), span.unmasked(chunk)); },
+                [&] {
+                    if (worker == attention::speculative_worker(config::workers())) {
+                        state.finish();
+                        state.emit_guess(job);
+                    }
+                });
             state.finish();
             pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
             if (span.masks(part)) {

@@ -67,7 +67,7 @@ class Times {
 public:
     // Splits both times of each node into parts, in place.
     template <typename Accessor>
-    void fetch(uint32_t user, const Accessor& intervals) {
+    __attribute__((noinline)) void fetch(uint32_t user, const Accessor& intervals) {
         if (user == user_) {
             return;
         }

@@ -75,8 +75,9 @@ struct Span {
     }
     bool bypassed() const { return guess().bypassed(tokens); }
 
-    // The key tiles that `worker` reads. Without speculation only the last workers may have none.
-    attention::Part part(uint32_t worker) const {
+    // The key tiles that `worker` reads. Without speculation only the last workers may have none. Not inlined, as a
+    // kernel's code must stay small.
+    __attribute__((noinline)) attention::Part part(uint32_t worker) const {
         return attention::part_of(tokens, guess(), worker, config::workers(), config::speculate);
     }
 
@@ -101,14 +102,25 @@ inline void for_each_chunk(const attention::Range& range, Visit visit) {
     }
 }
 
-// The same for the ranges of `part`: those of the guess, then the middle.
+// The same for the ranges of `part`: those of the guess, then, after before_middle(), the middle. One loop, as code for
+// each range would not fit.
+template <typename Visit, typename BeforeMiddle>
+inline void for_each_chunk(const attention::Part& part, Visit visit, BeforeMiddle before_middle) {
+    if constexpr (config::speculate) {
+        const attention::Range* const ranges[] = {&part.first, &part.last, &part.middle};
+        for (const attention::Range* range : ranges) {
+            if (range == &part.middle) {
+                before_middle();
+            }
+            for_each_chunk(*range, visit);
+        }
+    } else {
+        for_each_chunk(part.middle, visit);
+    }
+}
 template <typename Visit>
 inline void for_each_chunk(const attention::Part& part, Visit visit) {
-    if constexpr (config::speculate) {
-        for_each_chunk(part.first, visit);
-        for_each_chunk(part.last, visit);
-    }
-    for_each_chunk(part.middle, visit);
+    for_each_chunk(part, visit, [] {});
 }
 
 }  // namespace jobs

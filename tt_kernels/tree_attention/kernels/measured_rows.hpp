@@ -25,10 +25,10 @@ inline void wait_for(uint32_t semaphore, uint32_t count) {
     noc_semaphore_wait_min(reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(semaphore)), count);
 }
 
-// Squared distance and squared norm of a job, float32, where the core that decides finds them.
+// Sums of a job: the squared distance, the squared norm and that times threshold^2.
+enum Kind : uint32_t { distance_sq, norm_sq, bound, kinds };
 struct Sums {
-    float distance_sq;
-    float norm_sq;
+    float of[kinds];
 };
 constexpr uint32_t sums_bytes = 16;  // the room of a job's, as aligned as NoC writes have to be
 
@@ -36,13 +36,8 @@ constexpr uint32_t sums_bytes = 16;  // the room of a job's, as aligned as NoC w
 template <typename Accessor>
 inline void read_guess(const Accessor& guess, const jobs::Job& job, uint32_t tile) {
     cb_reserve_back(config::cb_measured_guess, head_tiles);
-    const uint32_t to = get_write_ptr(config::cb_measured_guess);
-    packed_rows::for_each_piece(
-        job, tile,
-        [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
-            noc_async_read(
-                guess.get_noc_addr(page, page_offset), to + column * tile_rows::tile_bytes + offset, bytes);
-        });
+    packed_rows::move(
+        packed_rows::Move::from_tensor, guess, job, tile, get_write_ptr(config::cb_measured_guess));
 }
 
 // Copies the exact result at `from`, clears what does not count of both, and hands them to compute.
@@ -72,16 +67,21 @@ inline void push(const interval_tiles::Times& times, const jobs::Job& job, uint3
     cb_push_back(config::cb_measured_exact, head_tiles);
 }
 
+// Adds the words at `numbers`, of each kind the one at its place in `at`.
+inline __attribute__((noinline)) void add(
+    Sums& sums, const volatile tt_l1_ptr uint32_t* numbers, const uint32_t (&at)[kinds]) {
+    for (uint32_t kind = 0; kind < kinds; ++kind) {
+        const uint32_t bits = numbers[at[kind]];
+        sums.of[kind] += __builtin_bit_cast(float, bits);
+    }
+}
+
 // Adds what compute measured of one query tile.
-inline void add(Sums& sums) {
+inline void add_measured(Sums& sums) {
     cb_wait_front(config::cb_norms, 1);
-    const volatile tt_l1_ptr uint32_t* tile =
-        reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_norms));
-    const uint32_t distance_sq = tile[guess_decision::distance_element];
-    const uint32_t norm_sq = tile[guess_decision::norm_element];
+    add(sums, reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_norms)),
+        {guess_decision::distance_element, guess_decision::norm_element, guess_decision::bound_element});
     cb_pop_front(config::cb_norms, 1);
-    sums.distance_sq += __builtin_bit_cast(float, distance_sq);
-    sums.norm_sq += __builtin_bit_cast(float, norm_sq);
 }
 
 // Sends a job's sums to the core that decides, at x and y. They leave from the place they have there: the buffer is at
@@ -89,9 +89,10 @@ inline void add(Sums& sums) {
 inline void send(const Sums& sums, uint32_t job, uint32_t x, uint32_t y) {
     const uint32_t at = get_write_ptr(config::cb_sums) + job * sums_bytes;
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at);
-    words[0] = __builtin_bit_cast(uint32_t, sums.distance_sq);
-    words[1] = __builtin_bit_cast(uint32_t, sums.norm_sq);
-    (void)words[1];  // read back: both have reached L1
+    for (uint32_t kind = 0; kind < kinds; ++kind) {
+        words[kind] = __builtin_bit_cast(uint32_t, sums.of[kind]);
+    }
+    (void)words[kinds - 1];  // read back: all have reached L1
     noc_async_write(at, get_noc_addr(x, y, at), sums_bytes);
     noc_async_write_barrier();
     noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(config::sem_measured)), 1);
@@ -102,7 +103,6 @@ inline void send(const Sums& sums, uint32_t job, uint32_t x, uint32_t y) {
 template <typename Norm, typename Priority>
 inline void decide(
     const volatile tt_l1_ptr uint32_t* prefixes,
-    float threshold_sq,
     const Norm& distances,
     const Norm& norms,
     const Priority& priorities,
@@ -121,19 +121,15 @@ inline void decide(
     };
     for (uint32_t user = 0; user < priority::max_users; ++user) {
         const bool skipped = user >= config::users() || prefixes[user] == jobs::skipped;
-        Sums sums{0, 0};
+        Sums sums{};
         for (uint32_t job = user * per_user; !skipped && job < (user + 1) * per_user; ++job) {
-            const uint32_t distance_sq = landed[job * sums_bytes / sizeof(uint32_t)];
-            const uint32_t norm_sq = landed[job * sums_bytes / sizeof(uint32_t) + 1];
-            sums.distance_sq += __builtin_bit_cast(float, distance_sq);
-            sums.norm_sq += __builtin_bit_cast(float, norm_sq);
+            add(sums, landed + job * sums_bytes / sizeof(uint32_t), {distance_sq, norm_sq, bound});
         }
-        const uint32_t distance_sq = __builtin_bit_cast(uint32_t, sums.distance_sq);
         const bool bypassed = !skipped && jobs::span_of(prefixes[user]).bypassed();
+        line(0)[user] = __builtin_bit_cast(uint32_t, sums.of[distance_sq]);
+        line(1)[user] = __builtin_bit_cast(uint32_t, sums.of[norm_sq]);
         const bool accepted =
-            guess_decision::passes(distance_sq, __builtin_bit_cast(uint32_t, sums.norm_sq* threshold_sq));
-        line(0)[user] = distance_sq;
-        line(1)[user] = __builtin_bit_cast(uint32_t, sums.norm_sq);
+            guess_decision::passes(line(0)[user], __builtin_bit_cast(uint32_t, sums.of[bound]));
         line(2)[user] = guess_decision::priority_of(skipped, bypassed, accepted);
     }
     (void)line(2)[priority::max_users - 1];

@@ -45,14 +45,8 @@ template <typename Accessor>
 void gather_queries(const Accessor& query, const jobs::Job& job, uint32_t begin, uint32_t end) {
     for (uint32_t tile = begin; tile < end; ++tile) {
         if (tile < job.tiles()) {
-            const uint32_t to = get_write_ptr(config::cb_query);
-            packed_rows::for_each_piece(
-                job, tile,
-                [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
-                    noc_async_read(
-                        query.get_noc_addr(page, page_offset), to + column * tile_rows::tile_bytes + offset,
-                        bytes);
-                });
+            packed_rows::move(
+                packed_rows::Move::from_tensor, query, job, tile, get_write_ptr(config::cb_query));
             noc_async_read_barrier();
         }
         cb_push_back(config::cb_query, head_tiles);

@@ -53,13 +53,7 @@ void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, 
     for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
         cb_wait_front(cb, head_tiles);
         const uint32_t from = get_read_ptr(cb);
-        packed_rows::for_each_piece(
-            job, tile,
-            [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
-                noc_async_write<tile_rows::face_bytes>(
-                    from + column * tile_rows::tile_bytes + offset, output.get_noc_addr(page, page_offset),
-                    bytes);
-            });
+        packed_rows::move(packed_rows::Move::to_tensor, output, job, tile, from);
         visit(tile, from);
         noc_async_writes_flushed();
         cb_pop_front(cb, head_tiles);
@@ -70,7 +64,7 @@ void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, 
 template <typename Accessor>
 measured_rows::Sums scatter_measured(
     const Accessor& output, const Accessor& guess, const interval_tiles::Times& times, const jobs::Job& job) {
-    measured_rows::Sums sums{0, 0};
+    measured_rows::Sums sums{};
     measured_rows::read_guess(guess, job, 0);
     scatter_results(config::cb_output, output, job, [&](uint32_t tile, uint32_t from) {
         measured_rows::push(times, job, tile, from);
@@ -78,10 +72,10 @@ measured_rows::Sums scatter_measured(
             measured_rows::read_guess(guess, job, tile + 1);
         }
         if (tile > 0) {
-            measured_rows::add(sums);
+            measured_rows::add_measured(sums);
         }
     });
-    measured_rows::add(sums);
+    measured_rows::add_measured(sums);
     return sums;
 }
 
@@ -89,17 +83,13 @@ measured_rows::Sums scatter_measured(
 template <typename Accessor>
 void scatter_zeros(const Accessor& output, const jobs::Job& job) {
     for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-        packed_rows::for_each_piece(
-            job, tile, [&](uint32_t page, uint32_t page_offset, uint32_t, uint32_t, uint32_t bytes) {
-                noc_async_write<tile_rows::face_bytes>(
-                    MEM_ZEROS_BASE, output.get_noc_addr(page, page_offset), bytes);
-            });
+        packed_rows::move(packed_rows::Move::zeros, output, job, tile, 0);
     }
 }
 
 // Clears the rows after the last user's nodes in the last tile of every head of `job`.
 template <typename Accessor>
-void clear_padding(const Accessor& output, const jobs::Job& job) {
+__attribute__((noinline)) void clear_padding(const Accessor& output, const jobs::Job& job) {
     const uint32_t rows = config::users() * config::nodes();
     if (rows % 32 == 0) {
         return;
@@ -196,8 +186,7 @@ void kernel_main() {
             constexpr auto norm_args = ACCESSOR_ARGS(norm);
             const uint32_t priorities = RUNTIME_ARG(priority);  // 0: there are none to update
             measured_rows::decide(
-                prefixes, __builtin_bit_cast(float, RUNTIME_ARG(threshold_sq)),
-                TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)),
+                prefixes, TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)),
                 TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)),
                 TensorAccessor(ACCESSOR_ARGS(priority), priorities), priorities != 0);
         }
