@@ -24,7 +24,6 @@ from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Check, Finding, failed
 from .stages import SIM_PATIENCE, Stage
 
 ROOT = Path(__file__).resolve().parents[3]
-GRID = "2x1"
 SIM_CHIPS = 2
 
 
@@ -58,14 +57,14 @@ def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str]) -> str:
 
 def environment_of(stage: Stage, kind: str) -> dict[str, str]:
     """Return the environment of a stage's process. Raises RuntimeRootError if a part is missing."""
-    if not stage.chips:
+    if stage.mesh is None:
         return dict(os.environ)
     if kind == "n150":
         limits = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(stage.limit_s / 2))}
         return process_environment(limits | silicon_environment(sgdc.overlays()), silicon=True)
-    mesh = None if stage.chips == 1 else (stage.chips, 1)
+    mesh = None if stage.chips == 1 else stage.mesh
     dispatch = "fast" if mesh is None else "slow"
-    return process_environment(simulated_environment(GRID, sgdc.overlays(), mesh=mesh, dispatch=dispatch))
+    return process_environment(simulated_environment(stage.grid, sgdc.overlays(), mesh=mesh, dispatch=dispatch))
 
 
 def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> Finding:
@@ -90,7 +89,7 @@ def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> 
 def _answer(stage: Stage, kind: str, recording: bool) -> dict[str, Any]:
     """Return the child's answer, or {"error", "phase"} if it gave none."""
     limit = stage.limit_s * (SIM_PATIENCE if kind == "sim" else 1)
-    asked = {"body": stage.body, "kind": kind, "chips": stage.chips, "recording": recording}
+    asked = {"body": stage.body, "kind": kind, "mesh": stage.mesh, "recording": recording}
     with tempfile.TemporaryDirectory() as folder:
         answer, log = Path(folder) / "answer.json", Path(folder) / "log.txt"
         command = [sys.executable, "-m", f"{__package__}.child", str(answer), json.dumps(asked)]

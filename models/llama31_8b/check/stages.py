@@ -13,7 +13,8 @@ BODIES = "models.llama31_8b.check.bodies"
 class Stage(NamedTuple):
     """name: unique. body: "module:function", called as function(context) in a process of its own. needs: stages without
     whose pass this one says nothing. level: the first of LEVELS that has it. limit_s: seconds on boards; simulated
-    chips get SIM_PATIENCE times as many. chips: that the device is opened with, 0 for none."""
+    chips get SIM_PATIENCE times as many. chips: that the device is opened with, 0 for none. columns: of their mesh.
+    grid: columns x rows of cores of a simulated chip."""
 
     name: str
     body: str
@@ -21,6 +22,13 @@ class Stage(NamedTuple):
     level: str = "quick"
     limit_s: float = 60
     chips: int = 1
+    columns: int = 1
+    grid: str = "2x1"
+
+    @property
+    def mesh(self) -> tuple[int, int] | None:
+        """Return the rows and columns of the mesh to open, None if no device is needed."""
+        return (self.chips // self.columns, self.columns) if self.chips else None
 
     def runs_at(self, level: str) -> bool:
         return LEVELS.index(self.level) <= LEVELS.index(level)
@@ -39,6 +47,13 @@ STAGES = (
     Stage("tree attention", f"{BODIES}.ops:tree_attention", ("stock op",), "full", 120),
     Stage("verification", f"{BODIES}.ops:verification", ("stock op",), "full", 120),
     Stage("link", f"{BODIES}.links:exchange", ("gate",), "full", 300, chips=2),
+    Stage(
+        "collectives", f"{BODIES}.collectives:collectives", ("stock op",), "full", 300, chips=2, columns=2, grid="4x2"
+    ),
+    Stage("layer", f"{BODIES}.layer:interleaved", ("stock op",), "full", 300),
+    Stage("sharded layer", f"{BODIES}.layer:sharded", ("flash decode", "layer"), "full", 600, grid="8x8"),
+    Stage("pair", f"{BODIES}.pair:speculating_pair", ("flash decode", "layer", "link"), "full", 600, 2, grid="2x2"),
+    Stage("token trees", f"{BODIES}.trees:token_trees", ("tree attention", "verification", "layer"), "full", 300),
     Stage("replay", f"{BODIES}.device:replay", ("flash decode",), "full", 300),
     Stage("soak", f"{BODIES}.device:soak", ("replay",), "soak", 1800),
 )
