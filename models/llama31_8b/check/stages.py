@@ -54,6 +54,10 @@ STAGES = (
     Stage("sharded layer", f"{BODIES}.layer:sharded", ("flash decode", "layer"), "full", 600, grid="8x8"),
     Stage("pair", f"{BODIES}.pair:speculating_pair", ("flash decode", "layer", "link"), "full", 600, 2, grid="2x2"),
     Stage("token trees", f"{BODIES}.trees:token_trees", ("tree attention", "verification", "layer"), "full", 300),
+    Stage("links of 4", f"{BODIES}.links:exchange", ("link",), "full", 300, 4, columns=2),
+    Stage("links of 8", f"{BODIES}.links:exchange", ("link",), "full", 300, 8, columns=4),
+    Stage("collectives of 4", f"{BODIES}.collectives:collectives", ("links of 4",), "full", 300, 4, 2, "4x2"),
+    Stage("collectives of 8", f"{BODIES}.collectives:collectives", ("links of 8",), "full", 300, 8, 4, "4x2"),
     Stage("replay", f"{BODIES}.device:replay", ("flash decode",), "full", 300),
     Stage("soak", f"{BODIES}.device:soak", ("replay",), "soak", 1800),
 )

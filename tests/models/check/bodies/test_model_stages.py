@@ -7,12 +7,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from models.llama31_8b.check import runner
 from models.llama31_8b.check.bodies import pair, trees
+from models.llama31_8b.check.bodies.links import neighbours
 from models.llama31_8b.check.bodies.small_model import MAX_ERROR, SMALL, filled_cache, near
 from models.llama31_8b.check.findings import PASS
 from models.llama31_8b.check.runner import run_stages
 from models.llama31_8b.check.stages import STAGES
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from runtime_patches.simulated_n150 import clusters
 from tests.support.alspec_reference import Recorded
 
 MIN_MARGIN, MIN_GAP = 0.05, 0.1  # bfloat16 moves ratios by 1 % and logits by 0.06
@@ -81,13 +84,25 @@ def test_one_wrong_value_fails():
     assert near("logits", wrong, expected).ok is False
 
 
+QUICK = ("link", "collectives", "layer", "pair", "token trees")
+SLOW = ("sharded layer", "links of 4", "links of 8", "collectives of 4", "collectives of 8")
+
+
 @pytest.mark.sim
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    "name", ["collectives", "layer", "pair", "token trees", pytest.param("sharded layer", marks=pytest.mark.slow)]
-)
-def test_a_stage_passes_on_simulated_chips(name):
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_a_stage_passes_on_simulated_chips(monkeypatch, name):
+    monkeypatch.setattr(runner, "SIM_CHIPS", 8)
     (stage,) = (stage for stage in STAGES if stage.name == name)
     (found,) = run_stages([stage._replace(needs=())], "sim", stage.level)
     assert found.status == PASS, found
     assert any(check.ok for check in found.checks) and all(check.ok is not False for check in found.checks)
+
+
+def test_every_pair_of_neighbours_is_a_link():
+    assert list(neighbours(2, 1)) == [((0, 0), (1, 0))]
+    assert list(neighbours(1, 4)) == [((0, n), (0, n + 1)) for n in range(3)]
+    for shape in ((2, 2), (2, 4), (1, 8)):
+        chips = [row * shape[1] + column for pair in neighbours(*shape) for row, column in pair]
+        joined = {tuple(sorted(pair)) for pair in zip(chips[::2], chips[1::2], strict=True)}
+        assert joined == {tuple(sorted((a, b))) for (a, _), (b, _) in clusters.links(shape)}
