@@ -28,6 +28,7 @@ FALLBACKS = {
     "sharded layer": ("`--decode-sharding interleaved` decodes with ttnn's default placements",),
     "pair": ("`--attention exact` on the same mesh, or `--mesh 1x2` shares the work between both chips",),
     "token trees": ("`--draft none` needs no token trees",),
+    "rates": ("`--decode-sharding interleaved` uses neither op",),
     "replay": ("`--decode-sharding interleaved`; report this, results must not change from replay to replay",),
     "soak": ("TT_METAL_OPERATION_TIMEOUT_SECONDS=60 turns a hang into an error",),
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_patches import boards, sgdc
+from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150.environment import process_environment, silicon_environment, simulated_environment
 
@@ -64,7 +65,9 @@ def environment_of(stage: Stage, kind: str) -> dict[str, str]:
         return process_environment(limits | silicon_environment(sgdc.overlays()), silicon=True)
     mesh = None if stage.chips == 1 else stage.mesh
     dispatch = "fast" if mesh is None else "slow"
-    return process_environment(simulated_environment(stage.grid, sgdc.overlays(), mesh=mesh, dispatch=dispatch))
+    counting = cycle_overlays() if stage.timed else {}
+    variables = simulated_environment(stage.grid, sgdc.overlays() | counting, mesh=mesh, dispatch=dispatch)
+    return process_environment(variables | (CYCLE_VARIABLES if stage.timed else {}))
 
 
 def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> Finding:

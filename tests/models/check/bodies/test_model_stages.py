@@ -11,7 +11,7 @@ from models.llama31_8b.check import runner
 from models.llama31_8b.check.bodies import pair, trees
 from models.llama31_8b.check.bodies.links import neighbours
 from models.llama31_8b.check.bodies.small_model import MAX_ERROR, SMALL, filled_cache, near
-from models.llama31_8b.check.findings import PASS
+from models.llama31_8b.check.findings import FAIL, PASS
 from models.llama31_8b.check.runner import run_stages
 from models.llama31_8b.check.stages import STAGES
 from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -85,7 +85,7 @@ def test_one_wrong_value_fails():
 
 
 QUICK = ("link", "collectives", "layer", "pair", "token trees")
-SLOW = ("sharded layer", "links of 4", "links of 8", "collectives of 4", "collectives of 8")
+SLOW = ("sharded layer", "rates", "links of 4", "links of 8", "collectives of 4", "collectives of 8")
 
 
 @pytest.mark.sim
@@ -97,6 +97,25 @@ def test_a_stage_passes_on_simulated_chips(monkeypatch, name):
     (found,) = run_stages([stage._replace(needs=())], "sim", stage.level)
     assert found.status == PASS, found
     assert any(check.ok for check in found.checks) and all(check.ok is not False for check in found.checks)
+
+
+FAULTS = {
+    "collectives": ("wrong_sum", "sum: expected at most ", "no collectives"),
+    "pair": ("every_guess_accepted", "decisions by step, layer and rank: expected ", "--attention exact"),
+    "token trees": ("nothing_moved", "text: expected ", "--draft none"),
+}
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_fails_with_the_way_around_it(name):
+    body, why, way = FAULTS[name]
+    (stage,) = (stage for stage in STAGES if stage.name == name)
+    faulty = stage._replace(body=f"tests.models.check.bodies.faulty_stages:{body}", needs=())
+    (found,) = run_stages([faulty], "sim", stage.level)
+    assert found.status == FAIL and why in found.why and any(way in text for text in found.advice), found
 
 
 def test_every_pair_of_neighbours_is_a_link():
