@@ -51,15 +51,13 @@ def _open(kind: str, mesh: Sequence[int]):
     import ttnn
 
     from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
+    from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     if kind == "n150":
         return MeshShape(*mesh).open(trace_region_size=1 << 22)
-    room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
-    if tuple(mesh) == (1, 1):
-        return ttnn.open_device(device_id=0, **room, **opening_options("fast"))
-    return MeshShape(*mesh).open(**room, **mesh_options("slow"))
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    return MeshShape(*mesh).open(worker_l1_size=room, **opening_options("fast"))
 
 
 def _close(kind: str, device) -> None:

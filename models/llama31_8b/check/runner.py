@@ -64,9 +64,8 @@ def environment_of(stage: Stage, kind: str) -> dict[str, str]:
         limits = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(stage.limit_s / 2))}
         return process_environment(limits | silicon_environment(sgdc.overlays()), silicon=True)
     mesh = None if stage.chips == 1 else stage.mesh
-    dispatch = "fast" if mesh is None else "slow"
     counting = cycle_overlays() if stage.timed else {}
-    variables = simulated_environment(stage.grid, sgdc.overlays() | counting, mesh=mesh, dispatch=dispatch)
+    variables = simulated_environment(stage.grid, sgdc.overlays() | counting, mesh=mesh, dispatch="fast")
     return process_environment(variables | (CYCLE_VARIABLES if stage.timed else {}))
 
 

@@ -15,6 +15,8 @@ from ..findings import Check
 ROWS = (32, 128)  # of 64 bfloat16 numbers: 4 and 16 KB
 BOARD_ROWS = (*ROWS, 1024)  # 128 KB too, which take longer than a launch
 TIMED = 20
+# How long a rank waits for its peer: simulated cycles are dear, and no launch of a simulated chip takes a million.
+TIMEOUT_S, SIM_TIMEOUT_S = 2.0, 1e-3
 
 
 def neighbours(rows: int, columns: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
@@ -56,7 +58,7 @@ def _exchange(context: Context, mesh, axis: int, pair: str) -> list[Check]:
     from tt_kernels.device_exchange.op import DeviceExchange
 
     checks, split = [], ttnn.ShardTensorToMesh(mesh, dim=0)
-    op = DeviceExchange(ChipPairs(mesh, axis), users=1)
+    op = DeviceExchange(ChipPairs(mesh, axis), 1, SIM_TIMEOUT_S if context.simulated else TIMEOUT_S)
     for rows in ROWS if context.simulated else BOARD_ROWS:
         name, same = f"{pair}, {rows * 128} bytes", []
         for sender in (0, 1):

@@ -28,10 +28,13 @@ def steps_of_reference(reference: ReferenceLlama, cache, policy: ALSpecAttention
 
 
 def speculating_pair(context: Context) -> list[Check]:
-    """Decode on both chips what the reference decodes alone: its decisions, tokens, logits and cache."""
+    """Decode on both chips what the reference decodes alone: its decisions, tokens, logits and cache. Steps after the
+    first replay its trace where this dispatch has traces."""
     import ttnn
 
     from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
+    from models.llama31_8b.tt.model import overwrite
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     settings = AttentionSettings("alspec", CHUNK_SIZE, THRESHOLD)
     model, reference = make(context.device, SMALL, capacity=CAPACITY, attention=settings)
@@ -41,14 +44,20 @@ def speculating_pair(context: Context) -> list[Check]:
     tokens, wanted = steps_of_reference(reference, cache, policy)
     accepted = [step.accepted[:, 0, 0].tolist() for step in policy.statistics.steps]
     attention, logits, priorities = model.decode_attention, [], []
+    inputs = model.step_inputs([FIRST_TOKEN], [CACHED])
+    traced = TracedStep(context.device, lambda: model.decode(inputs), why_no_trace(context.device) is not None)
     for step, token in enumerate(tokens[:-1]):
-        output = model.decode(model.step_inputs([token], [CACHED + step]))
+        overwrite(inputs, model.step_inputs([token], [CACHED + step], on_device=False))
+        output = traced()
         attention.check()
         logits.append([ttnn.to_torch(part)[0, 0, 0].float() for part in ttnn.get_device_tensors(output)])
         priorities.append(attention.last_priorities())
+    replays = traced.replays
+    traced.release()
     return [
         *check_decisions(priorities, accepted),
         check_tokens(logits, tokens),
+        Check("steps that replayed a trace", replays),
         near("logits", torch.stack([ranks[0] for ranks in logits]), torch.stack(wanted)),
         near("keys and values", cached(model, CACHED + STEPS), cached_by_reference(cache, CACHED + STEPS)),
     ]
@@ -70,7 +79,7 @@ def check_decisions(found: list, accepted: list[list[bool]]) -> list[Check]:
         expected.append(wanted)
     hits = sum(map(sum, accepted))
     both = f"{hits} hits, {sum(map(len, accepted)) - hits} misses"
-    return [Check("decisions by step, layer and rank", shown, expected, shown == expected), Check("of them", both)]
+    return [Check("decisions by step, layer and rank", shown, expected, shown == expected), Check("in all", both)]
 
 
 def check_tokens(logits: list, tokens: list[int]) -> Check:
