@@ -16,7 +16,7 @@ from tqdm import tqdm
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.quality.torch_device import add_torch_options, loaded_on
 
-from . import baselines, divergence, needle, perplexity, predictors, questions, switches
+from . import baselines, chains, divergence, needle, perplexity, predictors, questions, switches, trees
 from .study import GUESSES, Settings, Study, fill
 from .tables import Table
 from .texts import Texts
@@ -27,11 +27,14 @@ PARTS = {
     "baselines": baselines,
     "predictors": predictors,
     "switches": switches,
+    "chains": chains,
+    "trees": trees,
     "divergence": divergence,
     "needle": needle,
     "questions": questions,
 }
-USUAL = tuple(part for part in PARTS if part != "switches")  # which takes hours on a CPU
+LONG = ("switches", "chains", "trees")  # parts that take hours on a CPU, run when they are named
+USUAL = tuple(part for part in PARTS if part not in LONG)
 QUESTIONS = "questions"  # the part that needs more than a long text
 # Drawn from what is in the output folder, whatever run measured it.
 PICTURES = "pictures"
@@ -80,7 +83,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--parts",
         nargs="+",
         choices=(*PARTS, PICTURES),
-        help="what to measure (default: all but switches; with --text neither questions)",
+        help=f"what to measure (default: all but {', '.join(LONG)}; with --text neither questions)",
     )
     add("--quick", action="store_true", help="few and short: under a minute on one quiet core")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
