@@ -183,15 +183,21 @@ inline void prepare(uint32_t scale) {
 
 }  // namespace exponential
 
-inline void exponentiate(uint32_t tiles, Bands bands) {
+// Replays `slots` slots for the two vectors of each half band of `tiles` tiles.
+template <uint32_t first_slot, uint32_t slots>
+sfpi_inline void replay_for_tiles(uint32_t tiles, Bands bands) {
     for (uint32_t i = 0; i < tiles; ++i) {
-        for_each_half_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
+        for_each_half_band(bands, [] { lltt::replay(first_slot, slots); });
         if (bands.end <= bands_per_face) {  // not led over the lower faces
             for (uint32_t half = 0; half < 4; ++half) {
                 sfpi::dst_reg += face_stride / 2;
             }
         }
     }
+}
+
+inline void exponentiate(uint32_t tiles, Bands bands) {
+    replay_for_tiles<exponential::first_slot, exponential::slots>(tiles, bands);
 }
 
 inline void exponentiate_first_column(Bands bands) {
@@ -221,6 +227,27 @@ inline void hide(Bands bands) {
         lltt::replay(hide_slot, hide_slots);
         lltt::replay(hide_slot, hide_slots);
     });
+}
+
+constexpr uint32_t round_slot = hide_slot + hide_slots, round_slots = 6;  // the last of 32
+// Half of the last place of 9 bits of mantissa, of float32's 23: what a product takes of SrcA in all fidelity phases.
+constexpr uint32_t half_a_place = 0x2000;
+
+// The replay buffer = what is done to two vectors that follow each other: half a place is added to their magnitudes.
+inline void prepare_round() {
+    using ckernel::p_sfpu;
+    lltt::record(round_slot, round_slots);
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
+    TTI_SFPIADD(0, p_sfpu::LREG2, p_sfpu::LREG0, sfpi::SFPIADD_MOD1_CC_NONE);
+    TTI_SFPIADD(0, p_sfpu::LREG2, p_sfpu::LREG1, sfpi::SFPIADD_MOD1_CC_NONE);
+    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, vector_rows);
+}
+
+inline void round(uint32_t tiles, Bands bands) {
+    TTI_SFPLOADI(ckernel::p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_USHORT, half_a_place);
+    replay_for_tiles<round_slot, round_slots>(tiles, bands);
 }
 
 // See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
@@ -360,12 +387,14 @@ inline void divide([[maybe_unused]] Bands bands, [[maybe_unused]] bool broken) {
         vector::divide<tiles>, 0, ckernel::VectorMode::None, bands, broken ? nan : one)));
 }
 
-// For exponentiate(), exponentiate_first_column() and hide(): in force until divide_init() or rescales_of_two_init().
+// For exponentiate(), exponentiate_first_column(), hide() and round(): in force until divide_init() or
+// rescales_of_two_init().
 inline void prepare([[maybe_unused]] uint32_t scale) {
     PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
     PACK((vector::prepare_moves()));
     PACK((vector::exponential::prepare(scale)));
     PACK((vector::prepare_hide()));
+    PACK((vector::prepare_round()));
 }
 inline void rescales_of_two_init() { ckernel::exp_packthread_tile_init(); }
 
@@ -385,6 +414,12 @@ inline void exponentiate_first_column([[maybe_unused]] Bands bands) {
 // behind it is negative.
 inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
+}
+
+// Registers [0, tiles) become what a product of the matrix unit, which cuts float32 off in its left operand, takes as
+// the nearest number it knows. Nothing else may read them.
+inline void round([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::round, 0, ckernel::VectorMode::None, tiles, bands)));
 }
 
 // Column 0 of registers 0 and 1 holds two maxima per row. Register `merged_maximum` = the higher; registers 0 and 1 =
