@@ -275,7 +275,7 @@ def test_a_worker_that_goes_through_128_chunks_loses_nothing(sim_device):
         norm = (error.norm() / expected.norm()).item()
         bias = ((error * expected).sum() / expected.square().sum()).item()
         logger.info(f"{name}: error of the norm {norm:.3%}, bias {bias:+.3%}, largest {error.abs().max():.2e}")
-        assert norm <= 0.005 and abs(bias) <= 0.001, name
+        assert norm <= (0.006 if name == "random" else 0.003) and abs(bias) <= 0.002, name
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7])

@@ -265,7 +265,7 @@ inline void add_rescaled(uint32_t partial, uint32_t first, uint32_t tiles, uint3
 // The state that is read is the first of its buffer, the new one becomes the last: so a buffer of n + 1 states holds
 // those of n tiles of queries, taken in turn.
 // The new state is rounded to what the matrix unit takes of it for the next chunk. Cut off there instead, it would lose
-// half a last place with each chunk: 3 % after the 128 chunks that a worker of eight has of 128K keys. After
+// half a last place with each chunk: 4 % after the 128 chunks that a worker of eight has of 128K keys. After
 // register_rows::prepare().
 template <uint32_t head_tiles>
 inline void accumulate(

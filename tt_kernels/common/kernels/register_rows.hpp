@@ -183,11 +183,11 @@ inline void prepare(uint32_t scale) {
 
 }  // namespace exponential
 
-// Replays `slots` slots for the two vectors of each half band of `tiles` tiles.
-template <uint32_t first_slot, uint32_t slots>
-sfpi_inline void replay_for_tiles(uint32_t tiles, Bands bands) {
+// As for_each_half_band, for one of `tiles` tiles after the other.
+template <typename Visit>
+sfpi_inline void for_each_half_band_of_tiles(uint32_t tiles, Bands bands, Visit visit) {
     for (uint32_t i = 0; i < tiles; ++i) {
-        for_each_half_band(bands, [] { lltt::replay(first_slot, slots); });
+        for_each_half_band(bands, visit);
         if (bands.end <= bands_per_face) {  // not led over the lower faces
             for (uint32_t half = 0; half < 4; ++half) {
                 sfpi::dst_reg += face_stride / 2;
@@ -197,7 +197,8 @@ sfpi_inline void replay_for_tiles(uint32_t tiles, Bands bands) {
 }
 
 inline void exponentiate(uint32_t tiles, Bands bands) {
-    replay_for_tiles<exponential::first_slot, exponential::slots>(tiles, bands);
+    for_each_half_band_of_tiles(
+        tiles, bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
 }
 
 inline void exponentiate_first_column(Bands bands) {
@@ -229,25 +230,30 @@ inline void hide(Bands bands) {
     });
 }
 
-constexpr uint32_t round_slot = hide_slot + hide_slots, round_slots = 6;  // the last of 32
-// Half of the last place of 9 bits of mantissa, of float32's 23: what a product takes of SrcA in all fidelity phases.
-constexpr uint32_t half_a_place = 0x2000;
+constexpr uint32_t round_slot = hide_slot + hide_slots, round_slots = 4;
+// A product takes 9 bits of float32's mantissa of 23 from SrcA, in all fidelity phases. Half of the last of them, and
+// the sign, exponent and bits that it takes.
+constexpr uint32_t half_a_place = 0x2000, places_taken = 0xC000;  // sign-extended
 
-// The replay buffer = what is done to two vectors that follow each other: half a place is added to their magnitudes.
+// The replay buffer = what is done to a vector: half a place is added to its magnitude, and what is below a place is
+// cut off.
 inline void prepare_round() {
     using ckernel::p_sfpu;
     lltt::record(round_slot, round_slots);
     TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
     TTI_SFPIADD(0, p_sfpu::LREG2, p_sfpu::LREG0, sfpi::SFPIADD_MOD1_CC_NONE);
-    TTI_SFPIADD(0, p_sfpu::LREG2, p_sfpu::LREG1, sfpi::SFPIADD_MOD1_CC_NONE);
-    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, vector_rows);
+    TTI_SFPAND(0, p_sfpu::LREG3, p_sfpu::LREG0, 0);
+    TTI_SFPSTORE(p_sfpu::LREG0, 0, on_by_a_vector, 0);
 }
 
 inline void round(uint32_t tiles, Bands bands) {
-    TTI_SFPLOADI(ckernel::p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_USHORT, half_a_place);
-    replay_for_tiles<round_slot, round_slots>(tiles, bands);
+    using ckernel::p_sfpu;
+    TTI_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_USHORT, half_a_place);
+    TTI_SFPLOADI(p_sfpu::LREG3, sfpi::SFPLOADI_MOD0_SHORT, places_taken);
+    for_each_half_band_of_tiles(tiles, bands, [] {
+        lltt::replay(round_slot, round_slots);
+        lltt::replay(round_slot, round_slots);
+    });
 }
 
 // See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
@@ -416,8 +422,7 @@ inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) 
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
 }
 
-// Registers [0, tiles) become what a product of the matrix unit, which cuts float32 off in its left operand, takes as
-// the nearest number it knows. Nothing else may read them.
+// Registers [0, tiles) become the nearest numbers that a product takes whole from SrcA.
 inline void round([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::round, 0, ckernel::VectorMode::None, tiles, bands)));
 }
