@@ -19,26 +19,27 @@ from .expectations import Expectations
 from .findings import CouldNotRun
 
 
-def run(body: str, kind: str, mesh: Sequence[int] | None, recording: bool) -> dict[str, Any]:
-    """Return {"checks", "recorded"}, {"could_not_run": why} or {"error": one line, "phase": what was being done}."""
-    phase = "reading the stage"
+def run(body: str, kind: str, mesh: Sequence[int] | None, recording: bool, phase: Path) -> dict[str, Any]:
+    """Return {"checks", "recorded"}, {"could_not_run": why} or {"error": one line}. phase: the file that says what is
+    being done, for whoever ends this process."""
     try:
+        phase.write_text("reading the stage")
         module, _, name = body.partition(":")
         function = getattr(importlib.import_module(module), name)
-        phase = "opening the device"
+        phase.write_text("opening the device")
         device = None if mesh is None else _open(kind, mesh)
         context = Context(kind, device, None if recording else Expectations.read(), recording)
-        phase = "the stage itself"
+        phase.write_text("running the stage")
         checks = function(context)
         answer = {"checks": [asdict(check) for check in checks], "recorded": context.recorded}
-        phase = "closing the device"
+        phase.write_text("closing the device")
         _close(kind, device)
         return answer
     except CouldNotRun as error:
         return {"could_not_run": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever a broken machine raises is the finding
         traceback.print_exc()
-        return {"error": _one_line(error), "phase": phase}
+        return {"error": _one_line(error)}
 
 
 def _one_line(error: Exception) -> str:
@@ -69,7 +70,8 @@ def _close(kind: str, device) -> None:
 
 
 if __name__ == "__main__":
-    found = run(**json.loads(sys.argv[2]))
-    Path(sys.argv[1]).write_text(json.dumps(found), encoding="utf-8")
+    answer = Path(sys.argv[1])
+    found = run(**json.loads(sys.argv[2]), phase=answer.with_suffix(".phase"))
+    answer.write_text(json.dumps(found), encoding="utf-8")
     sys.stderr.flush()
     os._exit(0)  # a simulated device that is not closed takes long to go

@@ -89,7 +89,7 @@ def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> 
 
 
 def _answer(stage: Stage, kind: str, recording: bool) -> dict[str, Any]:
-    """Return the child's answer, or {"error", "phase"} if it gave none."""
+    """Return the child's answer, else {"error"}; with an error also "phase": what the child was doing."""
     limit = stage.limit_s * (SIM_PATIENCE if kind == "sim" else 1)
     asked = {"body": stage.body, "kind": kind, "mesh": stage.mesh, "recording": recording}
     with tempfile.TemporaryDirectory() as folder:
@@ -103,13 +103,18 @@ def _answer(stage: Stage, kind: str, recording: bool) -> dict[str, Any]:
             try:
                 code = process.wait(limit)
             except subprocess.TimeoutExpired:
-                return {"error": f"took longer than {limit:g} s", "phase": "waiting for its process"}
+                return {"error": f"took longer than {limit:g} s", "phase": _phase(answer)}
             finally:
                 _end(process)
         if answer.is_file():
-            return json.loads(answer.read_text(encoding="utf-8"))
+            return {"phase": _phase(answer), **json.loads(answer.read_text(encoding="utf-8"))}
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
-        return {"error": f"its process ended with {how}: {_last_line(log)}", "phase": "waiting for its answer"}
+        return {"error": f"its process ended with {how}: {_last_line(log)}", "phase": _phase(answer)}
+
+
+def _phase(answer: Path) -> str:
+    said = answer.with_suffix(".phase")
+    return said.read_text(encoding="utf-8") if said.is_file() else "starting its process"
 
 
 def _end(process: subprocess.Popen) -> None:

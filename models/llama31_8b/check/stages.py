@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 LEVELS = ("quick", "full", "soak")
@@ -14,7 +15,8 @@ class Stage(NamedTuple):
     """name: unique. body: "module:function", called as function(context) in a process of its own. needs: stages without
     whose pass this one says nothing. level: the first of LEVELS that has it. limit_s: seconds on boards; simulated
     chips get SIM_PATIENCE times as many. chips: that the device is opened with, 0 for none. columns: of their mesh.
-    grid: columns x rows of cores of a simulated chip. timed: whether simulated kernels count their cycles."""
+    grid: columns x rows of cores of a simulated chip. timed: whether simulated kernels count their cycles.
+    recorded: whether its outputs are compared with recorded ones."""
 
     name: str
     body: str
@@ -25,6 +27,7 @@ class Stage(NamedTuple):
     columns: int = 1
     grid: str = "2x1"
     timed: bool = False
+    recorded: bool = False
 
     @property
     def mesh(self) -> tuple[int, int] | None:
@@ -43,10 +46,10 @@ STAGES = (
     Stage("open", f"{BODIES}.device:opens", ("cards",), limit_s=120),
     Stage("stock op", f"{BODIES}.device:stock_op", ("open",), limit_s=120),
     Stage("HiFi4 probe", f"{BODIES}.device:hifi4_probe", ("stock op",), limit_s=120),
-    Stage("flash decode", f"{BODIES}.ops:flash_decode", ("stock op",), limit_s=120),
+    Stage("flash decode", f"{BODIES}.ops:flash_decode", ("stock op",), limit_s=120, recorded=True),
     Stage("gate", f"{BODIES}.ops:gate", ("stock op",), limit_s=120),
-    Stage("tree attention", f"{BODIES}.ops:tree_attention", ("stock op",), "full", 120),
-    Stage("verification", f"{BODIES}.ops:verification", ("stock op",), "full", 120),
+    Stage("tree attention", f"{BODIES}.ops:tree_attention", ("stock op",), "full", 120, recorded=True),
+    Stage("verification", f"{BODIES}.ops:verification", ("stock op",), "full", 120, recorded=True),
     Stage("link", f"{BODIES}.links:exchange", ("gate",), "full", 300, chips=2),
     Stage("collectives", f"{BODIES}.collectives:collectives", ("stock op",), "full", 300, 2, 2, "4x2"),
     Stage("layer", f"{BODIES}.layer:interleaved", ("stock op",), "full", 300),
@@ -59,5 +62,14 @@ STAGES = (
     Stage("collectives of 8", f"{BODIES}.collectives:collectives", ("links of 8",), "full", 300, 8, 4, "4x2"),
     Stage("rates", f"{BODIES}.rates:rates", ("flash decode",), "full", 300, grid="8x8", timed=True),
     Stage("replay", f"{BODIES}.device:replay", ("flash decode",), "full", 300),
-    Stage("soak", f"{BODIES}.device:soak", ("replay",), "soak", 1800),
+    Stage("soak", f"{BODIES}.soak:soak", ("layer", "replay"), "soak", 1800),
 )
+
+
+def recorded_stages(stages: Sequence[Stage] = STAGES) -> tuple[Stage, ...]:
+    """Return the stages whose outputs are recorded, and those that they need, in order."""
+    wanted: set[str] = set()
+    for stage in reversed(stages):
+        if stage.recorded or stage.name in wanted:
+            wanted |= {stage.name, *stage.needs}
+    return tuple(stage for stage in stages if stage.name in wanted)

@@ -34,6 +34,10 @@ def other_version(context: Context) -> list[Check]:
     return [context.check_output("op", RECORDED, exact=True)]
 
 
+def gives(context: Context) -> list[Check]:
+    return [context.check_output("op", RECORDED, exact=True)]
+
+
 def hangs(context: Context) -> list[Check]:
     """Leave a grandchild too, as a runtime leaves a simulator."""
     if os.fork() == 0:

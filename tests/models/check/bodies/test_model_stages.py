@@ -84,8 +84,8 @@ def test_one_wrong_value_fails():
     assert near("logits", wrong, expected).ok is False
 
 
-QUICK = ("link", "collectives", "layer", "pair", "token trees")
-SLOW = ("sharded layer", "rates", "links of 4", "links of 8", "collectives of 4", "collectives of 8")
+QUICK = ("tree attention", "verification", "link", "collectives", "layer", "pair", "token trees", "replay")
+SLOW = ("sharded layer", "rates", "links of 4", "links of 8", "collectives of 4", "collectives of 8", "soak")
 
 
 @pytest.mark.sim
