@@ -15,9 +15,9 @@ from typing import Any
 
 from ..command_line import OneLineParser
 from . import expectations
-from .findings import COULD_NOT_RUN, FAIL, PASS, Finding, exit_code
+from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Finding, exit_code
 from .report import make, markdown, new_run_id, write
-from .runner import run_stages
+from .runner import HIGHER, run_stages
 from .stages import LEVELS, STAGES, Stage, recorded_stages
 
 PROG = "llama-alspec check"
@@ -38,12 +38,15 @@ def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) ->
     try:
         for finding in run_stages(stages, options.device, level, recording=options.record, recorded=recorded):
             findings.append(finding)
-            _show(finding)
+            if not finding.why.startswith(HIGHER):
+                _show(finding)
     except KeyboardInterrupt:
         findings.append(Finding("run", COULD_NOT_RUN, why="interrupted"))
     except Exception as error:  # noqa: BLE001 - the report is written whatever is broken
         findings.append(Finding("run", COULD_NOT_RUN, why=f"{type(error).__name__}: {error}"))
         _show(findings[-1])
+    if higher := sum(finding.why.startswith(HIGHER) for finding in findings):
+        print(f"{SKIPPED:14}{higher} stages of higher levels")
     if options.record and exit_code(findings) == 0:
         changed = ", ".join(expectations.write(recorded)) or "none"
         print(f"recorded: {len(recorded)} outputs in {expectations.FILE.name}; changed: {changed}")

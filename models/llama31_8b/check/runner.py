@@ -26,6 +26,7 @@ from .stages import SIM_PATIENCE, Stage
 
 ROOT = Path(__file__).resolve().parents[3]
 SIM_CHIPS = 2
+HIGHER = "of level "  # how the reason begins why a stage of a higher level is skipped
 
 
 def run_stages(
@@ -49,7 +50,7 @@ def run_stages(
 
 def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str]) -> str:
     if not stage.runs_at(level):
-        return f"of level {stage.level}"
+        return f"{HIGHER}{stage.level}"
     if missing := [need for need in stage.needs if need not in passed]:
         return f"needs {', '.join(missing)}"
     chips = SIM_CHIPS if kind == "sim" else len(boards.visible_boards())
