@@ -40,7 +40,8 @@ def stock_op(context: Context) -> list[Check]:
 def hifi4_probe(context: Context) -> list[Check]:
     """Multiply random matrices with float32 accumulation (tt-metal issue 38306: with HiFi4 single outputs are wrong by
     powers of two): HiFi3, which the model uses, must be right; what HiFi4 gives is noted only."""
-    errors, worst = {"HiFi3": [], "HiFi4": []}, {"HiFi3": (0.0, ""), "HiFi4": (0.0, "")}
+    errors: dict[str, list[torch.Tensor]] = {"HiFi3": [], "HiFi4": []}
+    worst = {"HiFi3": (0.0, ""), "HiFi4": (0.0, "")}
     for seed in range(PRODUCTS):
         generator = torch.Generator().manual_seed(38306 + seed)
         left, right = (torch.randn(*size, generator=generator).bfloat16() for size in ((32, 128), (128, 32)))
