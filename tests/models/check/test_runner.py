@@ -24,7 +24,7 @@ from models.llama31_8b.check.findings import (
     exit_code,
     failed_checks,
 )
-from models.llama31_8b.check.runner import run_stages
+from models.llama31_8b.check.runner import ROOT, run_stages
 from models.llama31_8b.check.stages import LEVELS, SIM_PATIENCE, STAGES, Stage, recorded_stages
 from runtime_patches import boards
 
@@ -88,6 +88,12 @@ def test_the_stages_are_sound():
     assert len(set(names)) == len(names) and set(FALLBACKS) == set(names)
     for index, one in enumerate(STAGES):
         assert set(one.needs) <= set(names[:index]) and one.level in LEVELS and one.limit_s > 0
+
+
+def test_the_document_lists_the_stages():
+    text = (ROOT / "docs/first_day.md").read_text(encoding="utf-8")
+    table = "\n".join(f"| {one.name} | {one.level} | {one.chips or '-'} | {one.limit_s} |" for one in STAGES)
+    assert f"\n{table}\n\n" in text
 
 
 def test_a_missing_driver_file_is_named(tmp_path):
