@@ -35,6 +35,7 @@ FALLBACKS = {
 
 # What N150s are known to say, with what helped others.
 KNOWN = (
+    (r"no /sys/module/tenstorrent", "the driver is not loaded: install tt-kmd, then `modprobe tenstorrent`"),
     (r"hugepage", "hugepages are missing: install tenstorrent-tools, `systemctl restart tenstorrent-hugepages`"),
     (r"iommu", "IOMMU: boot with iommu=pt, or without hugepages take a driver that uses the IOMMU"),
     (r"firmware|fw.?bundle", "firmware and driver must fit each other: tt-flash and tt-kmd of one release"),

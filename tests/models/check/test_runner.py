@@ -108,6 +108,13 @@ def test_a_missing_driver_file_is_named(tmp_path):
     assert failed_checks(driver_checks(driver, pages, iommu)) == ""
 
 
+def test_a_host_without_driver_fails_and_ends_the_rest():
+    found, after = run(stage("without_driver", "host"), stage("passes", "cards", needs=("host",)))
+    assert (found.status, after.status) == (FAIL, SKIPPED) and after.why == "needs host"
+    assert found.why.startswith("driver: expected a version of tt-kmd, measured no /sys/module/tenstorrent_not_loaded/")
+    assert "the driver is not loaded" in found.advice[0] and FALLBACKS["host"][0] in found.advice
+
+
 def test_a_run_writes_its_report(tmp_path, capsys):
     arguments = ["--device", "sim", "--report", str(tmp_path / "r"), "--describe", "a first try"]
     assert cli.main(arguments, (stage("passes"), stage("raises", "open"))) == 2
@@ -224,7 +231,6 @@ def test_a_wrong_sum_on_a_chip_fails():
 
 
 @pytest.mark.sim
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_cut_link_fails():
     (found,) = run(stage("cut_link", "link", chips=2))
