@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tt_kernels.common.attention_checks import TILE, check_attention_tensors, check_heads
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
 MAX_USERS = 8
 # Visiting times are split into two parts of four bits, which every math fidelity multiplies exactly
@@ -18,7 +19,8 @@ MAX_NODES = 256
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call. max_tokens: the cache's capacity per user."""
+    """The shapes of one call. max_tokens: the cache's capacity per user. guess: what the guess reads, None without
+    speculation."""
 
     users: int
     query_heads: int
@@ -27,6 +29,7 @@ class Problem:
     max_tokens: int
     cache_dtype: str
     nodes: int
+    guess: GuessRange | None = None
 
     @property
     def items(self) -> int:

@@ -11,7 +11,7 @@ from tt_kernels.common.attention_checks import check_fidelity, check_scale
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
-from tt_kernels.tree_attention.checks import check_intervals, check_problem, check_room
+from tt_kernels.tree_attention.checks import Problem, check_intervals, check_problem, check_room
 from tt_kernels.tree_attention.program import Tensors, build_program
 from tt_kernels.tree_attention.work_split import choose_work_split
 
@@ -67,18 +67,44 @@ def tree_attention(
     checked there: `check_intervals` and `check_room` do it on the host. What the caches hold after prefix + nodes does
     not matter. Errors: UnsupportedError (a ValueError), before any launch.
     """
-    import ttnn
+    problem = problem_of(q, k, v, prefix, intervals, program_config)
+    output = empty_like_query(q)
+    launch(problem, Tensors(q, k, v, prefix, intervals, output), scale, program_config)
+    return output
 
-    config = ProgramConfig() if program_config is None else program_config
-    if not isinstance(config, ProgramConfig):
-        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
+
+def problem_of(q, k, v, prefix, intervals, program_config) -> Problem:
+    """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
+    if program_config is not None and not isinstance(program_config, ProgramConfig):
+        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(program_config).__qualname__}")
     named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
     problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()))
-    device = q.device()
     for name, tensor in named.items():
-        unsupported_if_refused(check_on_device, name, tensor, device)
+        unsupported_if_refused(check_on_device, name, tensor, q.device())
+    return problem
+
+
+def empty_like_query(q):
+    """Allocate a result in DRAM."""
+    import ttnn
+
+    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
+
+
+def launch(
+    problem: Problem,
+    tensors: Tensors,
+    scale: float | None,
+    program_config: ProgramConfig | None,
+    threshold: float = 0.0,
+) -> None:
+    """Run the kernels. threshold: of a guess, for a problem that has one. Errors: UnsupportedError."""
+    import ttnn
+
+    config = program_config or ProgramConfig()
     scale = check_scale(scale, problem.head_dim)
     fidelity = check_fidelity(config.math_fidelity)
+    device = tensors.q.device()
     split = choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
@@ -87,7 +113,5 @@ def tree_attention(
         query_tiles=config.query_tiles,
         key_chunk=config.key_chunk,
     )
-    output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
-    tensors = Tensors(q, k, v, prefix, intervals, output)
-    ttnn.generic_op(tensors.all(), build_program(problem, tensors, split, scale, fidelity, noc_core_of(device)))
-    return output
+    program = build_program(problem, tensors, split, scale, fidelity, noc_core_of(device), threshold)
+    ttnn.generic_op(tensors.all(), program)

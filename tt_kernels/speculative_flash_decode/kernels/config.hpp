@@ -62,10 +62,6 @@ constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
 constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
 // On the output core.
 constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");
-// The elements of a tile in it that register_rows::sums_of_squares sets: column 0 of row 0, columns 0 and 1 of row 1.
-constexpr uint32_t distance_element = 0;
-constexpr uint32_t norm_element = 16;
-constexpr uint32_t bound_element = 17;  // norm * threshold^2
 // On the exchange core.
 constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 
