@@ -18,7 +18,7 @@ from pathlib import Path
 from runtime_patches.runtime_root import project_cache_dir
 
 from ..command_line import OneLineParser, run_command
-from ..tt.parallel.mesh import MeshShape
+from ..tt.parallel.mesh import MeshError, MeshShape
 from . import tiny_checkpoint
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .settings import BLOCK_SIZES, model_settings
@@ -88,6 +88,13 @@ def _settings(options: argparse.Namespace) -> dict:
     }
 
 
+def _mesh(text: str) -> MeshShape:
+    try:
+        return MeshShape.parse(text)
+    except MeshError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = list(sys.argv[1:] if argv is None else argv)
     vllm: list[str] = []
@@ -99,7 +106,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--plugin", type=Path, required=True, metavar="DIR", help="a clone of vllm-tt-plugin")
     parser.add_argument("--device", choices=("n150", "sim"), default="n150", help="boards (default) or simulated chips")
-    parser.add_argument("--mesh", type=MeshShape.parse, default=MeshShape(1, 1), metavar="RxC", help="chips (1x1)")
+    parser.add_argument("--mesh", type=_mesh, default=MeshShape(1, 1), metavar="RxC", help="chips (1x1)")
     parser.add_argument("--model", metavar="MODEL", help="a Hugging Face folder or hub id (default: a tiny random one)")
     parser.add_argument("--name", default="llama", help="what clients call the model (llama)")
     parser.add_argument("--context", type=int, default=512, metavar="N", help="positions per sequence (512)")

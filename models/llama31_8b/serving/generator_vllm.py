@@ -60,11 +60,11 @@ class LlamaForCausalLM:
         """Read the weights of `hf_config._name_or_path` for an open mesh. max_batch_size: slots, 1 to 32. max_seq_len:
         positions per sequence. Raises ValueError for a data-parallel server, and what `model_settings` and
         `HostWeights.load` raise."""
-        from .mesh_engine import mesh_engine_maker
-
         if tt_data_parallel != 1:
             raise ValueError(f"one model spans the mesh: tt_data_parallel must be 1, got {tt_data_parallel}")
         settings = model_settings(getattr(hf_config, "alspec", None), optimizations, max_batch_size)
+        from .mesh_engine import mesh_engine_maker  # imports ttnn
+
         make = mesh_engine_maker(hf_config._name_or_path, mesh_device, settings, max_seq_len)
         return cls(make, max_batch_size, max_seq_len)
 
