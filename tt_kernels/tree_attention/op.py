@@ -47,6 +47,7 @@ def tree_attention(
     prefix: ttnn.Tensor,
     intervals: ttnn.Tensor,
     *,
+    page_table: ttnn.Tensor | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
 ) -> ttnn.Tensor:
@@ -59,6 +60,8 @@ def tree_attention(
     prefix: int32 [users], ROW_MAJOR: cached tokens before the tree, which all nodes see; 0 or more, -1 skips the user.
     intervals: int32 [users, 2, nodes], ROW_MAJOR: when a depth-first walk enters each node, then the last time inside
         its subtree, inclusive; 1 to 256 nodes. Narrower trees have further nodes with an interval of their own.
+    page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
+        head_dim] (common/page_table.py). Read on the device.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
 
     Returns bfloat16 [1, heads, users * nodes, head_dim], TILE, in DRAM; rows of skipped users are zeros.
@@ -73,6 +76,8 @@ def tree_attention(
     if not isinstance(config, ProgramConfig):
         raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
     named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
+    if page_table is not None:
+        named["page_table"] = page_table
     problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()))
     device = q.device()
     for name, tensor in named.items():
@@ -88,6 +93,6 @@ def tree_attention(
         key_chunk=config.key_chunk,
     )
     output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
-    tensors = Tensors(q, k, v, prefix, intervals, output)
+    tensors = Tensors(q, k, v, prefix, intervals, output, page_table)
     ttnn.generic_op(tensors.all(), build_program(problem, tensors, split, scale, fidelity, noc_core_of(device)))
     return output

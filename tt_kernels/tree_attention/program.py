@@ -13,6 +13,7 @@ from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.page_table import paging_values
 from tt_kernels.tree_attention.checks import Problem
 from tt_kernels.tree_attention.work_split import INDICES, WORKER, WorkSplit, times_tiles
 
@@ -30,10 +31,12 @@ class Tensors:
     prefix: Any
     intervals: Any
     output: Any
+    pages: Any = None
 
     def all(self) -> list[Any]:
         """List them as ttnn.generic_op takes them: inputs, then the output."""
-        return [self.q, self.k, self.v, self.prefix, self.intervals, self.output]
+        pages = [] if self.pages is None else [self.pages]
+        return [self.q, self.k, self.v, self.prefix, self.intervals, *pages, self.output]
 
 
 def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
@@ -49,7 +52,7 @@ def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
         "workers": split.workers_per_group,
         "key_tiles": split.key_tiles,
         "tree_tiles": times_tiles(problem, split.key_tiles),
-    }
+    } | paging_values(problem.paging)[1]
 
 
 def build_program(
@@ -63,17 +66,19 @@ def build_program(
     """Return the ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC."""
     import ttnn
 
-    constants = {"head_tiles": problem.head_tiles} | INDICES | SEMAPHORES
+    constants = {"head_tiles": problem.head_tiles} | paging_values(problem.paging)[0] | INDICES | SEMAPHORES
+    pages = tensors.prefix if tensors.pages is None else tensors.pages
     common = shapes(problem, split)
     sources: dict[str, tuple[Any, dict[str, Any], Values]] = {
         "reader.cpp": (
             ttnn.ReaderConfigDescriptor(),
-            {"query": tensors.q, "cache": tensors.k, "prefix": tensors.prefix},
+            {"query": tensors.q, "cache": tensors.k, "prefix": tensors.prefix, "pages": pages},
             {
                 "queries": tensors.q.buffer_address(),
                 "keys": tensors.k.buffer_address(),
                 "values": tensors.v.buffer_address(),
                 "prefixes": tensors.prefix.buffer_address(),
+                "pages": pages.buffer_address(),
             },
         ),
         "writer.cpp": (
