@@ -120,9 +120,10 @@ def problem_of(
 ) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    described = [facts(name, tensor) for name, tensor in named.items()]
     pages = None if page_table is None else facts("page_table", page_table)
-    problem = check_problem(*described, chunk_size, guess_range, pages)
+    problem = check_problem(
+        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range, pages
+    )
     if page_table is not None:
         named["page_table"] = page_table
     if priority is not None:

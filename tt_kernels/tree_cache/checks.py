@@ -19,8 +19,8 @@ MAX_CACHES = 256
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call: of a cache, of a tree, and the number of caches. capacity: positions of a user. paging: None
-    for caches without pages."""
+    """The shapes of one call: of a cache, of a tree, and the number of caches. capacity: positions of a user. paging:
+    None for caches without pages."""
 
     caches: int
     users: int

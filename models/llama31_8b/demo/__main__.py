@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits`, `cache`, `check` and `serve`."""
+"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits`, `cache`, `check`, `serve`."""
 
 import importlib
 import os

@@ -14,6 +14,7 @@ from loguru import logger
 
 from ..tt.load import HostWeights
 from ..tt.model import StepInputs, TreeInputs, TtLlama, overwrite, read
+from ..tt.paged_kv_cache import PagedKVCache
 from ..tt.parallel.mesh import TILE, MeshShape
 from ..tt.prefill import PREFILL_CHUNK, cache_prompt
 from ..tt.settings import ModelSettings
@@ -47,7 +48,10 @@ class MeshEngine:
     differs from what the device holds."""
 
     def __init__(self, model: TtLlama) -> None:
+        if not isinstance(model.cache, PagedKVCache):
+            raise TypeError(f"a server's model has a paged cache, this one a {type(model.cache).__name__}")
         self.model, self.users, self.vocab_size = model, model.users, model.config.vocab_size
+        self._cache = model.cache
         self._eager = why_no_trace(model.mesh)
         if self._eager is not None:
             logger.info("decode steps run eagerly: {}", self._eager)
@@ -107,11 +111,11 @@ class MeshEngine:
 
     @property
     def _width(self) -> int:
-        return self.model.capacity // self.model.cache.block_size
+        return self._cache.width
 
     def _load_table(self, pages: torch.Tensor) -> None:
         if self._table is None or not torch.equal(self._table, pages):
-            self.model.cache.set_page_table(pages)
+            self._cache.set_page_table(pages)
             self._table = pages.clone()
 
     @contextmanager

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a device runs in the tests of caches in pages: each op on a plain cache and on a paged one of the same tokens."""
+"""What a device runs in the tests of paged caches: each op on a plain cache and on a paged one of the same tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def attention_body(device, dtype: str, queries, keys, values, cases, chunk_size:
 
     q = put(device, queries, "bfloat16")
     plain = [put(device, cache, dtype) for cache in (keys, values)]
-    found = []
+    found, before = [], device.num_program_cache_entries()
     for table, block, blocks, garbage, positions in cases:
         at = put_integers(device, positions)
         paged = [put(device, in_blocks(cache, table, block, blocks, garbage), dtype) for cache in (keys, values)]
@@ -45,7 +45,7 @@ def attention_body(device, dtype: str, queries, keys, values, cases, chunk_size:
             decoded = speculative_flash_decode(q, *caches, at, chunk_size=chunk_size, **more)
             both.append([ttnn.to_torch(tensor) for tensor in (exact, guess, *decoded)])
         found.append(both)
-    return found, device.num_program_cache_entries()
+    return found, device.num_program_cache_entries() - before
 
 
 def tree_body(device, dtype: str, queries, keys, values, new, cases, intervals):
