@@ -17,7 +17,7 @@ from ..config import LlamaConfig
 from .parallel.mesh import BLOCKS, TILE, MeshShape
 
 MAX_USERS = 32
-_ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
+ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 
 
 def cache_block(capacity: int) -> int:
@@ -32,9 +32,9 @@ def check_users(users: int) -> None:
 
 
 class KVCacheBase(ABC):
-    """What layers need of a cache. keys, values: one tensor per layer on each chip. capacity: positions per user. block:
-    positions that prefill takes at once. table: the page table of decode steps, None without pages. The caller keeps
-    the lengths, not the device."""
+    """What layers need of a cache. keys, values: one tensor per layer on each chip. capacity: positions per user.
+    block: positions that prefill takes at once. table: the page table of decode steps, None without pages. The caller
+    keeps the lengths, not the device."""
 
     users: int
     capacity: int
@@ -139,7 +139,7 @@ class KVCache(KVCacheBase):
         per_head = self.capacity // self.block
         starts = (user * self.heads + torch.arange(self.heads)) * per_head
         table = starts[:, None] + torch.arange(per_head)
-        padding = -per_head % _ENTRY_ALIGNMENT
+        padding = -per_head % ENTRY_ALIGNMENT
         return torch.nn.functional.pad(table, (0, padding)).to(torch.int32)
 
     def page_table(self, user: int) -> ttnn.Tensor:

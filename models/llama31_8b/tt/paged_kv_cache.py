@@ -12,7 +12,7 @@ from tt_kernels.common.page_table import BLOCKS
 from tt_kernels.tree_cache.op import commit_path, write_nodes
 
 from ..config import LlamaConfig
-from .kv_cache import KVCacheBase, check_users
+from .kv_cache import ENTRY_ALIGNMENT, KVCacheBase, check_users
 from .parallel.mesh import MeshShape
 
 
@@ -52,7 +52,7 @@ class PagedKVCache(KVCacheBase):
         self._host = torch.zeros(users, self.width, dtype=torch.int32)
         self.table = self._put(self._host)
         # Of the prompt that is being cached: its user's row, and that row from the chunk's first block on.
-        self._row, self._rest = self._put(self._host[:1]), self._put(self._host[:1])
+        self._row, self._rest = self._put(self._padded(self._host[:1])), self._put(self._host[:1])
         self._row_user: int | None = None
         self._rest_of: tuple[int, int] | None = None
 
@@ -72,7 +72,8 @@ class PagedKVCache(KVCacheBase):
 
     def page_table(self, user: int) -> ttnn.Tensor:
         if self._row_user != user:
-            ttnn.copy_host_to_device_tensor(self._put(self._host[user : user + 1], on_device=False), self._row)
+            row = self._padded(self._host[user : user + 1])
+            ttnn.copy_host_to_device_tensor(self._put(row, on_device=False), self._row)
             self._row_user = user
         return self._row
 
@@ -106,6 +107,10 @@ class PagedKVCache(KVCacheBase):
     def commit(self, prefix: ttnn.Tensor, path: ttnn.Tensor, nodes: int, first_column: int = 0) -> None:
         caches = [*self.keys, *self.values]
         commit_path(caches, prefix, path, nodes, first_column=first_column, page_table=self.table)
+
+    def _padded(self, row: torch.Tensor) -> torch.Tensor:
+        """Pad a row to whole lines of 32 bytes, which prefill's attention wants."""
+        return torch.nn.functional.pad(row, (0, -row.shape[1] % ENTRY_ALIGNMENT))
 
     def _put(self, table: torch.Tensor, on_device: bool = True) -> ttnn.Tensor:
         return self.mesh_shape.put(self.mesh, table, "int32", "ROW_MAJOR_LAYOUT", on_device=on_device)
