@@ -78,8 +78,8 @@ def forbidden(a: str, b: str) -> str | None:
     """Why module `a` must not import module `b`; None when it may."""
     if _inside(b, CHECK) and not any(_inside(a, room) for room in (CHECK, DEMO, "perf")):
         return "only the command and reports know the self-test"
-    if _inside(a, CHECK) and (_inside(b, REFERENCE) or _inside(b, DEMO)):
-        return "the self-test compares with recorded outputs"
+    if _inside(a, CHECK) and _inside(b, DEMO):
+        return "the self-test compares with recorded outputs and the reference, and runs no demo"
     if _inside(a, TT) and _inside(b, REFERENCE):
         return "the product does not import its oracle"
     if _inside(a, "models") and _inside(b, "perf"):

@@ -41,7 +41,8 @@ class ProgramConfig:
 
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core.
     workers_per_head: cores that share one head, default by shapes. key_chunk: tokens whose keys a worker holds and
-    processes at once, a multiple of 32 up to chunk_size; default chunk_size, or the most that fit L1.
+    processes at once, a multiple of 32; default chunk_size, a multiple of it in a long cache (key_chunks.py), or the
+    most that fit L1.
     math_fidelity: name of a ttnn.MathFidelity.
     """
 

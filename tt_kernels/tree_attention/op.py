@@ -28,8 +28,8 @@ class ProgramConfig:
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_per_head: cores that
         share the keys of one head. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a
         core takes through the cache at once. Both by default the fastest for the shapes. key_chunk: tokens whose keys a
-        core holds and processes at once, a multiple of 32; default 256, or the most that fit L1. math_fidelity: name of
-        a ttnn.MathFidelity.
+        core holds and processes at once, a multiple of 32; default 256, a multiple of it in a long cache
+        (key_chunks.py), or the most that fit L1. math_fidelity: name of a ttnn.MathFidelity.
     """
 
     grid: tuple[int, int] | None = None

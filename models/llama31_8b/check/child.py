@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,14 @@ from .expectations import Expectations
 from .findings import CouldNotRun
 
 
-def run(body: str, kind: str, chips: int, recording: bool) -> dict[str, Any]:
+def run(body: str, kind: str, mesh: Sequence[int] | None, recording: bool) -> dict[str, Any]:
     """Return {"checks", "recorded"}, {"could_not_run": why} or {"error": one line, "phase": what was being done}."""
     phase = "reading the stage"
     try:
         module, _, name = body.partition(":")
         function = getattr(importlib.import_module(module), name)
         phase = "opening the device"
-        device = _open(kind, chips) if chips else None
+        device = None if mesh is None else _open(kind, mesh)
         context = Context(kind, device, None if recording else Expectations.read(), recording)
         phase = "the stage itself"
         checks = function(context)
@@ -46,19 +47,17 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"[:400]
 
 
-def _open(kind: str, chips: int):
+def _open(kind: str, mesh: Sequence[int]):
     import ttnn
 
     from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
+    from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     if kind == "n150":
-        return MeshShape(chips, 1).open(trace_region_size=1 << 22)
-    room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
-    if chips == 1:
-        return ttnn.open_device(device_id=0, **room, **opening_options("fast"))
-    return MeshShape(chips, 1).open(**room, **mesh_options("slow"))
+        return MeshShape(*mesh).open(trace_region_size=1 << 22)
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    return MeshShape(*mesh).open(worker_l1_size=room, **opening_options("fast"))
 
 
 def _close(kind: str, device) -> None:
