@@ -21,6 +21,7 @@ from ..command_line import OneLineParser, run_command
 from ..tt.parallel.mesh import MeshError, MeshShape
 from . import tiny_checkpoint
 from .environment import ServingEnvironmentError, check_plugin, interpreter
+from .on_simulator import SERVER
 from .settings import BLOCK_SIZES, model_settings
 
 PROG = "llama-alspec serve"
@@ -51,20 +52,20 @@ def command(python: Path, model: str, options: argparse.Namespace, overrides: di
     plugin_config = {"tt": {"trace_region_size": 32 * 1024**2, "fabric_config": "FABRIC_1D"}}
     if options.mesh.chips == 1:
         del plugin_config["tt"]["fabric_config"]
+    additional = json.dumps(plugin_config)
     server = [
-        *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", model),
-        *("--served-model-name", options.name, "--host", options.host, "--port", str(options.port)),
+        *("--model", model, "--served-model-name", options.name, "--host", options.host, "--port", str(options.port)),
         *("--max-model-len", str(options.context), "--max-num-seqs", str(options.users)),
-        *("--block-size", str(options.block_size), "--additional-config", json.dumps(plugin_config)),
+        *("--block-size", str(options.block_size)),
     ]
     if overrides:
         server += ["--hf-overrides", json.dumps({"alspec": overrides})]
     server += options.vllm
     if options.device == "n150":
-        return server
+        return [str(python), *SERVER, "--additional-config", additional, *server]
     simulator = [str(python), "-m", "runtime_patches.simulated_n150", "run", "--grid", "4x2", "--dispatch", "fast"]
     mesh = [] if options.mesh.chips == 1 else ["--mesh", str(options.mesh)]
-    return [*simulator, *mesh, "--", *server]
+    return [*simulator, *mesh, "--", str(python), "-m", f"{__package__}.on_simulator", additional, *server]
 
 
 def environment(mesh: MeshShape) -> dict[str, str]:

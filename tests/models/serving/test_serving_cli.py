@@ -80,9 +80,9 @@ def test_command_line_and_environment(tmp_path):
     server = line[line.index("--") + 1 :]
     assert line[:5] == ["python", "-m", "runtime_patches.simulated_n150", "run", "--grid"]
     assert line[line.index("--mesh") + 1] == "2x1"
-    assert server[:3] == ["python", "-m", "vllm.entrypoints.openai.api_server"] and server[-2:] == ["--seed", "3"]
+    assert server[:3] == ["python", "-m", "models.llama31_8b.serving.on_simulator"] and server[-2:] == ["--seed", "3"]
     assert json.loads(server[server.index("--hf-overrides") + 1]) == {"alspec": {"attention": "alspec"}}
-    assert json.loads(server[server.index("--additional-config") + 1])["tt"]["fabric_config"] == "FABRIC_1D"
+    assert json.loads(server[3])["tt"]["fabric_config"] == "FABRIC_1D"
     variables = cli.environment(MeshShape(2, 1))
     assert variables["MESH_DEVICE"] == "(2, 1)"
     described = json.loads((Path(variables["EXTRA_MODELS_DIR"]) / "llama" / "vllm_metadata.json").read_text())
