@@ -20,7 +20,7 @@ WORKER = "worker"
 _NAMES = (
     "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
     "row_max_b rescale rescale_other output control control_writer intervals guess measured_guess measured_exact norms "
-    "sums"
+    "sums pages"
 )
 HANDOVER_BYTES = 16
 SUMS_BYTES = 16  # of a job (kernels/measured_rows.hpp)
@@ -78,6 +78,8 @@ def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
     }
     for name, count in words.items():
         found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on)
+    if problem.paging is not None:
+        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, on)
     if levels:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on)
     return found
