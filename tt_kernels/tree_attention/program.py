@@ -13,6 +13,7 @@ from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.page_table import paging_values
 from tt_kernels.tree_attention.checks import Problem
 from tt_kernels.tree_attention.work_split import INDICES, WORKER, WorkSplit, times_tiles
 
@@ -35,10 +36,12 @@ class Tensors:
     distance_sq: Any = None
     norm_sq: Any = None
     priority: Any = None
+    pages: Any = None
 
     def all(self) -> list[Any]:
         """List those that exist as ttnn.generic_op takes them: inputs, then outputs."""
-        names = ("q", "k", "v", "prefix", "intervals", "priority", "guess", "distance_sq", "norm_sq", "output")
+        inputs = ("q", "k", "v", "prefix", "intervals", "pages", "priority")
+        names = (*inputs, "guess", "distance_sq", "norm_sq", "output")
         return [tensor for name in names if (tensor := getattr(self, name)) is not None]
 
     def address(self, name: str) -> int:
@@ -68,6 +71,7 @@ def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
         "guess_first": 0 if problem.guess is None else problem.guess.first_tiles,
         "guess_last": 0 if problem.guess is None else problem.guess.last_tiles,
         "guess_whole_tail": 0 if problem.guess is None else int(problem.guess.whole_tail),
+        **paging_values(problem.paging)[1],
     }
 
 
@@ -83,17 +87,19 @@ def build_program(
     """Return the ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC. threshold: of a guess."""
     import ttnn
 
-    constants = {"head_tiles": problem.head_tiles, "speculate": int(problem.guess is not None)} | INDICES | SEMAPHORES
+    flags = {"head_tiles": problem.head_tiles, "speculate": int(problem.guess is not None)}
+    constants = flags | paging_values(problem.paging)[0] | INDICES | SEMAPHORES
     common = shapes(problem, split)
     sources: dict[str, tuple[Any, dict[str, Any], Values]] = {
         "reader.cpp": (
             ttnn.ReaderConfigDescriptor(),
-            {"query": tensors.q, "cache": tensors.k, "prefix": tensors.prefix},
+            {"query": tensors.q, "cache": tensors.k, "prefix": tensors.prefix, "pages": tensors.described("pages")},
             {
                 "queries": tensors.q.buffer_address(),
                 "keys": tensors.k.buffer_address(),
                 "values": tensors.v.buffer_address(),
                 "prefixes": tensors.prefix.buffer_address(),
+                "pages": tensors.address("pages"),
             },
         ),
         "writer.cpp": (

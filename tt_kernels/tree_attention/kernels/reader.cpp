@@ -12,6 +12,7 @@
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
+#include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 
@@ -61,6 +62,9 @@ void kernel_main() {
     const auto query = TensorAccessor(ACCESSOR_ARGS(query), RUNTIME_ARG(queries));
     const auto keys = TensorAccessor(cache_args, RUNTIME_ARG(keys));
     const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
+    const auto pages = TensorAccessor(ACCESSOR_ARGS(pages), RUNTIME_ARG(pages));
+    const head_rows::Shape shape{config::kv_heads(), config::cache_tiles(), config::block_shift()};
+    using Rows = head_rows::Rows<head_tiles, config::paged>;
 
     const volatile tt_l1_ptr uint32_t* prefixes =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
@@ -90,11 +94,14 @@ void kernel_main() {
         bool first = true;
         const uint32_t query_tiles = config::query_tiles();
         cb_reserve_back(config::cb_query, query_tiles * head_tiles);
-        gather_queries(query, job, 0, 1);
-        const uint32_t base =
-            (job.user * config::kv_heads() + job.kv_head) * config::cache_tiles() * head_tiles;
-        cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>> in_turn(
-            {keys, values, config::cb_keys, config::cb_values, base, span.tokens, config::key_tiles()});
+        const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
+        if constexpr (config::paged) {
+            head_rows::fetch(pages, shape, job.user, span.tokens, blocks);
+        }
+        gather_queries(query, job, 0, 1);  // with a barrier
+        const Rows head = head_rows::of<head_tiles, config::paged>(shape, job.user, job.kv_head, blocks);
+        cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>, Rows> in_turn(
+            {keys, values, config::cb_keys, config::cb_values, head, span.tokens, config::key_tiles()});
         jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
             in_turn.read(chunk);
             if (first && query_tiles > 1) {

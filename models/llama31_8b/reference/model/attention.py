@@ -159,7 +159,7 @@ class ManyQueries(PartialSegments):
 
     def __init__(self, query, keys, values, visible, ends, eligible, row: int, tokens: slice) -> None:
         super().__init__()
-        self.values, self.visible, self.ends = values, visible, ends
+        self.query, self.values, self.visible, self.ends = query, values, visible, ends
         scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
         self.scores = scores.unflatten(1, query.shape[1:3])
         self.eligible, self.rows, self.tokens = eligible, slice(row, row + 1), tokens
