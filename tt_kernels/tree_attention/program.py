@@ -131,7 +131,6 @@ def build_program(
             accessors=accessors,
             common=common,
             per_core=_per_worker(split, values, noc_core),
-            defines=[] if problem.guess is None else [("SPECULATES", "1")],
         )
         for source, (config, accessors, values) in sources.items()
     ]

@@ -5,10 +5,6 @@
 // the partial result to the worker that merges it, or writes the rows of the result, and zeros where there is no node.
 // With speculation also the rows of the guess, and what decides on it (measured_rows.hpp).
 
-#if defined(SPECULATES)  // for size: the kernels of a core share 69 KB
-#pragma GCC optimize("Os")
-#endif
-
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
