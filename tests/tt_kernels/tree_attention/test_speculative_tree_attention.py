@@ -14,10 +14,13 @@ from tests.tt_kernels.tree_attention.tree_programs import (
     Case,
     binary,
     chain,
+    count_programs_body,
+    forget_programs_body,
     padded,
     random_tree,
     speculative_body,
     speculative_decode_body,
+    speculative_refused_body,
     star,
     tree_body,
 )
@@ -143,3 +146,36 @@ def test_one_node_is_speculative_flash_decode_bit_for_bit(sim_device) -> None:
     for name in ("distance_sq", "norm_sq"):
         torch.testing.assert_close(found[name], decoded[name], rtol=1e-6, atol=0)
     assert found["priority"] == decoded["priority"]
+
+
+def test_thresholds_prefixes_and_guess_ranges_are_arguments_of_one_program(sim_device) -> None:
+    """Decisions turn at the threshold that the reference's ratio gives, two percent to either side of it."""
+    device = sim_device(CHIP)
+    device.run(forget_programs_body)
+    case = Case(4, 1, 64, 192, 8, grid=(2, 1), workers=2)
+    q, k, v = case.random(4)
+    tree = random_tree(8, 2, roots=0)
+    wanted = speculative_tree_attention_reference(q, k, v, [150], [tree], BOTH, 0.0)
+    ratio = (wanted.distance_sq / wanted.norm_sq).sqrt().item()
+    calls = [
+        {"prefix": [150], "parents": [tree], "threshold": threshold} for threshold in (0.98 * ratio, 1.02 * ratio, 0.0)
+    ]
+    results, _ = device.run(speculative_body, case, q, k, v, calls, BOTH, timeout=LIMIT_S)
+    assert [found["priority"][0] for found in results] == [2, 0, 2]
+    for found in results[1:]:
+        assert all(torch.equal(found[name], results[0][name]) for name in ("exact", "guess", "distance_sq", "norm_sq"))
+    device.run(speculative_body, case, q, k, v, calls[:1], GuessRange(64, 32), timeout=LIMIT_S)
+    assert device.run(count_programs_body) == 1
+
+
+def test_refused_before_anything_runs(sim_device) -> None:
+    messages = {
+        "chunk": "chunk_size must be a positive multiple of 32, got 100",
+        "range": "guess_range.last must be a multiple of 32 from 32 to the 192 tokens of the caches, got 20",
+        "threshold": "threshold must be from 0 to 1e+06, got -0.1",
+        "priority": "priority must be a ttnn.Tensor, not builtins.int",
+    }
+    found = sim_device(CHIP).run(speculative_refused_body, Case(4, 1, 64, 192, 8), timeout=LIMIT_S)
+    assert found.keys() == messages.keys()
+    for name, message in found.items():
+        assert message is not None and messages[name] in message, (name, message)

@@ -320,3 +320,28 @@ def speculative_decode_body(device, case: Case, q, k, v, positions, guess, thres
         "norm_sq": ttnn.to_torch(found.norm_sq).flatten(),
         "priority": ttnn.to_torch(priority).flatten().tolist(),
     }
+
+
+def speculative_refused_body(device, case: Case) -> dict[str, str | None]:
+    """The message of each refused call, None for one that ran."""
+    from tt_kernels.common.tensor_facts import UnsupportedError
+    from tt_kernels.speculative_flash_decode.guess_range import GuessRange
+    from tt_kernels.tree_attention.speculative import speculative_tree_attention
+
+    tensors = [upload(device, tensor) for tensor in case.random()]
+    words = [upload_words(device, [90]), upload_words(device, [intervals_of(chain(case.nodes))])]
+    calls = {
+        "chunk": {"chunk_size": 100},
+        "range": {"guess_range": GuessRange(32, 20)},
+        "threshold": {"threshold": -0.1},
+        "priority": {"priority": 1},
+    }
+    found: dict[str, str | None] = {}
+    for name, options in calls.items():
+        try:
+            speculative_tree_attention(*tensors, *words, **{"chunk_size": 32} | options)
+        except UnsupportedError as error:
+            found[name] = str(error)
+        else:
+            found[name] = None
+    return found

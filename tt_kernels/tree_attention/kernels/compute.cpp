@@ -240,10 +240,6 @@ void kernel_main() {
         }
         const jobs::Span span = jobs::span_of(prefix);
         const attention::Part part = span.part(worker);
-        const uint32_t sources = span.sources(worker);
-        if (part.tiles() == 0 && sources == 0) {
-            continue;
-        }
         if (part.tiles() > 0) {
             jobs::for_each_chunk(
                 part,
@@ -260,10 +256,11 @@ void kernel_main() {
                 cb_pop_front(config::cb_query_times, config::query_tiles());
             }
         }
+        const uint32_t sources = span.sources(worker);
         state.receive(job, sources);
         if (worker == attention::reducer) {
             state.emit_results(job);
-        } else {
+        } else if (part.tiles() > 0 || sources != 0) {
             state.hand_over(job);
         }
     }

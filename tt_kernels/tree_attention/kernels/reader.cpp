@@ -86,9 +86,8 @@ void kernel_main() {
         }
         const jobs::Span span = jobs::span_of(prefixes[job.user]);
         const attention::Part part = span.part(worker);
-        const uint32_t sources = span.sources(worker);
         if (part.tiles() == 0) {
-            partials.receive(sources, credit_of);
+            partials.receive(span.sources(worker), credit_of);
             continue;
         }
         bool first = true;
@@ -114,7 +113,7 @@ void kernel_main() {
             first = false;
         });
         in_turn.finish();
-        partials.receive(sources, credit_of);
+        partials.receive(span.sources(worker), credit_of);
     }
     noc_async_atomic_barrier();
 }
