@@ -30,7 +30,7 @@ def test_windows_are_averaged_and_tokens_divide_the_step():
     assert tree["tokens_per_s"] == pytest.approx(3 * one["tokens_per_s"])
     assert tree["over_tp"] == pytest.approx(1.5 * one["over_tp"])
     assert one["over_misses"] > 1
-    (chain,) = hit_projection.table_rows([base | {"nodes": 16, "rule": "node", "hit_rate": 0.5}], (65536,))
+    (chain,) = hit_projection.table_rows([base | {"nodes": 16, "rule": "every node", "hit_rate": 0.5}], (65536,))
     assert chain["tokens_per_step"] == 16 and chain["over_tp"] == pytest.approx(one["over_tp"])
 
 

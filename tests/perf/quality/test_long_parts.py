@@ -49,20 +49,20 @@ def test_one_file_holds_both_predictors(folder):
 @pytest.mark.model
 def test_chains_of_one_are_plain_speculation_and_no_rule_but_the_joint_one_carries(folder):
     found = {(row["nodes"], row["rule"]): row for row in rows(folder / "chains.csv")}
-    assert set(found) == {("1", "joint"), ("4", "node"), ("4", "joint"), ("4", "each")}
+    assert set(found) == {("1", "joint"), ("4", "every node"), ("4", "joint"), ("4", "each node")}
     (plain,) = (row for row in rows(folder / "perplexity.csv") if row["predictor"] == "ends")
     assert float(found["1", "joint"]["hit_rate"]) == pytest.approx(float(plain["hit_rate"]), abs=1e-3)
-    assert found["4", "node"]["carried"] == found["4", "each"]["carried"] == "0"
-    assert float(found["4", "node"]["hit_rate"]) < float(found["4", "joint"]["hit_rate"])
+    assert found["4", "every node"]["carried"] == found["4", "each node"]["carried"] == "0"
+    assert float(found["4", "every node"]["hit_rate"]) < float(found["4", "joint"]["hit_rate"])
     assert len(found["4", "joint"]["pass_rate_by_depth"].split()) == 4
 
 
 @pytest.mark.model
 def test_trees_emit_what_they_accept(folder):
     found = {row["rule"]: row for row in rows(folder / "trees.csv")}
-    assert set(found) == {"node", "joint", "path", "each"}
+    assert set(found) == {"every node", "joint", "likeliest path", "each node"}
     assert len({row["exact_tokens_per_step"] for row in found.values()}) == 1
     for row in found.values():
         assert row["steps"] == "2" and 1 <= float(row["tokens_per_step"]) <= 7
         assert 0 < float(row["hit_rate"]) < 1 and float(row["loss"]) >= 0
-    assert float(found["node"]["hit_rate"]) <= float(found["joint"]["hit_rate"])
+    assert float(found["every node"]["hit_rate"]) <= float(found["joint"]["hit_rate"])

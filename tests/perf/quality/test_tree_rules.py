@@ -48,18 +48,18 @@ def test_each_rule_is_its_formula():
                 mine = slice(step, step + nodes)
                 path = [step, step + nodes - 1]
                 wanted = {
-                    "node": bool(alone[mine].all()),
+                    "every node": bool(alone[mine].all()),
                     "joint": bool(apart[mine].norm() < threshold * size[mine].norm()),
-                    "path": bool(apart[path].norm() < threshold * size[path].norm()),
+                    "likeliest path": bool(apart[path].norm() < threshold * size[path].norm()),
                 }
                 decided = policy._decide(guess, exact)[mine]
-                if rule == "each":
+                if rule == "each node":
                     assert torch.equal(decided, alone[mine])
                 else:
                     assert decided.tolist() == [wanted[rule]] * nodes
 
 
-@pytest.mark.parametrize("rule", ("node", "joint", "path"))
+@pytest.mark.parametrize("rule", ("every node", "joint", "likeliest path"))
 def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny, rule):
     """The last step of 8 tokens after the same cache: one tree, and the end of a text."""
     ids, start = random_tokens(TOKENS, seed=6), TOKENS - 8
@@ -83,7 +83,7 @@ def test_threshold_0_is_exact(tiny):
 
 
 def test_what_is_no_step_is_refused(tiny):
-    with pytest.raises(ValueError, match="rule must be one of node, joint, path, each, got 'all'"):
+    with pytest.raises(ValueError, match="rule must be one of every node, joint, likeliest path, each node, got 'all'"):
         StepSpeculation(0.1, RANGE, 4, "all")
     with pytest.raises(ValueError, match="10 tokens are no steps of 4"):
-        tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=StepSpeculation(0.1, RANGE, 4, "node"))
+        tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=StepSpeculation(0.1, RANGE, 4, "joint"))
