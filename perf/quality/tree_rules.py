@@ -28,8 +28,8 @@ class StepSpeculation(AttentionPolicy):
     """Speculation of one user's steps of `nodes` tokens under a rule.
 
     A forward over a text without a tree is cut into steps of `nodes` tokens, each a chain; one over a tree is one step.
-    path: the nodes that `likeliest path` judges, of a tree; all of a chain. passed: a tensor per forward and layer, bool
-    [steps, nodes], whether each would pass by itself. Raises ValueError for an unknown rule.
+    path: the nodes that `likeliest path` judges, of a tree; all of a chain. passed: a tensor per forward and layer,
+    bool [steps, nodes], whether each would pass by itself. Raises ValueError for an unknown rule.
     """
 
     name = "step speculation"
