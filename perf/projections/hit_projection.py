@@ -50,7 +50,8 @@ def table_rows(measured: Iterable[Row], contexts: Sequence[int] = CONTEXTS, chip
             raise ValueError(f"a row without a hit rate: {row}")
         if row["chunk_size"] not in CHUNK_SIZES:
             raise ValueError(f"the estimator has guesses of S = {', '.join(map(str, CHUNK_SIZES))}, got {row}")
-        groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
+        key = {"nodes": 1, **row}
+        groups.setdefault(tuple(key.get(name) for name in GROUP), []).append(row)
     found: list[Row] = []
     for key, rows in groups.items():
         share = sum(row["hit_rate"] for row in rows) / len(rows)
