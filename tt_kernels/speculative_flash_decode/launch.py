@@ -41,7 +41,8 @@ class ProgramConfig:
 
     grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core.
     workers_per_head: cores that share one head, default by shapes. key_chunk: tokens whose keys a worker holds and
-    processes at once, a multiple of 32 up to chunk_size; default chunk_size, or the most that fit L1.
+    processes at once, a multiple of 32; default chunk_size, a multiple of it in a long cache (key_chunks.py), or the
+    most that fit L1.
     math_fidelity: name of a ttnn.MathFidelity.
     """
 
@@ -115,12 +116,17 @@ def launch(
     ttnn.generic_op(tensors.all(), program)
 
 
-def problem_of(q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRange | None = None) -> Problem:
+def problem_of(
+    q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRange | None = None, page_table=None
+) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
-    problem = check_problem(
-        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range
-    )
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
+    pages = None if page_table is None else facts("page_table", page_table)
+    problem = check_problem(
+        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range, pages
+    )
+    if page_table is not None:
+        named["page_table"] = page_table
     if priority is not None:
         unsupported_if_refused(check_priority_tensor, priority)
         named["priority"] = priority

@@ -19,6 +19,7 @@ from tt_kernels.common import merge_tree, value_rows
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
+from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
@@ -35,7 +36,7 @@ SCRATCH_LINES = 3
 _NAMES = (
     "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other norms control "
-    "control_writer scratch"
+    "control_writer scratch pages"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -205,6 +206,8 @@ def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: b
         name: Buffer(INDICES[name], dtype, TILE_BYTES[dtype], pages, frozenset(roles))
         for name, dtype, pages, roles in rows
     }
+    if problem.paging is not None:
+        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, frozenset(worker))
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
     if levels:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))
@@ -258,10 +261,10 @@ def choose_work_split(
     exchange: the core that talks to the peer, in `cores` or not; None without a peer. output: the output core if it is
     fixed, in `cores` or not. workers_per_head: default the fastest number that fits, by `cost` at half the cache
     (`guess_alone`: at the guess's tiles); fewer groups than another number gives must gain MIN_GAIN_PER_ROUND.
-    key_chunk: tokens a worker processes at once, default chunk_size or, with a log line, the most that fit.
-    Errors: UnsupportedError with the numbers.
+    key_chunk: tokens a worker processes at once, default chunk_size or, with a log line, the most that fit; more in a
+    long cache, see key_chunks.py. Errors: UnsupportedError with the numbers.
     """
-    _check_key_chunk(key_chunk, problem.chunk_size)
+    _check_key_chunk(key_chunk, problem.max_tokens)
     for_workers = len([core for core in cores if core not in (exchange, output)])
     sizes = _group_sizes(for_workers, workers_per_head, speculate and output is None)
     max_tiles = (key_chunk or problem.chunk_size) // TILE
@@ -296,15 +299,22 @@ def choose_work_split(
             f"{best.key_tiles * TILE} keys at once: the {max_tiles * TILE} of a chunk do not fit the {l1_free} free "
             "bytes of L1"
         )
+    elif not key_chunk:
+        workers = best.assignment.workers_per_group
+        key_tiles = lengthened(
+            max_tiles, problem.max_tokens // TILE, workers, lambda tiles: bytes_of(workers, tiles) <= l1_free
+        )
+        best = WorkSplit(best.assignment, key_tiles, buffers_of(workers, key_tiles))
     return best
 
 
-def _check_key_chunk(key_chunk: int | None, chunk_size: int) -> None:
+def _check_key_chunk(key_chunk: int | None, max_tokens: int) -> None:
     if key_chunk is None:
         return
-    if type(key_chunk) is not int or not TILE <= key_chunk <= chunk_size or key_chunk % TILE:
+    if type(key_chunk) is not int or not TILE <= key_chunk <= max_tokens or key_chunk % TILE:
         raise UnsupportedError(
-            f"key_chunk must be a multiple of {TILE} from {TILE} to the chunk_size {chunk_size}, got {key_chunk!r}"
+            f"key_chunk must be a multiple of {TILE} from {TILE} to the {max_tokens} tokens of the caches, got "
+            f"{key_chunk!r}"
         )
 
 

@@ -5,22 +5,25 @@ that must fit its L1 (README.md has the table of buffers)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tt_kernels.common import merge_tree, value_rows
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
+from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS, Problem
 
 WORKER = "worker"
 _NAMES = (
     "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
-    "row_max_b rescale rescale_other output control control_writer intervals"
+    "row_max_b rescale rescale_other output control control_writer intervals guess measured_guess measured_exact norms "
+    "sums pages"
 )
 HANDOVER_BYTES = 16
+SUMS_BYTES = 16  # of a job (kernels/measured_rows.hpp)
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
 DEFAULT_KEY_CHUNK = 256
@@ -64,6 +67,10 @@ def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
             "rescale_other": ("FLOAT32", 1),
         }
     words = {"control": MAX_USERS, "control_writer": MAX_USERS, "intervals": 2 * MAX_NODES}
+    if problem.guess is not None:
+        tiles |= {name: ("BFLOAT16", 2 * head) for name in ("guess", "measured_guess", "measured_exact")}
+        tiles["norms"] = ("FLOAT32", 2)
+        words["sums"] = SUMS_BYTES // 4 * problem.items * -(-problem.query_tiles // query_tiles)
     on = frozenset({WORKER})
     found = {
         f"cb_{name}": Buffer(INDICES[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, on)
@@ -71,6 +78,8 @@ def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
     }
     for name, count in words.items():
         found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on)
+    if problem.paging is not None:
+        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, on)
     if levels:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on)
     return found
@@ -122,8 +131,8 @@ def choose_work_split(
     """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
     workers_per_head: cores that share the keys of a job; query_tiles: per job; by default the fastest by `cost`.
-        key_chunk: tokens a worker processes at once, default 256 or the most that fit. Errors: UnsupportedError with
-        the numbers.
+        key_chunk: tokens a worker processes at once, default 256 or the most that fit; more in a long cache, see
+        key_chunks.py. Errors: UnsupportedError with the numbers.
     """
     if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
         raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
@@ -167,7 +176,11 @@ def choose_work_split(
     if best is None:
         check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
         raise AssertionError("a layout that fits was not taken")
-    return best
+    if key_chunk or best.key_tiles < wanted:
+        return best
+    workers, tiles = best.workers_per_group, best.query_tiles
+    keys = lengthened(wanted, max_tiles, workers, lambda keys: fits(workers, tiles, keys))
+    return replace(best, key_tiles=keys, buffers=make_buffers(problem, workers, tiles, keys))
 
 
 def group_sizes(cores: int, jobs: int) -> list[int]:

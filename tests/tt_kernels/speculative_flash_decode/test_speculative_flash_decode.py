@@ -258,6 +258,31 @@ def test_exact_variant(sim_device):
             assert position >= 0 or not found[0, user].any()
 
 
+def test_errors_of_a_worker_that_goes_through_128_chunks(sim_device):
+    """As many as one of eight workers has of 128K keys in chunks of 128. Were the state cut off where the matrix unit
+    reads it, each chunk would take half a place of 9 bits of it: 4 % in all when scores are equal. By default there are
+    64 chunks, of 64 keys."""
+    short = Case(4, 1, 64, 4096, 32, workers=1, grid=(1, 1), key_chunk=32)
+    q, k, v = short.random(5)
+    equal = torch.zeros_like(q)
+    positive = 1 + torch.rand(v.shape, generator=torch.Generator().manual_seed(6)).bfloat16()
+    run = {"positions": [short.max_tokens - 1]}
+    for name, case, query, values, most in (
+        ("equal scores", short, equal, positive, 0.003),
+        ("random", short, q, v, 0.006),
+        ("random, default", replace(short, key_chunk=None), q, v, 0.005),
+    ):
+        (found,), caches = sim_device(CHIP).run(exact_body, case, query, k, values, [run], timeout=LIMIT_S)
+        expected = speculative_flash_decode_reference(
+            query, *caches, run["positions"], chunk_size=case.chunk_size
+        ).exact.double()
+        error = found.double() - expected
+        norm = (error.norm() / expected.norm()).item()
+        bias = ((error * expected).sum() / expected.square().sum()).item()
+        logger.info(f"{name}: error of the norm {norm:.3%}, bias {bias:+.3%}, largest {error.abs().max():.2e}")
+        assert norm <= most and abs(bias) <= 0.002, name
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7])
 def test_partial_results_of_any_number_of_workers_are_merged(sim_device, workers):
     """2 tiles, which are the guess alone, and 8, of which each of seven workers has one. Two heads of either user

@@ -13,6 +13,7 @@ from loguru import logger
 
 from perf.lib import start_line
 from runtime_patches.profiling.cycles import CoreCycles, Span
+from tt_kernels.common.key_chunks import MAX_CHUNKS
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import (
@@ -69,7 +70,8 @@ def test_defaults_serve_every_shape(kv_heads, head_dim, cache_dtype, speculate):
         problem = Problem(users, 4 * kv_heads, kv_heads, head_dim, max_tokens, cache_dtype, chunk_size)
         found = layout(problem, speculate=speculate, exchange=(7, 7) if speculate else None)
         assert max(l1_bytes(found.buffers).values()) <= N150_L1
-        assert 1 <= found.key_tiles <= problem.chunk_size // 32
+        chunks = problem.max_tokens / 32 / found.assignment.workers_per_group / found.key_tiles
+        assert found.key_tiles <= problem.chunk_size // 32 or chunks > MAX_CHUNKS / 2
         if max_tokens == 131072:
             groups = len(found.assignment.groups)
             assert groups == min(problem.items, 62) or groups * found.assignment.workers_per_group >= 40
@@ -106,8 +108,8 @@ def test_layouts_that_cannot_be_are_refused():
     for workers in (0, -1, 2.0, 2.5, True, "2"):
         with pytest.raises(UnsupportedError, match=f"workers_per_head must .* at least 1, got {workers!r}"):
             layout(LLAMA, workers_per_head=workers)
-    for key_chunk in (0, 16, 100, 512, -32, 64.0, True):
-        with pytest.raises(UnsupportedError, match=f"from 32 to the chunk_size 256, got {key_chunk!r}"):
+    for key_chunk in (0, 16, 100, 262144, -32, 64.0, True):
+        with pytest.raises(UnsupportedError, match=f"from 32 to the 131072 tokens of the caches, got {key_chunk!r}"):
             layout(LLAMA, key_chunk=key_chunk)
 
 
@@ -125,9 +127,13 @@ def test_buffers_other_cores_write_to_lie_at_the_same_address():
 @pytest.mark.parametrize("chunk_size", [128, 256, 512])
 @pytest.mark.parametrize("kv_heads", [8, 4, 2])
 def test_llama_fits_l1_at_every_chunk_size(kv_heads, chunk_size, users):
-    """With bfloat8_b caches whole chunks of keys at once, on the whole grid."""
+    """With bfloat8_b caches whole chunks of keys at once, on the whole grid, and so many that a worker goes through
+    the 128K tokens in 64 chunks."""
     problem = replace(LLAMA, users=users, kv_heads=kv_heads, query_heads=4 * kv_heads, chunk_size=chunk_size)
-    assert layout(problem).key_tiles == problem.chunk_size // 32
+    found = layout(problem)
+    assert found.key_tiles % (chunk_size // 32) == 0
+    assert 4096 <= found.key_tiles * found.assignment.workers_per_group * MAX_CHUNKS
+    assert layout(replace(problem, max_tokens=8192)).key_tiles == chunk_size // 32
 
 
 def test_too_little_l1_is_refused_with_the_bytes():

@@ -183,15 +183,22 @@ inline void prepare(uint32_t scale) {
 
 }  // namespace exponential
 
-inline void exponentiate(uint32_t tiles, Bands bands) {
+// As for_each_half_band, for one of `tiles` tiles after the other.
+template <typename Visit>
+sfpi_inline void for_each_half_band_of_tiles(uint32_t tiles, Bands bands, Visit visit) {
     for (uint32_t i = 0; i < tiles; ++i) {
-        for_each_half_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
+        for_each_half_band(bands, visit);
         if (bands.end <= bands_per_face) {  // not led over the lower faces
             for (uint32_t half = 0; half < 4; ++half) {
                 sfpi::dst_reg += face_stride / 2;
             }
         }
     }
+}
+
+inline void exponentiate(uint32_t tiles, Bands bands) {
+    for_each_half_band_of_tiles(
+        tiles, bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
 }
 
 inline void exponentiate_first_column(Bands bands) {
@@ -220,6 +227,32 @@ inline void hide(Bands bands) {
     for_each_half_band(bands, [] {
         lltt::replay(hide_slot, hide_slots);
         lltt::replay(hide_slot, hide_slots);
+    });
+}
+
+constexpr uint32_t round_slot = hide_slot + hide_slots, round_slots = 4;
+// A product takes 9 bits of float32's mantissa of 23 from SrcA, in all fidelity phases. Half of the last of them, and
+// the sign, exponent and bits that it takes.
+constexpr uint32_t half_a_place = 0x2000, places_taken = 0xC000;  // sign-extended
+
+// The replay buffer = what is done to a vector: half a place is added to its magnitude, and what is below a place is
+// cut off.
+inline void prepare_round() {
+    using ckernel::p_sfpu;
+    lltt::record(round_slot, round_slots);
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPIADD(0, p_sfpu::LREG2, p_sfpu::LREG0, sfpi::SFPIADD_MOD1_CC_NONE);
+    TTI_SFPAND(0, p_sfpu::LREG3, p_sfpu::LREG0, 0);
+    TTI_SFPSTORE(p_sfpu::LREG0, 0, on_by_a_vector, 0);
+}
+
+inline void round(uint32_t tiles, Bands bands) {
+    using ckernel::p_sfpu;
+    TTI_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_USHORT, half_a_place);
+    TTI_SFPLOADI(p_sfpu::LREG3, sfpi::SFPLOADI_MOD0_SHORT, places_taken);
+    for_each_half_band_of_tiles(tiles, bands, [] {
+        lltt::replay(round_slot, round_slots);
+        lltt::replay(round_slot, round_slots);
     });
 }
 
@@ -360,12 +393,14 @@ inline void divide([[maybe_unused]] Bands bands, [[maybe_unused]] bool broken) {
         vector::divide<tiles>, 0, ckernel::VectorMode::None, bands, broken ? nan : one)));
 }
 
-// For exponentiate(), exponentiate_first_column() and hide(): in force until divide_init() or rescales_of_two_init().
+// For exponentiate(), exponentiate_first_column(), hide() and round(): in force until divide_init() or
+// rescales_of_two_init().
 inline void prepare([[maybe_unused]] uint32_t scale) {
     PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
     PACK((vector::prepare_moves()));
     PACK((vector::exponential::prepare(scale)));
     PACK((vector::prepare_hide()));
+    PACK((vector::prepare_round()));
 }
 inline void rescales_of_two_init() { ckernel::exp_packthread_tile_init(); }
 
@@ -385,6 +420,11 @@ inline void exponentiate_first_column([[maybe_unused]] Bands bands) {
 // behind it is negative.
 inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
+}
+
+// Registers [0, tiles) become the nearest numbers that a product takes whole from SrcA.
+inline void round([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::round, 0, ckernel::VectorMode::None, tiles, bands)));
 }
 
 // Column 0 of registers 0 and 1 holds two maxima per row. Register `merged_maximum` = the higher; registers 0 and 1 =

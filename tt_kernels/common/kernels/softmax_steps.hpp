@@ -122,7 +122,7 @@ private:
         cb_wait_front(buffers.weights, Op::capacity());
         accumulate<head_tiles>(
             buffers.weights, buffers.values, buffers.ones, buffers.state, buffers.rescale, last_.first,
-            last_.rows, Op::capacity());
+            last_.rows, Op::capacity(), last_.bands());
         if (!last_.first) {
             cb_pop_front(buffers.rescale, 1);
         }
