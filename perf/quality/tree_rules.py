@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import torch
 
-from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from models.llama31_8b.reference.alspec.acceptance import TREE_RULES, check_threshold
 from models.llama31_8b.reference.alspec.counters import SpeculationCounters
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
-RULES = ("every node", "joint", "likeliest path", "each node")
+RULES = (*TREE_RULES, "each node")
 
 
 class StepSpeculation(AttentionPolicy):
