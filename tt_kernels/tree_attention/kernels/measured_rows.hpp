@@ -14,6 +14,7 @@
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/guess_decision.hpp"
+#include "tt_kernels/common/kernels/positive_sum.hpp"
 #include "tt_kernels/common/kernels/priority.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 
@@ -25,10 +26,10 @@ inline void wait_for(uint32_t semaphore, uint32_t count) {
     noc_semaphore_wait_min(reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(semaphore)), count);
 }
 
-// Sums of a job: the squared distance, the squared norm and that times threshold^2.
+// Sums of a job: the squared distance, the squared norm and that times threshold^2, the bits of float32.
 enum Kind : uint32_t { distance_sq, norm_sq, bound, kinds };
 struct Sums {
-    float of[kinds];
+    uint32_t of[kinds];
 };
 constexpr uint32_t sums_bytes = 16;  // the room of a job's, as aligned as NoC writes have to be
 
@@ -71,8 +72,7 @@ inline void push(const interval_tiles::Times& times, const jobs::Job& job, uint3
 inline __attribute__((noinline)) void add(
     Sums& sums, const volatile tt_l1_ptr uint32_t* numbers, const uint32_t (&at)[kinds]) {
     for (uint32_t kind = 0; kind < kinds; ++kind) {
-        const uint32_t bits = numbers[at[kind]];
-        sums.of[kind] += __builtin_bit_cast(float, bits);
+        sums.of[kind] = positive_sum::add(sums.of[kind], numbers[at[kind]]);
     }
 }
 
@@ -90,7 +90,7 @@ inline void send(const Sums& sums, uint32_t job, uint32_t x, uint32_t y) {
     const uint32_t at = get_write_ptr(config::cb_sums) + job * sums_bytes;
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at);
     for (uint32_t kind = 0; kind < kinds; ++kind) {
-        words[kind] = __builtin_bit_cast(uint32_t, sums.of[kind]);
+        words[kind] = sums.of[kind];
     }
     (void)words[kinds - 1];  // read back: all have reached L1
     noc_async_write(at, get_noc_addr(x, y, at), sums_bytes);
@@ -126,10 +126,9 @@ inline void decide(
             add(sums, landed + job * sums_bytes / sizeof(uint32_t), {distance_sq, norm_sq, bound});
         }
         const bool bypassed = !skipped && jobs::span_of(prefixes[user]).bypassed();
-        line(0)[user] = __builtin_bit_cast(uint32_t, sums.of[distance_sq]);
-        line(1)[user] = __builtin_bit_cast(uint32_t, sums.of[norm_sq]);
-        const bool accepted =
-            guess_decision::passes(line(0)[user], __builtin_bit_cast(uint32_t, sums.of[bound]));
+        line(0)[user] = sums.of[distance_sq];
+        line(1)[user] = sums.of[norm_sq];
+        const bool accepted = guess_decision::passes(line(0)[user], sums.of[bound]);
         line(2)[user] = guess_decision::priority_of(skipped, bypassed, accepted);
     }
     (void)line(2)[priority::max_users - 1];
