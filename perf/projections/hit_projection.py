@@ -50,6 +50,7 @@ def table_rows(measured: Iterable[Row], contexts: Sequence[int] = CONTEXTS, chip
             raise ValueError(f"a row without a hit rate: {row}")
         if row["chunk_size"] not in CHUNK_SIZES:
             raise ValueError(f"the estimator has guesses of S = {', '.join(map(str, CHUNK_SIZES))}, got {row}")
+        row = {"nodes": 1} | row
         groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
     found: list[Row] = []
     for key, rows in groups.items():
@@ -70,7 +71,7 @@ def table_rows(measured: Iterable[Row], contexts: Sequence[int] = CONTEXTS, chip
 
 def _tokens(row: Row, name: str) -> float:
     """Return the tokens of a step: as measured, all of a chain whose tokens are right, or one."""
-    return row.get(name) or row.get("nodes") or 1
+    return row.get(name) or row["nodes"]
 
 
 def report(table: Sequence[Row]) -> str:

@@ -24,10 +24,10 @@ NODES = (1, 4, 16, 64)
 
 def cells(study: Study) -> Iterator[Cell]:
     """Yield a cell per place, number of nodes, rule and finite threshold above 0; one node has one rule, and on a
-    chain `path` is `joint`."""
+    chain `likeliest path` is `joint`."""
     for place in study.places():
         for nodes in NODES:
-            for rule in ("joint",) if nodes == 1 else ("node", "joint", "each"):
+            for rule in ("joint",) if nodes == 1 else ("every node", "joint", "each node"):
                 for threshold in (t for t in study.settings.thresholds if 0 < t < float("inf")):
                     key = {**study.key(*place), "nodes": nodes, "rule": rule, "threshold": threshold}
                     yield Cell(key, partial(_measure, study, *place, nodes, rule, threshold))

@@ -4,10 +4,10 @@
 taken.
 
 A pair of chips goes on with one guess per user, so all nodes of a step are decided together:
-- `node`: every node passes by itself;
+- `every node`: each node passes by itself;
 - `joint`: ||guess - exact|| < threshold ||exact|| over all nodes and heads at once;
-- `path`: the same over the nodes of the likeliest path alone; the others ride along;
-- `each` decides node by node, which no pair of chips can do: what the other rules would have at best.
+- `likeliest path`: the same over the nodes of the likeliest path alone; the others ride along;
+- `each node` decides by itself, which no pair of chips can do: what the other rules would have at best.
 The guess of a node reads the prefix's first S and last tokens, and all of the step's own tokens that the node sees.
 """
 
@@ -15,21 +15,21 @@ from __future__ import annotations
 
 import torch
 
-from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from models.llama31_8b.reference.alspec.acceptance import TREE_RULES, check_threshold
 from models.llama31_8b.reference.alspec.counters import SpeculationCounters
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
-RULES = ("node", "joint", "path", "each")
+RULES = (*TREE_RULES, "each node")
 
 
 class StepSpeculation(AttentionPolicy):
     """Speculation of one user's steps of `nodes` tokens under a rule.
 
     A forward over a text without a tree is cut into steps of `nodes` tokens, each a chain; one over a tree is one step.
-    path: the nodes that `path` judges, of a tree; all of a chain. passed: by step and layer bool [nodes], whether each
-    would pass by itself, of steps that speculate. Raises ValueError for an unknown rule.
+    path: the nodes that `likeliest path` judges, of a tree; all of a chain. passed: a tensor per forward and layer,
+    bool [steps, nodes], whether each would pass by itself. Raises ValueError for an unknown rule.
     """
 
     name = "step speculation"
@@ -76,14 +76,14 @@ class StepSpeculation(AttentionPolicy):
         return torch.where(accepted[:, None], guess, exact)
 
     def _decide(self, guess: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-        """Return bool [queries], equal within a step but for the rule `each`."""
+        """Return bool [queries], equal within a step but for the rule `each node`."""
         apart, size = ((part**2).sum(1).unflatten(0, (-1, self.nodes)) for part in (guess - exact, exact))
         square = self.threshold**2
         alone = apart < square * size  # [steps, nodes]
         self.passed.append(alone)
-        if self.rule == "each":
+        if self.rule == "each node":
             return alone.flatten()
-        if self.rule == "node":
+        if self.rule == "every node":
             step = alone.all(1)
         else:
             counted = slice(None) if self.rule == "joint" or self.path is None else self.path

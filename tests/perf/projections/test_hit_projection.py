@@ -25,12 +25,12 @@ def test_windows_are_averaged_and_tokens_divide_the_step():
         base | {"nodes": 4, "rule": "joint", "hit_rate": 0.5, "tokens_per_step": 3.0, "exact_tokens_per_step": 2.0}
     ]
     one, tree = hit_projection.table_rows([*plain, *trees], (65536,))
-    assert one["hit_rate"] == 0.5 and one["tokens_per_step"] == 1
+    assert one["hit_rate"] == 0.5 and one["tokens_per_step"] == 1 == one["nodes"] and one["rule"] is None
     assert one["tokens_per_s"] == pytest.approx(1e9 / hit_projection.step_ns(0.5, 65536, 8, 128))
     assert tree["tokens_per_s"] == pytest.approx(3 * one["tokens_per_s"])
     assert tree["over_tp"] == pytest.approx(1.5 * one["over_tp"])
     assert one["over_misses"] > 1
-    (chain,) = hit_projection.table_rows([base | {"nodes": 16, "rule": "node", "hit_rate": 0.5}], (65536,))
+    (chain,) = hit_projection.table_rows([base | {"nodes": 16, "rule": "every node", "hit_rate": 0.5}], (65536,))
     assert chain["tokens_per_step"] == 16 and chain["over_tp"] == pytest.approx(one["over_tp"])
 
 

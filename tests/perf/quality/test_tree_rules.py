@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from models.llama31_8b.reference.alspec.acceptance import TREE_RULES
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
@@ -48,18 +49,18 @@ def test_each_rule_is_its_formula():
                 mine = slice(step, step + nodes)
                 path = [step, step + nodes - 1]
                 wanted = {
-                    "node": bool(alone[mine].all()),
+                    "every node": bool(alone[mine].all()),
                     "joint": bool(apart[mine].norm() < threshold * size[mine].norm()),
-                    "path": bool(apart[path].norm() < threshold * size[path].norm()),
+                    "likeliest path": bool(apart[path].norm() < threshold * size[path].norm()),
                 }
                 decided = policy._decide(guess, exact)[mine]
-                if rule == "each":
+                if rule == "each node":
                     assert torch.equal(decided, alone[mine])
                 else:
                     assert decided.tolist() == [wanted[rule]] * nodes
 
 
-@pytest.mark.parametrize("rule", ("node", "joint", "path"))
+@pytest.mark.parametrize("rule", ("every node", "joint", "likeliest path"))
 def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny, rule):
     """The last step of 8 tokens after the same cache: one tree, and the end of a text."""
     ids, start = random_tokens(TOKENS, seed=6), TOKENS - 8
@@ -74,6 +75,23 @@ def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny, rule):
     assert torch.equal(tree.statistics.steps[0].accepted, chain.statistics.steps[0].accepted)
 
 
+@pytest.mark.parametrize("rule", TREE_RULES)
+@pytest.mark.parametrize("threshold", (0.6, 0.8))
+def test_trees_are_decided_as_the_reference_decides_them(tiny, rule, threshold):
+    """The two sum in another order: outputs agree to rounding."""
+    ids, start = random_tokens(TOKENS, seed=6), 200
+    tree, last = TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 6]), torch.tensor([random_tokens(8, seed=9)])
+    found = []
+    ours = StepSpeculation(threshold, RANGE, 8, rule, [0, 1, 3, 6, 7])
+    for policy in (ours, ALSpecAttention(threshold, RANGE, tree_rule=rule)):
+        cache = tiny.new_cache(1, TOKENS)
+        tiny.prefill([ids[:start]], cache)
+        found.append(tiny.forward(last, cache, policy=policy, tree=tree, commit=False, logits="all"))
+        found.append(policy.statistics.steps[0].accepted)
+    torch.testing.assert_close(found[0], found[2], rtol=1e-4, atol=1e-4)
+    assert torch.equal(found[1], found[3]) and bool(found[1].any())
+
+
 def test_threshold_0_is_exact(tiny):
     ids = random_tokens(TOKENS, seed=6)
     exact = text_pass(tiny, ids)
@@ -83,7 +101,7 @@ def test_threshold_0_is_exact(tiny):
 
 
 def test_what_is_no_step_is_refused(tiny):
-    with pytest.raises(ValueError, match="rule must be one of node, joint, path, each, got 'all'"):
+    with pytest.raises(ValueError, match="rule must be one of joint, every node, likeliest path, each node, got 'all'"):
         StepSpeculation(0.1, RANGE, 4, "all")
     with pytest.raises(ValueError, match="10 tokens are no steps of 4"):
-        tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=StepSpeculation(0.1, RANGE, 4, "node"))
+        tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=StepSpeculation(0.1, RANGE, 4, "joint"))
