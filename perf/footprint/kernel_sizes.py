@@ -113,6 +113,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     from tt_kernels.token_guard.op import guard_tokens
     from tt_kernels.tree_attention.op import tree_attention
+    from tt_kernels.tree_attention.speculative import speculative_tree_attention
     from tt_kernels.tree_cache.op import commit_path, write_nodes
 
     def tile(*shape: int, dtype: str = "bfloat16"):
@@ -145,6 +146,10 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield (
         "tree_attention, head_dim 64, bfloat16",
         lambda: tree_attention(narrow_tree, narrow_k, narrow_v, position, intervals),
+    )
+    yield (
+        "speculative_tree_attention",
+        lambda: speculative_tree_attention(tree, k, v, position, intervals, chunk_size=chunk, priority=priority),
     )
     keys, values = (tile(1, kv_heads, users * nodes, head_dim, dtype="bfloat8_b") for _ in range(2))
     yield "write_nodes", lambda: write_nodes(k, v, keys, values, position, nodes)

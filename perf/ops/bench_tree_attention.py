@@ -3,9 +3,9 @@
 """Compare tree attention with the stock op and with plain decodes, in simulated cycles.
 
 One key/value head of four query heads, on as many cores for each: the tree; a chain of as many nodes; the stock decode
-attention with an explicit mask, the nodes' queries as so many heads of one user; and one plain flash decode, of which a
-tree of N nodes replaces N. The kernels of this repository start together on all cores (start_line.py); the stock op
-is run on one core only, as it is started.
+attention with an explicit mask, the nodes' queries as so many heads of one user; one plain flash decode, of which a
+tree of N nodes replaces N; and the tree with a guess, which is decided on. The kernels of this repository start
+together on all cores (start_line.py); the stock op is run on one core only, as it is started.
 
 The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
 """
@@ -27,6 +27,7 @@ from perf.lib.start_line import common_start, held_at_start_line
 GRID = "4x2"
 KEY_CHUNK = 128
 TARGET_NODES, TARGET_CONTEXT, DECODE_TARGET = 16, 2048, 1.5
+GUESS, GUESS_CONTEXT, GUESS_TARGET = 128, 1024, 1.06
 TIMEOUT_S = 7200
 SHAPES = ("chain", "balanced", "skewed")
 
@@ -60,16 +61,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Cycles:
-    """Cycles of the tree, of a chain of as many nodes, of the stock op with a mask (None where it is not measured) and
-    of one plain decode. Errors: ValueError for what cannot have been measured."""
+    """Cycles of the tree, of a chain of as many nodes, of the stock op with a mask (None where it is not measured), of
+    one plain decode, and of the tree with a guess of GUESS tokens at either end (None where that is everything).
+    Errors: ValueError for what cannot have been measured."""
 
     tree: int
     chain: int
     stock: int | None
     decode: int
+    speculating: int | None = None
 
     def __post_init__(self) -> None:
-        if min(self.tree, self.chain, self.decode) <= 0 or (self.stock is not None and self.stock <= 0):
+        measured = [self.tree, self.chain, self.decode, *(c for c in (self.stock, self.speculating) if c is not None)]
+        if min(measured) <= 0:
             raise ValueError(f"not measurable: {self}")
 
 
@@ -117,6 +121,7 @@ def measure_point(device, point: Point) -> Cycles:
     from tt_kernels.speculative_flash_decode.op import ProgramConfig as DecodeConfig
     from tt_kernels.speculative_flash_decode.op import flash_decode
     from tt_kernels.tree_attention.op import ProgramConfig, check_intervals, check_room, tree_attention
+    from tt_kernels.tree_attention.speculative import speculative_tree_attention
 
     torch.manual_seed(0)
 
@@ -135,14 +140,14 @@ def measure_point(device, point: Point) -> Cycles:
     prefix = words([point.prefix])
     check_room([point.prefix], point.nodes, point.context)
 
-    def tree(shape):
+    def tree(shape, op=tree_attention):
         enter, leave = intervals_of(parents_of(shape, point.nodes))
         check_intervals(enter, leave)
         intervals = words([[enter, leave]])
         # All query tiles on the same cores: the keys are read once.
         tiles = -(-rows // 32)
         config = ProgramConfig(grid, workers_per_head=point.workers, query_tiles=tiles, key_chunk=KEY_CHUNK)
-        return partial(tree_attention, q, k, v, prefix, intervals, program_config=config)
+        return partial(op, q, k, v, prefix, intervals, program_config=config)
 
     at = words([point.context - 1])
     decode = partial(
@@ -183,7 +188,10 @@ def measure_point(device, point: Point) -> Cycles:
             counts.values(), min(span.start for core in counts.values() for span in core.kernels().values())
         )
     shaped, chained = tree(point.shape), tree("chain")
-    return Cycles(cycles_of(shaped), cycles_of(chained), stock, cycles_of(decode))
+    speculating = None
+    if point.prefix >= 2 * GUESS:
+        speculating = cycles_of(tree(point.shape, partial(speculative_tree_attention, chunk_size=GUESS)))
+    return Cycles(cycles_of(shaped), cycles_of(chained), stock, cycles_of(decode), speculating)
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:
@@ -203,6 +211,7 @@ def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:
         | asdict(cycles)
         | {"of_stock": cycles.tree / cycles.stock if cycles.stock else None}
         | {"of_decode": cycles.tree / cycles.decode, "of_decodes": cycles.tree / cycles.decode / point.nodes}
+        | {"of_tree": cycles.speculating / cycles.tree if cycles.speculating else None}
         | {"interval_bytes": point.interval_bytes, "mask_bytes": point.mask_bytes}
         for point, cycles in results
     ]
@@ -212,16 +221,19 @@ def report(results: list[tuple[Point, Cycles]]) -> str:
     """Return the table, and how the points stand to the targets."""
     lines = [
         "| context | nodes | shape | workers | tree | / chain | stock, mask | / stock | decode | / decode "
-        "| / N decodes | interval bytes | mask bytes |",
-        "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| / N decodes | with a guess | / tree | interval bytes | mask bytes |",
+        "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for point, cycles in results:
         stock = "-" if cycles.stock is None else str(cycles.stock)
         of_stock = "-" if cycles.stock is None else f"{cycles.tree / cycles.stock:.2f}"
+        guess = (
+            "- | -" if cycles.speculating is None else f"{cycles.speculating} | {cycles.speculating / cycles.tree:.3f}"
+        )
         lines.append(
             f"| {point.context} | {point.nodes} | {point.shape} | {point.workers} | {cycles.tree} | "
             f"{cycles.tree / cycles.chain:.3f} | {stock} | {of_stock} | {cycles.decode} | "
-            f"{cycles.tree / cycles.decode:.2f} | {cycles.tree / cycles.decode / point.nodes:.2f} | "
+            f"{cycles.tree / cycles.decode:.2f} | {cycles.tree / cycles.decode / point.nodes:.2f} | {guess} | "
             f"{point.interval_bytes} | {point.mask_bytes} |"
         )
     lines.append("")
@@ -237,6 +249,12 @@ def report(results: list[tuple[Point, Cycles]]) -> str:
             lines.append(
                 f"{point.nodes} nodes at {point.context}, {point.workers} worker(s): {ratio:.2f}x a plain decode "
                 f"(target {DECODE_TARGET}x: {_verdict(ratio <= DECODE_TARGET)})."
+            )
+        if point.nodes == TARGET_NODES and point.context >= GUESS_CONTEXT and cycles.speculating is not None:
+            ratio = cycles.speculating / cycles.tree
+            lines.append(
+                f"With a guess: {point.nodes} nodes at {point.context}, {point.workers} worker(s): {ratio:.3f}x the "
+                f"tree (target {GUESS_TARGET}x: {_verdict(ratio <= GUESS_TARGET)})."
             )
     return "\n".join(lines)
 

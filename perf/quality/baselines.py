@@ -4,12 +4,15 @@
 
 Acceptance by layer is measured on a window that is not scored. Of these layers `matched` takes the guess on the k
 readiest, with k / layers the hit rate of the dynamic run it stands beside (which `dynamic` repeats), and `share` takes
-it on those whose acceptance exceeds p (the paper: p = 0.8). `sink` takes it everywhere.
+it on those whose acceptance exceeds p (the paper: p = 0.8). `sink` takes it everywhere. Layers without an exact pass
+have no attention to follow, so beside `--predictor followed` a static guess reads first and last keys: `matched` alone
+is measured, `share` and `sink` would be those of `ends`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 
 from models.llama31_8b.reference.alspec.policies import (
@@ -39,12 +42,14 @@ def readiest(acceptance: Sequence[float], hit_rate: float) -> list[int]:
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """Yield for every context, start and chunk size: dynamic and matched by finite threshold, shares, and sink."""
+    """Yield for every context, start and chunk size: dynamic and matched by finite threshold; for `ends` also shares
+    and sink."""
     settings = study.settings
+    fixed_ends = replace(settings, predictor="ends")
 
     @lru_cache(maxsize=None)
     def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
-        policy = ALSpecAttention(threshold, settings.guess_range(chunk_size))
+        policy = ALSpecAttention(threshold, fixed_ends.guess_range(chunk_size))
         window = study.window(context, study.starts(context)[-1])
         read(study.loaded.model, window, policy, study.loaded.model.new_cache(1, context))
         return tuple(rate for rate in policy.statistics.hit_rate_per_layer if rate is not None)
@@ -62,11 +67,11 @@ def cells(study: Study) -> Iterator[Cell]:
         return static(context, start, chunk_size, [layer for layer, rate in enumerate(ready) if rate > least])
 
     def static(context: int, start: int, chunk_size: int, layers: Sequence[int]) -> dict[str, object]:
-        policy = StaticAttention(settings.guess_range(chunk_size), layers)
+        policy = StaticAttention(fixed_ends.guess_range(chunk_size), layers)
         return fixed(context, start, policy, list(layers))
 
     def sink(context: int, start: int, chunk_size: int, _: float) -> dict[str, object]:
-        policy = SinkAttention(settings.guess_range(chunk_size))
+        policy = SinkAttention(fixed_ends.guess_range(chunk_size))
         return fixed(context, start, policy, list(range(study.layers)))
 
     def fixed(context: int, start: int, policy: AttentionPolicy, layers: list[int]) -> dict[str, object]:
@@ -78,9 +83,9 @@ def cells(study: Study) -> Iterator[Cell]:
     kinds: list[tuple[str, Callable, tuple[float, ...]]] = [
         ("dynamic", dynamic, finite),
         ("matched", matched, finite),
-        ("share", share, SHARES),
-        ("sink", sink, (float("inf"),)),
     ]
+    if settings.predictor == "ends":
+        kinds += [("share", share, SHARES), ("sink", sink, (float("inf"),))]
     for place in study.places():
         for method, run, parameters in kinds:
             for parameter in parameters:

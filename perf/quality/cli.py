@@ -16,8 +16,8 @@ from tqdm import tqdm
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.quality.torch_device import add_torch_options, loaded_on
 
-from . import baselines, divergence, needle, perplexity, predictors, questions
-from .study import Settings, Study, fill
+from . import baselines, chains, divergence, needle, perplexity, predictors, questions, switches, trees
+from .study import GUESSES, Settings, Study, fill
 from .tables import Table
 from .texts import Texts
 
@@ -26,10 +26,15 @@ PARTS = {
     "perplexity": perplexity,
     "baselines": baselines,
     "predictors": predictors,
+    "switches": switches,
+    "chains": chains,
+    "trees": trees,
     "divergence": divergence,
     "needle": needle,
     "questions": questions,
 }
+LONG = ("switches", "chains", "trees")  # parts that take hours on a CPU, run when they are named
+USUAL = tuple(part for part in PARTS if part not in LONG)
 QUESTIONS = "questions"  # the part that needs more than a long text
 # Drawn from what is in the output folder, whatever run measured it.
 PICTURES = "pictures"
@@ -78,7 +83,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--parts",
         nargs="+",
         choices=(*PARTS, PICTURES),
-        help="what to measure (default: all; with --text all but questions)",
+        help=f"what to measure (default: all but {', '.join(LONG)}; with --text neither questions)",
     )
     add("--quick", action="store_true", help="few and short: under a minute on one quiet core")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
@@ -105,6 +110,13 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="the last keys begin at a multiple of it: 32 as on the device (default), 1 as in the paper",
     )
     add("--short-tail", action="store_true", help="tails of S - 31 to S keys instead of S to S + 31")
+    add(
+        "--predictor",
+        choices=GUESSES,
+        default="ends",
+        help="what guesses read: S first and S last tokens (ends, default), or 32 first ones, S last ones and tiles on "
+        "which the layer's attention lay one token before (followed)",
+    )
     add("--windows", type=_positive, metavar="N", help="texts of each context")
     add("--questions", type=_positive, metavar="N", help="questions of each set")
     add("--hashes", type=_positive, metavar="N", help="needles that are hashes, beside three facts")
@@ -118,7 +130,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if args.quick and args.text:
         parser.error("--quick takes the project's own texts; --text does not go with it")
     if args.parts is None:
-        args.parts = [part for part in (*PARTS, PICTURES) if not (args.text and part == QUESTIONS)]
+        args.parts = [part for part in (*USUAL, PICTURES) if not (args.text and part == QUESTIONS)]
     if args.out is None:
         args.out = Path("generated") / ("quality_quick" if args.quick else "quality")
     for size in args.chunk_sizes:
@@ -126,6 +138,11 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
             parser.error(f"chunk size {size} is not a multiple of --tail-alignment {args.tail_alignment}")
     if args.short_tail and args.tail_alignment == 1:
         parser.error("--short-tail with --tail-alignment 1 would change nothing")
+    if args.predictor == "followed":
+        if args.short_tail or args.tail_alignment != 32:
+            parser.error("--predictor followed reads whole tiles of 32: no --short-tail, no other --tail-alignment")
+        if wrong := [size for size in args.chunk_sizes if size % 32 or size == 32]:
+            parser.error(f"--predictor followed takes chunk sizes that are multiples of 32 above 32, got {wrong}")
     return args
 
 
@@ -152,6 +169,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         hashes=args.hashes,
         new_tokens=args.new_tokens,
         seed=args.seed,
+        predictor=args.predictor,
     )
 
 

@@ -28,6 +28,7 @@ def figure3(loaded: LoadedModel, texts: Texts, settings: Settings) -> str:
         "context": str(context),
         "chunk_size": str(size),
         "tail_alignment": settings.tail,
+        "predictor": settings.predictor,
     }
     for name, part in (("needle", needle), ("perplexity", perplexity)):
         cells = list(part.cells(study))

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import QUERY_BLOCK
 
 # Tokens a forward on a CPU: the products of the reference are fastest up to this many rows (projection.FEW_ROWS).
 BLOCK = 128
@@ -78,9 +79,13 @@ def blocks(tokens: int, size: int = BLOCK) -> Iterator[slice]:
 
 
 def forward_size(tokens: int, cache: KVCache, policy: AttentionPolicy | None) -> int:
-    """Return the tokens per forward: on a GPU a text from its first token on is one, where the policy allows."""
-    fresh = not int(cache.lengths[0])
-    return tokens if fresh and cache.keys[0].is_cuda and not getattr(policy, "needs_scores", False) else BLOCK
+    """Return the tokens per forward: on a GPU a text from its first token on is one, or where the policy reads scores
+    as many as have one mask."""
+    if not cache.keys[0].is_cuda:
+        return BLOCK
+    if policy is not None and (policy.guess_range.tiles or getattr(policy, "needs_scores", False)):
+        return QUERY_BLOCK
+    return BLOCK if int(cache.lengths[0]) else tokens
 
 
 @torch.inference_mode()

@@ -30,7 +30,8 @@ def draw(study: Study, tables: dict[str, Table]) -> list[Path]:
     folder = study.settings.out
     files = []
     rows = tables["perplexity"].rows() if "perplexity" in tables else []
-    rows = [row for row in rows if row["tail_alignment"] == study.settings.tail]
+    mine = {"tail_alignment": study.settings.tail, "predictor": study.settings.predictor}
+    rows = [row for row in rows if row.items() >= mine.items()]
     if rows:
         files += [layers(rows, folder / "layers.png"), thresholds(rows, folder / "thresholds.png")]
     if "predictors" in tables and (rows := tables["predictors"].rows()):

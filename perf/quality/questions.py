@@ -29,7 +29,7 @@ from .bootstrap import interval
 from .forward import read, text_pass
 from .study import Cell, Study
 
-KEY = ("model", "text", "chunk_size", "tail_alignment", "threshold", "set", "question")
+KEY = ("model", "text", "chunk_size", "tail_alignment", "predictor", "threshold", "set", "question")
 VALUES = ("right", "loss", "tokens", "seconds")
 SHOTS = 4
 OPTIONS = 4
@@ -142,6 +142,7 @@ def cells(study: Study) -> Iterator[Cell]:
                     "text": study.texts.name,
                     "chunk_size": chunk_size,
                     "tail_alignment": study.settings.tail,
+                    "predictor": study.settings.predictor,
                     "threshold": threshold,
                 }
                 yield Cell(key, partial(measure, study, chunk_size, threshold), also={"set": name})
@@ -190,7 +191,7 @@ def _references(study: Study, chunk_size: int, threshold: float) -> list[dict[st
     return rows
 
 
-ACCURACY = ("model", "text", "chunk_size", "tail_alignment", "threshold", "set", "questions")
+ACCURACY = ("model", "text", "chunk_size", "tail_alignment", "predictor", "threshold", "set", "questions")
 INTERVALS = ("right", "right_low", "right_high", "change", "change_low", "change_high", "loss", "loss_change")
 
 
@@ -205,8 +206,8 @@ def accuracy(rows: Sequence[dict[str, str]], seed: int) -> list[dict[str, object
         groups.setdefault(tuple(row[name] for name in ACCURACY[:-1]), {})[row["question"]] = row
     found = []
     for key, mine in groups.items():
-        same = [other for other in groups if other[:4] == key[:4] and other[5] == key[5]]
-        base = groups[min(same, key=lambda other: float(other[4]))]
+        same = [other for other in groups if other[:5] == key[:5] and other[6] == key[6]]
+        base = groups[min(same, key=lambda other: float(other[5]))]
         shared = [question for question in mine if question in base]
         right = [float(row["right"]) for row in mine.values()]
         change = [float(mine[q]["right"]) - float(base[q]["right"]) for q in shared]

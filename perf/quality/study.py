@@ -20,12 +20,15 @@ from .forward import TextPass, check_length, text_pass
 from .tables import Table
 from .texts import Texts
 
+# What a guess reads beside the last keys: as many first ones, or the tiles on which the last step's attention lay.
+GUESSES = ("ends", "followed")
+
 
 @dataclass(frozen=True)
 class Settings:
     """The values a run goes through. contexts: tokens of a text. windows: texts of each context, taken evenly from
     the book. short_tail: of S - 31 to S keys instead of S to S + 31. questions: of each set. hashes: needles beside the
-    facts. new_tokens: of a generated text. seed: of what is drawn."""
+    facts. new_tokens: of a generated text. seed: of what is drawn. predictor: of the guess, see GUESSES."""
 
     out: Path
     thresholds: tuple[float, ...]
@@ -38,6 +41,7 @@ class Settings:
     hashes: int
     new_tokens: int
     seed: int
+    predictor: str = "ends"
 
     @property
     def tail(self) -> str:
@@ -47,6 +51,9 @@ class Settings:
         return f"{self.tail_alignment}{'+' if whole else ''}"
 
     def guess_range(self, chunk_size: int) -> GuessRange:
+        """Return what a guess of 2S keys reads. Raises ValueError where the predictor cannot divide them."""
+        if self.predictor == "followed":
+            return GuessRange.followed(chunk_size)
         return GuessRange(chunk_size, chunk_size, self.tail_alignment, whole_tail=not self.short_tail)
 
 
@@ -145,7 +152,7 @@ class Study:
     def key(self, context: int, start: int, chunk_size: int) -> dict[str, object]:
         """Return the key columns KEYS of a window under a policy."""
         values = (self.loaded.config.name, self.texts.name, context, start, chunk_size)
-        return dict(zip(KEYS, (*values, self.settings.tail)))
+        return dict(zip(KEYS, (*values, self.settings.tail, self.settings.predictor)))
 
     def places(self, room: int = 0) -> Iterator[tuple[int, int, int]]:
         """Yield (context, start, chunk size) of every measurement on a window: where some token after the first context
@@ -158,7 +165,7 @@ class Study:
 
 
 # start: the window's first token in the long text.
-KEYS = ("model", "text", "context", "start", "chunk_size", "tail_alignment")
+KEYS = ("model", "text", "context", "start", "chunk_size", "tail_alignment", "predictor")
 
 
 def comparison(result: TextPass, exact: TextPass, speculated_from: int) -> dict[str, object]:

@@ -14,6 +14,7 @@ from pathlib import Path
 SOURCES = ("models", "tt_kernels", "runtime_patches", "perf", "examples")
 TT, REFERENCE, DEMO, CHECK = (f"models.llama31_8b.{room}" for room in ("tt", "reference", "demo", "check"))
 HUGGINGFACE = "models.llama31_8b.huggingface"
+SERVING = "models.llama31_8b.serving"
 # What the demo may take of perf: the latency formulas behind its estimate.
 LATENCY = "perf.projections.estimator.latency"
 
@@ -77,8 +78,8 @@ def forbidden(a: str, b: str) -> str | None:
     """Why module `a` must not import module `b`; None when it may."""
     if _inside(b, CHECK) and not any(_inside(a, room) for room in (CHECK, DEMO, "perf")):
         return "only the command and reports know the self-test"
-    if _inside(a, CHECK) and (_inside(b, REFERENCE) or _inside(b, DEMO)):
-        return "the self-test compares with recorded outputs"
+    if _inside(a, CHECK) and _inside(b, DEMO):
+        return "the self-test compares with recorded outputs and the reference, and runs no demo"
     if _inside(a, TT) and _inside(b, REFERENCE):
         return "the product does not import its oracle"
     if _inside(a, "models") and _inside(b, "perf"):
@@ -94,7 +95,11 @@ def forbidden(a: str, b: str) -> str | None:
         return "nothing of the model needs transformers' attention functions"
     if _inside(a, HUGGINGFACE) and (_inside(b, DEMO) or _inside(b, TT)):
         return "the attention function of transformers is the reference's rule, and torch"
-    rooms = (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE)
+    if _inside(a, "models") and _inside(b, SERVING) and not (_inside(a, SERVING) or _inside(a, DEMO)):
+        return "only the command knows the server's adapter"
+    if _inside(a, SERVING) and (_inside(b, REFERENCE) or _inside(b, DEMO)):
+        return "the server's adapter is the product's"
+    rooms = (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING)
     neutral = _inside(a, "models") and not any(_inside(a, room) for room in rooms)
     # `weights.load_model` makes the reference's model: the one place where a neutral module names a backend.
     allowed = a == "models.llama31_8b.checkpoint.load" and _inside(b, REFERENCE)

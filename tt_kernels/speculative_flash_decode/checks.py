@@ -16,6 +16,7 @@ from tt_kernels.common.attention_checks import (
     is_number,
 )
 from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
+from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
 
@@ -27,7 +28,7 @@ MAX_THRESHOLD = 1e6
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call."""
+    """The shapes of one call. max_tokens: that a user can have. paging: None for a cache without pages."""
 
     users: int
     query_heads: int
@@ -37,6 +38,7 @@ class Problem:
     cache_dtype: str
     chunk_size: int
     guess_range: GuessRange | None = None
+    paging: Paging | None = None
 
     @property
     def items(self) -> int:
@@ -60,6 +62,7 @@ def check_problem(
     cur_pos: TensorFacts,
     chunk_size: int,
     guess_range: GuessRange | None = None,
+    page_table: TensorFacts | None = None,
 ) -> Problem:
     """Check the inputs and return their Problem. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"cur_pos": cur_pos})
@@ -67,7 +70,10 @@ def check_problem(
     cache_users, kv_heads, max_tokens, cache_dim = k.shape
     if one != 1:
         raise UnsupportedError(f"q must be [1, users, heads, head_dim] with one token per user, its shape is {q.shape}")
-    if cache_users != users:
+    paging = None if page_table is None else check_page_table(page_table, users, k)
+    if paging is not None:
+        max_tokens = paging.capacity
+    elif cache_users != users:
         raise UnsupportedError(f"q has {users} users {q.shape}, the caches have {cache_users} {k.shape}")
     if cache_dim != head_dim:
         raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
@@ -80,7 +86,7 @@ def check_problem(
     if guess_range is not None:
         check_guess_range(guess_range, max_tokens)
     check_positions(cur_pos, users)
-    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, guess_range)
+    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, guess_range, paging)
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:

@@ -116,12 +116,17 @@ def launch(
     ttnn.generic_op(tensors.all(), program)
 
 
-def problem_of(q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRange | None = None) -> Problem:
+def problem_of(
+    q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRange | None = None, page_table=None
+) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
-    problem = check_problem(
-        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range
-    )
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
+    pages = None if page_table is None else facts("page_table", page_table)
+    problem = check_problem(
+        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range, pages
+    )
+    if page_table is not None:
+        named["page_table"] = page_table
     if priority is not None:
         unsupported_if_refused(check_priority_tensor, priority)
         named["priority"] = priority

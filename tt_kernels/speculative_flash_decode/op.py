@@ -55,6 +55,7 @@ def speculative_flash_decode(
     *,
     chunk_size: int,
     guess_range: GuessRange | None = None,
+    page_table: ttnn.Tensor | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
     priority: ttnn.Tensor | None = None,
@@ -71,6 +72,8 @@ def speculative_flash_decode(
     cur_pos: int32 [users], ROW_MAJOR: the position of each query, whose key and value are in the cache already; -1
         skips a user, whose outputs are zeros. Read on the device. Positions past the cache count as its last.
     chunk_size: tokens of the guess at either end (see above), a multiple of 32.
+    page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
+        head_dim] (common/page_table.py). Read on the device.
     guess_range: what the guess attends to instead: other sizes at the two ends, or a tail of at most `last` tokens.
     threshold: the guess is accepted where ||guess - exact|| < threshold * ||exact||; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
@@ -90,11 +93,11 @@ def speculative_flash_decode(
     """
     if peer is not None:
         check_peer(peer)
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range)
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table)
     settings = settings_of(q, threshold, scale, True, program_config)
     outputs = empty_outputs(q)
     gathered = None if peer is None else peer.gathered
-    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered)
+    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table)
     launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs
 
@@ -106,6 +109,7 @@ def flash_decode(
     cur_pos: ttnn.Tensor,
     *,
     chunk_size: int,
+    page_table: ttnn.Tensor | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
     memory_config: ttnn.MemoryConfig | None = None,
@@ -115,8 +119,8 @@ def flash_decode(
     Arguments, shapes and errors are those of `speculative_flash_decode`. memory_config: of the result, interleaved in
     L1 or DRAM (default). Returns exact, bfloat16 [1, users, heads, head_dim], TILE.
     """
-    problem = problem_of(q, k, v, cur_pos, None, chunk_size)
-    return _one_result(problem, q, k, v, cur_pos, scale, program_config, memory_config)
+    problem = problem_of(q, k, v, cur_pos, None, chunk_size, None, page_table)
+    return _one_result(problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config)
 
 
 def guess_flash_decode(
@@ -127,6 +131,7 @@ def guess_flash_decode(
     *,
     chunk_size: int,
     guess_range: GuessRange | None = None,
+    page_table: ttnn.Tensor | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
     memory_config: ttnn.MemoryConfig | None = None,
@@ -138,17 +143,17 @@ def guess_flash_decode(
     guess, bfloat16 [1, users, heads, head_dim], TILE: the exact result below 2 * chunk_size cached tokens (first + last
     of the guess_range).
     """
-    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range)
-    return _one_result(problem, q, k, v, cur_pos, scale, program_config, memory_config, guess_alone=True)
+    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range, page_table)
+    return _one_result(problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config, guess_alone=True)
 
 
 def _one_result(
-    problem, q, k, v, cur_pos, scale, config: ProgramConfig | None, memory, guess_alone: bool = False
+    problem, q, k, v, cur_pos, page_table, scale, config: ProgramConfig | None, memory, guess_alone: bool = False
 ) -> ttnn.Tensor:
     """Run the kernels with speculation compiled out."""
     settings = settings_of(q, 0.0, scale, False, config, guess_alone)
     result = _empty_like_query(q, result_memory(memory))
-    launch(problem, Tensors(q, k, v, cur_pos, result), settings, config or ProgramConfig(), None)
+    launch(problem, Tensors(q, k, v, cur_pos, result, pages=page_table), settings, config or ProgramConfig(), None)
     return result
 
 

@@ -16,6 +16,7 @@ from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.circular_buffers import TILE_BYTES, circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import (
@@ -35,8 +36,8 @@ SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_deliver
 
 @dataclass(frozen=True)
 class Tensors:
-    """The device tensors of one rank. guess, distance_sq and norm_sq are None without speculation; priority and
-    gathered are None where they are not used."""
+    """The device tensors of one rank. guess, distance_sq and norm_sq are None without speculation; priority,
+    gathered and pages, the page table, are None where they are not used."""
 
     q: Any
     k: Any
@@ -48,10 +49,11 @@ class Tensors:
     norm_sq: Any = None
     priority: Any = None
     gathered: Any = None
+    pages: Any = None
 
     def all(self) -> list[Any]:
         """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
-        names = ("q", "k", "v", "cur_pos", "priority", "gathered", "guess", "distance_sq", "norm_sq", "exact")
+        names = ("q", "k", "v", "cur_pos", "pages", "priority", "gathered", "guess", "distance_sq", "norm_sq", "exact")
         return [tensor for name in names if (tensor := getattr(self, name)) is not None]
 
 
@@ -112,7 +114,7 @@ def constants(problem: Problem, settings: Settings, rank: Rank) -> dict[str, int
         "speculate": int(settings.speculate),
         "has_peer": int(rank.peer is not None),
     }
-    return flags | INDICES | SEMAPHORES
+    return flags | paging_values(problem.paging)[0] | INDICES | SEMAPHORES
 
 
 def shapes(problem: Problem, settings: Settings, split: WorkSplit) -> dict[str, int]:
@@ -129,7 +131,7 @@ def shapes(problem: Problem, settings: Settings, split: WorkSplit) -> dict[str, 
         "workers": split.assignment.workers_per_group,
         "rows_per_head": problem.query_heads // problem.kv_heads,
         "key_tiles": split.key_tiles,
-    }
+    } | paging_values(problem.paging)[1]
 
 
 def empty_program(problem: Problem, assignments: Sequence[CoreAssignment]):
@@ -199,7 +201,8 @@ class KernelSet:
         import ttnn
 
         tensors = self.ranks[0].tensors
-        read = {"query": tensors.q, "cache": tensors.k} | self._source_accessors()
+        pages = {"pages": _present(tensors.pages, tensors.cur_pos)}
+        read = {"query": tensors.q, "cache": tensors.k} | pages | self._source_accessors()
         written = {"output": tensors.exact}
         return [
             self._kernel("worker_reader.cpp", ttnn.ReaderConfigDescriptor(), read, self._per_worker(self._reader)),
@@ -261,6 +264,7 @@ class KernelSet:
             "queries": tensors.q.buffer_address(),
             "keys": tensors.k.buffer_address(),
             "values": tensors.v.buffer_address(),
+            "pages": _address(tensors.pages),
             **_sources(rank),
             "group_cores": [part for core in rank.assignment.groups[group] for part in self.noc_core(core)],
         }

@@ -36,7 +36,7 @@ SCRATCH_LINES = 3
 _NAMES = (
     "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other norms control "
-    "control_writer scratch"
+    "control_writer scratch pages"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -206,6 +206,8 @@ def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: b
         name: Buffer(INDICES[name], dtype, TILE_BYTES[dtype], pages, frozenset(roles))
         for name, dtype, pages, roles in rows
     }
+    if problem.paging is not None:
+        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, frozenset(worker))
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
     if levels:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tt_kernels.common.attention_checks import TILE, check_attention_tensors, check_heads
+from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
 MAX_USERS = 8
 # Visiting times are split into two parts of four bits, which every math fidelity multiplies exactly
@@ -18,7 +20,8 @@ MAX_NODES = 256
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call. max_tokens: the cache's capacity per user."""
+    """The shapes of one call. max_tokens: the cache's capacity per user. guess: what the guess reads, None without
+    speculation. paging: None for a cache without pages."""
 
     users: int
     query_heads: int
@@ -27,6 +30,8 @@ class Problem:
     max_tokens: int
     cache_dtype: str
     nodes: int
+    guess: GuessRange | None = None
+    paging: Paging | None = None
 
     @property
     def items(self) -> int:
@@ -54,12 +59,22 @@ class Problem:
 
 
 def check_problem(
-    q: TensorFacts, k: TensorFacts, v: TensorFacts, prefix: TensorFacts, intervals: TensorFacts
+    q: TensorFacts,
+    k: TensorFacts,
+    v: TensorFacts,
+    prefix: TensorFacts,
+    intervals: TensorFacts,
+    page_table: TensorFacts | None = None,
 ) -> Problem:
     """Check the inputs and return their Problem. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"prefix": prefix, "intervals": intervals})
     one, rows, query_heads, head_dim = q.shape[0], q.shape[2], q.shape[1], q.shape[3]
     users, kv_heads, max_tokens, cache_dim = k.shape
+    paging = None
+    if page_table is not None:
+        users = page_table.shape[0] if page_table.shape else 0
+        paging = check_page_table(page_table, users, k)
+        max_tokens = paging.capacity
     if not 1 <= users <= MAX_USERS:
         raise UnsupportedError(f"1 to {MAX_USERS} users are supported, the caches have {users}")
     nodes = _check_words(prefix, intervals, users)
@@ -75,7 +90,7 @@ def check_problem(
         raise UnsupportedError(f"q must have query heads, its shape is {q.shape}")
     if nodes > max_tokens:
         raise UnsupportedError(f"a tree of {nodes} nodes exceeds the {max_tokens} tokens the caches hold")
-    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, nodes)
+    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, nodes, paging=paging)
 
 
 def _check_words(prefix: TensorFacts, intervals: TensorFacts, users: int) -> int:

@@ -11,7 +11,7 @@ from tt_kernels.common.attention_checks import check_fidelity, check_scale
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
-from tt_kernels.tree_attention.checks import check_intervals, check_problem, check_room
+from tt_kernels.tree_attention.checks import Problem, check_intervals, check_problem, check_room
 from tt_kernels.tree_attention.program import Tensors, build_program
 from tt_kernels.tree_attention.work_split import choose_work_split
 
@@ -47,6 +47,7 @@ def tree_attention(
     prefix: ttnn.Tensor,
     intervals: ttnn.Tensor,
     *,
+    page_table: ttnn.Tensor | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
 ) -> ttnn.Tensor:
@@ -59,6 +60,8 @@ def tree_attention(
     prefix: int32 [users], ROW_MAJOR: cached tokens before the tree, which all nodes see; 0 or more, -1 skips the user.
     intervals: int32 [users, 2, nodes], ROW_MAJOR: when a depth-first walk enters each node, then the last time inside
         its subtree, inclusive; 1 to 256 nodes. Narrower trees have further nodes with an interval of their own.
+    page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
+        head_dim] (common/page_table.py). Read on the device.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
 
     Returns bfloat16 [1, heads, users * nodes, head_dim], TILE, in DRAM; rows of skipped users are zeros.
@@ -67,18 +70,46 @@ def tree_attention(
     checked there: `check_intervals` and `check_room` do it on the host. What the caches hold after prefix + nodes does
     not matter. Errors: UnsupportedError (a ValueError), before any launch.
     """
+    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table)
+    output = empty_like_query(q)
+    launch(problem, Tensors(q, k, v, prefix, intervals, output, pages=page_table), scale, program_config)
+    return output
+
+
+def problem_of(q, k, v, prefix, intervals, program_config, page_table=None) -> Problem:
+    """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
+    if program_config is not None and not isinstance(program_config, ProgramConfig):
+        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(program_config).__qualname__}")
+    named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
+    if page_table is not None:
+        named["page_table"] = page_table
+    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()))
+    for name, tensor in named.items():
+        unsupported_if_refused(check_on_device, name, tensor, q.device())
+    return problem
+
+
+def empty_like_query(q):
+    """Allocate a result in DRAM."""
     import ttnn
 
-    config = ProgramConfig() if program_config is None else program_config
-    if not isinstance(config, ProgramConfig):
-        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
-    named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
-    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()))
-    device = q.device()
-    for name, tensor in named.items():
-        unsupported_if_refused(check_on_device, name, tensor, device)
+    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
+
+
+def launch(
+    problem: Problem,
+    tensors: Tensors,
+    scale: float | None,
+    program_config: ProgramConfig | None,
+    threshold: float = 0.0,
+) -> None:
+    """Run the kernels. threshold: of a guess, for a problem that has one. Errors: UnsupportedError."""
+    import ttnn
+
+    config = program_config or ProgramConfig()
     scale = check_scale(scale, problem.head_dim)
     fidelity = check_fidelity(config.math_fidelity)
+    device = tensors.q.device()
     split = choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
@@ -87,7 +118,5 @@ def tree_attention(
         query_tiles=config.query_tiles,
         key_chunk=config.key_chunk,
     )
-    output = ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
-    tensors = Tensors(q, k, v, prefix, intervals, output)
-    ttnn.generic_op(tensors.all(), build_program(problem, tensors, split, scale, fidelity, noc_core_of(device)))
-    return output
+    program = build_program(problem, tensors, split, scale, fidelity, noc_core_of(device), threshold)
+    ttnn.generic_op(tensors.all(), program)

@@ -13,16 +13,18 @@ from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.page_table import paging_values
 from tt_kernels.tree_attention.checks import Problem
 from tt_kernels.tree_attention.work_split import INDICES, WORKER, WorkSplit, times_tiles
 
 KERNELS = Path(__file__).parent / "kernels"
-SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1}
+SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_guessed": 2, "sem_measured": 3}
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """The device tensors of a call."""
+    """The device tensors of a call. guess, distance_sq and norm_sq are None without speculation, priority also where
+    there are none to update."""
 
     q: Any
     k: Any
@@ -30,10 +32,27 @@ class Tensors:
     prefix: Any
     intervals: Any
     output: Any
+    guess: Any = None
+    distance_sq: Any = None
+    norm_sq: Any = None
+    priority: Any = None
+    pages: Any = None
 
     def all(self) -> list[Any]:
-        """List them as ttnn.generic_op takes them: inputs, then the output."""
-        return [self.q, self.k, self.v, self.prefix, self.intervals, self.output]
+        """List those that exist as ttnn.generic_op takes them: inputs, then outputs."""
+        inputs = ("q", "k", "v", "prefix", "intervals", "pages", "priority")
+        names = (*inputs, "guess", "distance_sq", "norm_sq", "output")
+        return [tensor for name in names if (tensor := getattr(self, name)) is not None]
+
+    def address(self, name: str) -> int:
+        """Return where a tensor is, 0 for one that does not exist."""
+        tensor = getattr(self, name)
+        return 0 if tensor is None else tensor.buffer_address()
+
+    def described(self, name: str) -> Any:
+        """Return a tensor, or in its place another one, to describe to a kernel that will not use it."""
+        tensor = getattr(self, name)
+        return self.prefix if tensor is None else tensor
 
 
 def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
@@ -49,6 +68,10 @@ def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
         "workers": split.workers_per_group,
         "key_tiles": split.key_tiles,
         "tree_tiles": times_tiles(problem, split.key_tiles),
+        "guess_first": 0 if problem.guess is None else problem.guess.first_tiles,
+        "guess_last": 0 if problem.guess is None else problem.guess.last_tiles,
+        "guess_whole_tail": 0 if problem.guess is None else int(problem.guess.whole_tail),
+        **paging_values(problem.paging)[1],
     }
 
 
@@ -59,29 +82,37 @@ def build_program(
     scale: float,
     math_fidelity: str,
     noc_core: Callable[[Core], tuple[int, int]],
+    threshold: float = 0.0,
 ):
-    """Return the ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC."""
+    """Return the ttnn.ProgramDescriptor of a call. noc_core: Core -> (x, y) on the NoC. threshold: of a guess."""
     import ttnn
 
-    constants = {"head_tiles": problem.head_tiles} | INDICES | SEMAPHORES
+    flags = {"head_tiles": problem.head_tiles, "speculate": int(problem.guess is not None)}
+    constants = flags | paging_values(problem.paging)[0] | INDICES | SEMAPHORES
     common = shapes(problem, split)
     sources: dict[str, tuple[Any, dict[str, Any], Values]] = {
         "reader.cpp": (
             ttnn.ReaderConfigDescriptor(),
-            {"query": tensors.q, "cache": tensors.k, "prefix": tensors.prefix},
+            {"query": tensors.q, "cache": tensors.k, "prefix": tensors.prefix, "pages": tensors.described("pages")},
             {
                 "queries": tensors.q.buffer_address(),
                 "keys": tensors.k.buffer_address(),
                 "values": tensors.v.buffer_address(),
                 "prefixes": tensors.prefix.buffer_address(),
+                "pages": tensors.address("pages"),
             },
         ),
         "writer.cpp": (
             ttnn.WriterConfigDescriptor(),
-            {"intervals": tensors.intervals, "output": tensors.output},
             {
-                "intervals": tensors.intervals.buffer_address(),
-                "output": tensors.output.buffer_address(),
+                "intervals": tensors.intervals,
+                "output": tensors.output,
+                "norm": tensors.described("distance_sq"),
+                "priority": tensors.described("priority"),
+            },
+            {
+                name: tensors.address(name)
+                for name in ("intervals", "output", "guess", "distance_sq", "norm_sq", "priority")
             },
         ),
         "compute.cpp": (
@@ -89,7 +120,7 @@ def build_program(
                 math_fidelity=getattr(ttnn.MathFidelity, math_fidelity), fp32_dest_acc_en=True
             ),
             {},
-            {"scale": float_bits(scale)},
+            {"scale": float_bits(scale), "threshold_sq": float_bits(threshold**2)},
         ),
     }
     kernels = [
@@ -119,6 +150,8 @@ def _per_worker(split: WorkSplit, values: Values, noc_core: Callable[[Core], tup
             "worker": worker,
             **values,
             "receiver_core": noc_core(cores[merge_tree.parent_of(worker)]),
+            "reducer_core": noc_core(cores[0]),
+            "deciding_core": noc_core(split.groups[0][0]),
             "group_cores": [part for other in cores for part in noc_core(other)],
         }
         for group, cores in enumerate(split.groups)

@@ -10,9 +10,13 @@ head_dim.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
+
+from tt_kernels.common.attention_checks import TILE
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
 
 def path_of(parents: Sequence[int], node: int) -> list[int]:
@@ -32,12 +36,13 @@ def tree_attention_reference(
     parents: Sequence[Sequence[int]],
     *,
     scale: float | None = None,
+    cached: Callable[[int], Sequence[int]] = range,
 ) -> torch.Tensor:
     """Return float64 [1, h, b * n, d], zeros for skipped users.
 
     q: [1, h, b * n, d], row u * n + i is node i of user u. k, v: [b, k, s, d]; those of node i of user u at position
         prefix[u] + i. prefix: cached tokens before the tree, -1 for a user to skip. parents: n per user, -1 for a root.
-        scale: default 1 / sqrt(d).
+        scale: default 1 / sqrt(d). cached: the cached tokens that all nodes see, by their number.
     """
     _, heads, _, head_dim = q.shape
     users, kv_heads = k.shape[:2]
@@ -48,10 +53,60 @@ def tree_attention_reference(
         if prefix[user] < 0:
             continue
         for node in range(nodes):
-            seen = [*range(prefix[user]), *(prefix[user] + n for n in path_of(parents[user], node))]
+            seen = [*cached(prefix[user]), *(prefix[user] + n for n in path_of(parents[user], node))]
             keys, values = k[user, :, seen].double(), v[user, :, seen].double()
             row = user * nodes + node
             queries = q[0, :, row].double().view(kv_heads, heads // kv_heads, head_dim)
             weights = (scale * queries @ keys.mT).softmax(-1)
             found[0, :, row] = (weights @ values).view(heads, head_dim)
     return found
+
+
+class SpeculatedTrees(NamedTuple):
+    """exact, guess: float64 [1, h, b * n, d]. distance_sq, norm_sq: float64 [b], 0 for skipped users. accepted: bool
+    [b]. bypassed: bool [b], users whose root has fewer tokens than the guess reads; their guess is the exact result."""
+
+    exact: torch.Tensor
+    guess: torch.Tensor
+    distance_sq: torch.Tensor
+    norm_sq: torch.Tensor
+    accepted: torch.Tensor
+    bypassed: torch.Tensor
+
+
+def guessed_tokens(prefix: int, guess: GuessRange) -> list[int]:
+    """Return the cached tokens that the guess of a tree after `prefix` cached ones reads: those that its root, with
+    prefix + 1 tokens, would read alone."""
+    own = prefix + 1
+    tiles = -(-own // TILE) - guess.tail_tiles(own)
+    return [token for token in range(prefix) if token < guess.first or token >= tiles * TILE]
+
+
+def speculative_tree_attention_reference(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    prefix: Sequence[int],
+    parents: Sequence[Sequence[int]],
+    guess: GuessRange,
+    threshold: float,
+    *,
+    scale: float | None = None,
+) -> SpeculatedTrees:
+    """Return what the op computes and decides. Arguments as for tree_attention_reference; norms are over the heads of
+    all nodes of the tree of a user's first node."""
+    exact = tree_attention_reference(q, k, v, prefix, parents, scale=scale)
+    guessed = tree_attention_reference(
+        q, k, v, prefix, parents, scale=scale, cached=lambda count: guessed_tokens(count, guess)
+    )
+    nodes = len(parents[0])
+    distances, norms = [], []
+    for user, tree in enumerate(parents):
+        counted = [user * nodes + node for node in range(nodes) if path_of(tree, node)[0] == 0]
+        distances.append((guessed[:, :, counted] - exact[:, :, counted]).square().sum())
+        norms.append(exact[:, :, counted].square().sum())
+    distance_sq, norm_sq = torch.stack(distances), torch.stack(norms)
+    skipped = torch.tensor([count < 0 for count in prefix])
+    bypassed = torch.tensor([0 <= count and count + 1 < guess.bypass_below for count in prefix])
+    accepted = (distance_sq < threshold**2 * norm_sq) & ~skipped & ~bypassed
+    return SpeculatedTrees(exact, guessed, distance_sq, norm_sq, accepted, bypassed)

@@ -19,9 +19,11 @@ from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS, Problem
 WORKER = "worker"
 _NAMES = (
     "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
-    "row_max_b rescale rescale_other output control control_writer intervals"
+    "row_max_b rescale rescale_other output control control_writer intervals guess measured_guess measured_exact norms "
+    "sums pages"
 )
 HANDOVER_BYTES = 16
+SUMS_BYTES = 16  # of a job (kernels/measured_rows.hpp)
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
 DEFAULT_KEY_CHUNK = 256
@@ -65,6 +67,10 @@ def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
             "rescale_other": ("FLOAT32", 1),
         }
     words = {"control": MAX_USERS, "control_writer": MAX_USERS, "intervals": 2 * MAX_NODES}
+    if problem.guess is not None:
+        tiles |= {name: ("BFLOAT16", 2 * head) for name in ("guess", "measured_guess", "measured_exact")}
+        tiles["norms"] = ("FLOAT32", 2)
+        words["sums"] = SUMS_BYTES // 4 * problem.items * -(-problem.query_tiles // query_tiles)
     on = frozenset({WORKER})
     found = {
         f"cb_{name}": Buffer(INDICES[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, on)
@@ -72,6 +78,8 @@ def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
     }
     for name, count in words.items():
         found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on)
+    if problem.paging is not None:
+        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, on)
     if levels:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on)
     return found

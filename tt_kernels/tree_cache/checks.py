@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 
 TILE = 32
@@ -18,7 +19,8 @@ MAX_CACHES = 256
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call: of a cache, of a tree, and the number of caches."""
+    """The shapes of one call: of a cache, of a tree, and the number of caches. capacity: positions of a user. paging:
+    None for caches without pages."""
 
     caches: int
     users: int
@@ -27,6 +29,7 @@ class Problem:
     head_dim: int
     nodes: int
     block_float: bool
+    paging: Paging | None = None
 
     @property
     def head_tiles(self) -> int:
@@ -43,7 +46,9 @@ class Problem:
         return (self.nodes + TILE - 2) // TILE + 1
 
 
-def check_caches(caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFacts) -> Problem:
+def check_caches(
+    caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFacts, page_table: TensorFacts | None = None
+) -> Problem:
     """Check the caches, by name, all of one shape and dtype, and return the Problem. Errors: UnsupportedError."""
     if not 1 <= len(caches) <= MAX_CACHES:
         raise UnsupportedError(f"1 to {MAX_CACHES} caches are moved in one call, there are {len(caches)}")
@@ -64,12 +69,18 @@ def check_caches(caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFa
             f"{TILE}, they are {first.shape}"
         )
     users, kv_heads, capacity, head_dim = first.shape
+    paging = None
+    if page_table is not None:
+        users = page_table.shape[0] if page_table.shape else 0
+        paging = check_page_table(page_table, users, first)
+        capacity = paging.capacity
     if type(nodes) is not int or not 1 <= nodes <= MAX_NODES:
         raise UnsupportedError(f"nodes must be an integer from 1 to {MAX_NODES}, got {nodes!r}")
     if nodes > capacity:
         raise UnsupportedError(f"{nodes} nodes do not fit caches of {capacity} positions")
     check_integers("prefix", prefix, (users,))
-    return Problem(len(caches), users, kv_heads, capacity, head_dim, nodes, block_float=first.dtype == "BFLOAT8_B")
+    block_float = first.dtype == "BFLOAT8_B"
+    return Problem(len(caches), users, kv_heads, capacity, head_dim, nodes, block_float, paging)
 
 
 def check_new(name: str, new: TensorFacts, problem: Problem, cache_dtype: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.tensor_facts import facts
 from tt_kernels.tree_cache.checks import Problem, check_caches, check_new, check_path
 
@@ -24,7 +25,7 @@ _TILE_BYTES = {False: 2048, True: 1088}
 _WORD_ALIGNMENT = 64
 
 
-def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int) -> None:
+def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int, *, page_table=None) -> None:
     """Write the keys and values of all users' nodes into a layer's cache, in place.
 
     key_cache, value_cache: bfloat16 or bfloat8_b [users, kv_heads, capacity, head_dim], TILE, interleaved.
@@ -32,17 +33,19 @@ def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int) -> Non
         node n of user u.
     prefix: int32 [users], ROW_MAJOR: cached tokens of each user; -1 leaves the user out. Node n goes to position prefix
         + n; a node at or past the capacity is not written.
+    page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
+        head_dim] (common/page_table.py). No two users may have a block in common that their nodes are written to.
 
     Errors: UnsupportedError (a ValueError) before the launch.
     """
     caches = {"key_cache": facts("key_cache", key_cache), "value_cache": facts("value_cache", value_cache)}
-    problem = check_caches(caches, nodes, facts("prefix", prefix))
+    problem = check_caches(caches, nodes, facts("prefix", prefix), _table_facts(page_table))
     for name, new in (("keys", keys), ("values", values)):
         check_new(name, facts(name, new), problem, caches["key_cache"].dtype)
-    _launch(problem, [key_cache, value_cache], [keys, values], prefix, None, 0)
+    _launch(problem, [key_cache, value_cache], [keys, values], prefix, None, 0, page_table)
 
 
-def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int = 0) -> None:
+def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int = 0, page_table=None) -> None:
     """Move the accepted nodes' keys and values to the positions after the root, in place, in all caches at once.
 
     caches: keys and values of all layers in any order, as for `write_nodes`, at most 256.
@@ -51,38 +54,48 @@ def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int
         (or anything that is no node) after the last. `Verified.result` of speculative_sampling is one, from column
         RESULT_HEAD on. Element j goes from position prefix + path[j] to prefix + 1 + j; all are read before any is
         written, so the nodes may be numbered in any order.
+    page_table: as for `write_nodes`.
 
     Errors: UnsupportedError (a ValueError) before the launch.
     """
     named = {f"caches[{index}]": facts(f"caches[{index}]", cache) for index, cache in enumerate(caches)}
-    problem = check_caches(named, nodes, facts("prefix", prefix))
+    problem = check_caches(named, nodes, facts("prefix", prefix), _table_facts(page_table))
     check_path(facts("path", path), problem, first_column)
-    _launch(problem, list(caches), list(caches), prefix, path, first_column)
+    _launch(problem, list(caches), list(caches), prefix, path, first_column, page_table)
 
 
-def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_column: int) -> None:
+def _table_facts(page_table):
+    return None if page_table is None else facts("page_table", page_table)
+
+
+def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_column: int, page_table) -> None:
     import ttnn
 
     device = caches[0].device()
-    others = [prefix, *sources, *([] if path is None else [path])]
+    others = [prefix, *sources, *(tensor for tensor in (path, page_table) if tensor is not None)]
     for tensor in (*caches, *others):
         check_on_device("a tensor of the call", tensor, device)
     committing = path is not None
     grid = device.compute_with_storage_grid_size()
     cores = [(x, y) for y in range(grid.y) for x in range(grid.x)][: problem.jobs]
     tile_bytes = _TILE_BYTES[problem.block_float]
-    words_bytes = sum(_aligned(t.buffer_aligned_page_size()) for t in ([prefix, path] if committing else [prefix]))
-    accessors = {"cache": caches[0], "source": sources[0], "prefix": prefix}
+    prefix_bytes = _aligned(prefix.buffer_aligned_page_size())
+    path_bytes = _aligned(path.buffer_aligned_page_size()) if committing else 0
+    words_bytes = prefix_bytes + path_bytes + (0 if problem.paging is None else problem.paging.row_bytes)
+    pages = prefix if page_table is None else page_table
+    accessors = {"cache": caches[0], "source": sources[0], "prefix": prefix, "pages": pages}
+    chosen, shape = paging_values(problem.paging)
     common = {
         "users": problem.users,
         "kv_heads": problem.kv_heads,
         "capacity": problem.capacity,
-        "head_tiles": problem.head_tiles,
         "nodes": problem.nodes,
         "jobs": problem.jobs,
         "cores": len(cores),
         "source_tiles": sources[0].padded_shape[2] // 32,
+        **shape,
         "prefix": prefix.buffer_address(),
+        "pages": pages.buffer_address(),
         "path": path.buffer_address() if committing else 0,
         "first_column": first_column,
         "caches": [cache.buffer_address() for cache in caches],
@@ -97,7 +110,10 @@ def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_c
             "source_cb": _SOURCE_CB,
             "target_cb": _TARGET_CB,
             "words_cb": _WORDS_CB,
-            "prefix_bytes": _aligned(prefix.buffer_aligned_page_size()),
+            "prefix_bytes": prefix_bytes,
+            "path_bytes": path_bytes,
+            "head_tiles": problem.head_tiles,
+            **chosen,
         },
         accessors=accessors | {"path": path if committing else prefix},
         common=common,

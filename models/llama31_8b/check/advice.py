@@ -17,12 +17,25 @@ FALLBACKS = {
     "tree attention": ("`--draft none` needs no token trees",),
     "verification": ("`--draft none` verifies nothing", "`--sample-on host` chooses tokens on the host"),
     "link": ("`--mesh 1x1` needs no link", "`--attention exact` exchanges nothing; check the cable of that pair"),
+    "collectives": ("`--mesh 1x1` or 2x1 has no TP group, so no collectives; check the cables of that group",),
+    "links of 4": ("`--mesh 2x1` or 1x2 on two chips whose pair passes; a square needs four cables",),
+    "links of 8": (
+        "`--mesh 2x2` or smaller on chips whose pairs pass; 2x4 needs a cable for every pair of neighbours",
+    ),
+    "collectives of 4": ("`--mesh 2x1` has no TP group, so no collectives",),
+    "collectives of 8": ("`--mesh 2x2`, or 2x1, which has no collectives",),
+    "layer": ("`--precision accuracy`", "`llama-alspec --device cpu` computes the same layers on the host"),
+    "sharded layer": ("`--decode-sharding interleaved` decodes with ttnn's default placements",),
+    "pair": ("`--attention exact` on the same mesh, or `--mesh 1x2` shares the work between both chips",),
+    "token trees": ("`--draft none` needs no token trees",),
+    "rates": ("`--decode-sharding interleaved` uses neither op",),
     "replay": ("`--decode-sharding interleaved`; report this, results must not change from replay to replay",),
     "soak": ("TT_METAL_OPERATION_TIMEOUT_SECONDS=60 turns a hang into an error",),
 }
 
 # What N150s are known to say, with what helped others.
 KNOWN = (
+    (r"no /sys/module/tenstorrent", "the driver is not loaded: install tt-kmd, then `modprobe tenstorrent`"),
     (r"hugepage", "hugepages are missing: install tenstorrent-tools, `systemctl restart tenstorrent-hugepages`"),
     (r"iommu", "IOMMU: boot with iommu=pt, or without hugepages take a driver that uses the IOMMU"),
     (r"firmware|fw.?bundle", "firmware and driver must fit each other: tt-flash and tt-kmd of one release"),

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,26 +19,27 @@ from .expectations import Expectations
 from .findings import CouldNotRun
 
 
-def run(body: str, kind: str, chips: int, recording: bool) -> dict[str, Any]:
-    """Return {"checks", "recorded"}, {"could_not_run": why} or {"error": one line, "phase": what was being done}."""
-    phase = "reading the stage"
+def run(body: str, kind: str, mesh: Sequence[int] | None, recording: bool, phase: Path) -> dict[str, Any]:
+    """Return {"checks", "recorded"}, {"could_not_run": why} or {"error": one line}. phase: the file that says what is
+    being done, for whoever ends this process."""
     try:
+        phase.write_text("reading the stage")
         module, _, name = body.partition(":")
         function = getattr(importlib.import_module(module), name)
-        phase = "opening the device"
-        device = _open(kind, chips) if chips else None
+        phase.write_text("opening the device")
+        device = None if mesh is None else _open(kind, mesh)
         context = Context(kind, device, None if recording else Expectations.read(), recording)
-        phase = "the stage itself"
+        phase.write_text("running the stage")
         checks = function(context)
         answer = {"checks": [asdict(check) for check in checks], "recorded": context.recorded}
-        phase = "closing the device"
+        phase.write_text("closing the device")
         _close(kind, device)
         return answer
     except CouldNotRun as error:
         return {"could_not_run": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever a broken machine raises is the finding
         traceback.print_exc()
-        return {"error": _one_line(error), "phase": phase}
+        return {"error": _one_line(error)}
 
 
 def _one_line(error: Exception) -> str:
@@ -46,19 +48,17 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"[:400]
 
 
-def _open(kind: str, chips: int):
+def _open(kind: str, mesh: Sequence[int]):
     import ttnn
 
     from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
+    from runtime_patches.simulated_n150.dispatch import opening_options
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     if kind == "n150":
-        return MeshShape(chips, 1).open(trace_region_size=1 << 22)
-    room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
-    if chips == 1:
-        return ttnn.open_device(device_id=0, **room, **opening_options("fast"))
-    return MeshShape(chips, 1).open(**room, **mesh_options("slow"))
+        return MeshShape(*mesh).open(trace_region_size=1 << 22)
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    return MeshShape(*mesh).open(worker_l1_size=room, **opening_options("fast"))
 
 
 def _close(kind: str, device) -> None:
@@ -70,7 +70,8 @@ def _close(kind: str, device) -> None:
 
 
 if __name__ == "__main__":
-    found = run(**json.loads(sys.argv[2]))
-    Path(sys.argv[1]).write_text(json.dumps(found), encoding="utf-8")
+    answer = Path(sys.argv[1])
+    found = run(**json.loads(sys.argv[2]), phase=answer.with_suffix(".phase"))
+    answer.write_text(json.dumps(found), encoding="utf-8")
     sys.stderr.flush()
     os._exit(0)  # a simulated device that is not closed takes long to go

@@ -15,10 +15,10 @@ from typing import Any
 
 from ..command_line import OneLineParser
 from . import expectations
-from .findings import COULD_NOT_RUN, FAIL, PASS, Finding, exit_code
+from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Finding, exit_code
 from .report import make, markdown, new_run_id, write
-from .runner import run_stages
-from .stages import LEVELS, STAGES, Stage
+from .runner import HIGHER, run_stages
+from .stages import LEVELS, STAGES, Stage, recorded_stages
 
 PROG = "llama-alspec check"
 KINDS = ("n150", "sim")
@@ -31,15 +31,25 @@ def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) ->
     findings: list[Finding] = []
     recorded: dict[str, Any] = {}
     run_id = new_run_id()
+    if options.record:
+        stages, level = recorded_stages(stages), LEVELS[-1]
+    else:
+        level = options.level
     try:
-        for finding in run_stages(stages, options.device, options.level, recording=options.record, recorded=recorded):
+        for finding in run_stages(stages, options.device, level, recording=options.record, recorded=recorded):
             findings.append(finding)
-            _show(finding)
+            if not finding.why.startswith(HIGHER):
+                _show(finding)
     except KeyboardInterrupt:
         findings.append(Finding("run", COULD_NOT_RUN, why="interrupted"))
+    except Exception as error:  # noqa: BLE001 - the report is written whatever is broken
+        findings.append(Finding("run", COULD_NOT_RUN, why=f"{type(error).__name__}: {error}"))
+        _show(findings[-1])
+    if higher := sum(finding.why.startswith(HIGHER) for finding in findings):
+        print(f"{SKIPPED:14}{higher} stages of higher levels")
     if options.record and exit_code(findings) == 0:
-        expectations.write(recorded)
-        print(f"recorded: {len(recorded)} outputs in {expectations.FILE.name}")
+        changed = ", ".join(expectations.write(recorded)) or "none"
+        print(f"recorded: {len(recorded)} outputs in {expectations.FILE.name}; changed: {changed}")
     return _write(options.report, findings, options, description, run_id)
 
 
@@ -90,7 +100,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--describe", metavar="TEXT", help="one line for the report (default: asked in a terminal)")
     parser.add_argument(
         "--record", action="store_true",
-        help="record the simulator's outputs at this level, which later runs are compared with; with --device sim",
+        help="record the simulator's outputs of all ops, which later runs are compared with; with --device sim",
     )  # fmt: skip
     options = parser.parse_args(argv)
     if options.record and options.device != "sim":

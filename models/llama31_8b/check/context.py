@@ -35,5 +35,9 @@ class Context:
         if self.recording:
             return Check(name, f"{values.numel()} values recorded")
         if self.expectations is None:
-            raise CouldNotRun("no outputs of the simulator were recorded; `llama-alspec check --record` does it")
-        return compare(name, values, self.expectations.of(name), exact=exact or self.simulated)
+            raise CouldNotRun(
+                "no outputs of the simulator were recorded; `llama-alspec check --device sim --record` does it"
+            )
+        return compare(
+            name, values, self.expectations.of(name, simulated=self.simulated), exact=exact or self.simulated
+        )

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from .expectations import versions
+from .expectations import Expectations, versions
 from .findings import PASS, Finding, exit_code
 from .redact import redact_all
 
@@ -38,6 +38,7 @@ def make(findings: Sequence[Finding], kind: str, level: str, description: str, r
         "description": description,
         "commit": _commit(),
         "versions": {"python": platform.python_version(), "kernel": platform.release(), **versions()},
+        "recorded_with": getattr(Expectations.read(), "versions", {}),
         "exit_code": exit_code(findings),
         "stages": [asdict(finding) for finding in findings],
     }
@@ -53,7 +54,17 @@ def _commit() -> str | None:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Return report.md: a line per stage, then what each that did not pass says; at most MAX_CHARACTERS."""
+    """Return report.md: a line per stage, then what each that did not pass says; at most MAX_CHARACTERS. The more there
+    is to say, the shorter each is, so that no stage is missing."""
+    texts = (_markdown(report, width) for width in (160, 80, 40, 20))
+    text = next((text for text in texts if len(text) <= MAX_CHARACTERS), _markdown(report, 20))
+    cut = "\n(cut; report.json has all)\n"
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - len(cut)] + cut
+
+
+def _markdown(report: dict[str, Any], width: int) -> str:
+    """Return the text with at most `width` characters of what each stage measured, and twice as many of why it did not
+    pass and of each advice."""
     named = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     lines = [
         f"### llama-alspec check: {report['run']}",
@@ -67,18 +78,21 @@ def markdown(report: dict[str, Any]) -> str:
     ]
     for stage in report["stages"]:
         shown = "; ".join(f"{check['name']}: {check['measured']}" for check in stage["checks"]) or stage["why"]
-        lines.append(f"| {stage['stage']} | {stage['status']} | {stage['seconds']} | {_cell(shown)} |")
+        lines.append(f"| {stage['stage']} | {stage['status']} | {stage['seconds']} | {_cell(shown, width)} |")
     for stage in report["stages"]:
         if stage["status"] != PASS and stage["advice"]:
-            lines += ["", f"**{stage['stage']}**, {stage['status']}: {stage['why'][:400]}"]
-            lines += [f"- {text}" for text in stage["advice"]]
-    text = "\n".join(lines) + "\n"
-    cut = "\n(cut; report.json has all)\n"
-    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - len(cut)] + cut
+            lines += ["", f"**{stage['stage']}**, {stage['status']}: {_short(stage['why'], 2 * width)}"]
+            lines += [f"- {_short(text, 2 * width)}" for text in stage["advice"]]
+    return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "/")[:160]
+def _cell(text: str, width: int) -> str:
+    return _short(text, width).replace("|", "/")
+
+
+def _short(text: str, width: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def write(folder: Path, report: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_patches import boards, sgdc
+from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150.environment import process_environment, silicon_environment, simulated_environment
 
@@ -24,8 +25,8 @@ from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Check, Finding, failed
 from .stages import SIM_PATIENCE, Stage
 
 ROOT = Path(__file__).resolve().parents[3]
-GRID = "2x1"
 SIM_CHIPS = 2
+HIGHER = "of level "  # how the reason begins why a stage of a higher level is skipped
 
 
 def run_stages(
@@ -49,7 +50,7 @@ def run_stages(
 
 def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str]) -> str:
     if not stage.runs_at(level):
-        return f"of level {stage.level}"
+        return f"{HIGHER}{stage.level}"
     if missing := [need for need in stage.needs if need not in passed]:
         return f"needs {', '.join(missing)}"
     chips = SIM_CHIPS if kind == "sim" else len(boards.visible_boards())
@@ -58,14 +59,15 @@ def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str]) -> str:
 
 def environment_of(stage: Stage, kind: str) -> dict[str, str]:
     """Return the environment of a stage's process. Raises RuntimeRootError if a part is missing."""
-    if not stage.chips:
+    if stage.mesh is None:
         return dict(os.environ)
     if kind == "n150":
         limits = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(stage.limit_s / 2))}
         return process_environment(limits | silicon_environment(sgdc.overlays()), silicon=True)
-    mesh = None if stage.chips == 1 else (stage.chips, 1)
-    dispatch = "fast" if mesh is None else "slow"
-    return process_environment(simulated_environment(GRID, sgdc.overlays(), mesh=mesh, dispatch=dispatch))
+    mesh = None if stage.chips == 1 else stage.mesh
+    counting = cycle_overlays() if stage.timed else {}
+    variables = simulated_environment(stage.grid, sgdc.overlays() | counting, mesh=mesh, dispatch="fast")
+    return process_environment(variables | (CYCLE_VARIABLES if stage.timed else {}))
 
 
 def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> Finding:
@@ -88,9 +90,9 @@ def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> 
 
 
 def _answer(stage: Stage, kind: str, recording: bool) -> dict[str, Any]:
-    """Return the child's answer, or {"error", "phase"} if it gave none."""
+    """Return the child's answer, else {"error"}; with an error also "phase": what the child was doing."""
     limit = stage.limit_s * (SIM_PATIENCE if kind == "sim" else 1)
-    asked = {"body": stage.body, "kind": kind, "chips": stage.chips, "recording": recording}
+    asked = {"body": stage.body, "kind": kind, "mesh": stage.mesh, "recording": recording}
     with tempfile.TemporaryDirectory() as folder:
         answer, log = Path(folder) / "answer.json", Path(folder) / "log.txt"
         command = [sys.executable, "-m", f"{__package__}.child", str(answer), json.dumps(asked)]
@@ -102,13 +104,18 @@ def _answer(stage: Stage, kind: str, recording: bool) -> dict[str, Any]:
             try:
                 code = process.wait(limit)
             except subprocess.TimeoutExpired:
-                return {"error": f"took longer than {limit:g} s", "phase": "waiting for its process"}
+                return {"error": f"took longer than {limit:g} s", "phase": _phase(answer)}
             finally:
                 _end(process)
         if answer.is_file():
-            return json.loads(answer.read_text(encoding="utf-8"))
+            return {"phase": _phase(answer), **json.loads(answer.read_text(encoding="utf-8"))}
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
-        return {"error": f"its process ended with {how}: {_last_line(log)}", "phase": "waiting for its answer"}
+        return {"error": f"its process ended with {how}: {_last_line(log)}", "phase": _phase(answer)}
+
+
+def _phase(answer: Path) -> str:
+    said = answer.with_suffix(".phase")
+    return said.read_text(encoding="utf-8") if said.is_file() else "starting its process"
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits FILE`, `cache` and `check`."""
+"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits`, `cache`, `check`, `serve`."""
 
 import importlib
 import os
 import sys
 
 # By first argument; anything else is the demo's.
-COMMANDS = {"cache": "cache", "check": ".check.cli", "hits": "hits"}
+COMMANDS = {"cache": "cache", "check": ".check.cli", "hits": "hits", "serve": ".serving.cli"}
 
 
 def main() -> int:

@@ -29,7 +29,8 @@ BACKENDS = {backend.SUPPORT.device: backend for backend in (cpu, sim, n150)}
 PROG = "llama-alspec"
 COMMANDS = (
     "Other commands: llama-alspec hits FILE measures the hits on a text of one's own; llama-alspec cache lists what is "
-    "kept between runs, and clears it; llama-alspec check tests the boards of this machine and writes a report."
+    "kept between runs, and clears it; llama-alspec check tests the boards of this machine and writes a report; "
+    "llama-alspec serve starts vLLM's server (docs/serving.md)."
 )
 SUPPORTS = tuple(backend.SUPPORT for backend in BACKENDS.values())
 

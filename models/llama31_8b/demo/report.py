@@ -41,7 +41,9 @@ class RunReport:
     of decode_seconds, and do not count in the rate. None elsewhere. users: texts side by side; counts and rates are of
     all, context and first_token_seconds of the last to get there. threads: of torch, None where it does not run the
     model. exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between
-    them, and "failures", calls in which one gave up on the other.
+    them, and "failures", calls in which one gave up on the other. both: where a run speculates at both levels, the hit
+    rate of its steps, each layer and user of a step counted once however many tokens it kept ("hit_rate_per_step"), and
+    that of the same steps' first tokens without the tree ("hit_rate_of_roots_alone"); None elsewhere.
     """
 
     model: str
@@ -66,6 +68,7 @@ class RunReport:
     exchange: dict[str, Any] | None = None
     users: int = 1
     threads: int | None = None
+    both: dict[str, float | None] | None = None
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -95,6 +98,7 @@ class RunReport:
             "threads": self.threads,
             "exchange": self.exchange,
             "speculation": self.speculation,
+            "both": self.both,
             "estimate": predictions(self.hit_rate, self.context, self.chunk_size),
         }
 
@@ -112,6 +116,7 @@ def make_report(
     tokens of the first decode steps, which compiled programs, and their seconds; None where nothing is compiled.
     threads: of torch.
     """
+    drafted = _token_speculation(options, results)
     return RunReport(
         model=model,
         attention=str(options.attention),
@@ -129,13 +134,19 @@ def make_report(
         bypassed_positions=statistics.bypassed_positions if statistics else 0,
         hit_rate=statistics.hit_rate if statistics else None,
         hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
-        speculation=_token_speculation(options, results),
+        speculation=drafted,
+        both=None if drafted is None or statistics is None else _rates_of_steps(statistics),
         warm_up_tokens=None if warm_up is None else warm_up[0],
         warm_up_seconds=0.0 if warm_up is None else warm_up[1],
         exchange=getattr(statistics, "exchange", None),
         users=max((len(result.token_ids) for result in results), default=1),
         threads=threads,
     )
+
+
+def _rates_of_steps(statistics: AttentionStatistics) -> dict[str, float | None]:
+    names = ("hit_rate_per_step", "hit_rate_of_roots_alone")
+    return {name: getattr(statistics, name) for name in names}
 
 
 def _token_speculation(options: DemoOptions, results: Sequence[GenerationResult]) -> dict[str, Any] | None:
@@ -266,6 +277,24 @@ def print_report(report: RunReport, console: Console) -> None:
         )
         return
     print_hits(report, console)
+    if report.both is not None:
+        console.print(both_levels(report))
+
+
+def both_levels(report: RunReport) -> str:
+    """Return one sentence on what each level of speculation gives alone, and both together; for a report with hits and
+    drafts."""
+    assert report.both is not None and report.speculation is not None
+    tokens = report.speculation["tokens_per_target_step"]
+    alone, together = (
+        [row["gain_of_hits"] for row in predictions(rate, report.context, report.chunk_size)]
+        for rate in (report.both["hit_rate_of_roots_alone"], report.both["hit_rate_per_step"])
+    )
+    return (
+        f"Attention alone: {min(alone):.2f}x to {max(alone):.2f}x with the hits of the steps' first tokens. Drafts "
+        f"alone: {tokens:.2f} tokens per step. Both: {min(together) * tokens:.2f}x to {max(together) * tokens:.2f}x, "
+        "where a step of several tokens takes no longer than one of one token and its drafts are free."
+    )
 
 
 def print_hits(report: RunReport, console: Console) -> None:
@@ -329,6 +358,12 @@ def _speeds(report: RunReport) -> Table:
         rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
         table.add_row("hit rate", f"{rate}  ({report.hits} hits, {report.misses} misses)")
         table.add_row("bypassed", f"{report.bypassed_positions} positions")
+    if report.both is not None and report.both["hit_rate_per_step"] is not None:
+        table.add_row(
+            "hit rate of steps",
+            f"{report.both['hit_rate_per_step']:.1%}, of their first tokens without drafts "
+            f"{report.both['hit_rate_of_roots_alone']:.1%}",
+        )
     if report.speculation is not None:
         for row in _drafting(report.speculation):
             table.add_row(*row)

@@ -8,7 +8,7 @@ import ttnn
 
 from ..config import LlamaConfig
 from .decode_attention.base import DecodeAttention, TokenHeads
-from .kv_cache import KVCache
+from .kv_cache import KVCacheBase
 from .linear import Projection, kernel_config
 from .parallel.mesh import MeshShape
 from .rope import Angles, Rope
@@ -42,7 +42,7 @@ class Attention:
         self.kv_heads = config.num_key_value_heads // mesh_shape.tp
         self.head_dim = config.head_dim
 
-    def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+    def decode(self, x: ttnn.Tensor, cache: KVCacheBase, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, users, hidden] -> partial sums of the same shape, in L1. Writes the cache.
 
         positions: int32 [users], ROW_MAJOR, each user's new position; -1 skips a user.
@@ -57,27 +57,25 @@ class Attention:
         q, k = self.decode_heads.rotate(self.rope, q, k, angles)
         return TokenHeads(self.decode_heads.queries(q, self.decode_attention.takes_shards), k, v)
 
-    def attend(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
+    def attend(self, heads: TokenHeads, cache: KVCacheBase, positions: ttnn.Tensor) -> ttnn.Tensor:
         """Write the cache and attend to it: bfloat16 [1, users, heads / tp, head_dim], interleaved."""
         self.decode_heads.store(cache, self.layer, heads.keys, heads.values, positions)
         return self.decode_attention(
-            self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions
+            self.layer, heads.queries, cache.keys[self.layer], cache.values[self.layer], positions, cache.table
         )
 
     def project_output(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """Project `attend`'s result to partial sums, bfloat16 [1, 1, users, hidden], in L1."""
         return self.wo.decode(self.decode_heads.join(out))
 
-    def prefill(self, x: ttnn.Tensor, cache: KVCache, user: int, start: int, begin: ttnn.Tensor, angles: Angles):
+    def prefill(self, x: ttnn.Tensor, cache: KVCacheBase, user: int, start: int, begin: ttnn.Tensor, angles: Angles):
         """x: bfloat16 [1, 1, tokens, hidden], one user's tokens from position `start`, after what is cached. begin:
         int32 [1] on the device, equal to start. Returns partial sums of x's shape, in DRAM."""
         tokens = x.shape[2]
         q, k, v = self._rotated_heads(x, angles)
         cache.fill(self.layer, k, v, user, start)
-        # The paged op takes one page table for all heads. With heads as its batch each has a table, and the plain
-        # cache serves as pages. The scale is the op's default, 1 / sqrt(head_dim): its binding refuses numbers that
-        # are not exact in float32.
-        group = (self.kv_heads, self.heads // self.kv_heads, tokens, self.head_dim)
+        # The scale is the op's default, 1 / sqrt(head_dim): its binding refuses numbers that are not exact in float32.
+        group = (*cache.query_groups(self.heads), tokens, self.head_dim)
         out = ttnn.transformer.chunked_scaled_dot_product_attention(
             ttnn.reshape(q, group),
             *cache.blocks(self.layer),
@@ -90,7 +88,7 @@ class Attention:
         return self.wo.rows(out, ttnn.DRAM_MEMORY_CONFIG)
 
     def tree(
-        self, x: ttnn.Tensor, cache: KVCache, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
+        self, x: ttnn.Tensor, cache: KVCacheBase, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
     ) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, users * nodes, hidden], one row per node -> partial sums of x's shape, in DRAM. Writes the
         nodes' keys and values after the prefixes.
@@ -100,7 +98,8 @@ class Attention:
         """
         q, k, v = self._rotated_heads(x, angles)
         cache.write_nodes(self.layer, k, v, prefix, intervals.shape[2])
-        out = self.decode_attention.attend_tree(q, cache.keys[self.layer], cache.values[self.layer], prefix, intervals)
+        caches = cache.keys[self.layer], cache.values[self.layer]
+        out = self.decode_attention.attend_tree(q, *caches, prefix, intervals, cache.table)
         out = ttnn.experimental.nlp_concat_heads(out)
         return self.wo.rows(out, ttnn.DRAM_MEMORY_CONFIG)
 

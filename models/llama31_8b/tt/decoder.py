@@ -11,7 +11,7 @@ import ttnn
 
 from .attention import Attention
 from .decode_attention.base import DecodeAttention, TokenHeads
-from .kv_cache import KVCache
+from .kv_cache import KVCacheBase
 from .mlp import MLP
 from .parallel.collectives import TpCollectives, gather, reduce
 from .parallel.mesh import MeshShape
@@ -51,7 +51,7 @@ class DecoderLayer:
         the decode sharding."""
         return self.attention.project_qkv(self.attention_norm.decode(self.collectives.gather(x)), angles)
 
-    def attend(self, heads: TokenHeads, cache: KVCache, positions: ttnn.Tensor) -> ttnn.Tensor:
+    def attend(self, heads: TokenHeads, cache: KVCacheBase, positions: ttnn.Tensor) -> ttnn.Tensor:
         """Write the cache and attend to it, see Attention.attend."""
         return self.attention.attend(heads, cache, positions)
 
@@ -60,7 +60,7 @@ class DecoderLayer:
         return self.add_attention_and_mlp(x, self.collectives.reduce(self.attention.project_output(heads_output)))
 
     def attention_update(
-        self, gathered: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles
+        self, gathered: ttnn.Tensor, cache: KVCacheBase, positions: ttnn.Tensor, angles: Angles
     ) -> ttnn.Tensor:
         """Return what the attention adds to the residual, [1, 1, users, hidden / tp], for the gathered input, bfloat16
         [1, 1, users, hidden]. Writes the cache."""
@@ -76,7 +76,7 @@ class DecoderLayer:
     def prefill(
         self,
         x,
-        cache: KVCache,
+        cache: KVCacheBase,
         user: int,
         start: int,
         begin: ttnn.Tensor,
@@ -92,7 +92,7 @@ class DecoderLayer:
     def tree(
         self,
         x: ttnn.Tensor,
-        cache: KVCache,
+        cache: KVCacheBase,
         prefix: ttnn.Tensor,
         intervals: ttnn.Tensor,
         angles: Angles,

@@ -23,11 +23,12 @@ from .decode_attention.by_name import make_decode_attention
 from .decode_attention.settings import AttentionSettings
 from .decoder import DecoderLayer
 from .embedding import Embedding
-from .kv_cache import KVCache
+from .kv_cache import KVCache, KVCacheBase
 from .linear import Projection
 from .lm_head import LMHead
 from .load import HostWeights
 from .mlp import MLP
+from .paged_kv_cache import PagedKVCache
 from .parallel.collectives import gather
 from .parallel.mesh import TILE, MeshShape
 from .rms_norm import RMSNorm
@@ -72,11 +73,17 @@ class TtLlama:
                 capacity=capacity,
                 kv_cache=precision.kv_cache,
                 decode_sharding=settings.decode_sharding,
+                block=settings.block_size if settings.cache_blocks else None,
             )
         else:
             self.decode_attention = settings.attention
         self.decode_modules = make_decode_modules(settings.decode_sharding, mesh, mesh_shape, config, users)
-        self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
+        self.cache: KVCacheBase
+        if settings.cache_blocks:
+            pages = settings.cache_blocks, settings.block_size, settings.zeroed
+            self.cache = PagedKVCache(mesh, mesh_shape, config, precision.kv_cache, users, capacity, *pages)
+        else:
+            self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
         self.rope = Rope(mesh, mesh_shape, config, capacity, users, self.decode_modules.heads.angle_rows)
         self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
         layers = range(config.num_hidden_layers)

@@ -24,7 +24,8 @@ class ModelSettings:
     precision: number formats, a preset's name or a PrecisionConfig. attention: of decode steps, by its settings or an
     object made for this mesh. decode_sharding: where decode steps keep tensors, one of DECODE_SHARDINGS.
     layer_assignment: for a draft model, run decode steps in these groups of parallel layers; prefill and tree steps
-    stay exact. zeroed: see KVCache.
+    stay exact. zeroed: see KVCache. cache_blocks: of a paged cache, of `block_size` positions each, block 0 among them;
+    0 for a cache of `capacity` positions for each user.
     """
 
     users: int = 1
@@ -34,6 +35,8 @@ class ModelSettings:
     decode_sharding: str = "interleaved"
     layer_assignment: LayerAssignment | None = None
     zeroed: bool = True
+    cache_blocks: int = 0
+    block_size: int = 64
 
     def formats(self, config: LlamaConfig) -> PrecisionConfig:
         """Return the number formats for this model. Raises PrecisionError."""
@@ -48,6 +51,8 @@ class ModelSettings:
         mesh_shape.check_model(config)
         self.formats(config)
         check_decode_sharding(self.decode_sharding)
+        if self.cache_blocks and self.layer_assignment is not None:
+            raise ValueError("a draft model in layer groups has a cache without pages")
         assignment = self.layer_assignment
         if assignment is None:
             return

@@ -7,9 +7,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import torch
 
+from models.llama31_8b.check.bodies.host import driver_checks
 from models.llama31_8b.check.context import Context
 from models.llama31_8b.check.expectations import Expectations, pack, versions
 from models.llama31_8b.check.findings import Check, CouldNotRun
@@ -34,6 +36,10 @@ def other_version(context: Context) -> list[Check]:
     return [context.check_output("op", RECORDED, exact=True)]
 
 
+def gives(context: Context) -> list[Check]:
+    return [context.check_output("op", RECORDED, exact=True)]
+
+
 def hangs(context: Context) -> list[Check]:
     """Leave a grandchild too, as a runtime leaves a simulator."""
     if os.fork() == 0:
@@ -54,6 +60,12 @@ def raises(context: Context) -> list[Check]:
 
 def lacks(context: Context) -> list[Check]:
     raise CouldNotRun("no compiler")
+
+
+def without_driver(context: Context) -> list[Check]:
+    """A host whose driver is not loaded, and so has none of its files."""
+    missing = Path("/sys/module/tenstorrent_not_loaded")
+    return driver_checks(missing / "version", missing / "hugepages", missing / "iommu")
 
 
 def wrong_ones(context: Context) -> list[Check]:

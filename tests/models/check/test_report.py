@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.llama31_8b.check.advice import advice
 from models.llama31_8b.check.findings import COULD_NOT_RUN, FAIL, PASS, Check, Finding
 from models.llama31_8b.check.redact import redact, redact_all
 from models.llama31_8b.check.report import MAX_CHARACTERS, make, markdown
+from models.llama31_8b.check.stages import STAGES
 
 WORD = st.text(string.ascii_letters + string.digits + "-_", min_size=2, max_size=12)
 # What a report says in any case cannot be a private name, or it would be taken out of it.
@@ -59,10 +61,24 @@ def test_keys_and_lists_are_redacted_too():
 
 def test_a_report_is_short_however_much_failed():
     why = "x " * 5000
-    findings = [Finding(f"stage {n}", FAIL, 1.0, why, ("try this",) * 3, (Check("a", why),)) for n in range(40)]
+    findings = [Finding(f"stage {n}", FAIL, 1.0, why, ("try this",) * 3, (Check("a", why),)) for n in range(80)]
     report = make(findings, "n150", "full", "d" * 900, "check-1")
     text = markdown(report)
     assert len(text) <= MAX_CHARACTERS and text.endswith("report.json has all)\n") and report["exit_code"] == 2
+
+
+def test_every_stage_is_named_when_all_fail():
+    """With all of today's stages, long reasons and their own advice."""
+    why = "TT_FATAL: tensor of shape [1, 32, 128] is not on the device " * 6
+    findings = [
+        Finding(
+            stage.name, FAIL, 12.3, why, advice(stage.name, "timed out, ethernet, firmware"), (Check("a", why),) * 3
+        )
+        for stage in STAGES
+    ]
+    text = markdown(make(findings, "n150", "soak", "d" * 900, "check-1"))
+    assert len(text) <= MAX_CHARACTERS
+    assert [stage.name for stage in STAGES if f"| {stage.name} | fail |" not in text] == []
 
 
 def test_a_report_says_what_was_found():

@@ -69,6 +69,7 @@ def test_json_schema(model, capsys):
         "threads",
         "exchange",
         "speculation",
+        "both",
         "estimate",
         "options",
     }

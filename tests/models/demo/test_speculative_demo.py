@@ -76,8 +76,9 @@ def test_texts_side_by_side_are_the_plain_ones(model, capsys, name):
     plain, drafted = (run_json(capsys, model, *more, *drafts) for drafts in ([], DRAFTS[name]))
     assert drafted["texts"] == plain["texts"] and len(plain["texts"]) == 3
     assert drafted["speculation"]["num_output_tokens"] == 3 * 19
-    counts = ("hits", "misses", "bypassed_positions")
-    assert [drafted[count] for count in counts] == [plain[count] for count in counts] and plain["hits"] > 0
+    # A tree starts to speculate where its root does, so only the sum of the counts is that of single tokens.
+    counted = [sum(run[count] for count in ("hits", "misses", "bypassed")) for run in (plain, drafted)]
+    assert counted == [2 * 3 * 19] * 2 and drafted["hits"] > 0
 
 
 def test_a_draft_model_by_path(model, capsys):
@@ -112,10 +113,24 @@ def test_a_draft_model_with_another_vocabulary_is_refused(model, tmp_path, capsy
     assert "vocabularies differ" in error and "Traceback" not in error
 
 
+def test_threshold_0_is_exact_attention_with_drafts(model, capsys):
+    drafts = ("--attention", "alspec", "--threshold", "0", *DRAFTS["ngram tree"])
+    drafted, exact = run_json(capsys, model, *drafts), run_json(capsys, model, "--attention", "exact")
+    assert drafted["token_ids"] == exact["token_ids"] and drafted["misses"] > 0 == drafted["hits"]
+    assert drafted["both"] == {"hit_rate_per_step": 0.0, "hit_rate_of_roots_alone": 0.0} and exact["both"] is None
+
+
 def test_the_report_shows_the_figures(model, capsys):
-    assert cli.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt"]) == 0
+    assert cli.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt", "--threshold", "0.5"]) == 0
     out = capsys.readouterr().out
     assert "mean acceptance length" in out and "tokens per step" in out
+    assert re.search(r"hit rate of steps +\d+\.\d%, of their first tokens without drafts \d+\.\d%", out)
+    told = " ".join(out.split())
+    alone, tokens, both = (
+        float(re.search(pattern, told)[1])
+        for pattern in (r"Attention alone: (\S+)x", r"Drafts alone: (\S+) tokens per step", r"Both: (\S+)x")
+    )
+    assert 1 <= alone and 1 < tokens <= both
     assert re.search(r"time per step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
 
 

@@ -39,12 +39,16 @@ def test_points_suit_the_stock_op():
 
 def test_the_report_compares_cycles_and_bytes():
     results = [
-        (Point(2048, 16), Cycles(tree=300, chain=300, stock=400, decode=150)),
+        (Point(2048, 16), Cycles(tree=300, chain=300, stock=400, decode=150, speculating=330)),
         (Point(256, 64, workers=4), Cycles(tree=640, chain=600, stock=None, decode=100)),
     ]
     text = report(results)
-    assert "| 2048 | 16 | balanced | 1 | 300 | 1.000 | 400 | 0.75 | 150 | 2.00 | 0.12 | 128 | 262144 |" in text
-    assert "| 256 | 64 | balanced | 4 | 640 | 1.067 | - | - | 100 | 6.40 | 0.10 | 512 | 131072 |" in text
+    assert (
+        "| 2048 | 16 | balanced | 1 | 300 | 1.000 | 400 | 0.75 | 150 | 2.00 | 0.12 | 330 | 1.100 | 128 | 262144 |"
+        in text
+    )
+    assert "With a guess: 16 nodes at 2048, 1 worker(s): 1.100x the tree (target 1.06x: missed)." in text
+    assert "| 256 | 64 | balanced | 4 | 640 | 1.067 | - | - | 100 | 6.40 | 0.10 | - | - | 512 | 131072 |" in text
     assert "at most 0.75x its cycles (target 1x: met)" in text
     assert "16 nodes at 2048, 1 worker(s): 2.00x a plain decode (target 1.5x: missed)" in text
     with pytest.raises(ValueError, match="not measurable"):

@@ -42,7 +42,7 @@ def same(column: str, ours: str, theirs: str) -> bool:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("part", cli.PARTS)
+@pytest.mark.parametrize("part", cli.USUAL)
 def test_the_quick_run_gives_the_committed_figures_again(folder, part):
     ours, theirs = rows(folder / f"{part}.csv"), read_rows(f"{COMMITTED}/{part}.csv")
     assert len(ours) == len(theirs) and list(ours[0]) == list(theirs[0])
@@ -102,14 +102,14 @@ def test_pictures_are_drawn(folder):
 def test_a_second_run_measures_nothing_again(folder, monkeypatch):
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     monkeypatch.setattr("perf.quality.study.text_pass", lambda *_, **__: pytest.fail("measured again"))
-    assert cli.main(["--quick", "--out", str(folder), "--parts", *cli.PARTS]) == 0
+    assert cli.main(["--quick", "--out", str(folder), "--parts", *cli.USUAL]) == 0
     assert before == {path: path.read_bytes() for path in folder.glob("*.csv")}
 
 
 def test_committed_files_name_their_command():
     files = sorted((DATA / "quality").rglob("*.csv"))
-    assert {file.stem for file in files if file.parent.name == "quick"} == set(cli.PARTS)
-    assert len(files) > len(cli.PARTS), "those of the long run are beside them"
+    assert {file.stem for file in files if file.parent.name == "quick"} == set(cli.USUAL)
+    assert len(files) > len(cli.USUAL), "those of the long run are beside them"
     for file in files:
         assert file.read_text(encoding="utf-8").startswith("# command: python -m perf.quality"), file
 
@@ -155,7 +155,7 @@ def test_a_folder_without_the_texts_is_refused(tmp_path, capsys):
 def test_a_text_of_ones_own_needs_no_questions(tmp_path):
     (tmp_path / "letters.txt").write_text("One letter.\nStill the first.\n\nAnother.\n", encoding="utf-8")
     own = cli.parse_args(["--text", str(tmp_path / "letters.txt")])
-    assert "questions" not in own.parts and set(own.parts) == {*cli.PARTS, cli.PICTURES} - {"questions"}
+    assert "questions" not in own.parts and set(own.parts) == {*cli.USUAL, cli.PICTURES} - {"questions"}
     texts = Texts(None, own.text)
     texts.check(questions=False)
     assert texts.name == "letters" and texts.book() == "One letter. Still the first.\n\nAnother."

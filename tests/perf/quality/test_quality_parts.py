@@ -127,7 +127,7 @@ def test_categories_take_turns_and_need_a_reference():
 
 
 def test_accuracy_is_compared_question_by_question():
-    head = dict(model="m", text="t", chunk_size="64", tail_alignment="32", set="s", tokens="3")
+    head = dict(model="m", text="t", chunk_size="64", tail_alignment="32", predictor="ends", set="s", tokens="3")
     rows = [
         dict(head, threshold=threshold, question=str(n), right=str(right), loss=loss)
         for threshold, answers, loss in (

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from models.llama31_8b.spec_decode.tree import TokenTree
 from tests.tt_kernels.tree_attention.tree_programs import binary, chain, intervals_of, random_tree, star
 from tt_kernels.common.circular_buffers import l1_bytes
+from tt_kernels.common.page_table import Paging
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.tree_attention.checks import (
     MAX_NODES,
     Problem,
@@ -247,11 +249,16 @@ def test_the_l1_that_does_not_suffice_is_named():
 
 
 def test_every_buffer_has_its_index():
-    found = make_buffers(LLAMA, 5, 8, 4)
-    assert sorted(buffer.index for buffer in found.values()) == list(range(len(INDICES)))
+    found = make_buffers(replace(LLAMA, paging=Paging(64, 100)), 5, 8, 4)
+    speculating = make_buffers(replace(LLAMA, guess=GuessRange.both_ends(128), paging=Paging(64, 100)), 5, 8, 4)
+    assert sorted(buffer.index for buffer in speculating.values()) == list(range(len(INDICES)))
+    measure = {"cb_guess", "cb_measured_guess", "cb_measured_exact", "cb_norms", "cb_sums"}
+    assert speculating.keys() - found.keys() == measure
+    assert speculating["cb_sums"].page_bytes == 16 * LLAMA.items * -(-LLAMA.query_tiles // 8)
     assert found["cb_state"].pages == 9 * 5 and found["cb_key_times"].pages == 2 * 3
     assert found["cb_gathered"].pages == 3 * 8 * 5 and found["cb_gathered_row_max"].pages == 3 * 8
-    assert not {"cb_gathered", "cb_handover"} & make_buffers(LLAMA, 1, 8, 4).keys()
+    assert found["cb_pages"].page_bytes == 448
+    assert not {"cb_gathered", "cb_handover", "cb_pages"} & make_buffers(LLAMA, 1, 8, 4).keys()
 
 
 def test_cores_are_dealt_to_groups():

@@ -254,3 +254,69 @@ REFUSED = {
     "scale": lambda device: _call(device, scale=0),
     "too many keys at once": lambda device: _call(device, Case(2, 1, 128, 4096, 8), config={"key_chunk": 4096}),
 }
+
+
+def speculative_body(device, case: Case, q, k, v, calls, guess):
+    """Guess, exact result, distance_sq and norm_sq and priorities of each of `calls`, dicts of prefix and parents of
+    each user and a threshold; and the caches as the device holds them."""
+    import ttnn
+
+    from tt_kernels.common.priority import HOLDS_GUESS, MAX_USERS, priority_row
+    from tt_kernels.tree_attention.speculative import speculative_tree_attention
+
+    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
+    results = []
+    for call in calls:
+        intervals = [intervals_of(parents) for parents in call["parents"]]
+        held = priority_row([HOLDS_GUESS] * MAX_USERS)
+        priority = ttnn.from_torch(held, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+        found = speculative_tree_attention(
+            *tensors,
+            upload_words(device, call["prefix"]),
+            upload_words(device, intervals),
+            chunk_size=32,
+            guess_range=guess,
+            threshold=call["threshold"],
+            priority=priority,
+            program_config=config_of(case),
+        )
+        results.append(
+            {
+                "exact": found.exact.cpu().to_torch_with_padded_shape(),
+                "guess": found.guess.cpu().to_torch_with_padded_shape(),
+                "distance_sq": ttnn.to_torch(found.distance_sq).flatten(),
+                "norm_sq": ttnn.to_torch(found.norm_sq).flatten(),
+                "priority": ttnn.to_torch(priority).flatten().tolist(),
+            }
+        )
+    return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
+
+
+def speculative_decode_body(device, case: Case, q, k, v, positions, guess, threshold):
+    """Results of speculative_flash_decode as those of speculative_body: q [1, users, heads, head_dim]."""
+    import ttnn
+
+    from tt_kernels.common.priority import HOLDS_GUESS, MAX_USERS, priority_row
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, speculative_flash_decode
+
+    tensors = [upload(device, q), upload(device, k, case.cache), upload(device, v, case.cache)]
+    held = priority_row([HOLDS_GUESS] * MAX_USERS)
+    priority = ttnn.from_torch(held, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
+    found = speculative_flash_decode(
+        *tensors,
+        upload_words(device, positions),
+        chunk_size=case.key_chunk,
+        guess_range=guess,
+        threshold=threshold,
+        priority=priority,
+        program_config=ProgramConfig(
+            grid=case.grid, workers_per_head=1, key_chunk=case.key_chunk, math_fidelity=case.fidelity
+        ),
+    )
+    return {
+        "exact": ttnn.to_torch(found.exact),
+        "guess": ttnn.to_torch(found.guess),
+        "distance_sq": ttnn.to_torch(found.distance_sq).flatten(),
+        "norm_sq": ttnn.to_torch(found.norm_sq).flatten(),
+        "priority": ttnn.to_torch(priority).flatten().tolist(),
+    }

@@ -16,13 +16,13 @@ namespace cache_rows {
 
 constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
 
-// Reads rows of head_tiles cache tiles, row r from tile base + r * head_tiles, each to the start of `stride` tiles of
-// the buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight may be on
+// Reads rows of head_tiles cache tiles, row r from page head.page(r) on (head_rows.hpp), each to the start of `stride`
+// tiles of the buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight may be on
 // both sides of its end. Of the last row only the first `visible` tokens are kept: what the cache holds after the
 // position must not matter, and 0 times an infinity or NaN would.
-template <uint32_t head_tiles, uint32_t stride, typename Accessor>
+template <uint32_t head_tiles, uint32_t stride, typename Accessor, typename Rows>
 inline void read(
-    uint32_t cb, const Accessor& cache, uint32_t base, const attention::Range& rows, uint32_t visible) {
+    uint32_t cb, const Accessor& cache, const Rows& head, const attention::Range& rows, uint32_t visible) {
     const uint32_t tile_bytes = get_tile_size(cb);
     const uint32_t row_bytes = stride * tile_bytes;
     const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
@@ -32,8 +32,9 @@ inline void read(
         uint32_t to = get_write_ptr(cb), last = to;
         for (uint32_t i = 0; i < batch; ++i) {
             last = to;
+            const uint32_t page = head.page(row + i);
             for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-                noc_async_read_page(base + (row + i) * head_tiles + tile, cache, to + tile * tile_bytes);
+                noc_async_read_page(page + tile, cache, to + tile * tile_bytes);
             }
             to += row_bytes;
             if (to >= limit) {
@@ -57,15 +58,15 @@ inline void read(
 
 // Reads as read() does and adds the rows that `chunk` lacks of `capacity`, so that each chunk starts at the start of a
 // half of the buffer.
-template <uint32_t head_tiles, uint32_t stride, typename Accessor>
+template <uint32_t head_tiles, uint32_t stride, typename Accessor, typename Rows>
 inline void read_chunk(
     uint32_t cb,
     const Accessor& cache,
-    uint32_t base,
+    const Rows& head,
     const attention::Range& chunk,
     uint32_t visible,
     uint32_t capacity) {
-    read<head_tiles, stride>(cb, cache, base, chunk, visible);
+    read<head_tiles, stride>(cb, cache, head, chunk, visible);
     if (const uint32_t rest = capacity - chunk.size(); rest > 0) {
         cb_reserve_back(cb, rest * stride);
         cb_push_back(cb, rest * stride);
@@ -73,26 +74,26 @@ inline void read_chunk(
 }
 
 // The caches of a head and the buffers of their chunks.
-template <typename Accessor>
+template <typename Accessor, typename Rows>
 struct Source {
     const Accessor& keys;
     const Accessor& values;
     uint32_t cb_keys;
     uint32_t cb_values;
-    uint32_t base;      // first tile of the head in both
+    Rows head;          // in both
     uint32_t tokens;    // that the head attends to
     uint32_t capacity;  // key tiles of a chunk
 };
 
 // Reads chunks in the order in which they are needed: the keys of the next chunk before the values of this one.
-template <uint32_t head_tiles, typename Accessor>
+template <uint32_t head_tiles, typename Accessor, typename Rows>
 class InTurn {
 public:
-    explicit InTurn(const Source<Accessor>& source) : source_(source) {}
+    explicit InTurn(const Source<Accessor, Rows>& source) : source_(source) {}
 
     void read(const attention::Range& chunk) {
         read_chunk<head_tiles, head_tiles>(
-            source_.cb_keys, source_.keys, source_.base, chunk, visible_of(chunk), source_.capacity);
+            source_.cb_keys, source_.keys, source_.head, chunk, visible_of(chunk), source_.capacity);
         finish();
         last_ = chunk;
     }
@@ -100,7 +101,7 @@ public:
     void finish() {
         if (last_.size() > 0) {
             read_chunk<head_tiles, value_rows::stride<head_tiles>>(
-                source_.cb_values, source_.values, source_.base, last_, visible_of(last_), source_.capacity);
+                source_.cb_values, source_.values, source_.head, last_, visible_of(last_), source_.capacity);
             last_ = {0, 0};
         }
     }
@@ -112,7 +113,7 @@ private:
                    : attention::tile_tokens;
     }
 
-    const Source<Accessor> source_;
+    const Source<Accessor, Rows> source_;
     attention::Range last_{0, 0};  // whose values have not been read
 };
 

@@ -40,6 +40,8 @@ constexpr uint32_t speculative_worker(uint32_t workers) { return workers - 1; }
 inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 inline uint32_t max(uint32_t a, uint32_t b) { return a < b ? b : a; }
 
+inline uint32_t tiles_of(uint32_t tokens) { return (tokens + tile_tokens - 1) / tile_tokens; }
+
 // The share of the `index`th of `count` workers in `tiles` dealt evenly, the larger shares first.
 inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
     const uint32_t share = tiles / count;
@@ -54,9 +56,13 @@ struct GuessRange {
     uint32_t last;
     bool whole_tail;     // one more tile at the end if the last one is not full
     bool alone = false;  // only the guess is read, by all workers
+    uint32_t after = 0;  // the last tokens: a token tree's but for its root, which the tail is that of
 
-    uint32_t tail(uint32_t tokens) const { return last + (whole_tail && tokens % tile_tokens != 0 ? 1 : 0); }
-    bool bypassed(uint32_t tokens) const { return tokens < (first + last) * tile_tokens; }
+    uint32_t tail(uint32_t tokens) const {
+        const uint32_t own = tokens - after;
+        return last + (whole_tail && own % tile_tokens != 0 ? 1 : 0) + tiles_of(tokens) - tiles_of(own);
+    }
+    bool bypassed(uint32_t tokens) const { return tokens - after < (first + last) * tile_tokens; }
 };
 
 // The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the two ends, which are
@@ -65,7 +71,7 @@ struct GuessRange {
 // reads more than the others only if the guess itself is more. The reducer's slice is empty only if the middle is.
 inline Part part_of(
     uint32_t tokens, const GuessRange& ends, uint32_t worker, uint32_t workers, bool speculate) {
-    const uint32_t total = (tokens + tile_tokens - 1) / tile_tokens;
+    const uint32_t total = tiles_of(tokens);
     const bool split = speculate || ends.alone;
     const uint32_t first_end = split ? min(ends.first, total) : 0;
     const uint32_t tail = ends.tail(tokens);

@@ -83,8 +83,8 @@ inline void pack_registers(uint32_t to, uint32_t first, uint32_t tiles) {
     tile_regs_release();
 }
 
-// to = from, `tiles` tiles starting at `first`; nothing is popped.
-inline void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t to) {
+// to = from, `tiles` tiles starting at `first`; nothing is popped. Not inlined, as a kernel's code must stay small.
+inline __attribute__((noinline)) void copy_tiles(uint32_t from, uint32_t first, uint32_t tiles, uint32_t to) {
     cb_reserve_back(to, tiles);
     reconfig_data_format_srca(from);
     copy_init(from);

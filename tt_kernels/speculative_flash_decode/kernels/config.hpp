@@ -20,13 +20,15 @@ namespace config {
 
 constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
 constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
+constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 
 // Shapes. A group of `workers` cores shares one head of one user at a time.
 inline uint32_t users() { return COMMON_ARG(users); }
 inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
 inline uint32_t query_heads() { return COMMON_ARG(query_heads); }
-inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
+inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }  // that a user's head can have
+inline uint32_t block_shift() { return COMMON_ARG(block_shift); }  // of a paged cache (head_rows.hpp)
 inline attention::GuessRange guess() {
     return {
         COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0,
@@ -48,6 +50,7 @@ constexpr uint32_t cb_ones = get_named_compile_time_arg_val("cb_ones");
 constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
+constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
 constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
 constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
 constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
@@ -62,10 +65,6 @@ constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
 constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
 // On the output core.
 constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");
-// The elements of a tile in it that register_rows::sums_of_squares sets: column 0 of row 0, columns 0 and 1 of row 1.
-constexpr uint32_t distance_element = 0;
-constexpr uint32_t norm_element = 16;
-constexpr uint32_t bound_element = 17;  // norm * threshold^2
 // On the exchange core.
 constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 

@@ -11,6 +11,7 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/guess_decision.hpp"
 #include "tt_kernels/common/kernels/priority.hpp"
 #if defined(TP_GROUP)
 #include "tt_kernels/common/kernels/tp_session.hpp"
@@ -18,11 +19,7 @@
 
 namespace {
 
-constexpr uint32_t infinity = 0x7F800000;
 constexpr uint32_t line_bytes = priority::row_bytes;
-
-// Squares are not negative, so their bits have the same order; a NaN or an infinity is never accepted.
-bool less(uint32_t distance, uint32_t bound) { return bound < infinity && distance < bound; }
 
 // Whether the peer has the guess. Waits for the exchange core, whose waits are bounded and usually over long before.
 bool delivered() {
@@ -46,7 +43,7 @@ using Numbers = uint32_t[kinds][config::max_users];
 bool accepts(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
     const uint32_t tokens = words[control::first_tokens + user];
     return tokens > 0 && !config::guess().bypassed(tokens) &&
-           less(numbers[distance_sq][user], numbers[bound][user]);
+           guess_decision::passes(numbers[distance_sq][user], numbers[bound][user]);
 }
 
 bool any_accepted(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers) {
@@ -62,13 +59,8 @@ bool any_accepted(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbe
 uint32_t priority_of(
     const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user, bool given_away) {
     const uint32_t tokens = words[control::first_tokens + user];
-    if (tokens == 0) {
-        return priority::yielded;  // a skipped user keeps no rank at work
-    }
-    if (config::guess().bypassed(tokens)) {
-        return priority::holds_exact_unverified;
-    }
-    return given_away && accepts(words, numbers, user) ? priority::yielded : priority::holds_exact;
+    return guess_decision::priority_of(
+        tokens == 0, config::guess().bypassed(tokens), given_away && accepts(words, numbers, user));
 }
 
 }  // namespace
@@ -97,9 +89,9 @@ void kernel_main() {
         cb_wait_front(config::cb_norms, 1);
         const volatile tt_l1_ptr uint32_t* norms_tile =
             reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_norms));
-        numbers[distance_sq][user] = norms_tile[config::distance_element];
-        numbers[norm_sq][user] = norms_tile[config::norm_element];
-        numbers[bound][user] = norms_tile[config::bound_element];
+        numbers[distance_sq][user] = norms_tile[guess_decision::distance_element];
+        numbers[norm_sq][user] = norms_tile[guess_decision::norm_element];
+        numbers[bound][user] = norms_tile[guess_decision::bound_element];
         cb_pop_front(config::cb_norms, 1);
     }
 #if defined(TP_GROUP)

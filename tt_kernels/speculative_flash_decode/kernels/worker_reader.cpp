@@ -14,6 +14,7 @@
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
@@ -52,6 +53,9 @@ void kernel_main() {
     const auto query = TensorAccessor(ACCESSOR_ARGS(query), RUNTIME_ARG(queries));
     const auto keys = TensorAccessor(cache_args, RUNTIME_ARG(keys));
     const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
+    const auto pages = TensorAccessor(ACCESSOR_ARGS(pages), RUNTIME_ARG(pages));
+    const head_rows::Shape shape{config::kv_heads(), config::cache_tiles(), config::block_shift()};
+    using Rows = head_rows::Rows<head_tiles, config::paged>;
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
@@ -77,6 +81,10 @@ void kernel_main() {
         if (part.tiles() > 0) {
             cb_reserve_back(config::cb_query, head_tiles);
             read_queries(query, get_write_ptr(config::cb_query), user, item % config::kv_heads());
+            const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
+            if constexpr (config::paged) {
+                head_rows::fetch(pages, shape, user, tokens, blocks);
+            }
             const bool masked = attention::needs_mask(part, tokens);
             if (masked) {
                 cb_reserve_back(config::cb_mask, 1);
@@ -92,9 +100,10 @@ void kernel_main() {
                 cb_push_back(config::cb_mask, 1);
             }
 
-            const uint32_t base = item * config::cache_tiles() * head_tiles;
-            cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>> in_turn(
-                {keys, values, config::cb_keys, config::cb_values, base, tokens, config::key_tiles()});
+            const Rows head =
+                head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks);
+            cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>, Rows> in_turn(
+                {keys, values, config::cb_keys, config::cb_values, head, tokens, config::key_tiles()});
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
                     in_turn.read({begin, attention::min(begin + config::key_tiles(), range.end)});

@@ -3,13 +3,15 @@
 //
 // The compute kernel: attention of the query tiles of each job over this worker's keys, by online softmax. Every chunk
 // of keys serves all query tiles of the job before it is popped. Then the merge with the partial results of other
-// workers (merge_tree.hpp).
+// workers (merge_tree.hpp). With speculation the last worker starts with the guess's keys and emits their result, and
+// the reducer measures the distance of guess and exact result.
 
 #include <cstdint>
 
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
 #include "jobs.hpp"
+#include "tt_kernels/common/kernels/guess_distance.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
 #include "tt_kernels/common/kernels/softmax_steps.hpp"
@@ -67,7 +69,9 @@ struct State : Steps<head_tiles, TreeStep, State> {
         }
     }
 
-    void before_raise(const TreeStep&) {
+    void before_raise(const TreeStep&) { await_handover(); }
+
+    void await_handover() {
         if (handed_over) {
             cb_reserve_back(config::cb_handover, config::query_tiles());
             handed_over = false;
@@ -75,6 +79,24 @@ struct State : Steps<head_tiles, TreeStep, State> {
     }
 
     static void emit(const TreeStep&) {}
+
+    // The result of query tile `tile`, whose state is at the front of its buffer.
+    static __attribute__((noinline)) void emit_tile(const jobs::Job& job, uint32_t tile, uint32_t to) {
+        cb_wait_front(config::cb_state, config::partial_tiles);
+        normalise_init(config::cb_state, to);
+        normalise<head_tiles>(config::cb_state, 0, register_rows::bands_of(0, job.rows_of(tile)), to);
+    }
+
+    // Emits what the state holds of each query tile, which is the guess, and keeps it: states take turns in their
+    // buffer, so each is copied to its end.
+    __attribute__((noinline)) void emit_guess(const jobs::Job& job) {
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+            emit_tile(job, tile, config::cb_guess);
+            copy_tiles(config::cb_state, 0, config::partial_tiles, config::cb_state);
+            cb_pop_front(config::cb_state, config::partial_tiles);
+        }
+        cb_wait_front(config::cb_state, config::partial_tiles);
+    }
 
     // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
     // registers, which are too few.
@@ -91,7 +113,8 @@ struct State : Steps<head_tiles, TreeStep, State> {
         }
     }
 
-    // Merges what arrives at the levels in `sources`, in their order. This worker has a part of its own then.
+    // Merges what arrives at the levels in `sources`, in their order; a worker without a part of its own takes over the
+    // first.
     __attribute__((noinline)) void receive(const jobs::Job& job, uint32_t sources) {
         if (sources == 0) {
             return;
@@ -103,6 +126,10 @@ struct State : Steps<head_tiles, TreeStep, State> {
             }
             cb_wait_front(config::cb_gathered, (level + 1) * slots * config::partial_tiles);
             cb_wait_front(config::cb_gathered_row_max, (level + 1) * slots);
+            if (config::speculate && empty) {
+                adopt(job, level);
+                continue;
+            }
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 cb_wait_front(config::cb_state, config::partial_tiles);
                 cb_wait_front(row_max(), 1);
@@ -116,6 +143,20 @@ struct State : Steps<head_tiles, TreeStep, State> {
         cb_wait_front(config::cb_gathered_row_max, levels * slots);
         cb_pop_front(config::cb_gathered, levels * slots * config::partial_tiles);
         cb_pop_front(config::cb_gathered_row_max, levels * slots);
+    }
+
+    void adopt(const jobs::Job& job, uint32_t level) {
+        await_handover();
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+            const uint32_t index = level * config::query_tiles() + tile;
+            partial_merge::adopt<head_tiles>(merge_buffers, index, config::cb_state, other_row_max());
+        }
+        if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
+            cb_reserve_back(other_row_max(), rest);
+            cb_push_back(other_row_max(), rest);
+        }
+        swap_row_maxima();
+        empty = false;
     }
 
     // The maxima of all tiles of the job have moved to the other buffer; by query_tiles, as in Steps.
@@ -153,14 +194,31 @@ struct State : Steps<head_tiles, TreeStep, State> {
     }
 
     __attribute__((noinline)) void emit_results(const jobs::Job& job) {
-        normalise_init(config::cb_state, config::cb_output);
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            cb_wait_front(config::cb_state, config::partial_tiles);
-            const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
-            normalise<head_tiles>(config::cb_state, 0, bands, config::cb_output);
+            emit_tile(job, tile, config::cb_output);
             cb_pop_front(config::cb_state, config::partial_tiles);
+            if (config::speculate && tile > 0) {  // while the writer prepares this one
+                measure(job, tile - 1);
+            }
+        }
+        if constexpr (config::speculate) {
+            measure(job, job.tiles() - 1);
         }
         drop_row_maxima();
+    }
+
+    // What the writer prepared of a query tile: its guess and its exact result, zeros in rows that do not count.
+    static __attribute__((noinline)) void measure(const jobs::Job& job, uint32_t tile) {
+        // Until the next registers are free the packer's thread may drive the vector unit, which measures.
+        tile_regs_acquire();
+        tile_regs_commit();
+        tile_regs_wait();
+        tile_regs_release();
+        reconfig_data_format(config::cb_measured_guess, config::cb_measured_exact);
+        pack_reconfig_data_format(config::cb_norms);
+        guess_distance::measure<head_tiles>(
+            config::cb_measured_guess, config::cb_measured_exact, config::cb_norms,
+            register_rows::bands_of(0, job.rows_of(tile)), RUNTIME_ARG(threshold_sq));
     }
 };
 
@@ -181,19 +239,28 @@ void kernel_main() {
             continue;
         }
         const jobs::Span span = jobs::span_of(prefix);
-        const attention::Range part = span.part(worker);
-        if (part.size() == 0) {
+        const attention::Part part = span.part(worker);
+        const uint32_t sources = span.sources(worker);
+        if (part.tiles() == 0 && sources == 0) {
             continue;
         }
-        jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
-            state.attend(job, chunk.size(), span.unmasked(chunk));
-        });
-        state.finish();
-        pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
-        if (span.masks(part)) {
-            cb_pop_front(config::cb_query_times, config::query_tiles());
+        if (part.tiles() > 0) {
+            jobs::for_each_chunk(
+                part,
+                [&](const attention::Range& chunk) { state.attend(job, chunk.size(), span.unmasked(chunk)); },
+                [&] {
+                    if (worker == attention::speculative_worker(config::workers())) {
+                        state.finish();
+                        state.emit_guess(job);
+                    }
+                });
+            state.finish();
+            pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
+            if (span.masks(part)) {
+                cb_pop_front(config::cb_query_times, config::query_tiles());
+            }
         }
-        state.receive(job, span.sources(worker));
+        state.receive(job, sources);
         if (worker == attention::reducer) {
             state.emit_results(job);
         } else {

@@ -18,13 +18,20 @@
 namespace config {
 
 constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
+constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
+constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
 
 // Shapes.
 inline uint32_t users() { return COMMON_ARG(users); }
 inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
 inline uint32_t group_heads() { return COMMON_ARG(group_heads); }  // query heads per key/value head
 inline uint32_t nodes() { return COMMON_ARG(nodes); }              // per tree
-inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }
+inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }  // that a user's head can have
+inline uint32_t block_shift() { return COMMON_ARG(block_shift); }  // of a paged cache (head_rows.hpp)
+// What the guess reads of the tokens up to a tree's root; 0 without speculation.
+inline uint32_t guess_first() { return COMMON_ARG(guess_first); }
+inline uint32_t guess_last() { return COMMON_ARG(guess_last); }
+inline bool guess_whole_tail() { return COMMON_ARG(guess_whole_tail) != 0; }
 // The split. A group of `workers` cores does one job at a time.
 inline uint32_t query_tiles() { return COMMON_ARG(query_tiles); }  // per job
 inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs per key/value head
@@ -55,10 +62,20 @@ constexpr uint32_t cb_handover = get_named_compile_time_arg_val("cb_handover");
 constexpr uint32_t cb_output = get_named_compile_time_arg_val("cb_output");
 constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
+constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
 constexpr uint32_t cb_intervals = get_named_compile_time_arg_val("cb_intervals");
+// With speculation.
+constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
+constexpr uint32_t cb_measured_guess = get_named_compile_time_arg_val("cb_measured_guess");
+constexpr uint32_t cb_measured_exact = get_named_compile_time_arg_val("cb_measured_exact");
+constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");
+constexpr uint32_t cb_sums = get_named_compile_time_arg_val("cb_sums");
 
 // Semaphores (partial_link.hpp).
 constexpr uint32_t sem_arrived = get_named_compile_time_arg_val("sem_arrived");
 constexpr uint32_t sem_credit = get_named_compile_time_arg_val("sem_credit");
+// Jobs whose guess is in DRAM, on their reducer; jobs whose sums have landed, on the core that decides.
+constexpr uint32_t sem_guessed = get_named_compile_time_arg_val("sem_guessed");
+constexpr uint32_t sem_measured = get_named_compile_time_arg_val("sem_measured");
 
 }  // namespace config

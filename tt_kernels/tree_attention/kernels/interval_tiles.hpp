@@ -67,7 +67,7 @@ class Times {
 public:
     // Splits both times of each node into parts, in place.
     template <typename Accessor>
-    void fetch(uint32_t user, const Accessor& intervals) {
+    __attribute__((noinline)) void fetch(uint32_t user, const Accessor& intervals) {
         if (user == user_) {
             return;
         }
@@ -77,6 +77,15 @@ public:
             noc_async_read(intervals.get_noc_addr(2 * user + which), start(which), nodes * sizeof(uint32_t));
         }
         noc_async_read_barrier();
+        if constexpr (config::speculate) {
+            // Nodes of the first one's tree; the others fill narrower trees up.
+            const uint32_t last = words(1)[0];
+            for (uint32_t node = 0; node < nodes; ++node) {
+                const uint32_t bit = 1u << node % 32;
+                uint32_t& part = counted_[node / 32];
+                part = words(0)[node] <= last ? part | bit : part & ~bit;
+            }
+        }
         for (uint32_t which = 0; which < 2; ++which) {
             volatile tt_l1_ptr uint32_t* times = words(which);
             for (uint32_t node = 0; node < nodes; ++node) {
@@ -84,6 +93,9 @@ public:
             }
         }
     }
+
+    // Whether a node of the fetched user belongs to the tree of its first one.
+    bool counts(uint32_t node) const { return (counted_[node / 32] >> node % 32 & 1) != 0; }
 
     // Writes the rows of all query tiles of `job`, which repeat themselves, so the NoC copies most of them.
     void write_queries(uint32_t address, const jobs::Job& job) const {
@@ -153,6 +165,7 @@ private:
     }
 
     uint32_t user_ = 0xFFFFFFFF;
+    uint32_t counted_[config::speculate ? config::max_nodes / 32 : 1] = {};
 };
 
 // Clears all tiles, once, as the buffers' pointers stay at the start. The zeros are there after the barrier of reads.

@@ -61,18 +61,30 @@ struct Span {
         return from <= range.begin ? 0 : attention::min(from - range.begin, range.size());
     }
     bool masks(const attention::Range& range) const { return unmasked(range) < range.size(); }
+    bool masks(const attention::Part& part) const {
+        return masks(part.first) || masks(part.last) || masks(part.middle);
+    }
 
-    // The key tiles that `worker` reads. Only the last workers may have none.
-    attention::Range part(uint32_t worker) const {
-        return attention::part_of(
-                   tokens, attention::GuessRange{0, 0, false}, worker, config::workers(), false)
-            .middle;
+    // What the guess reads: what that of the tree's root reads, and all nodes.
+    attention::GuessRange guess() const {
+        if constexpr (!config::speculate) {
+            return {0, 0, false};
+        }
+        const uint32_t own = attention::min(prefix + 1, tokens);
+        return {config::guess_first(), config::guess_last(), config::guess_whole_tail(), false, tokens - own};
+    }
+    bool bypassed() const { return guess().bypassed(tokens); }
+
+    // The key tiles that `worker` reads. Without speculation only the last workers may have none. Not inlined, as a
+    // kernel's code must stay small.
+    __attribute__((noinline)) attention::Part part(uint32_t worker) const {
+        return attention::part_of(tokens, guess(), worker, config::workers(), config::speculate);
     }
 
     // The levels at which `worker` receives partial results (merge_tree.hpp).
     uint32_t sources(uint32_t worker) const {
         return merge_tree::sources_of(
-            worker, config::workers(), [this](uint32_t other) { return part(other).size() > 0; });
+            worker, config::workers(), [this](uint32_t other) { return part(other).tiles() > 0; });
     }
 };
 
@@ -88,6 +100,27 @@ inline void for_each_chunk(const attention::Range& range, Visit visit) {
     for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
         visit(attention::Range{begin, attention::min(begin + config::key_tiles(), range.end)});
     }
+}
+
+// The same for the ranges of `part`: those of the guess, then, after before_middle(), the middle. One loop, as code for
+// each range would not fit.
+template <typename Visit, typename BeforeMiddle>
+inline void for_each_chunk(const attention::Part& part, Visit visit, BeforeMiddle before_middle) {
+    if constexpr (config::speculate) {
+        const attention::Range* const ranges[] = {&part.first, &part.last, &part.middle};
+        for (const attention::Range* range : ranges) {
+            if (range == &part.middle) {
+                before_middle();
+            }
+            for_each_chunk(*range, visit);
+        }
+    } else {
+        for_each_chunk(part.middle, visit);
+    }
+}
+template <typename Visit>
+inline void for_each_chunk(const attention::Part& part, Visit visit) {
+    for_each_chunk(part, visit, [] {});
 }
 
 }  // namespace jobs

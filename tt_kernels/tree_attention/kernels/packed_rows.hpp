@@ -59,4 +59,26 @@ inline void for_each_piece(const jobs::Job& job, uint32_t tile, Visit visit) {
     }
 }
 
+// What move() does with the rows of a query tile: `to_tensor` and `from_tensor` copy them, between the tensor and the
+// tiles at `address`; `zeros` writes zeros to the tensor.
+enum class Move { to_tensor, from_tensor, zeros };
+
+// Starts to move the rows of query tile `tile` of `job`. One function for all, as a kernel's code must stay small.
+template <typename Accessor>
+__attribute__((noinline)) void move(
+    Move what, const Accessor& tensor, const jobs::Job& job, uint32_t tile, uint32_t address) {
+    for_each_piece(
+        job, tile,
+        [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
+            const uint64_t there = tensor.get_noc_addr(page, page_offset);
+            const uint32_t here = address + column * tile_rows::tile_bytes + offset;
+            if (what == Move::from_tensor) {
+                noc_async_read(there, here, bytes);
+            } else {
+                noc_async_write<tile_rows::face_bytes>(
+                    what == Move::zeros ? MEM_ZEROS_BASE : here, there, bytes);
+            }
+        });
+}
+
 }  // namespace packed_rows

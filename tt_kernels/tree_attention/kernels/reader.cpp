@@ -12,6 +12,7 @@
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
+#include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 
@@ -45,14 +46,8 @@ template <typename Accessor>
 void gather_queries(const Accessor& query, const jobs::Job& job, uint32_t begin, uint32_t end) {
     for (uint32_t tile = begin; tile < end; ++tile) {
         if (tile < job.tiles()) {
-            const uint32_t to = get_write_ptr(config::cb_query);
-            packed_rows::for_each_piece(
-                job, tile,
-                [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
-                    noc_async_read(
-                        query.get_noc_addr(page, page_offset), to + column * tile_rows::tile_bytes + offset,
-                        bytes);
-                });
+            packed_rows::move(
+                packed_rows::Move::from_tensor, query, job, tile, get_write_ptr(config::cb_query));
             noc_async_read_barrier();
         }
         cb_push_back(config::cb_query, head_tiles);
@@ -67,6 +62,9 @@ void kernel_main() {
     const auto query = TensorAccessor(ACCESSOR_ARGS(query), RUNTIME_ARG(queries));
     const auto keys = TensorAccessor(cache_args, RUNTIME_ARG(keys));
     const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
+    const auto pages = TensorAccessor(ACCESSOR_ARGS(pages), RUNTIME_ARG(pages));
+    const head_rows::Shape shape{config::kv_heads(), config::cache_tiles(), config::block_shift()};
+    using Rows = head_rows::Rows<head_tiles, config::paged>;
 
     const volatile tt_l1_ptr uint32_t* prefixes =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
@@ -87,29 +85,36 @@ void kernel_main() {
             continue;
         }
         const jobs::Span span = jobs::span_of(prefixes[job.user]);
-        const attention::Range part = span.part(worker);
-        if (part.size() == 0) {
+        const attention::Part part = span.part(worker);
+        const uint32_t sources = span.sources(worker);
+        if (part.tiles() == 0) {
+            partials.receive(sources, credit_of);
             continue;
         }
+        bool first = true;
         const uint32_t query_tiles = config::query_tiles();
         cb_reserve_back(config::cb_query, query_tiles * head_tiles);
-        gather_queries(query, job, 0, 1);
-        const uint32_t base =
-            (job.user * config::kv_heads() + job.kv_head) * config::cache_tiles() * head_tiles;
-        cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>> in_turn(
-            {keys, values, config::cb_keys, config::cb_values, base, span.tokens, config::key_tiles()});
+        const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
+        if constexpr (config::paged) {
+            head_rows::fetch(pages, shape, job.user, span.tokens, blocks);
+        }
+        gather_queries(query, job, 0, 1);  // with a barrier
+        const Rows head = head_rows::of<head_tiles, config::paged>(shape, job.user, job.kv_head, blocks);
+        cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>, Rows> in_turn(
+            {keys, values, config::cb_keys, config::cb_values, head, span.tokens, config::key_tiles()});
         jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
             in_turn.read(chunk);
-            if (chunk.begin == part.begin && query_tiles > 1) {
+            if (first && query_tiles > 1) {
                 // In the order in which steps need them: two are scored before the first takes in values.
                 const uint32_t early = attention::min(query_tiles, 3);
                 gather_queries(query, job, 1, early);
                 in_turn.finish();
                 gather_queries(query, job, early, query_tiles);
             }
+            first = false;
         });
         in_turn.finish();
-        partials.receive(span.sources(worker), credit_of);
+        partials.receive(sources, credit_of);
     }
     noc_async_atomic_barrier();
 }

@@ -3,6 +3,7 @@
 //
 // The writer (BRISC): makes the constant tile and, for each job of its group, the times its mask is made of; then sends
 // the partial result to the worker that merges it, or writes the rows of the result, and zeros where there is no node.
+// With speculation also the rows of the guess, and what decides on it (measured_rows.hpp).
 
 #include <cstdint>
 
@@ -10,6 +11,7 @@
 #include "config.hpp"
 #include "interval_tiles.hpp"
 #include "jobs.hpp"
+#include "measured_rows.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
@@ -26,7 +28,7 @@ void push_times(
     const interval_tiles::Times& times,
     const jobs::Job& job,
     const jobs::Span& span,
-    const attention::Range& part) {
+    const attention::Part& part) {
     cb_reserve_back(config::cb_query_times, config::query_tiles());
     times.write_queries(get_write_ptr(config::cb_query_times), job);
     cb_push_back(config::cb_query_times, config::query_tiles());
@@ -44,38 +46,50 @@ void push_times(
     });
 }
 
-template <typename Accessor>
-void scatter_results(const Accessor& output, const jobs::Job& job) {
+// Writes the rows of the results in `cb`, one query tile after another; visit(tile, from) may use a tile until it is
+// popped.
+template <typename Accessor, typename Visit>
+void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, Visit visit) {
     for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-        cb_wait_front(config::cb_output, head_tiles);
-        const uint32_t from = get_read_ptr(config::cb_output);
-        packed_rows::for_each_piece(
-            job, tile,
-            [&](uint32_t page, uint32_t page_offset, uint32_t column, uint32_t offset, uint32_t bytes) {
-                noc_async_write<tile_rows::face_bytes>(
-                    from + column * tile_rows::tile_bytes + offset, output.get_noc_addr(page, page_offset),
-                    bytes);
-            });
+        cb_wait_front(cb, head_tiles);
+        const uint32_t from = get_read_ptr(cb);
+        packed_rows::move(packed_rows::Move::to_tensor, output, job, tile, from);
+        visit(tile, from);
         noc_async_writes_flushed();
-        cb_pop_front(config::cb_output, head_tiles);
+        cb_pop_front(cb, head_tiles);
     }
+}
+
+// The same for exact results whose guess is in DRAM. Returns the job's sums.
+template <typename Accessor>
+measured_rows::Sums scatter_measured(
+    const Accessor& output, const Accessor& guess, const interval_tiles::Times& times, const jobs::Job& job) {
+    measured_rows::Sums sums{};
+    measured_rows::read_guess(guess, job, 0);
+    scatter_results(config::cb_output, output, job, [&](uint32_t tile, uint32_t from) {
+        measured_rows::push(times, job, tile, from);
+        if (tile + 1 < job.tiles()) {
+            measured_rows::read_guess(guess, job, tile + 1);
+        }
+        if (tile > 0) {
+            measured_rows::add_measured(sums);
+        }
+    });
+    measured_rows::add_measured(sums);
+    return sums;
 }
 
 // Zeros for the job of a skipped user.
 template <typename Accessor>
 void scatter_zeros(const Accessor& output, const jobs::Job& job) {
     for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-        packed_rows::for_each_piece(
-            job, tile, [&](uint32_t page, uint32_t page_offset, uint32_t, uint32_t, uint32_t bytes) {
-                noc_async_write<tile_rows::face_bytes>(
-                    MEM_ZEROS_BASE, output.get_noc_addr(page, page_offset), bytes);
-            });
+        packed_rows::move(packed_rows::Move::zeros, output, job, tile, 0);
     }
 }
 
 // Clears the rows after the last user's nodes in the last tile of every head of `job`.
 template <typename Accessor>
-void clear_padding(const Accessor& output, const jobs::Job& job) {
+__attribute__((noinline)) void clear_padding(const Accessor& output, const jobs::Job& job) {
     const uint32_t rows = config::users() * config::nodes();
     if (rows % 32 == 0) {
         return;
@@ -108,34 +122,73 @@ void kernel_main() {
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
 
     const uint32_t receiver = RUNTIME_INDEX(receiver_core);
+    [[maybe_unused]] const uint32_t reducer_core = RUNTIME_INDEX(reducer_core);
+    [[maybe_unused]] const uint32_t deciding_core = RUNTIME_INDEX(deciding_core);
     partial_link::Sender partials(
         {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
          config::partial_tiles, config::query_tiles()},
         worker, get_arg_val<uint32_t>(receiver), get_arg_val<uint32_t>(receiver + 1),
         get_semaphore(config::sem_arrived), get_semaphore(config::sem_credit));
+    const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
+    const auto guess = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(guess));
+    uint32_t guesses = 0;
     interval_tiles::Times times;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
         const bool stores = worker == attention::reducer, skipped = prefixes[job.user] == jobs::skipped;
         const jobs::Span span = skipped ? jobs::Span{0, 0} : jobs::span_of(prefixes[job.user]);
-        const attention::Range part = span.part(worker);
-        if (span.masks(part)) {
+        const attention::Part part = span.part(worker);
+        if (!skipped && span.masks(part)) {
             times.fetch(job.user, intervals);
             push_times(times, job, span, part);
         }
-        if (stores && job.first && job.user == config::users() - 1) {
+        const bool pads = job.first && job.user == config::users() - 1;
+        if (stores && pads) {
             clear_padding(output, job);
+        }
+        if (speculates && pads) {
+            clear_padding(guess, job);
         }
         if (skipped) {
             if (stores) {
                 scatter_zeros(output, job);
             }
+            if (speculates) {
+                scatter_zeros(guess, job);
+            }
             continue;
         }
-        if (stores) {
-            scatter_results(output, job);
-        } else if (part.size() > 0) {
-            partials.send(config::cb_handover, 0, attention::min(job.rows, 32));
+        if (speculates) {
+            scatter_results(config::cb_guess, guess, job, [](uint32_t, uint32_t) {});
+            noc_async_write_barrier();
+            noc_semaphore_inc(
+                get_noc_addr(
+                    get_arg_val<uint32_t>(reducer_core), get_arg_val<uint32_t>(reducer_core + 1),
+                    get_semaphore(config::sem_guessed)),
+                1);
+        }
+        if (!stores) {
+            if (part.tiles() > 0 || span.sources(worker) != 0) {
+                partials.send(config::cb_handover, 0, attention::min(job.rows, 32));
+            }
+        } else if constexpr (config::speculate) {
+            times.fetch(job.user, intervals);
+            measured_rows::wait_for(config::sem_guessed, ++guesses);
+            const measured_rows::Sums sums = scatter_measured(output, guess, times, job);
+            measured_rows::send(
+                sums, index, get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1));
+        } else {
+            scatter_results(config::cb_output, output, job, [](uint32_t, uint32_t) {});
+        }
+    }
+    if constexpr (config::speculate) {
+        if (group == 0 && worker == attention::reducer) {
+            constexpr auto norm_args = ACCESSOR_ARGS(norm);
+            const uint32_t priorities = RUNTIME_ARG(priority);  // 0: there are none to update
+            measured_rows::decide(
+                prefixes, TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)),
+                TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)),
+                TensorAccessor(ACCESSOR_ARGS(priority), priorities), priorities != 0);
         }
     }
     noc_async_full_barrier();

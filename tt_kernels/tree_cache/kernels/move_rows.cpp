@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 
 namespace {
@@ -19,6 +20,7 @@ constexpr uint32_t source_cb = get_named_compile_time_arg_val("source_cb");
 constexpr uint32_t target_cb = get_named_compile_time_arg_val("target_cb");
 constexpr uint32_t words_cb = get_named_compile_time_arg_val("words_cb");
 constexpr uint32_t prefix_bytes = get_named_compile_time_arg_val("prefix_bytes");
+constexpr uint32_t path_bytes = get_named_compile_time_arg_val("path_bytes");
 
 constexpr uint32_t tile_tokens = 32;
 // In a bfloat8_b tile: a byte of exponent for each row of each face, then a byte for each element.
@@ -80,24 +82,28 @@ inline void copy_row(uint32_t from_base, uint32_t from_row, uint32_t to_base, ui
     }
 }
 
-// Tiles [begin, end) of a column: tile t is page first_page + t * pages_per_row of the tensor.
+constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
+constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
+
+// Tiles [begin, end) of column `column` of a head's rows of tiles.
+template <typename Rows>
 struct Column {
-    uint32_t first_page;
-    uint32_t pages_per_row;
+    Rows head;
+    uint32_t column;
     uint32_t begin;
     uint32_t end;
 
     template <typename Accessor>
     void read(const Accessor& tensor, uint32_t to) const {
         for (uint32_t tile = begin; tile < end; ++tile, to += tile_bytes) {
-            noc_async_read_page(first_page + tile * pages_per_row, tensor, to);
+            noc_async_read_page(head.page(tile) + column, tensor, to);
         }
     }
 
     template <typename Accessor>
     void write(const Accessor& tensor, uint32_t from) const {
         for (uint32_t tile = begin; tile < end; ++tile, from += tile_bytes) {
-            noc_async_write(from, tensor.get_noc_addr(first_page + tile * pages_per_row), tile_bytes);
+            noc_async_write(from, tensor.get_noc_addr(head.page(tile) + column), tile_bytes);
         }
     }
 };
@@ -126,10 +132,14 @@ uint32_t first_moved(Integers path, uint32_t length) {
 
 void kernel_main() {
     const uint32_t users = COMMON_ARG(users), kv_heads = COMMON_ARG(kv_heads);
-    const uint32_t head_tiles = COMMON_ARG(head_tiles), nodes = COMMON_ARG(nodes);
+    const uint32_t nodes = COMMON_ARG(nodes);
     const uint32_t cache_tiles = COMMON_ARG(capacity) / tile_tokens;
     const uint32_t source = get_write_ptr(source_cb), target = get_write_ptr(target_cb);
     const uint32_t words = get_write_ptr(words_cb);
+    const head_rows::Shape shape{kv_heads, cache_tiles, COMMON_ARG(block_shift)};
+    const auto pages = TensorAccessor(ACCESSOR_ARGS(pages), COMMON_ARG(pages));
+    const uint32_t blocks = words + prefix_bytes + path_bytes;
+    uint32_t blocks_user = users;  // whose row of the page table is there
 
     const auto prefixes = TensorAccessor(ACCESSOR_ARGS(prefix), COMMON_ARG(prefix));
     noc_async_read_page(0, prefixes, words);
@@ -153,8 +163,14 @@ void kernel_main() {
         }
         const auto cache =
             TensorAccessor(ACCESSOR_ARGS(cache), get_common_arg_val<uint32_t>(COMMON_INDEX(caches) + which));
-        const uint32_t page = item * cache_tiles * head_tiles + column;
-        Column written{page, head_tiles, prefix / tile_tokens, tiles_up_to(end)};
+        if (paged && blocks_user != user) {
+            head_rows::fetch(pages, shape, user, end, blocks);
+            noc_async_read_barrier();
+            blocks_user = user;
+        }
+        Column<head_rows::Rows<head_tiles, paged>> written{
+            head_rows::of<head_tiles, paged>(shape, user, head, blocks), column, prefix / tile_tokens,
+            tiles_up_to(end)};
 
         if constexpr (committing) {
             if (path_user != user) {
@@ -168,7 +184,7 @@ void kernel_main() {
             if (from == length) {
                 continue;
             }
-            const Column read = written;
+            const auto read = written;
             written.begin = (prefix + 1 + from) / tile_tokens;
             written.end = tiles_up_to(prefix + 1 + length);
             read.read(cache, source);
@@ -186,8 +202,10 @@ void kernel_main() {
             const auto fresh = TensorAccessor(
                 ACCESSOR_ARGS(source), get_common_arg_val<uint32_t>(COMMON_INDEX(sources) + which));
             const uint32_t first = user * nodes;
-            const Column read{
-                head * COMMON_ARG(source_tiles) * head_tiles + column, head_tiles, first / tile_tokens,
+            const Column<head_rows::Rows<head_tiles, false>> read{
+                {head * COMMON_ARG(source_tiles) * head_tiles},
+                column,
+                first / tile_tokens,
                 tiles_up_to(first + end - prefix)};
             read.read(fresh, source);
             written.read(cache, target);

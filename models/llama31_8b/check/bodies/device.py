@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import torch
@@ -12,9 +13,9 @@ from ..context import Context
 from ..expectations import correlation
 from ..findings import Check
 
-REPLAYS, SIM_REPLAYS = 100, 5
-SOAK_LOOPS, SIM_SOAK_LOOPS = 50, 2
-MAX_RELATIVE = 0.02  # of a product of bfloat16 numbers: issue 38306 is off by powers of two
+REPLAYS = 100
+PRODUCTS = 4  # of 32 x 128 by 128 x 32 numbers
+MAX_RELATIVE = 0.02  # of the root of the sum of a sum's squared terms: a right sum is off by 0.001
 
 
 def opens(context: Context) -> list[Check]:
@@ -37,45 +38,43 @@ def stock_op(context: Context) -> list[Check]:
 
 
 def hifi4_probe(context: Context) -> list[Check]:
-    """Multiply a row by a column with float32 accumulation (tt-metal issue 38306): HiFi3, which the model uses, must be
-    right; what HiFi4 gives is noted only."""
-    generator = torch.Generator().manual_seed(38306)
-    left, right = (torch.randn(1, 1, *size, generator=generator).bfloat16() for size in ((1, 128), (128, 1)))
-    expected = float((left.double() @ right.double()).flatten()[0])
-    found = {name: _product(context, left, right, name) for name in ("HiFi3", "HiFi4")}
-    near = {name: abs(value - expected) <= MAX_RELATIVE * abs(expected) for name, value in found.items()}
-    other = f"{found['HiFi4']}, {'right' if near['HiFi4'] else 'wrong'}"
-    return [
-        Check("product in HiFi3", found["HiFi3"], expected, near["HiFi3"]),
-        Check("product in HiFi4, which the model never uses", other),
-    ]
+    """Multiply random matrices with float32 accumulation (tt-metal issue 38306: with HiFi4 single outputs are wrong by
+    powers of two): HiFi3, which the model uses, must be right; what HiFi4 gives is noted only."""
+    errors: dict[str, list[torch.Tensor]] = {"HiFi3": [], "HiFi4": []}
+    worst = {"HiFi3": (0.0, ""), "HiFi4": (0.0, "")}
+    for seed in range(PRODUCTS):
+        generator = torch.Generator().manual_seed(38306 + seed)
+        left, right = (torch.randn(*size, generator=generator).bfloat16() for size in ((32, 128), (128, 32)))
+        expected, size = left.double() @ right.double(), (left.double() ** 2 @ right.double() ** 2).sqrt()
+        for fidelity in errors:
+            found = _product(context, left, right, fidelity)
+            relative = torch.nan_to_num((found - expected).abs() / size, nan=math.inf).flatten()
+            errors[fidelity].append(relative)
+            at = int(relative.argmax())
+            shown = f"{float(found.flatten()[at]):.5g} for {float(expected.flatten()[at]):.5g}"
+            worst[fidelity] = max(worst[fidelity], (float(relative[at]), shown))
+    checks = []
+    for fidelity, name in (("HiFi3", "sums in HiFi3"), ("HiFi4", "sums in HiFi4, which the model never uses")):
+        found = torch.cat(errors[fidelity])
+        wrong = int((found > MAX_RELATIVE).sum())
+        shown = f"{wrong} of {found.numel()} wrong, worst {worst[fidelity][1]}"
+        checks.append(Check(name, shown, *(("none wrong", wrong == 0) if fidelity == "HiFi3" else ())))
+    return checks
 
 
-def _product(context: Context, left: torch.Tensor, right: torch.Tensor, fidelity: str) -> float:
+def _product(context: Context, left: torch.Tensor, right: torch.Tensor, fidelity: str) -> torch.Tensor:
+    """Return left @ right in float64, multiplied on the device with float32 accumulation."""
     import ttnn
 
     a, b = (
         ttnn.from_torch(part, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=context.device) for part in (left, right)
     )
     config = ttnn.WormholeComputeKernelConfig(math_fidelity=getattr(ttnn.MathFidelity, fidelity), fp32_dest_acc_en=True)
-    product = ttnn.matmul(a, b, dtype=ttnn.float32, compute_kernel_config=config)
-    return float(ttnn.to_torch(product).flatten()[0])
+    return ttnn.to_torch(ttnn.matmul(a, b, dtype=ttnn.float32, compute_kernel_config=config)).double()
 
 
 def replay(context: Context) -> list[Check]:
     """Capture a gated-MLP-like step as a trace and replay it: all results are those of the first, and near torch's."""
-    return _replays(context, SIM_REPLAYS if context.simulated else REPLAYS)
-
-
-def soak(context: Context) -> list[Check]:
-    """Capture and replay again and again, as decode loops do."""
-    loops = SIM_SOAK_LOOPS if context.simulated else SOAK_LOOPS
-    checks = [check for _ in range(loops) for check in replay(context)]
-    wrong = [check for check in checks if check.ok is False]
-    return wrong or [Check("loops", f"{loops} without a difference", f"{loops}", True), checks[-1]]
-
-
-def _replays(context: Context, times: int) -> list[Check]:
     import ttnn
 
     device, generator = context.device, torch.Generator().manual_seed(1)
@@ -90,14 +89,14 @@ def _replays(context: Context, times: int) -> list[Check]:
     result = step()
     ttnn.end_trace_capture(device, trace, cq_id=0)
     differ, started = 0, time.monotonic()
-    for _ in range(times):
+    for _ in range(REPLAYS):
         ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
         differ += int(not torch.equal(ttnn.to_torch(result).float(), first))
-    took = (time.monotonic() - started) / times
+    took = (time.monotonic() - started) / REPLAYS
     ttnn.release_trace(device, trace)
     pcc = correlation(first, torch.nn.functional.silu(x @ up) @ down)
     return [
-        Check(f"{times} replays", f"{differ} differ", "0 differ", differ == 0),
+        Check(f"{REPLAYS} replays", f"{differ} differ", "0 differ", differ == 0),
         Check("against torch", f"PCC {pcc:.6f}", "PCC of 0.99 or more", pcc >= 0.99),
         Check("seconds per replay, reading included", round(took, 6)),
     ]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Iterable, Sequence
 
 import torch
 
@@ -15,13 +15,16 @@ class StepDecisions:
     """Decisions of one decode step.
 
     accepted: bool [layers, batch, T]; verified: bool [batch, T], False where too few tokens were cached; counted: bool
-    [batch, T], False for queries dropped with `keep_queries`; users: the cache row of each batch row.
+    [batch, T], False for queries dropped with `keep_queries`; users: the cache row of each batch row. root_alone: bool
+    [layers, batch], how the root of each user's token tree would have been decided without the tree; None in a step
+    without trees.
     """
 
     users: list[int]
     accepted: torch.Tensor
     verified: torch.Tensor
     counted: torch.Tensor
+    root_alone: torch.Tensor | None = None
 
 
 class SpeculationCounters:
@@ -39,6 +42,13 @@ class SpeculationCounters:
         accepted = torch.zeros((layers, *verified.shape), dtype=torch.bool)
         self.steps.append(StepDecisions(list(users), accepted, verified, torch.ones_like(verified)))
         return accepted
+
+    def begin_tree(self) -> torch.Tensor:
+        """Make the last step one of token trees: its T tokens are a tree's nodes, decided together. Return its
+        `root_alone` buffer, bool [layers, batch], for the policy to fill."""
+        step = self.steps[-1]
+        step.root_alone = torch.zeros(step.accepted.shape[:2], dtype=torch.bool)
+        return step.root_alone
 
     def keep_queries(self, row: int, queries: Sequence[int]) -> None:
         """Count only these queries of a batch row of the last step: the draft tokens that were accepted."""
@@ -115,6 +125,27 @@ class SpeculationCounters:
         """Hits over hits + misses, in [0, 1]; None when nothing was verified."""
         hits, misses, _ = self.totals_per_layer().sum(0).tolist()
         return hits / (hits + misses) if hits + misses else None
+
+    @property
+    def hit_rate_per_step(self) -> float | None:
+        """Hit rate with each decision of a tree step counted once, however many of its tokens were kept, in [0, 1];
+        None when nothing was verified."""
+        return self._rate_of_roots(step.accepted[:, :, 0] for step in self.steps)
+
+    @property
+    def hit_rate_of_roots_alone(self) -> float | None:
+        """Hit rate that the first tokens of the steps would have had without the trees after them, in [0, 1]; None when
+        nothing was verified."""
+        return self._rate_of_roots(
+            step.accepted[:, :, 0] if step.root_alone is None else step.root_alone for step in self.steps
+        )
+
+    def _rate_of_roots(self, accepted: Iterable[torch.Tensor]) -> float | None:
+        hits = verified = 0
+        for step, roots in zip(self.steps, accepted):
+            hits += int((roots & step.verified[:, 0]).sum())
+            verified += len(roots) * int(step.verified[:, 0].sum())
+        return hits / verified if verified else None
 
     @property
     def hit_rate_per_layer(self) -> list[float | None]:

@@ -11,8 +11,8 @@ from typing import Iterable
 import torch
 
 from ..model.attention import Segments
-from ..model.step import DecodeStep, GuessRange
-from .acceptance import accept_guess, check_threshold
+from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
+from .acceptance import TREE_RULES, accept_guess, accept_tree_guess, check_threshold
 from .counters import SpeculationCounters
 from .followed import MassFollower
 
@@ -94,24 +94,46 @@ class StaticAttention(AttentionPolicy):
 class ALSpecAttention(AttentionPolicy):
     """Attention-level speculation: the guess where it is accepted, the exact result elsewhere.
 
-    threshold: lambda of section 3.2. Each (user, query token) is decided by itself in each layer. Queries with fewer
-    cached tokens than the guess reads (2S), their own included, are bypassed: exact, and counted apart.
+    threshold: lambda of section 3.2. Each (user, query token) is decided by itself in each layer, but the nodes of a
+    token tree together, by `tree_rule` (acceptance.TREE_RULES): one chip goes on with a user's step. Queries with fewer
+    cached tokens than the guess reads (2S), their own included, are bypassed: exact, and counted apart; a tree is where
+    its root is. Raises ValueError for another rule.
     """
 
     name = "alspec"
     follows = True
     statistics: SpeculationCounters
 
-    def __init__(self, threshold: float = 0.10, chunk_size: int | GuessRange = 128, tail_alignment: int = 32) -> None:
+    def __init__(
+        self,
+        threshold: float = 0.10,
+        chunk_size: int | GuessRange = 128,
+        tail_alignment: int = 32,
+        tree_rule: str = "joint",
+    ) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.threshold = check_threshold(threshold)
+        if tree_rule not in TREE_RULES:
+            raise ValueError(f"tree_rule must be one of {', '.join(TREE_RULES)}, got {tree_rule!r}")
+        self.tree_rule = tree_rule
         self.statistics = SpeculationCounters()
         self.follower = MassFollower(self.guess_range) if self.guess_range.tiles else None
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
+        """Raises ValueError for a tree that is written in several steps or has more than QUERY_BLOCK nodes: it is
+        decided as a whole."""
+        whole = step.tokens <= QUERY_BLOCK and not step.earlier
+        if step.tree is not None and not whole:
+            raise ValueError(
+                f"attention-level speculation decides a tree of at most {QUERY_BLOCK} nodes in one step, got "
+                f"{step.tokens} tokens after {step.earlier} earlier nodes"
+            )
         if self.follower is not None:
             self.follower.begin_step(step)
+        self._step = step
         self._accepted = self.statistics.begin_step(layers, step.users, step.eligible)
+        # A tree of one node is a plain step.
+        self._roots_alone = self.statistics.begin_tree() if step.tree is not None and step.tokens > 1 else None
 
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
         exact = segments.exact()
@@ -121,7 +143,14 @@ class ALSpecAttention(AttentionPolicy):
         if eligible is False:
             return exact
         guess = segments.guess() if followed is None else followed
-        accepted = accept_guess(guess, exact, self.threshold)
+        if self._roots_alone is None:
+            accepted = accept_guess(guess, exact, self.threshold)
+        else:
+            row = segments.rows.start
+            nodes, likeliest = self._step.nodes(row), self._step.likeliest_path(row)
+            together = accept_tree_guess(guess, exact, self.threshold, self.tree_rule, nodes, likeliest)
+            accepted = torch.full((len(guess),), together)
+            self._roots_alone[layer, row] = accept_guess(guess[:1], exact[:1], self.threshold)
         if eligible is not True:
             accepted &= eligible
         queries = segments.tokens.stop - segments.tokens.start

@@ -151,15 +151,15 @@ class OneQuery(PartialSegments):
 
 
 class ManyQueries(PartialSegments):
-    """A block of query tokens of one user (a draft chain or token tree): each query has its own last S keys,
-    chosen by logical position, so every query selects the keys it would if its path were decoded one by one.
+    """A block of query tokens of one user. In a chain each query has its own last S keys, as if the tokens were decoded
+    one by one; the nodes of a token tree share the root's, and their guess reads all of the tree's keys that they see.
 
     query: [n_kv_heads, g, t, d], scaled. keys, values: [n_kv_heads, n, d]. visible, ends: bool [t, n].
     """
 
     def __init__(self, query, keys, values, visible, ends, eligible, row: int, tokens: slice) -> None:
         super().__init__()
-        self.values, self.visible, self.ends = values, visible, ends
+        self.query, self.values, self.visible, self.ends = query, values, visible, ends
         scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
         self.scores = scores.unflatten(1, query.shape[1:3])
         self.eligible, self.rows, self.tokens = eligible, slice(row, row + 1), tokens

@@ -44,7 +44,8 @@ def check_positive(label: str, value: object) -> None:
 
 @dataclass(frozen=True)
 class GuessRange:
-    """Which keys the guess of a query reads: the first `first` and the last ones of its own path.
+    """Which keys the guess of a query reads: the first `first` and the last ones up to its own. The nodes of a token
+    tree read the cached keys that its root reads, and all of the tree's keys that they see.
 
     The tail ends at the next multiple of `alignment` after the query (32: the tile boundary, as the device kernel
     reads; 1: the paper's definition), so it has last - alignment + 1 to `last` keys. whole_tail: the tail begins one
@@ -108,8 +109,8 @@ class DecodeStep:
     """T new tokens for each user of a cache: positions, groups of equal length, and masks.
 
     cached: int64 [batch, T], tokens that each query attends to along its own path, itself included: its logical
-    position + 1. eligible: bool [batch, T], those that do not bypass speculation. earlier: nodes of the tree that
-    earlier steps wrote.
+    position + 1. eligible: bool [batch, T], those that do not bypass speculation; a tree's nodes all as its root.
+    earlier: nodes of the tree that earlier steps wrote.
     """
 
     def __init__(
@@ -130,7 +131,8 @@ class DecodeStep:
             torch.arange(tokens)[None, :] if self.tree is None else self.tree[2][:, self.earlier :]
         )
         self.cached = self.positions + 1
-        self.eligible = self.cached >= guess_range.bypass_below
+        deciding = self.cached if self.tree is None else (start + 1).expand(-1, tokens)
+        self.eligible = deciding >= guess_range.bypass_below
         self.groups = self._group()
         # Of a step of one block: its other layers need the same masks.
         self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -164,6 +166,21 @@ class DecodeStep:
             self._mask_cache[key] = masks
         return masks
 
+    def nodes(self, row: int) -> torch.Tensor:
+        """Return bool [T]: which of the step's tokens belong to the tree of node 0; padding does not. Raises ValueError
+        for a step without a tree."""
+        if self.tree is None:
+            raise ValueError("a step without a tree has no nodes")
+        enter, leave, _ = (values[row] for values in self.tree)
+        return ((enter >= enter[0]) & (leave <= leave[0]))[self.earlier :]
+
+    def likeliest_path(self, row: int) -> torch.Tensor:
+        """Return bool [T]: node 0, its first child, that one's first child and so on; drafters list the likeliest child
+        first. Raises ValueError for a step without a tree."""
+        nodes = self.nodes(row)
+        enter, _, depth = (values[row] for values in self.tree or ())
+        return nodes & (enter - enter[0] == depth - depth[0])[self.earlier :]
+
     def slots(self, row: int, block: slice) -> int:
         """Return how many cache slots the block's queries can see: in a chain none after it, in a tree all."""
         return self.lengths[row] + (block.stop if self.tree is None else self.earlier + self.tokens)
@@ -191,12 +208,11 @@ class DecodeStep:
         return visible
 
     def _ends(self, row: int, block: slice) -> torch.Tensor:
-        length, slots = self.lengths[row], self.slots(row, block)
-        keys = torch.arange(slots)
-        if self.tree is not None:
-            keys[length:] = length + self.tree[2][row]
-        cached = self.cached[row, block, None]
-        return (keys < self.guess_range.first) | (keys >= self.guess_range.tail_start(cached))
+        keys = torch.arange(self.slots(row, block))
+        # The tail of a root begins at or before its own slot, the first of the tree's.
+        cached = self.cached[row, block, None] if self.tree is None else torch.tensor([[self.lengths[row] + 1]])
+        ends = (keys < self.guess_range.first) | (keys >= self.guess_range.tail_start(cached))
+        return ends.expand(block.stop - block.start, -1)
 
     def _group(self) -> list[UserGroup]:
         groups: list[UserGroup] = []

@@ -3,10 +3,11 @@
 """Generation with token-level speculation: draft, one target pass over the drafted trees, accept, keep,
 calibrate.
 
-Greedy output is, token for token, that of plain `generate` on the same model and policy, up to ties that
+Greedy output is, token for token, that of plain `generate` on the same model with exact attention, up to ties that
 rounding breaks: a pass over several rows sums in another order than a pass over one. Sampled output has the
 target's distribution. The attention policy applies to the target pass, so ALSpec and token-level speculation
-compose: each drafted token decides for itself, by its own position.
+compose: a layer goes on with the guess for all nodes of a user's tree or for none (../alspec/acceptance.py). The
+target whose text or distribution this is, is then the speculating one, which depends on what was drafted with a token.
 """
 
 from __future__ import annotations

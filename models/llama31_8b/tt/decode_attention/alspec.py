@@ -94,13 +94,14 @@ class AttentionSpeculation(DecodeAttention):
     def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
         self.exchange(residual, self.priority, *heads)
 
-    def __call__(self, layer, q, keys, values, positions):
+    def __call__(self, layer, q, keys, values, positions, page_table=None):
         return speculative_flash_decode(
             q,
             keys,
             values,
             positions,
             chunk_size=self.chunk_size,
+            page_table=page_table,
             threshold=min(self.threshold, MAX_THRESHOLD),
             scale=self._scale,
             priority=self.priority,

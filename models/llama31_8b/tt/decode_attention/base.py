@@ -41,10 +41,17 @@ class DecodeAttention(ABC):
 
     @abstractmethod
     def __call__(
-        self, layer: int, q: ttnn.Tensor, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        positions: ttnn.Tensor,
+        page_table: ttnn.Tensor | None = None,
     ) -> ttnn.Tensor:
         """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache with the new
-        token written; positions: int32 [users], -1 skips a user. Returns [1, users, heads / tp, head_dim]."""
+        token written; positions: int32 [users], -1 skips a user; page_table: of a paged cache, int32 [users, blocks].
+        Returns [1, users, heads / tp, head_dim]."""
 
     def check_trees(self) -> None:
         """Raises ValueError if this attention cannot decode token trees."""
@@ -53,12 +60,18 @@ class DecodeAttention(ABC):
         )
 
     def attend_tree(
-        self, q: ttnn.Tensor, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, intervals: ttnn.Tensor
+        self,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        prefix: ttnn.Tensor,
+        intervals: ttnn.Tensor,
+        page_table: ttnn.Tensor | None = None,
     ) -> ttnn.Tensor:
         """q: bfloat16 [1, heads / tp, users * nodes, head_dim]; keys, values: the layer's cache with the nodes written;
-        prefix, intervals: see `tree_attention`. Returns q's shape."""
+        prefix, intervals, page_table: see `tree_attention`. Returns q's shape."""
         self.check_trees()
-        return tree_attention(q, keys, values, prefix, intervals)
+        return tree_attention(q, keys, values, prefix, intervals, page_table=page_table)
 
     def gate(self, layer: int) -> AbstractContextManager[None]:
         """Enclose the launches from a layer's attention to the next layer's queries, keys and values."""

@@ -25,9 +25,11 @@ def make_decode_attention(
     capacity: int,
     kv_cache: str,
     decode_sharding: str,
+    block: int | None = None,
 ) -> DecodeAttention:
-    """Make the attention of a TtLlama with these users and capacity. Exact attention, also on static's other layers, is
-    chosen by `exact_attention`. Raises what AttentionSpeculation and GuessAttention raise."""
+    """Make the attention of a TtLlama with these users and capacity. block: of a paged cache, None without pages. Exact
+    attention, also on static's other layers, is chosen by `exact_attention`. Raises what AttentionSpeculation and
+    GuessAttention raise."""
     if settings.policy == "alspec":
         return AttentionSpeculation(
             mesh,
@@ -46,6 +48,7 @@ def make_decode_attention(
         capacity=capacity,
         kv_cache=kv_cache,
         decode_sharding=decode_sharding,
+        block=block,
     )
     if settings.policy == "exact":
         return exact

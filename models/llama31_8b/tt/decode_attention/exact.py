@@ -41,8 +41,12 @@ class StockDecodeAttention(ExactDecodeAttention):
             exp_approx_mode=False,
         )
 
-    def __call__(self, layer, q, keys, values, positions):
-        return ttnn.transformer.scaled_dot_product_attention_decode(
+    def __call__(self, layer, q, keys, values, positions, page_table=None):
+        attend, pages = ttnn.transformer.scaled_dot_product_attention_decode, {}
+        if page_table is not None:
+            attend = ttnn.transformer.paged_scaled_dot_product_attention_decode
+            pages = {"page_table_tensor": page_table}
+        return attend(
             q,
             keys,
             values,
@@ -51,6 +55,7 @@ class StockDecodeAttention(ExactDecodeAttention):
             program_config=self._program,
             compute_kernel_config=kernel_config("bfloat8_b"),
             memory_config=ttnn.L1_MEMORY_CONFIG if q.is_sharded() else ttnn.DRAM_MEMORY_CONFIG,
+            **pages,
         )
 
 
@@ -60,13 +65,14 @@ class FlashDecodeAttention(ExactDecodeAttention):
     def __init__(self, config: LlamaConfig, capacity: int) -> None:
         self._chunk, self._scale = min(CHUNK, capacity), config.head_dim**-0.5
 
-    def __call__(self, layer, q, keys, values, positions):
+    def __call__(self, layer, q, keys, values, positions, page_table=None):
         return flash_decode(
             q,
             keys,
             values,
             positions,
             chunk_size=self._chunk,
+            page_table=page_table,
             scale=self._scale,
             memory_config=ttnn.L1_MEMORY_CONFIG,
         )
@@ -81,12 +87,13 @@ def exact_attention(
     capacity: int,
     kv_cache: str,
     decode_sharding: str,
+    block: int | None = None,
 ) -> ExactDecodeAttention:
-    """Choose the exact attention of a model. kv_cache: the cache's dtype. decode_sharding: one of DECODE_SHARDINGS;
-    interleaved, the reference for sharded, uses the stock op. Raises ShardingError, MeshError."""
+    """Choose the exact attention of a model. kv_cache: the cache's dtype. block: of a paged cache. decode_sharding: one
+    of DECODE_SHARDINGS; interleaved, the reference for sharded, uses the stock op. Raises ShardingError, MeshError."""
     if (
         check_decode_sharding(decode_sharding) == "sharded"
         and ShardedDecodeConfig.of(config, mesh_shape, users).exact_attention(kv_cache).op == FLASH_DECODE
     ):
         return FlashDecodeAttention(config, capacity)
-    return StockDecodeAttention(mesh, config, cache_block(capacity))
+    return StockDecodeAttention(mesh, config, block or cache_block(capacity))

@@ -39,16 +39,23 @@ class GuessAttention(DecodeAttention):
         self._scale = config.head_dim**-0.5
 
     def __call__(
-        self, layer: int, q: ttnn.Tensor, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        positions: ttnn.Tensor,
+        page_table: ttnn.Tensor | None = None,
     ) -> ttnn.Tensor:
         if layer not in self.layers:
-            return self.exact(layer, q, keys, values, positions)
+            return self.exact(layer, q, keys, values, positions, page_table)
         return guess_flash_decode(
             q,
             keys,
             values,
             positions,
             chunk_size=self.chunk_size,
+            page_table=page_table,
             scale=self._scale,
             program_config=self.program,
         )

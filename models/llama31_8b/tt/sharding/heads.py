@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import ttnn
 
 from ...config import LlamaConfig
-from ..kv_cache import KVCache
+from ..kv_cache import KVCacheBase
 from ..parallel.mesh import TILE, MeshShape
 from ..rope import Angles, Rope, all_cores, user_shards
 from .config import ShardingError
@@ -44,8 +44,8 @@ class Heads(ABC):
         """Rotate queries and keys by the angles of `Rope.decode_angles`."""
 
     @abstractmethod
-    def store(self, cache: KVCache, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, positions: ttnn.Tensor) -> None:
-        """Write keys and values into the cache, see KVCache.update."""
+    def store(self, cache: KVCacheBase, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, positions: ttnn.Tensor) -> None:
+        """Write keys and values into the cache, see KVCacheBase.update."""
 
     @abstractmethod
     def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:

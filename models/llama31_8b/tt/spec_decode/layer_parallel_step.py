@@ -15,7 +15,7 @@ from ..attention import Attention
 from ..decode_attention.base import DecodeAttention
 from ..decoder import DecoderLayer
 from ..device.precision import PrecisionConfig
-from ..kv_cache import KVCache
+from ..kv_cache import KVCache, KVCacheBase
 from ..linear import Projection
 from ..parallel.collectives import gather, reduce
 from ..parallel.layer_parallel import LayerAssignment, Stage
@@ -165,7 +165,7 @@ class LayerGroups:
     def parallel_stages(self) -> list[ParallelStage]:
         return [stage for _, stages in self._groups for stage in stages if isinstance(stage, ParallelStage)]
 
-    def decode(self, x: ttnn.Tensor, cache: KVCache, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+    def decode(self, x: ttnn.Tensor, cache: KVCacheBase, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
         residual with the attentions up to its own and the MLPs before it. Shapes: see DecoderLayer."""
         for group, stages in self._groups:

@@ -192,17 +192,17 @@ def test_a_predictor_has_its_own_alignment() -> None:
         GuessRange(0, 32)
 
 
-def test_tree_queries_select_by_their_own_path(model: ReferenceLlama) -> None:
+@pytest.mark.parametrize("length", [61, 63, 64, 31, 30])
+def test_tree_queries_read_what_their_root_reads_and_their_own_path(length: int) -> None:
     parents = [-1, 0, 0, 1, 3, 4, 2]
-    step = DecodeStep([61], [0], len(parents), tree_of(parents), GuessRange.both_ends(16, 8))
+    step = DecodeStep([length], [0], len(parents), tree_of(parents), GuessRange.both_ends(16, 8))
     (block,) = step.blocks()
     visible, ends = step.masks(0, block)
+    root = [p for p in guess_positions(length + 1, 16, 8) if p < length]
     for node in range(len(parents)):
-        path = path_to(parents, node)
-        slots = [*range(61), *(61 + ancestor for ancestor in path)]  # slot of each logical position
-        wanted = [slots[p] for p in guess_positions(61 + len(path), 16, 8)]
+        wanted = root + [length + ancestor for ancestor in path_to(parents, node)]
         assert (visible & ends)[node].nonzero().flatten().tolist() == sorted(wanted)
-    assert step.eligible.all()
+    assert step.eligible.all() == step.eligible.any() == (length >= 31)
 
 
 def test_draft_chains_decide_as_decoding_one_by_one(model, cache) -> None:

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attention-level speculation in steps that verify drafted trees: hits, and what is emitted, by rule and tree size.
+
+After a prefix of the long text, read exactly, the model drafts for itself over the first and last WINDOW tokens, as
+`--draft self` does; one step verifies the tree under each rule (tree_rules.py), greedily. What it emits is compared
+with the exact step over the same tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from models.llama31_8b.generation.sampling import SamplingParams, make_generators
+from models.llama31_8b.reference.alspec.policies import AttentionPolicy, ExactAttention
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.spec_decode.draft_verification import DraftVerification, verify_greedy
+from models.llama31_8b.reference.spec_decode.drafter import Draft
+from models.llama31_8b.reference.spec_decode.model_drafter import SelfDrafter
+from models.llama31_8b.spec_decode.draft_shape import DraftShape
+
+from .perplexity import join_rates
+from .study import KEYS, Cell, Study
+from .tree_rules import RULES, StepSpeculation
+
+KEY = (*KEYS, "nodes", "rule", "threshold")
+# tokens_per_step: emitted, the bonus token included. exact_tokens_per_step: by exact attention over the same trees.
+# divergence: KL(exact || speculating) of the next token after the root and each accepted node. loss: exact log
+# probability of the likeliest token less that of the emitted one, nats per token. agreement: of the emitted tokens with
+# the exact model's choices after the same nodes.
+VALUES = (
+    "steps",
+    "hit_rate",
+    "tokens_per_step",
+    "exact_tokens_per_step",
+    "divergence",
+    "loss",
+    "agreement",
+    "pass_rate_by_depth",
+    "hit_rate_by_layer",
+    "seconds",
+)
+SHAPES = {
+    4: DraftShape(3, 1, False, 4),
+    16: DraftShape(6, 4, True, 16),
+    64: DraftShape(10, 4, True, 64),
+}
+WINDOW = 32
+STEPS = 8  # of a window, every SPACING tokens up to its end
+SPACING = 24
+ROOM = 64  # of a step's nodes after the longest prefix
+
+
+class _Site(NamedTuple):
+    """A drafted tree, the likeliest of its paths, its exact log probabilities [N, vocab] and what they emit."""
+
+    draft: Draft
+    path: list[int]
+    exact: torch.Tensor
+    verified: DraftVerification
+
+
+class _Step(NamedTuple):
+    """A site's step under a rule: hits [layers], pass rates alone [N], depths [N], sums over the tokens it emits."""
+
+    hits: torch.Tensor
+    passed: torch.Tensor
+    depth: torch.Tensor
+    emitted: int
+    exact_emitted: int
+    divergence: float
+    loss: float
+    agreed: int
+
+
+def cells(study: Study) -> Iterator[Cell]:
+    """Yield a cell per place and number of nodes, with a row for each rule and finite threshold above 0."""
+    for place in study.places(ROOM + STEPS * SPACING):
+        for nodes in SHAPES:
+            key = {**study.key(*place), "nodes": nodes}
+            yield Cell(key, partial(_measure, study, *place, nodes))
+
+
+@torch.inference_mode()
+def _measure(study: Study, context: int, start: int, chunk_size: int, nodes: int) -> list[dict[str, object]]:
+    model, window = study.loaded.model, study.window(context, start)
+    cache = model.new_cache(1, context)
+    model.prefill([window[: context - ROOM]], cache)
+    runs = [(rule, t) for rule in RULES for t in study.settings.thresholds if 0 < t < float("inf")]
+    steps: list[list[_Step]] = [[] for _ in runs]
+    for index in range(STEPS):
+        length = context - ROOM - index * SPACING  # descending: what a step writes is after every later prefix
+        cache.truncate(length)
+        site = _site(study, window[: length + 1], cache, SHAPES[nodes])
+        for found, (rule, threshold) in zip(steps, runs):
+            width = site.draft.trees.width
+            policy = StepSpeculation(threshold, study.settings.guess_range(chunk_size), width, rule, site.path)
+            found.append(_step(model, cache, site, policy))
+    return [{"rule": rule, "threshold": threshold, **_row(found)} for found, (rule, threshold) in zip(steps, runs)]
+
+
+def _site(study: Study, ids: list[int], cache: KVCache, shape: DraftShape) -> _Site:
+    """Draft after all of the ids but the last, which is the root and not in the cache."""
+    model, greedy = study.loaded.model, SamplingParams()
+    drafter = SelfDrafter(model, shape, window=WINDOW)
+    drafter.start([ids[:-1]], cache, greedy, make_generators(greedy, 1), cache.capacity)
+    draft = drafter.draft([0], [ids[-1:]], shape)
+    first, path = draft.trees.first_child[0].tolist(), [0]
+    while first[path[-1]] >= 0:
+        path.append(first[path[-1]])
+    exact = _scores(model, cache, draft, ExactAttention())
+    return _Site(draft, path, exact, verify_greedy(draft.trees, draft.tokens, exact.argmax(-1)[None]))
+
+
+def _scores(model: ReferenceLlama, cache: KVCache, draft: Draft, policy: AttentionPolicy) -> torch.Tensor:
+    logits = model.forward(draft.tokens, cache, policy=policy, tree=draft.trees, commit=False, logits="all")
+    assert isinstance(logits, torch.Tensor)
+    return F.log_softmax(logits[0], dim=-1)
+
+
+def _step(model: ReferenceLlama, cache: KVCache, site: _Site, policy: StepSpeculation) -> _Step:
+    scores = _scores(model, cache, site.draft, policy)
+    verified = verify_greedy(site.draft.trees, site.draft.tokens, scores.argmax(-1)[None])
+    nodes = [0, *verified.nodes(0)]
+    emitted = torch.cat((site.draft.tokens[0, nodes[1:]], verified.bonus))
+    exact = site.exact[nodes]
+    decisions = policy.statistics.steps[-1]
+    return _Step(
+        decisions.accepted[:, 0].double().mean(1),
+        torch.cat(policy.passed).double().mean(0),
+        site.draft.trees.depth[0],
+        len(nodes),
+        1 + int(site.verified.lengths[0]),
+        float(F.kl_div(scores[nodes], exact, log_target=True, reduction="sum")),
+        float((exact.amax(-1) - exact.gather(1, emitted[:, None])[:, 0]).sum()),
+        int((exact.argmax(-1) == emitted).sum()),
+    )
+
+
+def _row(steps: list[_Step]) -> dict[str, object]:
+    """Average the steps of a window; of what is emitted, over tokens."""
+    emitted = sum(step.emitted for step in steps)
+    by_layer = torch.stack([step.hits for step in steps]).mean(0)
+    passed, depth = (torch.cat([getattr(step, name) for step in steps]) for name in ("passed", "depth"))
+    return {
+        "steps": len(steps),
+        "hit_rate": float(by_layer.mean()),
+        "tokens_per_step": emitted / len(steps),
+        "exact_tokens_per_step": sum(step.exact_emitted for step in steps) / len(steps),
+        "divergence": sum(step.divergence for step in steps) / emitted,
+        "loss": sum(step.loss for step in steps) / emitted,
+        "agreement": sum(step.agreed for step in steps) / emitted,
+        "pass_rate_by_depth": join_rates([float(passed[depth == d].mean()) for d in range(int(depth.max()) + 1)]),
+        "hit_rate_by_layer": join_rates(by_layer.tolist()),
+    }

@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions of tree steps: one per user and layer, by each rule, against a dense computation in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loguru import logger
+
+from models.llama31_8b.reference.alspec.acceptance import TREE_RULES, accept_guess, accept_tree_guess
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention, SinkAttention
+from models.llama31_8b.reference.model.attention import decode_attention
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
+from tests.support.attention_cases import dense_attention_of, guess_positions, path_to, random_tokens, tiny_config
+
+HEADS, KV_HEADS, DIM = 4, 2, 8
+RANGE = GuessRange.both_ends(16, 8)
+ONE_AFTER_ANOTHER = st.integers(0, 10**6)
+
+
+@st.composite
+def parent_arrays(draw, most: int = 12) -> list[int]:
+    """One tree: node 0 is the root."""
+    count = draw(st.integers(1, most))
+    return [-1, *(draw(st.integers(0, node - 1)) for node in range(1, count))]
+
+
+def first_children(parents: list[int]) -> list[int]:
+    """The root, its first child, that one's first child and so on."""
+    path = [0]
+    while (child := next((n for n, parent in enumerate(parents) if parent == path[-1]), None)) is not None:
+        path.append(child)
+    return path
+
+
+def layer_of(trees: TokenTreeBatch, lengths: list[int], seed: int) -> tuple[torch.Tensor, ...]:
+    """Random query [users, T, h, d], scaled, and keys, values [users, kv, slots, d] of one layer."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(trees.batch, trees.width, HEADS, DIM)] + [(trees.batch, KV_HEADS, max(lengths) + trees.width, DIM)] * 2
+    query, keys, values = (torch.randn(shape, generator=generator) for shape in shapes)
+    return query * 2 / math.sqrt(DIM), keys, values
+
+
+def dense_outputs(tensors, parents: list[int], length: int, user: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Guess and exact outputs [nodes, h * d] of one user in float64."""
+    query, keys, values = tensors
+    cached = [p for p in guess_positions(length + 1, RANGE.first, RANGE.alignment) if p < length]
+    outs = []
+    for prefix in (cached, range(length)):
+        slots = [[*prefix, *(length + ancestor for ancestor in path_to(parents, n))] for n in range(len(parents))]
+        outs.append(
+            torch.stack([dense_attention_of(query[user, n], keys[user], values[user], s) for n, s in enumerate(slots)])
+        )
+    return outs[0], outs[1]
+
+
+def ratio(guess: torch.Tensor, exact: torch.Tensor) -> float:
+    return ((guess - exact).norm() / exact.norm()).item()
+
+
+RATIOS = {
+    "joint": lambda guess, exact, path: ratio(guess, exact),
+    "every node": lambda guess, exact, path: max(ratio(g, e) for g, e in zip(guess, exact)),
+    "likeliest path": lambda guess, exact, path: ratio(guess[path], exact[path]),
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(parent_arrays(), st.integers(20, 90)), min_size=1, max_size=3),
+    st.sampled_from(TREE_RULES),
+    st.sampled_from([0.3, 0.5, 0.7]),
+    ONE_AFTER_ANOTHER,
+)
+def test_a_users_nodes_are_decided_together(users, rule: str, threshold: float, seed: int) -> None:
+    """Trees of users differ and are padded to the widest; padding decides nothing."""
+    trees = TokenTreeBatch.stack([TokenTree.from_parents(parents) for parents, _ in users])
+    lengths = [length for _, length in users]
+    tensors = layer_of(trees, lengths, seed)
+    policy = ALSpecAttention(threshold, RANGE, tree_rule=rule)
+    step = DecodeStep(lengths, range(len(users)), trees.width, trees, RANGE)
+    policy.begin_step(step, 1)
+    out = decode_attention(policy, 0, *tensors, step).double()
+    record = policy.statistics.steps[-1]
+    for user, (parents, length) in enumerate(users):
+        guess, exact = dense_outputs(tensors, parents, length, user)
+        found = RATIOS[rule](guess, exact, first_children(parents))
+        verified = length + 1 >= 2 * 16
+        logger.info("{}: {} nodes, ratio {:.4f}, threshold {}", rule, len(parents), found, threshold)
+        if abs(found / threshold - 1) < 1e-5:
+            continue
+        accepted = verified and found < threshold
+        assert record.verified[user].tolist() == [verified] * trees.width
+        assert record.accepted[0, user].tolist() == [accepted] * trees.width
+        if record.root_alone is not None and verified:
+            assert bool(record.root_alone[0, user]) == (ratio(guess[0], exact[0]) < threshold)
+        wanted = guess if accepted else exact
+        torch.testing.assert_close(out[user, : len(parents)], wanted, rtol=0, atol=1e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(parent_arrays(20), st.integers(0, 5))
+def test_nodes_and_the_likeliest_path_follow_from_the_intervals(parents: list[int], padding: int) -> None:
+    tree = TokenTree.from_parents(parents)
+    trees = TokenTreeBatch.stack([tree], len(parents) + padding)
+    step = DecodeStep([40], [0], trees.width, trees, RANGE)
+    assert step.nodes(0).tolist() == [True] * len(parents) + [False] * padding
+    assert step.likeliest_path(0).nonzero().flatten().tolist() == sorted(first_children(parents))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 8), ONE_AFTER_ANOTHER, st.floats(0.05, 2.0))
+def test_every_node_implies_the_other_rules(nodes: int, seed: int, threshold: float) -> None:
+    """Where each node is within the threshold, any sum of them is. With one node the rules are one rule."""
+    generator = torch.Generator().manual_seed(seed)
+    exact = torch.randn(nodes, 24, generator=generator)
+    guess = exact + torch.randn(nodes, 24, generator=generator) * torch.rand(nodes, 1, generator=generator)
+    everything, path = torch.ones(nodes, dtype=torch.bool), torch.arange(nodes) < (nodes + 1) // 2
+    every, joint, likeliest = (
+        accept_tree_guess(guess, exact, threshold, rule, everything, path)
+        for rule in ("every node", "joint", "likeliest path")
+    )
+    assert joint >= every and likeliest >= every
+    if nodes == 1:
+        assert every == joint == likeliest == bool(accept_guess(guess, exact, threshold))
+
+
+@pytest.fixture(scope="module")
+def model() -> ReferenceLlama:
+    return ReferenceLlama.random(tiny_config(), seed=2)
+
+
+def tree_logits(model: ReferenceLlama, policy, parents: list[int]) -> torch.Tensor:
+    cache = model.new_cache(1)
+    model.prefill([random_tokens(80, seed=3)], cache)
+    tokens = torch.tensor([random_tokens(len(parents), seed=4)])
+    return model.forward(tokens, cache, policy=policy, tree=TokenTree.from_parents(parents), logits="all", commit=False)
+
+
+@pytest.mark.parametrize("rule", TREE_RULES)
+def test_the_ends_of_the_threshold_are_exact_and_sink_attention_bit_for_bit(model, rule: str) -> None:
+    parents = [-1, 0, 0, 1, 1, 2, 3]
+    nothing, everything = (ALSpecAttention(t, RANGE, tree_rule=rule) for t in (0.0, math.inf))
+    assert torch.equal(tree_logits(model, nothing, parents), tree_logits(model, ExactAttention(RANGE), parents))
+    assert torch.equal(tree_logits(model, everything, parents), tree_logits(model, SinkAttention(RANGE), parents))
+    assert nothing.statistics.hit_rate == 0 and everything.statistics.hit_rate == 1
+
+
+@pytest.mark.parametrize("rule", TREE_RULES)
+def test_one_node_is_the_plain_speculative_step_bit_for_bit(model, rule: str) -> None:
+    alone, plain = ALSpecAttention(0.5, RANGE, tree_rule=rule), ALSpecAttention(0.5, RANGE)
+    logits = tree_logits(model, alone, [-1])
+    cache = model.new_cache(1)
+    model.prefill([random_tokens(80, seed=3)], cache)
+    assert torch.equal(logits, model.forward(torch.tensor([random_tokens(1, seed=4)]), cache, policy=plain))
+    assert torch.equal(alone.statistics.steps[0].accepted, plain.statistics.steps[0].accepted)
+
+
+def test_what_is_no_tree_step_is_named() -> None:
+    with pytest.raises(ValueError, match="tree_rule must be one of joint, every node, likeliest path, got 'any'"):
+        ALSpecAttention(tree_rule="any")
+    tree = TokenTree.from_parents([-1] + [0] * 256)
+    for tokens, earlier in ((257, 0), (3, 254)):
+        with pytest.raises(ValueError, match=f"one step, got {tokens} tokens after {earlier} earlier nodes"):
+            ALSpecAttention(0.5, RANGE).begin_step(DecodeStep([40], [0], tokens, tree, RANGE), 1)
+    with pytest.raises(ValueError, match="must be one of joint, every node, likeliest path, got 'mean'"):
+        accept_tree_guess(torch.ones(1, 2), torch.ones(1, 2), 0.1, "mean", torch.ones(1).bool(), torch.ones(1).bool())
+    with pytest.raises(ValueError, match="a step without a tree has no nodes"):
+        DecodeStep([40], [0], 2).nodes(0)

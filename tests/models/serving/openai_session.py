@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Run by the serving environment's Python: ask a server what its clients would, and print what came as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import openai
+
+PROMPTS = ("The tides are", "When the moon is full, the sea", "A", "Water rises twice a day because " * 3)
+
+
+async def session(url: str) -> dict:
+    client = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=600)
+    model = (await client.models.list()).data[0].id
+
+    async def text(prompt: str, tokens: int = 6, **settings) -> str:
+        settings = {"temperature": 0, "extra_body": {"ignore_eos": True}} | settings
+        answer = await client.completions.create(model=model, prompt=prompt, max_tokens=tokens, **settings)
+        assert answer.usage.completion_tokens == tokens
+        return answer.choices[0].text
+
+    async def streamed(prompt: str) -> tuple[str, int]:
+        pieces = []
+        stream = await client.completions.create(
+            model=model, prompt=prompt, max_tokens=6, temperature=0, stream=True, extra_body={"ignore_eos": True}
+        )
+        async for piece in stream:
+            pieces.append(piece.choices[0].text)
+        return "".join(pieces), len(pieces)
+
+    async def cancelled(prompt: str) -> int:
+        stream = await client.completions.create(
+            model=model, prompt=prompt, max_tokens=200, temperature=0, stream=True, extra_body={"ignore_eos": True}
+        )
+        count = 0
+        async for _ in stream:
+            count += 1
+            if count == 3:
+                break
+        await stream.close()
+        return count
+
+    found: dict = {"alone": [await text(prompt) for prompt in PROMPTS]}
+    together = await asyncio.gather(*(text(prompt) for prompt in PROMPTS), cancelled("This one ends early. "))
+    found["together"], found["cancelled after"] = list(together[:-1]), together[-1]
+    found["streamed"], found["pieces"] = await streamed(PROMPTS[0])
+    drawn = [await text(PROMPTS[1], temperature=1.0, seed=seed) for seed in (5, 5, 6)]
+    found["drawn"] = drawn
+    chat = await client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": "Why?"}], max_tokens=4, temperature=0
+    )
+    found["chat"] = chat.choices[0].message.content
+    try:
+        await text("x" * 4000)
+    except openai.BadRequestError as error:
+        found["too long"] = error.message
+    found["after"] = await text(PROMPTS[0])
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(session(sys.argv[1]))))

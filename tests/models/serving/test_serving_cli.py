@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command, its environment and the tiny checkpoint, without vLLM."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.llama31_8b.checkpoint.load import load_model
+from models.llama31_8b.serving import cli, tiny_checkpoint
+from models.llama31_8b.serving.environment import ServingEnvironmentError, common_requirements
+from models.llama31_8b.tt.parallel.mesh import MeshShape
+
+
+def sdist(path: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_requirements_take_an_opencv_for_numpy_below_2(tmp_path):
+    listed = "numpy\nopencv-python-headless >= 4.13.0 # videos\nopenai\n"
+    found = common_requirements(sdist(tmp_path / "a.tar.gz", {"vllm-1/requirements/common.txt": listed}))
+    assert found == "numpy\nopencv-python-headless==4.11.0.86\nopenai\n"
+    with pytest.raises(ServingEnvironmentError, match="b.tar.gz has no requirements/common.txt"):
+        common_requirements(sdist(tmp_path / "b.tar.gz", {"vllm-1/README.md": "x"}))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--plugin", "{folder}"], "is not a clone of github.com/tenstorrent/vllm-tt-plugin"),
+        (["--plugin", "{folder}", "--mesh", "3x1"], "no mesh 3x1; supported: 1x1"),
+        (["--plugin", "{plugin}", "--threshold", "0.1"], "threshold have no effect with exact attention"),
+        (["--plugin", "{plugin}", "--block-size", "48"], "invalid choice: 48"),
+        ([], "required: --plugin"),
+    ],
+)
+def test_refusals_are_one_line(tmp_path, capsys, options, message):
+    loader = tmp_path / "plugin" / "src" / "vllm_tt_plugin" / "loader.py"
+    loader.parent.mkdir(parents=True)
+    loader.touch()
+    named = [option.format(folder=tmp_path, plugin=tmp_path / "plugin") for option in options]
+    try:
+        code = cli.main(named)
+    except SystemExit as ended:
+        code = ended.code
+    error = capsys.readouterr().err
+    assert code == 2 and error.count("\n") == 1 and message in error
+
+
+def test_command_line_and_environment(tmp_path):
+    options = cli._parse(
+        [
+            "--plugin",
+            "p",
+            "--device",
+            "sim",
+            "--mesh",
+            "2x1",
+            "--attention",
+            "alspec",
+            "--users",
+            "2",
+            "--",
+            "--seed",
+            "3",
+        ]
+    )
+    line = cli.command(Path("python"), "folder", options, {"attention": "alspec"})
+    server = line[line.index("--") + 1 :]
+    assert line[:5] == ["python", "-m", "runtime_patches.simulated_n150", "run", "--grid"]
+    assert line[line.index("--mesh") + 1] == "2x1"
+    assert server[:3] == ["python", "-m", "models.llama31_8b.serving.on_simulator"] and server[-2:] == ["--seed", "3"]
+    assert json.loads(server[server.index("--hf-overrides") + 1]) == {"alspec": {"attention": "alspec"}}
+    assert json.loads(server[3])["tt"]["fabric_config"] == "FABRIC_1D"
+    variables = cli.environment(MeshShape(2, 1))
+    assert variables["MESH_DEVICE"] == "(2, 1)"
+    described = json.loads((Path(variables["EXTRA_MODELS_DIR"]) / "llama" / "vllm_metadata.json").read_text())
+    module, name = described["main_class"].split(":")
+    assert described["arch"] == "LlamaForCausalLM" and hasattr(__import__(module, fromlist=[name]), name)
+
+
+def test_tiny_checkpoint_loads_here_and_in_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tiny_checkpoint.write(tmp_path)
+    loaded = load_model(tmp_path)
+    ids = loaded.tokenizer.encode("Tides, twice a day.")
+    assert loaded.tokenizer.decode(ids[-19:]) == "Tides, twice a day."
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    own = loaded.model.prefill([ids], loaded.model.new_cache())
+    with torch.no_grad():
+        expected = theirs(torch.tensor([ids])).logits[0, -1]
+    torch.testing.assert_close(own[0], expected, atol=2e-4, rtol=2e-4)
