@@ -61,9 +61,9 @@ VALUES = (
 
 @dataclass(frozen=True)
 class Errors:
-    """Of a result and its float64 reference. error: norm of the difference over the reference's norm; worst_head: the
-    same of the worst query head (and node). norm_error: of the result's norm. bias: the difference along the reference.
-    largest: absolute."""
+    """How far a result is from its float64 reference. error: norm of the difference over the reference's norm;
+    worst_head: the same of the worst query head (and node). norm_error: of the result's norm. bias: the difference
+    along the reference. largest: absolute."""
 
     error: float
     worst_head: float
