@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what a page table costs attention, in simulated cycles: the same op over a plain cache and over pages in a
-random order. One KV head of Llama 3.1 8B (4 query heads, head_dim 128, bfloat8_b); all cores start together."""
+"""Measure what a page table costs attention, in simulated cycles.
+
+The same op over a plain cache and over pages in a random order: one KV head of Llama 3.1 8B (4 query heads, head_dim
+128, bfloat8_b). All cores start together.
+"""
 
 from __future__ import annotations
 

@@ -65,6 +65,7 @@ class MeshEngine:
         table[0] = pages
         self._load_table(table)
         with self._watch_programs():
+            self._log_hits()
             logits = cache_prompt(self.model, [0] * start + list(tokens), 0, PREFILL_CHUNK, start=start, logits=True)
             return read(logits)[0, 0, (start + len(tokens) - 1) % TILE].float()
 
@@ -105,9 +106,18 @@ class MeshEngine:
             size *= 2
 
     def warm_up_decode(self, traced: bool) -> None:
-        nobody = torch.full((self.users,), -1)
+        # In block 0, and with somebody: a pair of chips gives up on a step without users.
+        positions = torch.full((self.users,), -1)
+        positions[0] = 0
         pages = torch.zeros(self.users, self._width, dtype=torch.int32)
-        self.read(self.decode(nobody.clamp(min=0), nobody, pages))
+        self.read(self.decode(torch.zeros(self.users, dtype=torch.int32), positions, pages))
+        self.model.decode_attention.reset()
+
+    def _log_hits(self) -> None:
+        counted = self.model.decode_attention.statistics()
+        if counted is not None and counted.hit_rate is not None:
+            verified = counted.hits + counted.misses
+            logger.info("guesses accepted so far: {} of {}, {:.1%}", counted.hits, verified, counted.hit_rate)
 
     @property
     def _width(self) -> int:

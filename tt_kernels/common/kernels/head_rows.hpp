@@ -59,9 +59,9 @@ inline Rows<head_tiles, paged> of(
 // Starts to read what `tokens` tokens of a user need of its row of the page table to `to`.
 template <typename Accessor>
 inline void fetch(const Accessor& table, const Shape& shape, uint32_t user, uint32_t tokens, uint32_t to) {
-    constexpr uint32_t line = 32, tile_tokens = 32;  // bytes that DRAM is read by
-    const uint32_t block = tile_tokens << shape.shift;
-    const uint32_t bytes = (tokens + block - 1) / block * sizeof(uint32_t);
+    constexpr uint32_t line = 32, tile_shift = 5;  // bytes that DRAM is read by; tokens of a tile
+    const uint32_t block_shift = tile_shift + shape.shift;
+    const uint32_t bytes = ((tokens + (1u << block_shift) - 1) >> block_shift) * sizeof(uint32_t);
     noc_async_read(table.get_noc_addr(user), to, (bytes + line - 1) / line * line);
 }
 

@@ -79,12 +79,12 @@ void kernel_main() {
         const uint32_t tokens = words[control::first_tokens + user];
         const auto part = part_of(tokens, worker);
         if (part.tiles() > 0) {
-            cb_reserve_back(config::cb_query, head_tiles);
-            read_queries(query, get_write_ptr(config::cb_query), user, item % config::kv_heads());
             const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
             if constexpr (config::paged) {
                 head_rows::fetch(pages, shape, user, tokens, blocks);
             }
+            cb_reserve_back(config::cb_query, head_tiles);
+            read_queries(query, get_write_ptr(config::cb_query), user, item % config::kv_heads());
             const bool masked = attention::needs_mask(part, tokens);
             if (masked) {
                 cb_reserve_back(config::cb_mask, 1);
