@@ -111,7 +111,7 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
         return ttnn.from_torch(values, dtype=dtype, layout=ttnn.TILE_LAYOUT, device=device)
 
     caches = [tile(torch.randn(1, layout.kv_heads, context, HEAD_DIM), ttnn.bfloat8_b) for _ in range(2)]
-    held_caches = [ttnn.to_torch(cache) for cache in caches]
+    k, v = (ttnn.to_torch(cache) for cache in caches)
     results: list[Any] = []
 
     def cycles_of(launch) -> tuple[dict, int]:
@@ -128,15 +128,15 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
         parents = parents_of("balanced", NODES)
         prefix = context - NODES
         q = torch.randn(1, heads, NODES, HEAD_DIM).bfloat16()
-        config = TreeConfig(layout.sender, workers_per_head=layout.workers)
-        inputs = (tile(q), *caches, words([prefix]), words([intervals_of(parents)]))
-        counts, start = cycles_of(partial(tree_attention, *inputs, program_config=config))
-        expected = tree_attention_reference(q, *held_caches, [prefix], [parents])
+        tree_config = TreeConfig(layout.sender, workers_per_head=layout.workers)
+        inputs = [tile(q), *caches, words([prefix]), words([intervals_of(parents)])]
+        counts, start = cycles_of(partial(tree_attention, *inputs, program_config=tree_config))
+        expected = tree_attention_reference(q, k, v, [prefix], [parents])
         row |= {"cycles": cycles_until_end(counts.values(), start)}
         return row | asdict(errors_of(ttnn.to_torch(results[0]), expected))
     q = torch.randn(1, 1, heads, HEAD_DIM).bfloat16()
-    inputs = (tile(q), *caches, words([context - 1]))
-    reference = speculative_flash_decode_reference(q, *held_caches, [context - 1], chunk_size=CHUNK_SIZE)
+    inputs = [tile(q), *caches, words([context - 1])]
+    reference = speculative_flash_decode_reference(q, k, v, [context - 1], chunk_size=CHUNK_SIZE)
     if op == "pair":
         launch, pairs, exchange = _pair(device, layout, inputs)
         counts, start = cycles_of(launch)
@@ -157,7 +157,7 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
     return row | asdict(errors_of(ttnn.to_torch(results[0]), expected))
 
 
-def _pair(device, layout: Layout, inputs: tuple) -> tuple:
+def _pair(device, layout: Layout, inputs: list[Any]) -> tuple[Any, Any, tuple[int, int]]:
     """Return what launches the pair, its CorePair and the sender's exchange core."""
     import torch
     import ttnn
@@ -173,11 +173,15 @@ def _pair(device, layout: Layout, inputs: tuple) -> tuple:
     gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
     gathered[0, 0, 0] = HOLDS_EXACT
     grids, origins = (layout.sender, layout.receiver), ((0, 0), (0, layout.sender[1]))
-    exchange = tuple((x + columns - 1, y + rows - 1) for (columns, rows), (x, y) in zip(grids, origins, strict=True))
-    pairs = CorePair(device, exchange)
+    first, second = ((x + grid[0] - 1, y + grid[1] - 1) for grid, (x, y) in zip(grids, origins, strict=True))
+    pairs = CorePair(device, (first, second))
+    q, k, v, at = inputs
     ranks = [
         RankInputs(
-            *inputs,
+            q,
+            k,
+            v,
+            at,
             words(priority_row((HOLDS_EXACT, YIELDED)[i])),
             words(gathered),
             ProgramConfig(grids[i], origins[i], workers_per_head=layout.workers),
@@ -185,7 +189,7 @@ def _pair(device, layout: Layout, inputs: tuple) -> tuple:
         )
         for i in range(2)
     ]
-    return partial(speculative_flash_decode_pair, ranks, pairs, chunk_size=CHUNK_SIZE), pairs, exchange[0]
+    return partial(speculative_flash_decode_pair, ranks, pairs, chunk_size=CHUNK_SIZE), pairs, first
 
 
 def _work(cores: int, context: int, op: str) -> dict[str, Any]:
